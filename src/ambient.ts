@@ -1,0 +1,107 @@
+/** Time, chance and names: the only door to the clock and to randomness, so that tests can hold both. */
+import { randomBytes, randomFillSync } from "node:crypto";
+
+/** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
+export interface Clock {
+  wall(): number;
+  steady(): number;
+  /** Calls `run` once after `ms` milliseconds; the returned function forgets it. */
+  after(ms: number, run: () => void): () => void;
+}
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const systemClock: Clock = {
+  wall: () => Date.now(),
+  steady: () => performance.now(),
+  after: (ms, run) => {
+    const timer = setTimeout(run, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
+    return () => clearTimeout(timer);
+  },
+};
+
+let clock: Clock = systemClock;
+let chance: () => number = Math.random;
+
+/** The wall clock in unix milliseconds. */
+export const now = (): number => clock.wall();
+
+/** The wall clock in whole unix seconds, as the REST resources carry it. */
+export const nowSeconds = (): number => Math.floor(clock.wall() / 1000);
+
+/** A monotonic clock in milliseconds, for durations and deadlines. */
+export const steadyNow = (): number => clock.steady();
+
+/** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
+export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
+
+/** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const leave = (): void => {
+      cancel();
+      reject(signal?.reason);
+    };
+    const cancel = clock.after(ms, () => {
+      signal?.removeEventListener("abort", leave);
+      resolve();
+    });
+    signal?.addEventListener("abort", leave, { once: true });
+  });
+}
+
+/** A uniform number in [0, 1). Not for secrets. */
+export const random = (): number => chance();
+
+const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const pool = new Uint8Array(4096);
+let taken = pool.length;
+
+/** Sixteen random Crockford letters (80 bits) after a ten-letter millisecond stamp: sortable by birth, unguessable enough for a name. */
+function ulid(): string {
+  if (taken + 16 > pool.length) {
+    randomFillSync(pool);
+    taken = 0;
+  }
+  let stamp = "";
+  for (let rest = clock.wall(), i = 0; i < 10; i++, rest = Math.floor(rest / 32)) stamp = ALPHABET[rest % 32] + stamp;
+  let tail = "";
+  for (let i = 0; i < 16; i++) tail += ALPHABET[pool[taken++]! & 31];
+  return stamp + tail;
+}
+
+/** The prefixes that a resource's name may start with. */
+export type IdPrefix =
+  | "act"
+  | "entry"
+  | "evt"
+  | "key"
+  | "lease"
+  | "off"
+  | "org"
+  | "pay"
+  | "pred"
+  | "prov"
+  | "rep"
+  | "req"
+  | "grnd"
+  | "usr"
+  | "ws";
+
+/** A fresh resource name such as `org_01J…`: sortable by the moment of its making. */
+export const newId = (prefix: IdPrefix): string => `${prefix}_${ulid()}`;
+
+/** `bytes` of cryptographic randomness. */
+export const secretBytes = (bytes: number): Buffer => randomBytes(bytes);
+
+/** Replaces the clock or the source of chance; returns a function that puts the old ones back. Tests only. */
+export function replaceAmbient(with_: { clock?: Clock; random?: () => number }): () => void {
+  const before = { clock, chance };
+  clock = with_.clock ?? clock;
+  chance = with_.random ?? chance;
+  return () => {
+    clock = before.clock;
+    chance = before.chance;
+  };
+}

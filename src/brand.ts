@@ -1,0 +1,19 @@
+/** The names that a different house would change, each written once. */
+
+/** The product's name, lower case, as it appears in log lines and realm strings. */
+export const BRAND = "limber";
+
+/** What every router alias starts with. */
+export const ALIAS_PREFIX = "service/";
+
+/** The header that carries the operator's token. */
+export const ADMIN_HEADER = "x-service-admin-token";
+
+/** The domain of `google.rpc.ErrorInfo` in every refusal over gRPC and Connect. */
+export const ERROR_DOMAIN = "limber.dev";
+
+/** What every API key starts with, so that secret scanners can find one. */
+export const KEY_PREFIX = "lmb_sk_";
+
+/** The version of the interface description. */
+export const API_VERSION = "0.1.0";

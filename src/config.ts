@@ -1,0 +1,128 @@
+/** The environment as one checked value: the only reader of `process.env`. */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+
+/** What a process does: answers calls, works off jobs, or both. */
+export type Role = "api" | "worker";
+
+/** How this process runs. */
+export interface Config {
+  /** Where it listens; port 0 picks a free one. */
+  host: string;
+  port: number;
+  /** Where the embedded default keeps its data; absolute. */
+  dataDir: string;
+  /** An outside database; undefined starts the embedded one. */
+  databaseUrl: string | undefined;
+  /** A NATS cluster; undefined keeps events in the process. */
+  natsUrl: string | undefined;
+  /** The operator's token; undefined makes one for development. */
+  adminToken: string | undefined;
+  /** 32 bytes that seal callers' provider keys; undefined makes them for development. */
+  masterKey: Buffer | undefined;
+  roles: ReadonlySet<Role>;
+  publicSignup: boolean;
+  /** Supply and frames may live at private addresses. */
+  allowPrivateAddresses: boolean;
+  /** Starts the reference provider. */
+  referenceSupply: boolean;
+  stripe: { secretKey: string | undefined; webhookSecret: string | undefined };
+  tls: { cert: Buffer; key: Buffer } | undefined;
+  logLevel: LogLevel;
+}
+
+const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "silent"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** The environment holds something that this process cannot run with. The message lists every problem, one a line. */
+export class ConfigError extends Error {
+  constructor(problems: readonly string[]) {
+    super(problems.join("\n"));
+    this.name = "ConfigError";
+  }
+}
+
+const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
+
+/** Reads the environment, or throws a `ConfigError` that names every problem at once. */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const problems: string[] = [];
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+  const bad = (name: string, wanted: string): void => void problems.push(`${name} must be ${wanted}`);
+
+  const flag = (name: string, fallback: boolean): boolean => {
+    const value = text(name)?.toLowerCase();
+    if (value === undefined) return fallback;
+    if (["1", "true", "on", "yes"].includes(value)) return true;
+    if (!["0", "false", "off", "no"].includes(value)) bad(name, "true or false");
+    return false;
+  };
+  const url = (name: string, schemes: readonly string[]): string | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const known = URL.canParse(value) && schemes.includes(new URL(value).protocol);
+    if (!known) bad(name, `an address that begins with ${schemes.map((scheme) => `${scheme}//`).join(" or ")}`);
+    return value;
+  };
+  const file = (name: string): Buffer | undefined => {
+    const path = text(name);
+    if (path === undefined) return undefined;
+    try {
+      return readFileSync(path);
+    } catch {
+      bad(name, "the path of a file that can be read");
+      return undefined;
+    }
+  };
+
+  const port = Number(text("PORT") ?? "8080");
+  if (!Number.isInteger(port) || port < 0 || port > 65535) bad("PORT", "a whole number from 0 to 65535");
+
+  const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
+  const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
+  const host = text("HOST") ?? "127.0.0.1";
+  const embedded = databaseUrl === undefined;
+
+  const adminToken = text("SERVICE_ADMIN_TOKEN");
+  if (adminToken !== undefined && adminToken.length < 16) bad("SERVICE_ADMIN_TOKEN", "at least 16 characters long");
+  const masterKeyText = text("LIMBER_MASTER_KEY");
+  const masterKey = masterKeyText === undefined ? undefined : Buffer.from(masterKeyText, "base64");
+  if (masterKey && masterKey.length !== 32) bad("LIMBER_MASTER_KEY", "32 bytes in base64 (openssl rand -base64 32)");
+  if (!embedded && adminToken === undefined) problems.push("SERVICE_ADMIN_TOKEN must be set when DATABASE_URL is");
+  if (!embedded && masterKeyText === undefined) problems.push("LIMBER_MASTER_KEY must be set when DATABASE_URL is");
+
+  const roles = new Set<Role>();
+  for (const role of (text("LIMBER_ROLES") ?? "api,worker").split(",").map((word) => word.trim())) {
+    if (role === "api" || role === "worker") roles.add(role);
+    else bad("LIMBER_ROLES", "a list of api and worker");
+  }
+
+  const cert = file("TLS_CERT");
+  const key = file("TLS_KEY");
+  if ((text("TLS_CERT") === undefined) !== (text("TLS_KEY") === undefined)) {
+    problems.push("TLS_CERT and TLS_KEY must be set together");
+  }
+
+  const levelText = text("LOG_LEVEL")?.toLowerCase() ?? "info";
+  const logLevel = LOG_LEVELS.find((level) => level === levelText);
+  if (logLevel === undefined) bad("LOG_LEVEL", `one of ${LOG_LEVELS.join(", ")}`);
+
+  const config: Config = {
+    host,
+    port,
+    dataDir: resolve(text("DATA_DIR") ?? ".limber"),
+    databaseUrl,
+    natsUrl,
+    adminToken,
+    masterKey,
+    roles,
+    publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
+    allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
+    referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
+    stripe: { secretKey: text("STRIPE_SECRET_KEY"), webhookSecret: text("STRIPE_WEBHOOK_SECRET") },
+    tls: cert && key ? { cert, key } : undefined,
+    logLevel: logLevel ?? "info",
+  };
+  if (problems.length > 0) throw new ConfigError(problems);
+  return config;
+}

@@ -1,0 +1,90 @@
+/** What the four contracts have in common: the intent that routing plans for, and the answers that upstreams give. */
+import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
+import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
+import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
+import type { Preference, ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
+
+export { Contract };
+
+/** Stage 1 of the pipeline: what the caller wants, free of the face that it came in by. */
+export interface Intent {
+  contract: Contract;
+  /** As the caller wrote it: a slug or an alias, perhaps with a suffix. */
+  model: string;
+  /** The fallback chain, `models` of the request or of its `provider` block. */
+  models: readonly string[];
+  preference: Preference | undefined;
+  provider: ProviderPreferences | undefined;
+  /** The action space of the answer (act), else undefined. */
+  actionSpace: string | undefined;
+  /** How many units are asked for: steps, frames; for ground the tokens that are expected. */
+  units: number;
+  /** The optional parameters that the request sets, such as `seed`, in the words of an offering's `parameters`. */
+  parameters: readonly string[];
+}
+
+/** What the request of any contract hands to a model. Pictures are reached through the request's frame set, not here. */
+export interface ModelInput {
+  observations: readonly Observation[];
+  instruction: string;
+  seed: number | undefined;
+  temperature: number | undefined;
+  sessionId: string | undefined;
+}
+
+/** An act call as an upstream gets it. */
+export interface ActInput extends ModelInput {
+  actionSpace: string;
+  horizon: number;
+  returnPrediction: boolean;
+}
+
+/** A predict call as an upstream gets it. */
+export interface PredictInput extends ModelInput {
+  horizon: number;
+  actions: readonly ActionStep[];
+  actionSpace: string | undefined;
+  fps: number | undefined;
+  resolution: string | undefined;
+  numSamples: number | undefined;
+}
+
+/** A ground call as an upstream gets it: one observation. */
+export interface GroundInput extends ModelInput {
+  observations: readonly [Observation];
+}
+
+/** What an upstream answers to act, before it is checked. */
+export interface ActAnswer {
+  /** One entry per step, each as long as the action space has dimensions. */
+  steps: ActionStep[];
+  /** Time between steps in milliseconds; 0 when the server did not say. */
+  dtMs: number;
+  note: string;
+  prediction: PredictedFrame[];
+  gpuSeconds: number;
+}
+
+/** What an upstream answers to predict: frames as they come, then one summary. */
+export type PredictAnswerPart =
+  | { kind: "frame"; frame: PredictedFrame }
+  | { kind: "summary"; gpuSeconds: number; note: string };
+
+/** What an upstream answers to ground. */
+export interface GroundAnswer {
+  points: GroundedPoint[];
+  boxes: GroundedBox[];
+  note: string;
+  inputTokens: number;
+  outputTokens: number;
+}
+
+/** The word for one unit of a contract in bills and usage rows. */
+export const UNIT: Readonly<Record<Exclude<Contract, typeof Contract.UNSPECIFIED>, string>> = {
+  [Contract.ACT]: "action_step",
+  [Contract.PREDICT]: "frame",
+  [Contract.GROUND]: "token",
+  [Contract.EVALUATE]: "episode",
+};

@@ -1,0 +1,15 @@
+/** How an attempt at an upstream fails: one of the gateway's own words, never the upstream's. */
+import { AttemptFailure } from "../../gen/limber/v1/route_pb.ts";
+
+export { AttemptFailure };
+
+/** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure`. */
+export class UpstreamFailure extends Error {
+  readonly failure: AttemptFailure;
+
+  constructor(failure: AttemptFailure, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "UpstreamFailure";
+    this.failure = failure;
+  }
+}

@@ -1,0 +1,56 @@
+/** What a service function knows of the call that it answers, whatever face it came in by. */
+import type { DescMethodBiDiStreaming, DescMethodServerStreaming, DescMethodUnary, DescService, MessageShape } from "@bufbuild/protobuf";
+
+/** An API key as the gate hands it on: who pays, and what the key may do. */
+export interface KeyPrincipal {
+  kind: "key";
+  keyId: string;
+  orgId: string;
+  role: string;
+  /** Contracts that the key may call; all when empty. */
+  scopes: readonly string[];
+  /** Models that the key may use, `owner/*` for all of an owner; every model when empty. */
+  models: readonly string[];
+  /** A hardware key is never served placeholder output. */
+  environment: "hardware" | "simulation";
+}
+
+/** Whose call it is. */
+export type Principal = KeyPrincipal | { kind: "admin" } | { kind: "public" };
+
+/** A claim on an idempotency key: the settlement that answers the call keeps the answer under it. */
+export interface IdempotencyClaim {
+  orgId: string;
+  key: string;
+  /** Names this claim among those that ever held the key, so that a fenced owner writes nothing. */
+  claimId: string;
+}
+
+/** One call. */
+export interface Call {
+  requestId: string;
+  principal: Principal;
+  /** Aborted when the caller leaves, when time runs out, or when the house closes. */
+  signal: AbortSignal;
+  /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
+  deadline: number | undefined;
+  /** Present when the call carries an idempotency key. */
+  idempotency: IdempotencyClaim | undefined;
+}
+
+/** The caller's key, for the services that only a key may call. */
+export function keyOf(call: Call): KeyPrincipal {
+  if (call.principal.kind !== "key") throw new Error("this RPC is declared with ACCESS_KEY, and the gate lets no one else in");
+  return call.principal;
+}
+
+/** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
+export type Implementation<S extends DescService> = {
+  [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>, call: Call) => Promise<MessageShape<O>>
+    : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageShape<I>, call: Call) => AsyncIterable<MessageShape<O>>
+      : S["method"][M] extends DescMethodBiDiStreaming<infer I, infer O>
+        ? (requests: AsyncIterable<MessageShape<I>>, call: Call) => AsyncIterable<MessageShape<O>>
+        : never;
+};
