@@ -1,0 +1,90 @@
+/**
+ * The framing of gRPC messages inside a body: one flag byte, four length bytes, the message.
+ * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
+ */
+import { CodecError } from "./error.ts";
+import { Gatherer } from "./gatherer.ts";
+
+const PREFIX = 5;
+
+/** The message behind its prefix, in a buffer of its own. */
+export function frameMessage(message: Uint8Array, compressed = false): Buffer {
+  const frame = Buffer.allocUnsafe(PREFIX + message.length);
+  frame[0] = compressed ? 1 : 0;
+  frame.writeUInt32BE(message.length, 1);
+  frame.set(message, PREFIX);
+  return frame;
+}
+
+/**
+ * Cuts a body, as it arrives, into its messages. A message that lies whole in a chunk is handed on as a view of that chunk;
+ * one that's spread over chunks is copied together as it arrives.
+ */
+export class MessageReader {
+  readonly #maxBytes: number;
+  readonly #deliver: (message: Buffer, compressed: boolean) => void;
+  #prefixRead = 0;
+  #flag = 0;
+  #length = 0;
+  #partial: Gatherer | undefined;
+  #broken: CodecError | undefined;
+
+  /** `deliver` is called for each message in order, during the push that completes it. */
+  constructor(maxBytes: number, deliver: (message: Buffer, compressed: boolean) => void) {
+    this.#maxBytes = maxBytes;
+    this.#deliver = deliver;
+  }
+
+  /** Throws CodecError `too_large` (more than `maxBytes` are announced) or `bad_flag`; a reader that threw keeps throwing. */
+  push(chunk: Buffer): void {
+    if (this.#broken !== undefined) throw this.#broken;
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#prefixRead < PREFIX) at = this.#readPrefix(chunk, at);
+      if (this.#prefixRead === PREFIX) at = this.#readMessage(chunk, at);
+    }
+  }
+
+  /** Call it when the body has ended. Throws CodecError `truncated` when it ended inside a message. */
+  end(): void {
+    if (this.#broken !== undefined) throw this.#broken;
+    if (this.#prefixRead > 0) throw this.#break("truncated");
+  }
+
+  #readPrefix(chunk: Buffer, from: number): number {
+    let at = from;
+    for (; at < chunk.length && this.#prefixRead < PREFIX; at++, this.#prefixRead++) {
+      const byte = chunk[at]!;
+      if (this.#prefixRead === 0) this.#flag = byte;
+      else this.#length = this.#length * 256 + byte;
+    }
+    if (this.#flag > 1) throw this.#break("bad_flag");
+    if (this.#length > this.#maxBytes) throw this.#break("too_large");
+    return at;
+  }
+
+  #readMessage(chunk: Buffer, from: number): number {
+    const end = from + this.#length - (this.#partial?.length ?? 0);
+    if (this.#partial === undefined && end <= chunk.length) {
+      this.#complete(chunk.subarray(from, end));
+    } else if (from < chunk.length) {
+      this.#partial ??= new Gatherer(this.#length);
+      this.#partial.add(chunk.subarray(from, end));
+      if (end <= chunk.length) this.#complete(this.#partial.bytes());
+    }
+    return Math.min(end, chunk.length);
+  }
+
+  #complete(message: Buffer): void {
+    const compressed = this.#flag === 1;
+    this.#prefixRead = 0;
+    this.#length = 0;
+    this.#partial = undefined;
+    this.#deliver(message, compressed);
+  }
+
+  #break(reason: "bad_flag" | "too_large" | "truncated"): CodecError {
+    this.#broken = new CodecError(reason);
+    return this.#broken;
+  }
+}

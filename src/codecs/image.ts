@@ -1,0 +1,125 @@
+/**
+ * What an encoded picture says about itself, read from its first bytes and its outline without decoding a pixel.
+ * Sources: PNG (W3C), section 5; JPEG (ITU-T T.81), annex B; WebP (RFC 9649), section 2.
+ */
+
+/** The three encodings that cameras and model servers exchange. */
+export type ImageFormat = "png" | "jpeg" | "webp";
+
+/** Format and size of a picture, and what decoding it takes. */
+export interface ImageHeader {
+  readonly format: ImageFormat;
+  /** In pixels, above zero. */
+  readonly width: number;
+  /** In pixels, above zero. */
+  readonly height: number;
+  /** False when the file ends before its picture does. */
+  readonly complete: boolean;
+  /** Rows come in order, so a decoder needn't hold the whole picture: not so for WebP, interlaced PNG, and JPEG in several scans. */
+  readonly rowByRow: boolean;
+}
+
+/** Reads the header of a PNG, JPEG or WebP; undefined for all other bytes. Says nothing about the pixels: those may still be broken. */
+export function readImageHeader(bytes: Buffer): ImageHeader | undefined {
+  const header = readPng(bytes) ?? readJpeg(bytes) ?? readWebp(bytes);
+  return header !== undefined && header.width > 0 && header.height > 0 ? header : undefined;
+}
+
+const PNG_START = Buffer.from("89504e470d0a1a0a0000000d49484452", "hex");
+const PNG_HEADER_END = 33;
+
+function readPng(bytes: Buffer): ImageHeader | undefined {
+  if (bytes.length < PNG_HEADER_END || !startsWith(bytes, PNG_START)) return undefined;
+  return {
+    format: "png",
+    width: bytes.readUInt32BE(16),
+    height: bytes.readUInt32BE(20),
+    complete: reachesPngEnd(bytes),
+    rowByRow: bytes[28] === 0,
+  };
+}
+
+/** Steps from chunk to chunk: length, type, data, checksum. */
+function reachesPngEnd(bytes: Buffer): boolean {
+  for (let at = PNG_HEADER_END; at + 12 <= bytes.length; at += 12 + bytes.readUInt32BE(at)) {
+    if (isAt(bytes, at + 4, "IEND")) return true;
+  }
+  return false;
+}
+
+const JPEG = { start: 0xd8, end: 0xd9, scan: 0xda, fill: 0xff, temporary: 0x01, sequential: 0xc1 } as const;
+
+function readJpeg(bytes: Buffer): ImageHeader | undefined {
+  if (bytes[0] !== 0xff || bytes[1] !== JPEG.start) return undefined;
+  let frame: JpegFrame | undefined;
+  for (let at = 2; at + 4 <= bytes.length; ) {
+    if (bytes[at] !== 0xff) return undefined;
+    const marker = bytes[at + 1]!;
+    if (marker === JPEG.fill) at += 1;
+    else if (marker === JPEG.temporary || (marker >= 0xd0 && marker <= 0xd7)) at += 2;
+    else if (marker === JPEG.scan) return frame && jpegHeader(frame, bytes, at);
+    else {
+      if (isJpegFrame(marker) && at + 10 <= bytes.length) frame = jpegFrame(bytes, at);
+      at += 2 + Math.max(2, bytes.readUInt16BE(at + 2));
+    }
+  }
+  return undefined;
+}
+
+interface JpegFrame {
+  readonly width: number;
+  readonly height: number;
+  readonly components: number;
+  readonly sequential: boolean;
+}
+
+const jpegFrame = (bytes: Buffer, at: number): JpegFrame => ({
+  height: bytes.readUInt16BE(at + 5),
+  width: bytes.readUInt16BE(at + 7),
+  components: bytes[at + 9]!,
+  sequential: bytes[at + 1]! <= JPEG.sequential,
+});
+
+/** The first scan shows the rest: whether it holds all components, and (it never contains the end marker's bytes) whether an end follows. */
+const jpegHeader = (
+  { width, height, components, sequential }: JpegFrame,
+  bytes: Buffer,
+  scan: number,
+): ImageHeader => ({
+  format: "jpeg",
+  width,
+  height,
+  complete: bytes.lastIndexOf(JPEG_END) > scan,
+  rowByRow: sequential && bytes[scan + 4] === components,
+});
+
+const JPEG_END = Buffer.from([0xff, JPEG.end]);
+
+/** SOF0 to SOF15; three codes of that range mean something else (DHT, JPG, DAC). */
+const isJpegFrame = (marker: number): boolean =>
+  marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
+
+const WEBP_HEADER_END = 30;
+
+/** Where each kind of WebP keeps its size, behind the name of its first chunk. */
+const WEBP_SIZE: Readonly<Record<string, (bytes: Buffer) => { width: number; height: number } | undefined>> = {
+  "VP8 ": (bytes) =>
+    bytes.readUIntBE(23, 3) === 0x9d012a
+      ? { width: bytes.readUInt16LE(26) & 0x3fff, height: bytes.readUInt16LE(28) & 0x3fff }
+      : undefined,
+  VP8L: (bytes) => {
+    const bits = bytes.readUInt32LE(21);
+    return bytes[20] === 0x2f ? { width: 1 + (bits & 0x3fff), height: 1 + ((bits >>> 14) & 0x3fff) } : undefined;
+  },
+  VP8X: (bytes) => ({ width: 1 + bytes.readUIntLE(24, 3), height: 1 + bytes.readUIntLE(27, 3) }),
+};
+
+function readWebp(bytes: Buffer): ImageHeader | undefined {
+  if (bytes.length < WEBP_HEADER_END || !isAt(bytes, 0, "RIFF") || !isAt(bytes, 8, "WEBP")) return undefined;
+  const size = WEBP_SIZE[bytes.toString("latin1", 12, 16)]?.(bytes);
+  return size && { format: "webp", ...size, complete: 8 + bytes.readUInt32LE(4) <= bytes.length, rowByRow: false };
+}
+
+const startsWith = (bytes: Buffer, prefix: Buffer): boolean => bytes.subarray(0, prefix.length).equals(prefix);
+
+const isAt = (bytes: Buffer, at: number, name: string): boolean => bytes.toString("latin1", at, at + 4) === name;

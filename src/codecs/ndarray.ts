@@ -1,0 +1,155 @@
+/// <reference lib="esnext.float16" />
+/**
+ * Numpy arrays inside MessagePack, as openpi and its dialects write them: a map with the keys `__ndarray__`, `data`,
+ * `dtype` and `shape`. Source: openpi-client's msgpack_numpy.py (Physical-Intelligence/openpi).
+ */
+import { CodecError } from "./error.ts";
+import {
+  decodeMsgpack,
+  encodeMsgpack,
+  type Packable,
+  type Unpacked,
+  type UnpackedMap,
+  type UnpackLimits,
+} from "./msgpack.ts";
+
+type ByteKind = "b1" | "u1" | "i1";
+type WordKind = "u2" | "i2" | "f2" | "u4" | "i4" | "f4" | "u8" | "i8" | "f8";
+
+/** Numpy's own name of an element type, byte order first. Bool, integers and floats only: no objects, no text, no records. */
+export type DType = `|${ByteKind}` | `${"<" | ">"}${WordKind}`;
+
+/** Row-major numbers of one element type: what a camera, a joint encoder or a policy gives. */
+export class NdArray {
+  readonly dtype: DType;
+  /** Empty for a single number. */
+  readonly shape: readonly number[];
+  /** The elements in C order and in the dtype's byte order; at no particular alignment. */
+  readonly data: Uint8Array;
+
+  /** Throws CodecError `bad_shape` unless `data` holds exactly the elements that `shape` counts. */
+  constructor(dtype: DType, shape: readonly number[], data: Uint8Array) {
+    if (shape.length > MAX_RANK || !shape.every(isDimension)) throw new CodecError("bad_shape");
+    // A product too large for a double is never equal to a length.
+    const count = shape.reduce((product, dimension) => product * dimension, 1);
+    if (count * itemSize(dtype) !== data.length) throw new CodecError("bad_shape");
+    this.dtype = dtype;
+    this.shape = shape;
+    this.data = data;
+  }
+
+  /** `<f8` of the given numbers, one-dimensional unless a shape is given. */
+  static float64(values: ArrayLike<number>, shape: readonly number[] = [values.length]): NdArray {
+    return new NdArray("<f8", shape, bytesOf(Float64Array.from(values)));
+  }
+
+  /** `<f4` of the given numbers, one-dimensional unless a shape is given. */
+  static float32(values: ArrayLike<number>, shape: readonly number[] = [values.length]): NdArray {
+    return new NdArray("<f4", shape, bytesOf(Float32Array.from(values)));
+  }
+
+  /** `|u1` over the given bytes, which are not copied: an image, say, with shape [height, width, 3]. */
+  static uint8(data: Uint8Array, shape: readonly number[] = [data.length]): NdArray {
+    return new NdArray("|u1", shape, data);
+  }
+
+  /** The elements as doubles, in C order. Booleans become 0 and 1; 64-bit integers beyond 2^53 lose their last digits. */
+  toFloat64(): Float64Array {
+    // A copy, because the view may lie at any offset and typed arrays need theirs aligned.
+    const aligned = Buffer.from(new ArrayBuffer(this.data.length));
+    aligned.set(this.data);
+    if (this.dtype.startsWith(">")) SWAP[itemSize(this.dtype)]?.(aligned);
+    return TO_FLOAT64[kindOf(this.dtype)](aligned.buffer);
+  }
+}
+
+/** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognises. */
+export const encodeNumpy = (value: Packable<NdArray>): Buffer => encodeMsgpack<NdArray>(value, toMap);
+
+/**
+ * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) and
+ * those that carry `__npgeneric__` into their number; the keys may be bin or str.
+ * Throws CodecError, also `bad_dtype`, `bad_shape` and `bad_ndarray`.
+ */
+export const decodeNumpy = (bytes: Uint8Array, limits?: UnpackLimits): Unpacked<NdArray> =>
+  decodeMsgpack<NdArray>(bytes, fromMap, limits);
+
+/** Numpy's own limit. */
+const MAX_RANK = 64;
+/** Beyond every message we read; keeps the dimensions beside a zero from being absurd. */
+const MAX_DIMENSION = 2 ** 26;
+
+const TO_FLOAT64: Readonly<Record<ByteKind | WordKind, (aligned: ArrayBuffer) => Float64Array>> = {
+  b1: (aligned) => Float64Array.from(new Uint8Array(aligned), (byte) => (byte === 0 ? 0 : 1)),
+  u1: (aligned) => new Float64Array(new Uint8Array(aligned)),
+  i1: (aligned) => new Float64Array(new Int8Array(aligned)),
+  u2: (aligned) => new Float64Array(new Uint16Array(aligned)),
+  i2: (aligned) => new Float64Array(new Int16Array(aligned)),
+  f2: (aligned) => new Float64Array(new Float16Array(aligned)),
+  u4: (aligned) => new Float64Array(new Uint32Array(aligned)),
+  i4: (aligned) => new Float64Array(new Int32Array(aligned)),
+  f4: (aligned) => new Float64Array(new Float32Array(aligned)),
+  u8: (aligned) => Float64Array.from(new BigUint64Array(aligned), Number),
+  i8: (aligned) => Float64Array.from(new BigInt64Array(aligned), Number),
+  f8: (aligned) => new Float64Array(aligned),
+};
+
+const SWAP: Readonly<Record<number, (bytes: Buffer) => Buffer>> = {
+  2: (bytes) => bytes.swap16(),
+  4: (bytes) => bytes.swap32(),
+  8: (bytes) => bytes.swap64(),
+};
+
+const DTYPES: ReadonlySet<unknown> = new Set(
+  Object.keys(TO_FLOAT64).flatMap((kind) => (kind.endsWith("1") ? [`|${kind}`] : [`<${kind}`, `>${kind}`])),
+);
+
+const KEY = {
+  ndarray: Buffer.from("__ndarray__"),
+  data: Buffer.from("data"),
+  dtype: Buffer.from("dtype"),
+  shape: Buffer.from("shape"),
+} as const;
+
+function toMap(array: NdArray): Packable {
+  return new Map<Uint8Array, Packable>([
+    [KEY.ndarray, true],
+    [KEY.data, array.data],
+    [KEY.dtype, array.dtype],
+    [KEY.shape, array.shape],
+  ]);
+}
+
+function fromMap(map: UnpackedMap<NdArray>): Unpacked<NdArray> {
+  if (map.has("__ndarray__")) return arrayOf(map.get("data"), map.get("dtype"), map.get("shape"));
+  if (map.has("__npgeneric__")) return scalarOf(map.get("data"), map.get("dtype"));
+  return map;
+}
+
+function arrayOf(data: unknown, dtype: unknown, shape: unknown): NdArray {
+  if (!(data instanceof Uint8Array)) throw new CodecError("bad_ndarray");
+  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+  if (!Array.isArray(shape) || !shape.every(isDimension)) throw new CodecError("bad_shape");
+  return new NdArray(dtype, shape, data);
+}
+
+function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean {
+  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+  if (typeof data !== "number" && typeof data !== "bigint" && typeof data !== "boolean")
+    throw new CodecError("bad_ndarray");
+  return data;
+}
+
+// Hosts of Node are little-endian, and so are the dtypes that we write.
+const bytesOf = (values: Float32Array | Float64Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+
+const isDType = (value: unknown): value is DType => DTYPES.has(value);
+
+const isDimension = (value: unknown): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_DIMENSION;
+
+// A DType is one of byte order and kind, as its type says.
+const kindOf = (dtype: DType): ByteKind | WordKind => dtype.slice(1) as ByteKind | WordKind;
+
+const itemSize = (dtype: DType): number => Number(dtype[2]);

@@ -1,0 +1,263 @@
+/**
+ * The pictures of one request: fetched once, looked at once, decoded once, and resized once for each size that an upstream
+ * takes, so that a fallback to the next offering costs nothing again.
+ */
+import { createHash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import sharp, { type Sharp } from "sharp";
+import type { Dispatcher } from "undici";
+import { ViolationSchema } from "../../gen/limber/v1/error_pb.ts";
+import { after, steadyNow } from "../ambient.ts";
+import { decodeDataUrl, isDataUrl } from "../codecs/data-url.ts";
+import { CodecError } from "../codecs/error.ts";
+import { type ImageFormat, readImageHeader } from "../codecs/image.ts";
+import { Reason, Refusal } from "../refusal.ts";
+import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "./guard.ts";
+
+/** A frame as the request gives it: encoded bytes in `data`, else a `url`. */
+export interface FrameSource {
+  /** Where the frame stands in the request, such as `observations.0.frames.1`; refusals name it. */
+  readonly path: string;
+  readonly camera: string;
+  readonly url: string;
+  readonly data?: Uint8Array;
+  /** SHA-256 of the encoded picture in lower-case hex. */
+  readonly sha256?: string | undefined;
+}
+
+/** What the frames of one request may cost and use. */
+export interface FrameOptions {
+  /** From guardedAgent, with the same `allowPrivate`. */
+  readonly agent: Dispatcher;
+  /** Allows `http:` and private addresses. */
+  readonly allowPrivate: boolean;
+  /** Ends every wait with its own reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** On the steady clock in milliseconds; waits end with FrameRefused `frame_timed_out`. */
+  readonly deadline?: number | undefined;
+}
+
+/** A picture as its camera encoded it; both sides are above zero, together at most 64 megapixels. */
+export interface EncodedFrame {
+  readonly bytes: Buffer;
+  readonly format: ImageFormat;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** `pad` keeps the ratio and centres the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
+export interface FrameSize {
+  readonly width: number;
+  readonly height: number;
+  readonly fit: "pad" | "stretch";
+}
+
+/** Decoded pixels: red, green and blue bytes, row by row from the top left. Shared with whoever asks again: don't write to it. */
+export interface RgbPixels {
+  readonly data: Buffer;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Why a frame was refused, as `details.violations[].type` says it. */
+export type FrameReason = keyof typeof SENTENCES;
+
+/** For the caller: nothing of the address, nothing of what answered. */
+const SENTENCES = {
+  frame_address_refused: "the frame's address is not one that may be fetched",
+  frame_unreachable: "the frame could not be fetched: its address did not answer with a picture",
+  frame_timed_out: "the frame could not be fetched and decoded in time",
+  frame_malformed: "the frame's data: URL is not valid base64 or percent-encoding",
+  frame_too_large: "the frame is larger than 16 MiB, 64 megapixels, or 4K where its encoding isn't row by row",
+  frame_not_an_image: "the frame is not a PNG, JPEG or WebP picture that can be decoded",
+  frame_truncated: "the frame's picture is cut short",
+  frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
+} as const;
+
+/** A frame that can't be used, as the refusal that the caller gets. */
+export class FrameRefused extends Refusal {
+  readonly frameReason: FrameReason;
+
+  /** `path` is the frame's place in the request; the cause is for the log. */
+  constructor(frameReason: FrameReason, path: string, cause?: unknown) {
+    const message = SENTENCES[frameReason];
+    const reason = frameReason === "frame_address_refused" ? Reason.ADDRESS_REFUSED : Reason.FRAME_REFUSED;
+    const violations = [create(ViolationSchema, { path, message, type: frameReason })];
+    super(reason, message, { violations }, { param: path, cause });
+    this.frameReason = frameReason;
+  }
+}
+
+const MAX_BYTES = 16 * 2 ** 20;
+const MAX_PIXELS = 64_000_000;
+/** Decoding the others takes up to 8 bytes a pixel at once: 64 MiB at 4K, which a file of 100 KiB can claim. */
+const MAX_PIXELS_HELD_WHOLE = 3840 * 2160;
+const FETCH_TIMEOUT_MS = 10_000;
+const DECODE_TIMEOUT_S = 10;
+const ACCEPT = "image/png, image/jpeg, image/webp";
+/** Pictures up to 1080p stay decoded (6 MB); a larger one would cost more memory than the time that decoding it again costs. */
+const MAX_KEPT_PIXELS = 1920 * 1080;
+
+/** All frames of one request, by their index. Everything is done on first demand and kept, failures too. */
+export class FrameSet {
+  readonly #sources: readonly FrameSource[];
+  readonly #options: FrameOptions;
+  readonly #encoded = new Map<number, Promise<EncodedFrame>>();
+  readonly #decoded = new Map<number, Promise<RgbPixels>>();
+  readonly #resized = new Map<string, Promise<RgbPixels>>();
+
+  constructor(sources: readonly FrameSource[], options: FrameOptions) {
+    this.#sources = sources;
+    this.#options = options;
+  }
+
+  /** The cameras' names, in the order of the request. */
+  get cameras(): readonly string[] {
+    return this.#sources.map(({ camera }) => camera);
+  }
+
+  /** Resolves when every frame is fetched and looks whole; rejects with FrameRefused or the signal's reason. */
+  async ready(): Promise<void> {
+    await Promise.all(this.#sources.map((_, index) => this.bytes(index)));
+  }
+
+  /** The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. */
+  bytes(index: number): Promise<EncodedFrame> {
+    return kept(this.#encoded, index, () => this.#load(this.#source(index)));
+  }
+
+  /** The picture's pixels in the size that an upstream takes. Transparency is dropped; the camera's rotation tag is ignored. */
+  rgb(index: number, size: FrameSize): Promise<RgbPixels> {
+    const { path } = this.#source(index);
+    const key = `${index} ${size.width}x${size.height} ${size.fit}`;
+    return kept(this.#resized, key, () => this.#inTime(path, this.#resize(index, size)));
+  }
+
+  #source(index: number): FrameSource {
+    const source = this.#sources[index];
+    if (source === undefined) throw new RangeError(`there is no frame ${index}`);
+    return source;
+  }
+
+  async #load(source: FrameSource): Promise<EncodedFrame> {
+    const bytes = await this.#read(source);
+    const refused = (reason: FrameReason): FrameRefused => new FrameRefused(reason, source.path);
+    if (bytes.length > MAX_BYTES) throw refused("frame_too_large");
+    const header = readImageHeader(bytes);
+    if (header === undefined) throw refused("frame_not_an_image");
+    if (header.width * header.height > (header.rowByRow ? MAX_PIXELS : MAX_PIXELS_HELD_WHOLE))
+      throw refused("frame_too_large");
+    if (!header.complete) throw refused("frame_truncated");
+    if (source.sha256 && sha256(bytes) !== source.sha256) throw refused("frame_hash_mismatch");
+    return { bytes, format: header.format, width: header.width, height: header.height };
+  }
+
+  #read({ url, data, path }: FrameSource): Buffer | Promise<Buffer> {
+    if (data !== undefined && data.length > 0) return Buffer.from(data.buffer, data.byteOffset, data.length);
+    if (isDataUrl(url)) return readDataUrl(url, path);
+    return this.#fetch(url, path);
+  }
+
+  async #fetch(url: string, path: string): Promise<Buffer> {
+    const { agent, allowPrivate, signal } = this.#options;
+    const timeoutMs = Math.min(FETCH_TIMEOUT_MS, this.#timeLeft());
+    try {
+      if (timeoutMs <= 0) throw new FetchFailed("timed_out");
+      const checked = checkUrl(url, { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate });
+      return await fetchBytes(checked, { agent, maxBytes: MAX_BYTES, timeoutMs, accept: ACCEPT, signal });
+    } catch (error) {
+      if (error instanceof AddressRefused) throw new FrameRefused("frame_address_refused", path, error);
+      if (error instanceof FetchFailed) throw new FrameRefused(FETCH_REASONS[error.reason], path, error);
+      throw error;
+    }
+  }
+
+  async #resize(index: number, size: FrameSize): Promise<RgbPixels> {
+    this.#options.signal?.throwIfAborted();
+    const { bytes, width, height } = await this.bytes(index);
+    const { path } = this.#source(index);
+    if (width * height > MAX_KEPT_PIXELS) return decoded(path, fitted(open(bytes), { width, height }, size));
+    const pixels = await kept(this.#decoded, index, () => decoded(path, open(bytes)));
+    if (pixels.width === size.width && pixels.height === size.height) return pixels;
+    return decoded(path, fitted(reopen(pixels), pixels, size));
+  }
+
+  #timeLeft(): number {
+    const { deadline } = this.#options;
+    return deadline === undefined ? Number.POSITIVE_INFINITY : deadline - steadyNow();
+  }
+
+  /** Decoding can't be called off, but nobody has to wait for it. */
+  #inTime<T>(path: string, work: Promise<T>): Promise<T> {
+    const { signal } = this.#options;
+    return new Promise((resolve, reject) => {
+      const leave = (): void => reject(signal?.reason);
+      const forget = after(this.#timeLeft(), () => reject(new FrameRefused("frame_timed_out", path)));
+      signal?.addEventListener("abort", leave, { once: true });
+      work.then(resolve, reject).finally(() => {
+        forget();
+        signal?.removeEventListener("abort", leave);
+      });
+    });
+  }
+}
+
+const FETCH_REASONS = {
+  unreachable: "frame_unreachable",
+  bad_status: "frame_unreachable",
+  encoded: "frame_unreachable",
+  timed_out: "frame_timed_out",
+  too_large: "frame_too_large",
+} as const satisfies Record<FetchFailed["reason"], FrameReason>;
+
+/** What `make` gives for the key, made on first demand only. */
+function kept<K, V>(map: Map<K, Promise<V>>, key: K, make: () => Promise<V>): Promise<V> {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}
+
+function readDataUrl(url: string, path: string): Buffer {
+  try {
+    return decodeDataUrl(url, MAX_BYTES);
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error;
+    throw new FrameRefused(error.reason === "too_large" ? "frame_too_large" : "frame_malformed", path, error);
+  }
+}
+
+const sha256 = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
+
+const open = (bytes: Buffer): Sharp => sharp(bytes, { failOn: "error", limitInputPixels: MAX_PIXELS });
+
+const reopen = ({ data, width, height }: RgbPixels): Sharp => sharp(data, { raw: { width, height, channels: 3 } });
+
+/**
+ * Bilinear as Pillow's, which the models' own clients use: within a grey level on average when it shrinks; when it enlarges, the
+ * picture sits half an output pixel lower right. No shortcut inside the JPEG decoder, which would blur differently.
+ */
+const STRETCH = { fit: "fill", kernel: "linear", fastShrinkOnLoad: false } as const;
+
+function fitted(picture: Sharp, from: { width: number; height: number }, size: FrameSize): Sharp {
+  if (size.fit === "stretch") return picture.resize({ ...STRETCH, width: size.width, height: size.height });
+  const ratio = Math.max(from.width / size.width, from.height / size.height);
+  const width = Math.max(1, Math.floor(from.width / ratio));
+  const height = Math.max(1, Math.floor(from.height / ratio));
+  const left = Math.floor((size.width - width) / 2);
+  const top = Math.floor((size.height - height) / 2);
+  const border = { left, right: size.width - width - left, top, bottom: size.height - height - top };
+  return picture.resize({ ...STRETCH, width, height }).extend({ ...border, background: "#000" });
+}
+
+async function decoded(path: string, picture: Sharp): Promise<RgbPixels> {
+  try {
+    const rgb = picture.removeAlpha().toColourspace("srgb").timeout({ seconds: DECODE_TIMEOUT_S });
+    const { data, info } = await rgb.raw().toBuffer({ resolveWithObject: true });
+    return { data, width: info.width, height: info.height };
+  } catch (error) {
+    const isSlow = error instanceof Error && error.message.includes("timeout");
+    throw new FrameRefused(isSlow ? "frame_timed_out" : "frame_not_an_image", path, error);
+  }
+}

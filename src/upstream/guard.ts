@@ -1,0 +1,332 @@
+/**
+ * The one way to an address that a user gave us: a frame, a model server, a webhook, a policy under test.
+ * A name is judged by the addresses it resolves to, at the moment of connecting, and the connection goes to exactly those:
+ * so neither an odd spelling nor a name that changes its answer leads inside.
+ */
+import { Resolver } from "node:dns";
+import { lookup } from "node:dns/promises";
+import { isIP, type LookupFunction } from "node:net";
+import ipaddr from "ipaddr.js";
+import { Agent, buildConnector, type Dispatcher } from "undici";
+import { after } from "../ambient.ts";
+import { BRAND } from "../brand.ts";
+import { Gatherer } from "../codecs/gatherer.ts";
+
+/** Why an address was refused: short, stable, and free of the address itself. */
+export type AddressReason =
+  | "too_long"
+  | "bad_character"
+  | "malformed"
+  | "scheme_not_allowed"
+  | "credentials_in_url"
+  | "port_not_allowed"
+  | "private_address";
+
+/** The address is one that we don't go to. Nothing was sent to it. */
+export class AddressRefused extends Error {
+  override readonly name = "AddressRefused";
+  readonly reason: AddressReason;
+
+  constructor(reason: AddressReason) {
+    super(reason);
+    this.reason = reason;
+  }
+}
+
+/** Where the operator lets us go. */
+export interface AddressPolicy {
+  /**
+   * False: public unicast addresses only. True: also loopback, private networks, unique local and shared (100.64/10)
+   * addresses. Link-local, multicast, reserved and cloud metadata addresses are refused either way.
+   */
+  readonly allowPrivate: boolean;
+}
+
+/** What a URL must be like to be accepted. Schemes as URL.protocol writes them: `https:`. */
+export interface UrlPolicy extends AddressPolicy {
+  readonly schemes: readonly string[];
+}
+
+const MAX_URL_LENGTH = 4096;
+/** Controls, invisible and private-use characters, lone surrogates, any space; and the backslash, which parsers disagree about. */
+const BAD_CHARACTER = /[\p{C}\p{Z}\\]/u;
+const AUTHORITY = /^[^:/?#]+:\/\/([^/?#]+)/;
+
+/**
+ * The parsed URL, when nothing in its text forbids it; else throws AddressRefused. Literal addresses are judged here, in every
+ * spelling; names are judged when they're connected to, which needs guardedAgent or guardedLookup.
+ */
+export function checkUrl(text: string, { schemes, allowPrivate }: UrlPolicy): URL {
+  if (text.length > MAX_URL_LENGTH) throw new AddressRefused("too_long");
+  if (BAD_CHARACTER.test(text)) throw new AddressRefused("bad_character");
+  const url = URL.parse(text);
+  if (url === null) throw new AddressRefused("malformed");
+  if (!schemes.includes(url.protocol)) throw new AddressRefused("scheme_not_allowed");
+  // `https:host` and `https:///host` are hosts to a browser and paths to others.
+  const authority = AUTHORITY.exec(text)?.[1];
+  if (authority === undefined) throw new AddressRefused("malformed");
+  if (authority.includes("@")) throw new AddressRefused("credentials_in_url");
+  if (!isAllowedPort(url.port)) throw new AddressRefused("port_not_allowed");
+  const host = hostOf(url);
+  if (isIP(host) !== 0 && !isAllowedAddress(host, { allowPrivate })) throw new AddressRefused("private_address");
+  return url;
+}
+
+/** The host as a resolver takes it: no brackets. Schemes that WHATWG doesn't know keep odd spellings of addresses: refused. */
+function hostOf(url: URL): string {
+  const hostname = URL.parse(`http://${url.host}`)?.hostname;
+  if (hostname === undefined || hostname !== url.hostname.toLowerCase()) throw new AddressRefused("malformed");
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+}
+
+/** Above 1023, what other protocols are known to listen on; from "bad port" in the WHATWG fetch standard. */
+const OTHER_PROTOCOLS = new Set([
+  1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+]);
+
+/** URL.port: empty for the scheme's own. */
+function isAllowedPort(port: string): boolean {
+  const number = Number(port);
+  return port === "" || number === 80 || number === 443 || (number > 1023 && !OTHER_PROTOCOLS.has(number));
+}
+
+/** Names of ranges are ipaddr.js's. */
+const PUBLIC_RANGES: ReadonlySet<string> = new Set(["unicast"]);
+const PRIVATE_RANGES: ReadonlySet<string> = new Set([
+  ...PUBLIC_RANGES,
+  "loopback",
+  "private",
+  "uniqueLocal",
+  "carrierGradeNat",
+]);
+
+/** Where clouds keep their machines' credentials, outside of the link-local range: Azure, Alibaba, AWS, Google. */
+const METADATA: ReadonlySet<string> = new Set(["168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"]);
+
+/** Whether we may connect to this literal address; an IPv4 address inside an IPv6 one counts as itself. */
+export function isAllowedAddress(address: string, { allowPrivate }: AddressPolicy): boolean {
+  if (isIP(address) === 0) return false;
+  const ip = ipaddr.process(address);
+  const range = ip.range();
+  // What no registry has given out is no one's public address; of IPv6 only 2000::/3 has been.
+  if (ip instanceof ipaddr.IPv6 && range === "unicast" && ip.parts[0]! >> 13 !== 1) return false;
+  return (allowPrivate ? PRIVATE_RANGES : PUBLIC_RANGES).has(range) && !METADATA.has(ip.toString());
+}
+
+/** One address that a name stands for. */
+export interface Answer {
+  readonly address: string;
+  readonly family: number;
+}
+
+/** Turns a name into its addresses, or rejects. */
+export type Resolve = (hostname: string) => Promise<readonly Answer[]>;
+
+/** A policy, and whom to ask for names: by default the system's resolver where private addresses are allowed, else DNS alone. */
+export interface GuardOptions extends AddressPolicy {
+  readonly resolve?: Resolve;
+}
+
+/**
+ * A `lookup` for sockets: resolves once, fails with AddressRefused if any answer is an address we don't go to, and gives the
+ * socket exactly those answers. Sockets don't look up literal addresses: pass those through checkUrl first.
+ */
+export function guardedLookup(options: GuardOptions): LookupFunction {
+  const resolve = options.resolve ?? (options.allowPrivate ? resolveLocally : resolvePublicly());
+  const judged = async (hostname: string, family: number): Promise<readonly Answer[]> => {
+    const answers = await resolve(hostname);
+    if (!answers.every(({ address }) => isAllowedAddress(address, options)))
+      throw new AddressRefused("private_address");
+    const wanted = answers.filter((answer) => family === 0 || answer.family === family);
+    if (wanted.length === 0) throw new Error("the name has no address");
+    return wanted;
+  };
+  return (hostname, { all, family }, callback) => {
+    judged(hostname, FAMILIES[family ?? 0] ?? 0).then(
+      (answers) => {
+        if (all) callback(null, [...answers]);
+        else callback(null, answers[0]!.address, answers[0]!.family);
+      },
+      (error: Error) => callback(error, []),
+    );
+  };
+}
+
+/** Node accepts both spellings. */
+const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 6 };
+
+/** Knows the hosts file and search domains, which an operator's own machines may be named by. */
+const resolveLocally: Resolve = (hostname) => lookup(hostname, { all: true, order: "verbatim" });
+
+/** Asks DNS without a thread of the pool, so that a stranger's slow name server can't hold up the decoding of images. */
+function resolvePublicly(): Resolve {
+  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
+  const ask = (hostname: string, family: 4 | 6): Promise<readonly Answer[]> =>
+    new Promise((resolve, reject) => {
+      const record = family === 4 ? "A" : "AAAA";
+      resolver.resolve(hostname, record, (error, addresses) => {
+        if (error !== null) reject(error);
+        else resolve(addresses.map((address) => ({ address, family })));
+      });
+    });
+  return async (hostname) => {
+    const [four, six] = await Promise.allSettled([ask(hostname, 4), ask(hostname, 6)]);
+    if (four.status === "rejected" && six.status === "rejected") throw four.reason;
+    return [four, six].flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+  };
+}
+
+const CONNECT_TIMEOUT_MS = 5_000;
+
+/**
+ * How undici reaches an address: literal addresses are judged, names go through guardedLookup, and the address that the socket
+ * ended up at is judged again before a request is sent. `dial` opens the socket; undici's own by default.
+ */
+export function guardedConnector(
+  options: GuardOptions,
+  dial: buildConnector.connector = buildConnector({
+    lookup: guardedLookup(options),
+    timeout: CONNECT_TIMEOUT_MS,
+    allowH2: false,
+  }),
+): buildConnector.connector {
+  return (target, callback) => {
+    if (isIP(target.hostname) !== 0 && !isAllowedAddress(target.hostname, options)) {
+      queueMicrotask(() => callback(new AddressRefused("private_address"), null));
+      return;
+    }
+    dial(target, (error, socket) => {
+      if (error !== null) callback(error, null);
+      else if (isAllowedAddress(socket.remoteAddress ?? "", options)) callback(null, socket);
+      else {
+        socket.destroy();
+        callback(new AddressRefused("private_address"), null);
+      }
+    });
+  };
+}
+
+const CONNECTIONS_PER_ORIGIN = 16;
+const SILENCE_MS = 10_000;
+const MAX_HEADER_BYTES = 16 * 1024;
+
+/** An undici Agent that only goes where the policy allows; HTTP/1.1, no redirects, no proxy, no answer of endless silence. */
+export const guardedAgent = (options: GuardOptions): Agent =>
+  new Agent({
+    connect: guardedConnector(options),
+    connections: CONNECTIONS_PER_ORIGIN,
+    allowH2: false,
+    pipelining: 1,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: SILENCE_MS,
+    bodyTimeout: SILENCE_MS,
+    keepAliveMaxTimeout: 60_000,
+  });
+
+/** Why nothing was fetched. */
+export type FetchReason = "unreachable" | "timed_out" | "bad_status" | "too_large" | "encoded";
+
+/** The address was allowed, but what came of it is no use. The cause is for our logs, not for callers. */
+export class FetchFailed extends Error {
+  override readonly name = "FetchFailed";
+  readonly reason: FetchReason;
+
+  constructor(reason: FetchReason, cause?: unknown) {
+    super(reason, { cause });
+    this.reason = reason;
+  }
+}
+
+/** How to fetch: through which agent, and how much of it, how long, for whom. */
+export interface FetchOptions {
+  /** From guardedAgent. */
+  readonly agent: Dispatcher;
+  readonly maxBytes: number;
+  /** From now until the last byte. */
+  readonly timeoutMs: number;
+  /** The media types asked for. */
+  readonly accept: string;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * The body of a 200 answer to one GET, at most `maxBytes`. Rejects with AddressRefused, FetchFailed (any other status, so no
+ * redirect is followed; a body in a content encoding, which could unfold beyond the cap) or the signal's reason.
+ */
+export const fetchBytes = (url: URL, options: FetchOptions): Promise<Buffer> =>
+  new Promise((resolve, reject) => {
+    options.signal?.throwIfAborted();
+    const headers = { accept: options.accept, "accept-encoding": "identity", "user-agent": BRAND };
+    const request = { origin: url.origin, path: url.pathname + url.search, method: "GET", headers };
+    options.agent.dispatch(request, new Download(options, resolve, reject));
+  });
+
+/** One exchange; the first of answer, failure, timer and signal settles it. */
+class Download implements Dispatcher.DispatchHandler {
+  readonly #options: FetchOptions;
+  readonly #resolve: (body: Buffer) => void;
+  readonly #reject: (reason: unknown) => void;
+  readonly #forgetTimer: () => void;
+  readonly #onAbort = (): void => this.#fail(this.#options.signal?.reason);
+  #controller: Dispatcher.DispatchController | undefined;
+  #body: Gatherer | undefined;
+  #failed = false;
+
+  constructor(options: FetchOptions, resolve: (body: Buffer) => void, reject: (reason: unknown) => void) {
+    this.#options = options;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#forgetTimer = after(options.timeoutMs, () => this.#fail(new FetchFailed("timed_out")));
+    options.signal?.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // It may have waited for its connection longer than anyone waited for it.
+    if (this.#failed) this.#hangUp();
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: Headers): void {
+    if (status < 200) return;
+    const encoding = headers["content-encoding"] ?? "identity";
+    const announced = Number(headers["content-length"] ?? 0);
+    if (status !== 200) this.#fail(new FetchFailed("bad_status"));
+    else if (encoding !== "identity") this.#fail(new FetchFailed("encoded"));
+    else if (announced > this.#options.maxBytes) this.#fail(new FetchFailed("too_large"));
+    else this.#body = new Gatherer(announced || this.#options.maxBytes);
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#failed || this.#body === undefined) return;
+    if (this.#body.length + chunk.length > this.#options.maxBytes) this.#fail(new FetchFailed("too_large"));
+    else this.#body.add(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#leave();
+    this.#resolve(this.#body?.bytes() ?? Buffer.alloc(0));
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#fail(error instanceof AddressRefused ? error : new FetchFailed("unreachable", error));
+  }
+
+  #fail(reason: unknown): void {
+    if (this.#failed) return;
+    this.#failed = true;
+    this.#leave();
+    this.#reject(reason);
+    this.#hangUp();
+  }
+
+  #hangUp(): void {
+    this.#controller?.abort(new FetchFailed("unreachable"));
+  }
+
+  #leave(): void {
+    this.#forgetTimer();
+    this.#options.signal?.removeEventListener("abort", this.#onAbort);
+  }
+}
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>;

@@ -1,0 +1,51 @@
+/** What every wire protocol offers to the gateway. */
+
+import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
+import type {
+  ActAnswer,
+  ActInput,
+  GroundAnswer,
+  GroundInput,
+  PredictAnswerPart,
+  PredictInput,
+} from "../contracts/contract.ts";
+import type { FrameSet } from "./frames.ts";
+
+/** Where and how one offering is reached. */
+export interface Target {
+  offeringId: string;
+  /** Slug of the model, for servers that serve several. */
+  model: string;
+  /** The server's address; its scheme is the wire's. */
+  endpoint: string;
+  auth: { type: "none" | "bearer" | "api_key"; secret: string };
+  profile: WireProfile | undefined;
+  /** Numbers per step in the declared action space, as the answer will be checked. */
+  actionDim: number | undefined;
+  dtMs: number;
+}
+
+/** The frame of one call. */
+export interface CallOptions {
+  /** Aborted when the answer is no longer wanted; the wire cancels upstream where the protocol can. */
+  signal: AbortSignal;
+  /** Sent upstream where the protocol can carry it. */
+  requestId: string;
+  /** Milliseconds that are left for this attempt. */
+  budgetMs: number;
+}
+
+/** One wire protocol. Every failure is thrown as an `UpstreamFailure`; nothing of the upstream's text reaches a caller. */
+export interface Wire {
+  /** The runtime's name, such as `openpi-ws`. */
+  readonly id: string;
+  /** Schemes of its addresses, such as `["ws:", "wss:"]`. */
+  readonly schemes: readonly string[];
+  act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
+  predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
+  ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
+  /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
+  health(target: Target, call: CallOptions): Promise<void>;
+  /** Closes every connection. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,460 @@
+import { once } from "node:events";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { type AddressInfo, connect, createServer as createTcpServer, isIP, type LookupFunction } from "node:net";
+import { Agent, type Dispatcher, request } from "undici";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import {
+  AddressRefused,
+  type Answer,
+  checkUrl,
+  FetchFailed,
+  fetchBytes,
+  guardedAgent,
+  guardedConnector,
+  guardedLookup,
+  isAllowedAddress,
+} from "../../../src/upstream/guard.ts";
+import { hostileUrls, LEGITIMATE_URLS } from "./hostile-urls.ts";
+
+/** Listens on both loopbacks at one port and counts who comes; nobody should. */
+class Canary {
+  connections = 0;
+  port = 0;
+  readonly #servers: Server[] = [];
+
+  async open(): Promise<void> {
+    for (const host of ["127.0.0.1", "::1"]) {
+      const server = createServer((_request, response) => response.end("secret"));
+      server.on("connection", () => this.connections++);
+      server.listen(this.port, host);
+      await once(server, "listening");
+      this.port = (server.address() as AddressInfo).port;
+      this.#servers.push(server);
+    }
+  }
+
+  close(): void {
+    for (const server of this.#servers) server.close().closeAllConnections();
+  }
+}
+
+const canary = new Canary();
+beforeAll(() => canary.open());
+afterAll(() => canary.close());
+
+const open: { close(): unknown }[] = [];
+afterEach(async () => {
+  for (const each of open.splice(0)) await each.close();
+});
+
+/** A web server of ours on 127.0.0.1; closed after the test. */
+async function serve(listener: RequestListener): Promise<URL> {
+  const server = createServer(listener);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  open.push({ close: () => server.close().closeAllConnections() });
+  return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+}
+
+function agentFor(...options: Parameters<typeof guardedAgent>): Agent {
+  const agent = guardedAgent(...options);
+  open.push({ close: () => agent.destroy() });
+  return agent;
+}
+
+const HTTP = { schemes: ["http:", "https:"] };
+const inside = async (): Promise<Answer[]> => [{ address: "127.0.0.1", family: 4 }];
+const limits = { maxBytes: 1000, timeoutMs: 5_000, accept: "image/png" };
+
+const guarded = async (text: string, agent: Agent): Promise<Buffer> =>
+  fetchBytes(checkUrl(text, { ...HTTP, allowPrivate: false }), { ...limits, agent });
+
+const unguarded = async (text: string, agent: Agent): Promise<Dispatcher.ResponseData> =>
+  request(new URL(text), { dispatcher: agent });
+
+const reasonOf = (text: string, allowPrivate = false): string => {
+  try {
+    checkUrl(text, { ...HTTP, allowPrivate });
+    return "accepted";
+  } catch (error) {
+    if (!(error instanceof AddressRefused)) throw error;
+    return error.reason;
+  }
+};
+
+describe("the guard, against URLs that lead inside", () => {
+  it("lets no hostile URL reach a server on this machine", async () => {
+    const urls = hostileUrls(canary.port);
+    expect(urls.length).toBeGreaterThan(600);
+    const agent = agentFor({ allowPrivate: false, resolve: inside });
+    const reached: string[] = [];
+    for (const text of urls) {
+      await guarded(text, agent).then(
+        () => reached.push(text),
+        (error: unknown) => {
+          if (!(error instanceof AddressRefused)) reached.push(`${text}: ${error}`);
+        },
+      );
+    }
+    expect(reached).toEqual([]);
+    expect(canary.connections).toBe(0);
+  });
+
+  it("would lose hundreds of them without the guard, so the corpus has teeth", async () => {
+    const lookup: LookupFunction = (_name, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]);
+    const agent = new Agent({ connect: { lookup } });
+    open.push({ close: () => agent.destroy() });
+    const local = hostileUrls(canary.port).filter((text) => {
+      const host = URL.parse(text)?.hostname.replace(/^\[|\]$/g, "") ?? "";
+      return (
+        URL.parse(text)?.port === String(canary.port) &&
+        (isIP(host) === 0 || /^(127\.|0\.0\.0\.0|::1$|::$|::ffff:7f)/.test(host))
+      );
+    });
+    let hits = 0;
+    for (const text of local) {
+      const answer = await unguarded(text, agent).catch(() => undefined);
+      if ((await answer?.body.text()) === "secret") hits++;
+    }
+    canary.connections = 0;
+    expect(hits).toBeGreaterThan(100);
+  });
+
+  it.each([
+    ["http://127.0.0.1/", "private_address"],
+    ["http://0x7f000001/", "private_address"],
+    ["http://[::ffff:10.0.0.1]/", "private_address"],
+    ["http://a b.example/", "bad_character"],
+    ["http://a\\b.example/", "bad_character"],
+    ["http://a\u0000.example/", "bad_character"],
+    ["http://user@example.com/", "credentials_in_url"],
+    ["http://@example.com/", "credentials_in_url"],
+    ["ftp://example.com/", "scheme_not_allowed"],
+    ["file:///etc/passwd", "scheme_not_allowed"],
+    ["http://example.com:22/", "port_not_allowed"],
+    ["http://example.com:6667/", "port_not_allowed"],
+    ["http://example.com:0/", "port_not_allowed"],
+    ["http:example.com", "malformed"],
+    ["http:///example.com/", "malformed"],
+    ["example.com", "malformed"],
+    [`http://example.com/${"a".repeat(5000)}`, "too_long"],
+  ])("says why it refuses %j: %s", (text, reason) => {
+    expect(reasonOf(text)).toBe(reason);
+  });
+
+  it("reads no odd spelling into hosts of schemes that the URL standard doesn't normalise", () => {
+    const policy = { schemes: ["grpc:", "tcp:"], allowPrivate: false };
+    for (const host of [
+      "0x7f.1",
+      "2130706433",
+      "127.1",
+      "127.0.0.1",
+      "[::1]",
+      "[::ffff:127.0.0.1]",
+      "%31.1.1.1",
+      "①.1.1.1",
+    ]) {
+      expect(() => checkUrl(`grpc://${host}:50051`, policy)).toThrow(AddressRefused);
+    }
+    expect(checkUrl("grpc://Policy.example.com:50051", policy).hostname).toBe("Policy.example.com");
+    expect(checkUrl("tcp://8.8.8.8:5555", policy).port).toBe("5555");
+  });
+});
+
+describe("the guard, against names that change their answer", () => {
+  /** Node's two ways to ask: all answers, or one. */
+  const look = (lookup: LookupFunction, all: boolean): Promise<string[]> =>
+    new Promise((resolve, reject) => {
+      lookup("rebind.example", { all }, (error, address) => {
+        if (error) reject(error);
+        else resolve(typeof address === "string" ? [address] : address.map((answer) => answer.address));
+      });
+    });
+
+  it("gives a socket only addresses that it has judged in that very answer, 10,000 times over", async () => {
+    const OUTSIDE = "93.184.215.14";
+    const answers = [
+      [OUTSIDE],
+      ["127.0.0.1"],
+      [OUTSIDE, "10.0.0.1"],
+      ["::1", OUTSIDE],
+      ["169.254.169.254"],
+      [OUTSIDE, OUTSIDE],
+    ];
+    let asked = 0;
+    const lookup = guardedLookup({
+      allowPrivate: false,
+      resolve: async () => answers[asked++ % answers.length]!.map((address) => ({ address, family: isIP(address) })),
+    });
+    let given = 0;
+    for (let i = 0; i < 10_000; i++) {
+      await look(lookup, i % 7 < 4).then(
+        (addresses) => {
+          given++;
+          expect(addresses.every((address) => address === OUTSIDE)).toBe(true);
+        },
+        (error: unknown) => expect(error).toBeInstanceOf(AddressRefused),
+      );
+    }
+    expect(asked).toBe(10_000);
+    expect(given).toBe(3333);
+  });
+
+  it("refuses a name with a single bad answer among good ones", async () => {
+    const lookup = guardedLookup({
+      allowPrivate: false,
+      resolve: async () => [
+        { address: "93.184.215.14", family: 4 },
+        { address: "fd00::1", family: 6 },
+      ],
+    });
+    await expect(look(lookup, true)).rejects.toThrow(new AddressRefused("private_address"));
+  });
+
+  it("judges all answers even when a socket wants one family only", async () => {
+    const both = async (): Promise<Answer[]> => [
+      { address: "93.184.215.14", family: 4 },
+      { address: "2606:4700::1111", family: 6 },
+    ];
+    const six = (lookup: LookupFunction): Promise<unknown> =>
+      new Promise((resolve, reject) => {
+        lookup("x.example", { family: 6 }, (error, address) => (error ? reject(error) : resolve(address)));
+      });
+    expect(await six(guardedLookup({ allowPrivate: false, resolve: both }))).toBe("2606:4700::1111");
+    const mixed = async (): Promise<Answer[]> => [...(await both()), { address: "127.0.0.1", family: 4 }];
+    await expect(six(guardedLookup({ allowPrivate: false, resolve: mixed }))).rejects.toThrow("private_address");
+  });
+
+  it("connects a plain socket nowhere when the name leads inside", async () => {
+    const socket = connect({
+      host: "rebind.example",
+      port: canary.port,
+      lookup: guardedLookup({ allowPrivate: false, resolve: inside }),
+    });
+    const [error] = await once(socket, "error").catch((thrown: unknown) => [thrown]);
+    expect(error).toEqual(new AddressRefused("private_address"));
+    expect(canary.connections).toBe(0);
+  });
+
+  it("hangs up before the request when the network took the connection elsewhere", async () => {
+    const received: Buffer[] = [];
+    const trap = createTcpServer((socket) => socket.on("data", (data) => received.push(data)).on("error", () => {}));
+    trap.listen(0, "127.0.0.1");
+    await once(trap, "listening");
+    open.push({ close: () => trap.close() });
+    const { port } = trap.address() as AddressInfo;
+    const hijacked = guardedConnector({ allowPrivate: false }, (_target, callback) => {
+      const socket = connect(port, "127.0.0.1", () => callback(null, socket));
+    });
+    const agent = new Agent({ connect: hijacked });
+    open.push({ close: () => agent.destroy() });
+    await expect(fetchBytes(new URL("http://93.184.215.14/"), { ...limits, agent })).rejects.toThrow(AddressRefused);
+    expect(received).toEqual([]);
+  });
+
+  it("judges a literal address that never passed checkUrl", async () => {
+    const agent = agentFor({ allowPrivate: false });
+    for (const host of ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"]) {
+      const url = new URL(`http://${host}:${canary.port}/`);
+      await expect(fetchBytes(url, { ...limits, agent })).rejects.toThrow(AddressRefused);
+    }
+    expect(canary.connections).toBe(0);
+  });
+});
+
+describe("the guard, for those who may", () => {
+  it("accepts a hundred legitimate URLs and connects to none of them for it", () => {
+    expect(LEGITIMATE_URLS.length).toBeGreaterThanOrEqual(100);
+    expect(LEGITIMATE_URLS.filter((text) => reasonOf(text) !== "accepted")).toEqual([]);
+  });
+
+  it("reaches this machine by address and by name once the operator allows private addresses", async () => {
+    const agent = agentFor({ allowPrivate: true });
+    for (const host of ["127.0.0.1", "[::1]", "localhost"]) {
+      const url = checkUrl(`http://${host}:${canary.port}/`, { ...HTTP, allowPrivate: true });
+      expect((await fetchBytes(url, { ...limits, agent })).toString()).toBe("secret");
+    }
+    canary.connections = 0;
+  });
+
+  it.each([
+    ["127.0.0.1", false, true],
+    ["10.1.2.3", false, true],
+    ["192.168.1.1", false, true],
+    ["172.16.1.1", false, true],
+    ["100.64.1.1", false, true],
+    ["::1", false, true],
+    ["fd12::1", false, true],
+    ["::ffff:10.0.0.1", false, true],
+    ["8.8.8.8", true, true],
+    ["2606:4700::1111", true, true],
+    ["::ffff:8.8.8.8", true, true],
+    ["169.254.169.254", false, false],
+    ["100.100.100.200", false, false],
+    ["168.63.129.16", false, false],
+    ["fd00:ec2::254", false, false],
+    ["fe80::1", false, false],
+    ["fe80::1%eth0", false, false],
+    ["0.0.0.0", false, false],
+    ["::", false, false],
+    ["224.0.0.1", false, false],
+    ["255.255.255.255", false, false],
+    ["::7f00:1", false, false],
+    ["64:ff9b::7f00:1", false, false],
+    ["64:ff9b::808:808", false, false],
+    ["2002:7f00:1::1", false, false],
+    ["2001:0:7f00:1::1", false, false],
+    ["localhost", false, false],
+    ["0x7f.1", false, false],
+    ["", false, false],
+  ])("judges %j: public policy %s, private policy %s", (address, publicly, privately) => {
+    expect(isAllowedAddress(address, { allowPrivate: false })).toBe(publicly);
+    expect(isAllowedAddress(address, { allowPrivate: true })).toBe(privately);
+  });
+});
+
+describe("fetchBytes", () => {
+  const fetchFrom = async (
+    listener: RequestListener,
+    options: Partial<Parameters<typeof fetchBytes>[1]> = {},
+  ): Promise<Buffer> =>
+    fetchBytes(await serve(listener), { ...limits, agent: agentFor({ allowPrivate: true }), ...options });
+
+  it("gives the whole body, announced or chunked, up to the last byte of the cap", async () => {
+    const body = Buffer.alloc(1000, 7);
+    expect(await fetchFrom((_, response) => response.setHeader("content-length", 1000).end(body))).toEqual(body);
+    const chunked: RequestListener = (_, response) => {
+      for (let at = 0; at < 1000; at += 100) response.write(body.subarray(at, at + 100));
+      response.end();
+    };
+    expect(await fetchFrom(chunked)).toEqual(body);
+    expect(await fetchFrom((_, response) => response.end())).toEqual(Buffer.alloc(0));
+  });
+
+  it("asks once, for what it accepts, uncompressed, and says nothing of the caller", async () => {
+    const seen: object[] = [];
+    await fetchFrom((incoming, response) => {
+      seen.push({ method: incoming.method, url: incoming.url, ...incoming.headers });
+      response.end("x");
+    });
+    expect(seen).toEqual([
+      expect.objectContaining({ method: "GET", url: "/", accept: "image/png", "accept-encoding": "identity" }),
+    ]);
+    expect(Object.keys(seen[0]!).sort()).toEqual([
+      "accept",
+      "accept-encoding",
+      "connection",
+      "host",
+      "method",
+      "url",
+      "user-agent",
+    ]);
+  });
+
+  it.each([301, 302, 303, 307, 308])("doesn't follow a %i to a server inside", async (status) => {
+    const redirect: RequestListener = (_, response) => {
+      response.writeHead(status, { location: `http://127.0.0.1:${canary.port}/secret` }).end();
+    };
+    await expect(fetchFrom(redirect)).rejects.toThrow(new FetchFailed("bad_status"));
+    expect(canary.connections).toBe(0);
+  });
+
+  it.each([201, 204, 206, 304, 404, 500, 503])("takes no other status than 200: %i", async (status) => {
+    await expect(fetchFrom((_, response) => response.writeHead(status).end())).rejects.toThrow("bad_status");
+  });
+
+  it("refuses a body that announces more than the cap, before any of it comes", async () => {
+    const announce: RequestListener = (_, response) => {
+      response.writeHead(200, { "content-length": "1001" }).flushHeaders();
+    };
+    await expect(fetchFrom(announce)).rejects.toThrow(new FetchFailed("too_large"));
+  });
+
+  it("stops an endless body at the cap and hangs up", async () => {
+    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
+    const endless: RequestListener = (_, response) => {
+      const more = (): void => {
+        while (response.write(Buffer.alloc(500)));
+      };
+      response.on("drain", more).on("close", resolve);
+      more();
+    };
+    await expect(fetchFrom(endless)).rejects.toThrow(new FetchFailed("too_large"));
+    await hungUp;
+  });
+
+  it("refuses an encoded body, which could unfold into any size", async () => {
+    const bomb: RequestListener = (_, response) => response.setHeader("content-encoding", "gzip").end("x");
+    await expect(fetchFrom(bomb)).rejects.toThrow(new FetchFailed("encoded"));
+  });
+
+  it("gives up on a slow body when its time is over, and hangs up", async () => {
+    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
+    const slow: RequestListener = (_, response) => {
+      response.write("x");
+      const dripping = setInterval(() => response.write("x"), 5);
+      response.on("close", () => {
+        clearInterval(dripping);
+        resolve();
+      });
+    };
+    await expect(fetchFrom(slow, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
+    await hungUp;
+  });
+
+  it("gives up on a server that never answers, and on one that never accepts", async () => {
+    await expect(fetchFrom(() => {}, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
+    const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
+    const fetching = fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, timeoutMs: 60 });
+    await expect(fetching).rejects.toThrow(new FetchFailed("timed_out"));
+  });
+
+  it("leaves with the caller's reason when the caller leaves, before, while connecting and in mid-body", async () => {
+    const gone = new Error("the caller left");
+    await expect(fetchFrom(() => {}, { signal: AbortSignal.abort(gone) })).rejects.toBe(gone);
+    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
+    const controller = new AbortController();
+    const started: RequestListener = (_, response) => {
+      response.on("close", resolve);
+      response.write("x", () => controller.abort(gone));
+    };
+    await expect(fetchFrom(started, { signal: controller.signal })).rejects.toBe(gone);
+    await hungUp;
+    const early = new AbortController();
+    const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
+    const fetching = fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, signal: early.signal });
+    early.abort(gone);
+    await expect(fetching).rejects.toBe(gone);
+  });
+
+  it("sends nothing for a caller who left while the name was still being resolved", async () => {
+    const asked: string[] = [];
+    const server = await serve((incoming, response) => {
+      asked.push(incoming.url ?? "");
+      response.end("x");
+    });
+    const { promise: resolved, resolve } = Promise.withResolvers<Answer[]>();
+    const agent = agentFor({ allowPrivate: true, resolve: () => resolved });
+    const url = (path: string): URL => new URL(`http://cameras.example:${server.port}/${path}`);
+    const caller = new AbortController();
+    const left = fetchBytes(url("left"), { ...limits, agent, signal: caller.signal });
+    const stayed = fetchBytes(url("stayed"), { ...limits, agent });
+    caller.abort(new Error("the caller left"));
+    await expect(left).rejects.toThrow("the caller left");
+    resolve([{ address: "127.0.0.1", family: 4 }]);
+    await stayed;
+    expect(asked).toEqual(["/stayed"]);
+  });
+
+  it("calls broken answers, closed ports and unknown names unreachable, and keeps the cause for the log", async () => {
+    const reset: RequestListener = (incoming) => incoming.socket.destroy();
+    await expect(fetchFrom(reset)).rejects.toThrow(new FetchFailed("unreachable"));
+    const cut: RequestListener = (incoming, response) => {
+      response.writeHead(200, { "content-length": "10" }).write("x", () => incoming.socket.destroy());
+    };
+    await expect(fetchFrom(cut)).rejects.toThrow(new FetchFailed("unreachable"));
+    const unknown = agentFor({ allowPrivate: false, resolve: () => Promise.reject(new Error("ENOTFOUND")) });
+    const fetching = fetchBytes(new URL("http://nowhere.example/"), { ...limits, agent: unknown });
+    await expect(fetching).rejects.toMatchObject({ reason: "unreachable", cause: { message: "ENOTFOUND" } });
+  });
+});
