@@ -1,0 +1,41 @@
+/** Act: which controller answers for which action space, and how its rows become a chunk. */
+import { UnsupportedObservation } from "../unsupported.ts";
+import { latentReach } from "./latent.ts";
+import { baseTwist, waypoints } from "./nav.ts";
+import { bimanualReach, humanoid23Reach, humanoid29Reach, jointReach } from "./reach.ts";
+import { visualReach } from "./servo.ts";
+import { swingUp } from "./swingup.ts";
+import type { ActInput, ActionSpace, ActOutput, Controller } from "./types.ts";
+
+/** The controller of every action space of the specification. */
+export const CONTROLLERS: Readonly<Record<ActionSpace, Controller>> = {
+  base_twist_2d: baseTwist,
+  waypoint_se2: waypoints,
+  ee_delta_6d_grip: visualReach,
+  joint_pos_7: jointReach,
+  joint_pos_14: bimanualReach,
+  joint_pos_23: humanoid23Reach,
+  joint_pos_29: humanoid29Reach,
+  continuous_nd: swingUp,
+  latent_action: latentReach,
+};
+
+/**
+ * Plans a chunk of exactly `horizon` rows. The same input always gives the same chunk, and every number is finite. Throws
+ * `UnsupportedObservation` for an unknown action space, a horizon outside 1 to 256, and whatever the controller can't read.
+ */
+export function plan(input: ActInput): ActOutput {
+  const { horizon } = input;
+  if (!Object.hasOwn(CONTROLLERS, input.actionSpace))
+    throw new UnsupportedObservation("no controller for this action space");
+  if (!Number.isInteger(horizon) || horizon < 1 || horizon > 256) {
+    throw new UnsupportedObservation("horizon must be a whole number from 1 to 256");
+  }
+  if (input.goal !== undefined)
+    throw new UnsupportedObservation("the classical controllers read no goal picture; give the goal in proprio");
+  const { declaration, begin } = CONTROLLERS[input.actionSpace as ActionSpace];
+  const motion = begin(input);
+  const steps = new Float64Array(horizon * declaration.dim);
+  for (let row = 0; row < horizon; row++) steps.set(motion.next(), row * declaration.dim);
+  return { steps, dim: declaration.dim, dtMs: declaration.dtMs, note: motion.note() };
+}

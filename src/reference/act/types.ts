@@ -1,0 +1,71 @@
+/** What every controller takes and gives. */
+import type { RgbFrame } from "../image.ts";
+
+/** The specification's action spaces. */
+export type ActionSpace =
+  | "base_twist_2d"
+  | "waypoint_se2"
+  | "ee_delta_6d_grip"
+  | "joint_pos_7"
+  | "joint_pos_14"
+  | "joint_pos_23"
+  | "joint_pos_29"
+  | "continuous_nd"
+  | "latent_action";
+
+/** One act request. `proprioNames` names the numbers of `proprio` one for one; without it a layout is recognised by its length. */
+export interface ActInput {
+  readonly actionSpace: string;
+  /** Steps to return, 1 to 256. */
+  readonly horizon: number;
+  readonly proprio: Float64Array | readonly number[];
+  readonly proprioNames?: readonly string[];
+  readonly instruction?: string;
+  /** The newest frame of each camera. */
+  readonly frames: readonly RgbFrame[];
+  readonly goal?: RgbFrame;
+  /** Honoured without effect: there is no chance in these controllers, so every seed gives the same chunk. */
+  readonly seed?: number;
+}
+
+/** An action chunk: `horizon` rows of `dim` finite numbers, row after row, `dtMs` milliseconds apart, and a sentence on how it was made. */
+export interface ActOutput {
+  readonly steps: Float64Array;
+  readonly dim: number;
+  readonly dtMs: number;
+  readonly note: string;
+}
+
+/** What an action space's numbers mean here: dimension equality alone does not make two policies compatible. */
+export interface ActionDeclaration {
+  readonly space: ActionSpace;
+  readonly dim: number;
+  readonly dtMs: number;
+  /** One name per number of a row. */
+  readonly fields: readonly string[];
+  readonly units: string;
+  readonly frame: string;
+  /** Whether values are scaled to -1..1; they never are here. */
+  readonly normalised: false;
+  /** Which row entries are grippers and their range from closed to open; null without a gripper. */
+  readonly gripper: { readonly indices: readonly number[]; readonly closed: number; readonly open: number } | null;
+  /** Every proprio layout that is understood, by the names of its numbers; no two have one length. */
+  readonly proprioLayouts: readonly (readonly string[])[];
+  /** Lengths of the layouts that need a camera frame and an instruction naming a coloured thing, and how that camera looks. */
+  readonly visualLayouts: readonly number[];
+  readonly camera: string | null;
+}
+
+/** The rows to come, one per call. */
+export interface Motion {
+  /** The next row; valid until the next call. */
+  next(): ArrayLike<number>;
+  /** One sentence on how the rows were made and where they lead; asked after the last row. */
+  note(): string;
+}
+
+/** A classical controller for one action space. `begin` throws `UnsupportedObservation` for what it can't read. */
+export interface Controller {
+  readonly declaration: ActionDeclaration;
+  begin(input: ActInput): Motion;
+}

@@ -1,0 +1,81 @@
+/** Pictures as the reference models see them: 8-bit RGB, rows from the top, decoded from and encoded to files. */
+import sharp, { type OutputInfo } from "sharp";
+
+/** A picture of `width` by `height` pixels; `data` holds 3 bytes (red, green, blue) per pixel, row by row from the top left. */
+export interface RgbImage {
+  readonly width: number;
+  readonly height: number;
+  readonly data: Uint8Array;
+}
+
+/** A picture and the name of the camera that took it. */
+export interface RgbFrame {
+  readonly camera: string;
+  readonly image: RgbImage;
+}
+
+/** The file formats that are read and written. */
+export type ImageFormat = "png" | "jpeg" | "webp";
+
+/** The bytes are not a whole PNG, JPEG or WebP picture of at most 64 megapixels. The message is fit for the caller. */
+export class UnreadableImage extends Error {
+  override readonly name = "UnreadableImage";
+}
+
+const MAX_PIXELS = 64_000_000;
+const FORMATS: ReadonlySet<string> = new Set<ImageFormat>(["png", "jpeg", "webp"]);
+
+/** A black picture of the given size. */
+export const blankImage = (width: number, height: number): RgbImage => ({
+  width,
+  height,
+  data: new Uint8Array(width * height * 3),
+});
+
+/** The picture averaged over squares of `factor` pixels; a part square at the right or bottom edge is dropped. */
+export function shrink(image: RgbImage, factor: number): RgbImage {
+  if (factor <= 1) return image;
+  const small = blankImage(
+    Math.max(1, Math.floor(image.width / factor)),
+    Math.max(1, Math.floor(image.height / factor)),
+  );
+  const across = Math.min(factor, image.width);
+  const down = Math.min(factor, image.height);
+  for (let i = 0; i < small.data.length; i++) {
+    const pixel = Math.floor(i / 3);
+    const left = (pixel % small.width) * factor;
+    const top = Math.floor(pixel / small.width) * factor;
+    let sum = 0;
+    for (let y = top; y < top + down; y++) {
+      for (let x = left; x < left + across; x++) sum += image.data[(y * image.width + x) * 3 + (i % 3)]!;
+    }
+    small.data[i] = Math.round(sum / (across * down));
+  }
+  return small;
+}
+
+/**
+ * Decodes a PNG, JPEG or WebP file to RGB; transparency is laid over black.
+ * Throws `UnreadableImage` on any other format, a truncated or damaged file, and more than 64 megapixels.
+ */
+export async function decodeImage(bytes: Uint8Array): Promise<RgbImage> {
+  const { data, info } = await decodePixels(bytes).catch((cause: unknown) => {
+    if (cause instanceof UnreadableImage) throw cause;
+    throw new UnreadableImage("the picture is damaged, truncated or too large", { cause });
+  });
+  return { width: info.width, height: info.height, data: new Uint8Array(data) };
+}
+
+async function decodePixels(bytes: Uint8Array): Promise<{ data: Buffer; info: OutputInfo }> {
+  const picture = sharp(bytes, { limitInputPixels: MAX_PIXELS, failOn: "error" });
+  const { format } = await picture.metadata();
+  if (!FORMATS.has(format)) throw new UnreadableImage("the picture must be a PNG, JPEG or WebP file");
+  return picture.flatten().toColourspace("srgb").removeAlpha().raw().toBuffer({ resolveWithObject: true });
+}
+
+/** Encodes a picture as a file; PNG is exact, JPEG and WebP at quality 90. */
+export function encodeImage(image: RgbImage, format: ImageFormat): Promise<Buffer> {
+  const { width, height, data } = image;
+  const picture = sharp(data, { raw: { width, height, channels: 3 } });
+  return picture.toFormat(format, format === "png" ? { compressionLevel: 3 } : { quality: 90 }).toBuffer();
+}
