@@ -35,6 +35,9 @@ export const steadyNow = (): number => clock.steady();
 /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
 
+/** The clock as a value, for pure code that takes one as an argument. */
+export const ambientClock: Clock = { wall: now, steady: steadyNow, after };
+
 /** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -84,6 +87,7 @@ export type IdPrefix =
   | "pred"
   | "prov"
   | "rep"
+  | "replica"
   | "req"
   | "grnd"
   | "usr"

@@ -28,6 +28,8 @@ export interface Config {
   referenceSupply: boolean;
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
+  /** Serves the gRPC form of the hot calls on bare HTTP/2 streams instead of through Connect. */
+  grpcFastPath: boolean;
   logLevel: LogLevel;
 }
 
@@ -121,6 +123,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     stripe: { secretKey: text("STRIPE_SECRET_KEY"), webhookSecret: text("STRIPE_WEBHOOK_SECRET") },
     tls: cert && key ? { cert, key } : undefined,
+    grpcFastPath: flag("LIMBER_GRPC_FAST_PATH", true),
     logLevel: logLevel ?? "info",
   };
   if (problems.length > 0) throw new ConfigError(problems);

@@ -1,6 +1,11 @@
 /** How the house says no: one class, one table of reasons read from the schema. */
 import { getOption } from "@bufbuild/protobuf";
-import { ErrorType, type Refusal as RefusalOption, RpcCode, refusal as refusalOption } from "../gen/limber/edge/v1/options_pb.ts";
+import {
+  type ErrorType,
+  type Refusal as RefusalOption,
+  type RpcCode,
+  refusal as refusalOption,
+} from "../gen/limber/edge/v1/options_pb.ts";
 import type { ErrorDetails } from "../gen/limber/v1/error_pb.ts";
 import { Reason, ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import type { Route } from "../gen/limber/v1/route_pb.ts";
@@ -42,7 +47,12 @@ export class Refusal extends Error {
 }
 
 /** Makes the refusal to throw: `throw refuse(Reason.NOT_FOUND, "there is no key of this name")`. The text is for the caller. */
-export function refuse(reason: Reason, text: string, details: RefusalDetails = {}, extras: RefusalExtras = {}): Refusal {
+export function refuse(
+  reason: Reason,
+  text: string,
+  details: RefusalDetails = {},
+  extras: RefusalExtras = {},
+): Refusal {
   return new Refusal(reason, text, details, extras);
 }
 

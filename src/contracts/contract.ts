@@ -8,6 +8,21 @@ import type { Preference, ProviderPreferences } from "../../gen/limber/v1/prefer
 
 export { Contract };
 
+/** The optional parameters of a request that an offering may declare to honour; `require_parameters` goes by them. */
+export const PARAMETERS = [
+  "seed",
+  "temperature",
+  "goal_image",
+  "return_prediction",
+  "actions",
+  "fps",
+  "resolution",
+  "num_samples",
+] as const;
+
+/** One of them. */
+export type Parameter = (typeof PARAMETERS)[number];
+
 /** Stage 1 of the pipeline: what the caller wants, free of the face that it came in by. */
 export interface Intent {
   contract: Contract;
@@ -19,10 +34,10 @@ export interface Intent {
   provider: ProviderPreferences | undefined;
   /** The action space of the answer (act), else undefined. */
   actionSpace: string | undefined;
-  /** How many units are asked for: steps, frames; for ground the tokens that are expected. */
+  /** How many units are asked for: steps, frames of all samples; for ground the most tokens that are expected. */
   units: number;
-  /** The optional parameters that the request sets, such as `seed`, in the words of an offering's `parameters`. */
-  parameters: readonly string[];
+  /** The optional parameters that the request sets. */
+  parameters: readonly Parameter[];
 }
 
 /** What the request of any contract hands to a model. Pictures are reached through the request's frame set, not here. */
@@ -72,6 +87,13 @@ export type PredictAnswerPart =
   | { kind: "frame"; frame: PredictedFrame }
   | { kind: "summary"; gpuSeconds: number; note: string };
 
+/** A whole answer to predict: every frame in order, then the summary. */
+export interface PredictAnswer {
+  frames: PredictedFrame[];
+  gpuSeconds: number;
+  note: string;
+}
+
 /** What an upstream answers to ground. */
 export interface GroundAnswer {
   points: GroundedPoint[];
@@ -88,3 +110,19 @@ export const UNIT: Readonly<Record<Exclude<Contract, typeof Contract.UNSPECIFIED
   [Contract.GROUND]: "token",
   [Contract.EVALUATE]: "episode",
 };
+
+/** The contracts' words, as the store and the logs write them. */
+export const CONTRACT_WORDS = {
+  act: Contract.ACT,
+  predict: Contract.PREDICT,
+  ground: Contract.GROUND,
+  evaluate: Contract.EVALUATE,
+} as const;
+
+/** The word of a contract. */
+export function wordOfContract(contract: Contract): keyof typeof CONTRACT_WORDS {
+  for (const [word, value] of Object.entries(CONTRACT_WORDS)) {
+    if (value === contract) return word as keyof typeof CONTRACT_WORDS; // a key of the table that it was read from
+  }
+  throw new Error(`contract ${contract} is not in the schema`);
+}

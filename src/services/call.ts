@@ -1,5 +1,11 @@
 /** What a service function knows of the call that it answers, whatever face it came in by. */
-import type { DescMethodBiDiStreaming, DescMethodServerStreaming, DescMethodUnary, DescService, MessageShape } from "@bufbuild/protobuf";
+import type {
+  DescMethodBiDiStreaming,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  DescService,
+  MessageShape,
+} from "@bufbuild/protobuf";
 
 /** An API key as the gate hands it on: who pays, and what the key may do. */
 export interface KeyPrincipal {
@@ -40,7 +46,8 @@ export interface Call {
 
 /** The caller's key, for the services that only a key may call. */
 export function keyOf(call: Call): KeyPrincipal {
-  if (call.principal.kind !== "key") throw new Error("this RPC is declared with ACCESS_KEY, and the gate lets no one else in");
+  if (call.principal.kind !== "key")
+    throw new Error("this RPC is declared with ACCESS_KEY, and the gate lets no one else in");
   return call.principal;
 }
 

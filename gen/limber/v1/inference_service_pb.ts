@@ -228,7 +228,7 @@ export type ActResponse = Message<"limber.v1.ActResponse"> & {
   validUntilMs: number;
 
   /**
-   * Age of the newest observation when the answer was made, in milliseconds; present when it carried `t_ms`.
+   * Time from the arrival of the observations to the answer, in milliseconds: how old they were when it was made.
    *
    * @generated from field: optional double observation_age_ms = 10;
    */

@@ -1,0 +1,284 @@
+/** The only place that builds things and joins rooms. */
+import { join } from "node:path";
+import { pino } from "pino";
+import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
+import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
+import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
+import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
+import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
+import { after, newId, nowSeconds, steadyNow } from "./ambient.ts";
+import type { Config } from "./config.ts";
+import { type DevelopmentSecrets, developmentSecrets, keepSecrets } from "./development.ts";
+import { createGate } from "./edge/gate.ts";
+import { grpcStreams } from "./edge/grpc.ts";
+import { Limits } from "./edge/limits.ts";
+import type { LogLine } from "./edge/log.ts";
+import { buildServer } from "./edge/server.ts";
+import { Till } from "./money/till.ts";
+import { type Reference, startReference } from "./reference/launch.ts";
+import { accountService } from "./services/account.ts";
+import { billingService } from "./services/billing.ts";
+import { inferenceService } from "./services/inference.ts";
+import { LiveSupply } from "./services/live-supply.ts";
+import { operationsService } from "./services/operations.ts";
+import { bringReference } from "./services/reference-supply.ts";
+import { type SupplyParts, supplyService } from "./services/supply.ts";
+import { factsOfSupply } from "./services/supply-facts.ts";
+import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
+import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
+import { KeyCache } from "./store/key-cache.ts";
+import { createKey } from "./store/keys.ts";
+import { Ledger } from "./store/ledger.ts";
+import { migrate } from "./store/migrate.ts";
+import { Notices } from "./store/notices.ts";
+import { addCredits, createOrg } from "./store/orgs.ts";
+import { loadSupply } from "./store/supply.ts";
+import { connect, databaseReachable, type Sql } from "./store/tx.ts";
+import { guardedAgent } from "./upstream/guard.ts";
+import { createUpstream } from "./upstream/index.ts";
+import { createVault } from "./vault.ts";
+
+/** A gateway that answers. */
+export interface House {
+  /** Where it listens, such as `http://127.0.0.1:8080`; undefined for a process that only works off jobs. */
+  url: string | undefined;
+  /** A key with credit, and the operator's token, where this process made them itself. */
+  demo: { key: string; adminToken: string } | undefined;
+  /** Takes no new work, lets what runs end for `patienceMs`, gives everything back. */
+  close(patienceMs: number): Promise<void>;
+}
+
+/** What closes later closes first. */
+class Closers {
+  readonly #all: (() => Promise<unknown>)[] = [];
+
+  add(close: () => Promise<unknown>): void {
+    this.#all.unshift(close);
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#all.splice(0)) await close();
+  }
+}
+
+const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
+const POOL = 10;
+const PRUNE_MS = 3_600_000;
+const DEMO_CREDIT_MICRO = 100_000_000;
+
+/** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
+export async function openHouse(config: Config): Promise<House> {
+  const closers = new Closers();
+  try {
+    return await open(config, closers);
+  } catch (thrown) {
+    await closers.close();
+    throw thrown;
+  }
+}
+
+async function open(config: Config, closers: Closers): Promise<House> {
+  const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: false }));
+  closers.add(async () => log.flush());
+
+  const url =
+    config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
+  await databaseReachable(url);
+  const sql = connect(url, { max: POOL });
+  closers.add(() => sql.end());
+  await migrate(sql, MIGRATIONS);
+
+  const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
+  const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
+  const vault = createVault(config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64"));
+
+  const notices = await Notices.open(url);
+  closers.add(() => notices.close());
+  const keys = new KeyCache(sql, notices);
+  const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }));
+  closers.add(() => till.close());
+
+  const { allowPrivateAddresses: allowPrivate } = config;
+  const agent = guardedAgent({ allowPrivate });
+  closers.add(() => agent.destroy());
+  const upstream = createUpstream({ allowPrivate });
+  closers.add(() => upstream.close());
+  const supply = new LiveSupply(upstream);
+  const loader = new SupplyLoader(sql, notices, async () => {
+    supply.adopt(factsOfSupply(await loadSupply(sql), vault, (text) => log.error(text)));
+  });
+  closers.add(async () => loader.close());
+  await loader.load();
+
+  let draining = false;
+  const unready = (): string | undefined => {
+    if (draining) return "the gateway is closing";
+    if (!loader.loaded) return "the gateway's state is not loaded";
+    return supply.snapshot.catalog.size === 0 ? "the registry is empty" : undefined;
+  };
+
+  const limits = new Limits();
+  const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate };
+  const gate = createGate({
+    services: [
+      [InferenceService, inferenceService({ supply, till, agent, allowPrivate })],
+      [AccountService, accountService({ sql, leftOf: (key) => leftOf(limits, key) })],
+      [BillingService, billingService({ sql, till })],
+      [SupplyService, supplyService(supplyParts)],
+      [OperationsService, operationsService({ supply, unready, warnings: () => loader.warnings })],
+    ],
+    keys,
+    idempotency: {
+      claim: (claimant) => claim(sql, { ...claimant, till: till.name }),
+      release: (claimed) => unclaim(sql, claimed),
+    },
+    limits,
+    adminToken,
+    publicSignup: config.publicSignup,
+  });
+
+  if (config.referenceSupply) {
+    const reference = await startReference({ log: (text) => log.warn(text), ...(await lastPorts(sql)) });
+    closers.add(() => reference.stop());
+    await welcomeReference(reference, supplyParts, (text) => log.error(text));
+    await loader.load();
+  }
+  const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
+  if (config.roles.has("worker")) closers.add(keepTidy(sql, (error) => log.warn({ err: error }, "pruning failed")));
+  if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
+
+  const closing = new AbortController();
+  const note = (line: LogLine): void => {
+    if (line.status >= 500 && line.cause !== undefined)
+      log.error({ ...line, cause: undefined, err: line.cause }, "call");
+    else log.info({ ...line, cause: undefined }, "call");
+  };
+  const hot = [InferenceService.method.act, InferenceService.method.predict, InferenceService.method.predictStream];
+  const takeStream = grpcStreams({
+    gate,
+    methods: hot,
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+    closing: closing.signal,
+    log: note,
+  });
+  const server = buildServer({
+    gate,
+    readiness: () => unready() === undefined,
+    log: note,
+    closing,
+    port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { onStream: takeStream }) },
+  });
+  const port = await server.listen(config.host, config.port);
+  const host = config.host.includes(":") ? `[${config.host}]` : config.host;
+  return {
+    url: `${config.tls ? "https" : "http"}://${host}:${port}`,
+    demo,
+    async close(patienceMs) {
+      draining = true;
+      await server.drain(patienceMs);
+      await closers.close();
+    },
+  };
+}
+
+const MAX_MESSAGE_BYTES = 64 << 20;
+
+async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
+  const database = await startPostgres({ dataDir: config.dataDir, log });
+  closers.add(() => database.stop());
+  return database;
+}
+
+/** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
+class SupplyLoader {
+  readonly #load: () => Promise<void>;
+  readonly #off: () => void;
+  #running: Promise<void> | undefined;
+  #again = false;
+  #forget = (): void => {};
+  loaded = false;
+  warnings: string[] = [];
+
+  constructor(_sql: Sql, notices: Notices, load: () => Promise<void>) {
+    this.#load = load;
+    const look = (): void => void this.load();
+    this.#off = notices.on("supply_changed", look, look);
+  }
+
+  /** Resolves when what the database had at the call is loaded, or could not be. */
+  async load(): Promise<void> {
+    if (this.#running) {
+      this.#again = true;
+      return this.#running;
+    }
+    this.#running = this.#run();
+    await this.#running;
+    this.#running = undefined;
+  }
+
+  close(): void {
+    this.#off();
+    this.#forget();
+  }
+
+  async #run(): Promise<void> {
+    do {
+      this.#again = false;
+      try {
+        await this.#load();
+        this.loaded = true;
+        this.warnings = [];
+      } catch {
+        this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
+        this.#forget = after(RETRY_MS, () => void this.load());
+      }
+    } while (this.#again);
+  }
+}
+
+const RETRY_MS = 2_000;
+
+function leftOf(
+  limits: Limits,
+  { id, rateLimit }: { id: string; rateLimit: Parameters<Limits["peek"]>[1] },
+): { remaining: number; resetAt: number } {
+  const { remaining, fullInS } = limits.peek(id, rateLimit, steadyNow());
+  return { remaining, resetAt: nowSeconds() + fullInS };
+}
+
+/** The ports that the reference provider had, so that its offerings are the same after a restart. */
+async function lastPorts(sql: Sql): Promise<{ grpcPort?: number; openpiPort?: number }> {
+  const { offerings } = await loadSupply(sql);
+  const portOf = (runtime: string): number =>
+    Number(
+      new URL(
+        offerings.find((known) => known.provider === "reference" && known.runtime === runtime)?.endpoint ?? "none:0",
+      ).port || 0,
+    );
+  return { grpcPort: portOf("limber-policy"), openpiPort: portOf("openpi-ws") };
+}
+
+async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {
+  for (const fault of await bringReference(parts, reference.grpc)) log(`reference provider: ${fault}`);
+}
+
+/** The demo organisation's key, made with its credit at the first start. */
+async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
+  if (secrets.demoKey !== undefined) return secrets.demoKey;
+  const org = await createOrg(sql, { name: "demo" });
+  await addCredits(sql, { orgId: org.id, amountMicro: DEMO_CREDIT_MICRO, reason: "demo credit" });
+  const { secret } = await createKey(sql, { orgId: org.id, name: "demo", role: "owner" });
+  keepSecrets(dataDir, { ...secrets, demoKey: secret });
+  return secret;
+}
+
+/** Forgets what is no longer needed, once an hour; the returned function ends that. */
+function keepTidy(sql: Sql, failed: (error: unknown) => void): () => Promise<void> {
+  let forget = (): void => {};
+  const prune = (): void => {
+    pruneIdempotency(sql).catch(failed);
+    forget = after(PRUNE_MS, prune);
+  };
+  prune();
+  return async () => forget();
+}

@@ -1,0 +1,82 @@
+/** Act: observations in, an action chunk in a declared action space out. Billed per action step. */
+import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
+import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
+import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts } from "./conflicts.ts";
+import { type ActAnswer, type ActInput, Contract, type Intent, type Parameter } from "./contract.ts";
+import { AttemptFailure } from "./failure.ts";
+
+/** The fields of an act request that its meaning hangs on; a preview carries them too. */
+export type ActFields = Pick<
+  ActRequest,
+  | "model"
+  | "models"
+  | "observations"
+  | "preference"
+  | "provider"
+  | "seed"
+  | "instruction"
+  | "goalImage"
+  | "actionSpace"
+  | "horizon"
+  | "temperature"
+  | "returnPrediction"
+>;
+
+/** What the caller wants, with the defaults filled in. Refuses what contradicts itself and unknown action spaces. */
+export function intentOf(request: ActFields): Intent {
+  refuseConflicts(request.provider);
+  return {
+    contract: Contract.ACT,
+    model: request.model,
+    models: chainOf(request.models, request.provider),
+    preference: request.preference,
+    provider: request.provider,
+    actionSpace: knownActionSpace(request.actionSpace ?? DEFAULT_ACTION_SPACE),
+    units: request.horizon ?? DEFAULT_HORIZON,
+    parameters: parametersOf(request),
+  };
+}
+
+function parametersOf(request: ActFields): Parameter[] {
+  const set: Parameter[] = [];
+  if (request.seed !== undefined) set.push("seed");
+  if (request.temperature !== undefined) set.push("temperature");
+  if (request.goalImage !== undefined) set.push("goal_image");
+  if (request.returnPrediction) set.push("return_prediction");
+  return set;
+}
+
+/** What the model gets. */
+export function inputOf(request: ActFields): ActInput {
+  return {
+    observations: request.observations,
+    instruction: request.instruction ?? "",
+    seed: request.seed,
+    temperature: request.temperature,
+    sessionId: request.provider?.sessionId,
+    actionSpace: request.actionSpace ?? DEFAULT_ACTION_SPACE,
+    horizon: request.horizon ?? DEFAULT_HORIZON,
+    returnPrediction: request.returnPrediction,
+  };
+}
+
+/**
+ * Why an answer is not what the contract promises, or undefined when it is. `dim` is the numbers per step that the
+ * action space or the offering fixes; where neither does, every step must be as long as the first.
+ */
+export function checkAnswer(
+  answer: ActAnswer,
+  expected: { intent: Intent; dim: number | undefined },
+): AttemptFailure | undefined {
+  const { steps } = answer;
+  const dim = expected.dim ?? steps[0]?.values.length ?? 0;
+  if (steps.length === 0 || dim === 0) return AttemptFailure.EMPTY_ANSWER;
+  for (const { values } of steps) {
+    if (values.length !== dim) return AttemptFailure.ACTION_DIM_MISMATCH;
+    for (const value of values) if (!Number.isFinite(value)) return AttemptFailure.NON_FINITE_ACTION;
+  }
+  return steps.length === expected.intent.units ? undefined : AttemptFailure.WRONG_STEP_COUNT;
+}
+
+/** The action steps of an answer, which is what it is billed on. */
+export const unitsOf = (answer: ActAnswer): number => answer.steps.length;

@@ -1,0 +1,52 @@
+/** What a request must not say at once: the checks that the schema cannot state and every contract shares. */
+import type { ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { ACTION_SPACES, actionSpaceOf } from "./action-spaces.ts";
+
+/** The most frames or steps of one answer, and how many are meant when a request does not say. */
+export const DEFAULT_HORIZON = 16;
+
+/** The refusal of one field: `validation_failed` with its path, its sentence and the rule that it breaks. */
+export function violation(path: string, message: string, type: string, near: readonly string[] = []): Refusal {
+  const violations = [{ $typeName: "limber.v1.Violation" as const, path, message, type }];
+  return refuse(Reason.VALIDATION_FAILED, `${path}: ${message}`, { violations, near: [...near] }, { param: path });
+}
+
+/** The fallback chain, which may stand at the top or in `provider`; both and different is refused. */
+export function chainOf(models: readonly string[], provider: ProviderPreferences | undefined): readonly string[] {
+  const inner = provider?.models ?? [];
+  if (inner.length === 0) return models;
+  if (models.length === 0) return inner;
+  if (models.length === inner.length && models.every((model, i) => model === inner[i])) return models;
+  throw refuse(
+    Reason.CONFLICTING_PREFERENCES,
+    "models and provider.models are the same chain and differ; send one of them",
+    {},
+    { param: "provider.models" },
+  );
+}
+
+/** Refuses preferences that exclude each other, and an objective that weighs nothing. */
+export function refuseConflicts(provider: ProviderPreferences | undefined): void {
+  if (!provider) return;
+  const weights = Object.values(provider.objective);
+  if (weights.length === 0) return;
+  if (provider.sort) {
+    throw refuse(
+      Reason.CONFLICTING_PREFERENCES,
+      "provider.objective and provider.sort both order the plan; send one of them",
+      {},
+      { param: "provider.objective" },
+    );
+  }
+  if (!weights.some((weight) => weight > 0)) {
+    throw violation("provider.objective", "needs at least one weight above zero", "greater_than");
+  }
+}
+
+/** The name of a known action space; any other is refused with the names that are known. */
+export function knownActionSpace(name: string): string {
+  if (actionSpaceOf(name)) return name;
+  const known = ACTION_SPACES.map((space) => space.name);
+  throw violation("action_space", `${JSON.stringify(name)} is none of ${known.join(", ")}`, "enum", known);
+}

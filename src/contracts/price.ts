@@ -1,0 +1,13 @@
+/** What a number of units costs. The till computes charges by the same rule; a test holds the two together. */
+
+/**
+ * `units` at `nanoPerUnit` nano-dollars each, in integer micro-dollars, rounded once, half to even.
+ * Exact while the product stays below 2^53 nano-dollars (nine million dollars).
+ */
+export function microOf(units: number, nanoPerUnit: number): number {
+  const nano = units * nanoPerUnit;
+  const micro = Math.floor(nano / 1000);
+  // The quotient may have been rounded up to a whole number; the rest is then negative, and up is where it belongs.
+  const rest = nano - micro * 1000;
+  return rest > 500 || (rest === 500 && micro % 2 === 1) ? micro + 1 : micro;
+}

@@ -1,0 +1,32 @@
+/** What a first user needs and an operator brings himself: secrets made once per data directory, and a demo organisation. */
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { secretBytes } from "./ambient.ts";
+
+/** The secrets of one data directory. */
+export interface DevelopmentSecrets {
+  adminToken: string;
+  /** 32 bytes in base64. */
+  masterKey: string;
+  /** The demo organisation's key; absent until it was made. */
+  demoKey?: string;
+}
+
+const FILE = "development.json";
+
+/** Reads the secrets of a data directory, or makes them. Only the owner of the process may read the file. */
+export function developmentSecrets(dataDir: string): DevelopmentSecrets {
+  const path = join(dataDir, FILE);
+  if (existsSync(path)) return JSON.parse(readFileSync(path, "utf8")); // written by keepSecrets alone
+  const secrets = { adminToken: secretBytes(24).toString("base64url"), masterKey: secretBytes(32).toString("base64") };
+  keepSecrets(dataDir, secrets);
+  return secrets;
+}
+
+/** Writes the secrets of a data directory, whole or not at all. */
+export function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
+  mkdirSync(dataDir, { recursive: true });
+  const path = join(dataDir, FILE);
+  writeFileSync(`${path}.new`, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+}

@@ -1,0 +1,281 @@
+/** The Connect, gRPC and gRPC-Web faces: every RPC of the schema through the gate, by connect-fastify. */
+import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import {
+  ConnectError,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+  type MethodImpl,
+} from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
+import { newId, steadyNow } from "../ambient.ts";
+import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
+import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
+import type { Admission, CallContext, Gate } from "./gate.ts";
+import { healthService, type Readiness } from "./health.ts";
+import { callerIdOf, type Face, type Log } from "./log.ts";
+import { serveReflection } from "./reflection.ts";
+import { refuseStream, wantsStream } from "./stream.ts";
+
+/** What these faces need of the house. */
+export interface ConnectOptions {
+  readonly gate: Gate;
+  readonly readiness: Readiness;
+  readonly log: Log;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+  /** Answers a request whose head names no host. */
+  readonly unreadable: (request: FastifyRequest, reply: FastifyReply) => void;
+}
+
+/** The largest message that is read. */
+export const MAX_MESSAGE_BYTES = 64 << 20;
+
+/** Smaller answers are sent as they are: compressing an action chunk costs a control loop a millisecond. */
+const COMPRESS_FROM_BYTES = 1 << 20;
+
+/** Timers hold no more than 31 bits of milliseconds, and fire at once beyond. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** Serves `services`, the health protocol and server reflection. */
+export function serveConnect(
+  fastify: FastifyInstance,
+  services: readonly DescService[],
+  options: ConnectOptions,
+): void {
+  const names = services.map(({ typeName }) => typeName);
+  fastify.addHook("onRequest", async (request, reply) => {
+    dropEndlessTimeout(request.raw.headers);
+    // Connect makes an address of it, and leaves a call without an answer when it cannot.
+    if (!URL.canParse(`http://${request.headers[":authority"] ?? request.headers.host}`))
+      options.unreadable(request, reply);
+  });
+  fastify.register(fastifyConnectPlugin, {
+    routes(router) {
+      const requestGate = gateOf(options);
+      for (const service of services) {
+        for (const method of service.methods) router.rpc(method, handlerOf(method, options), { requestGate });
+      }
+      router.service(Health, healthService(names, options.readiness));
+      serveReflection(router, [...services, Health]);
+    },
+    contextValues: ({ raw }) => createContextValues().set(peerKey, raw.socket.remoteAddress ?? ""),
+    jsonOptions: { ignoreUnknownFields: false },
+    compressMinBytes: COMPRESS_FROM_BYTES,
+    readMaxBytes: MAX_MESSAGE_BYTES,
+    shutdownSignal: options.closing,
+  });
+}
+
+/** A timeout that no timer can hold is none at all, which is what clients mean by it. */
+function dropEndlessTimeout(headers: Record<string, unknown>): void {
+  const [, amount, unit] = /^(\d{1,8})([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  if (unit !== undefined && Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS] > MAX_TIMEOUT_MS)
+    delete headers["grpc-timeout"];
+  if (Number(headers["connect-timeout-ms"]) > MAX_TIMEOUT_MS) delete headers["connect-timeout-ms"];
+}
+
+const UNIT_MS = { H: 3_600_000, M: 60_000, S: 1000 } as const;
+
+/** One call on its way through these faces. */
+interface Exchange {
+  readonly admission: Admission;
+  readonly context: CallContext;
+  /** The gate has nothing more to say. */
+  over?: boolean;
+  /** How the call was refused, once it was. */
+  refusal?: Refusal;
+}
+
+const peerKey = createContextKey("");
+const exchangeKey = createContextKey<Exchange | undefined>(undefined);
+
+/** Lets a call in before its body is read, and notes the end of it. */
+function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<void> {
+  return async (context) => {
+    const startedAt = steadyNow();
+    const requestId = newId("req");
+    const caller = new AbortController();
+    let exchange: Exchange | undefined;
+    let refusal: Refusal | undefined;
+    context.responseHeader.set("x-request-id", requestId);
+    context.responseHeader.set("x-api-version", API_VERSION);
+    // Connect aborts its signal at the end of every call, with the error that it is about to write if there is one.
+    context.signal.addEventListener("abort", () => {
+      const { reason } = context.signal;
+      refusal ??= exchange?.refusal ?? endOf(reason, exchange);
+      const bare = reason instanceof ConnectError && reason.details.length === 0;
+      // The reason of closing belongs to all calls.
+      if (bare && refusal !== undefined && reason !== options.closing.reason) complete(reason, refusal, requestId);
+      if (exchange !== undefined && !exchange.over) caller.abort(refusal);
+      exchange?.admission.leave();
+      options.log(lineOf(context, requestId, startedAt, exchange, refusal));
+    });
+    try {
+      const admission = await options.gate.admit(context.method, headOf(context, requestId));
+      if (context.signal.aborted) return admission.leave();
+      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller.signal) };
+      context.values.set(exchangeKey, exchange);
+      for (let i = 0; i < admission.headers.length; i += 2) {
+        context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
+      }
+    } catch (thrown) {
+      refusal = refusalOf(thrown, context.signal);
+      throw connectError(refusal, requestId);
+    }
+  };
+}
+
+/** Why a call ended that the gate did not refuse; undefined where it was answered. */
+function endOf(reason: unknown, exchange: Exchange | undefined): Refusal | undefined {
+  const plain = reason instanceof DOMException && reason.name === "AbortError";
+  // What Connect itself throws before the gate has answered is about the request, and afterwards a bug.
+  if (!plain) return reason instanceof ConnectError && !exchange?.over ? refusalOfConnect(reason) : asRefusal(reason);
+  return exchange?.over ? undefined : refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+}
+
+function headOf({ requestHeader, values }: HandlerContext, requestId: string) {
+  return {
+    authorization: requestHeader.get("authorization") ?? undefined,
+    adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
+    remoteAddress: values.get(peerKey),
+    requestId,
+  };
+}
+
+function callContextOf(
+  context: HandlerContext,
+  requestId: string,
+  startedAt: number,
+  signal: AbortSignal,
+): CallContext {
+  const timeoutMs = context.timeoutMs();
+  return {
+    requestId,
+    signal,
+    deadline: timeoutMs === undefined ? undefined : startedAt + timeoutMs,
+    idempotencyKey: context.requestHeader.get("idempotency-key") ?? undefined,
+  };
+}
+
+const FACES: Readonly<Record<string, Face>> = { grpc: "grpc", "grpc-web": "grpc-web" };
+
+function lineOf(
+  context: HandlerContext,
+  requestId: string,
+  startedAt: number,
+  exchange: Exchange | undefined,
+  refusal: Refusal | undefined,
+) {
+  const facts = refusal && factsOf(refusal.reason);
+  const principal = exchange?.admission.principal;
+  return {
+    requestId,
+    face: FACES[context.protocolName] ?? "connect",
+    rpc: `${context.service.typeName}/${context.method.name}`,
+    status: facts?.status ?? 200,
+    latencyMs: steadyNow() - startedAt,
+    ...(facts && { code: facts.code }),
+    ...(principal?.kind === "key" && { keyId: principal.keyId }),
+    ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    ...callerIdOf(context.requestHeader.get("x-request-id")),
+  };
+}
+
+/** The gate's answer to one RPC, with refusals in Connect's form. */
+function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<DescMethod> {
+  const answered = async (request: Message, context: HandlerContext): Promise<Message> => {
+    const exchange = exchangeOf(context);
+    try {
+      if (wantsStream(method, request)) throw refuseStream();
+      return await gate.unary(method, exchange.admission, request, exchange.context);
+    } catch (thrown) {
+      throw refused(exchange, thrown);
+    } finally {
+      exchange.over = true;
+    }
+  };
+  const streamed = (request: Message, context: HandlerContext): AsyncIterable<Message> => {
+    const exchange = exchangeOf(context);
+    return guarded(exchange, () => gate.serverStream(method, exchange.admission, request, exchange.context));
+  };
+  const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
+    const exchange = exchangeOf(context);
+    const heard = until(readable(requests), exchange.context.signal);
+    return guarded(exchange, () => gate.bidiStream(method, exchange.admission, heard, exchange.context));
+  };
+  const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
+  if (method.methodKind === "client_streaming")
+    throw new Error(`${method} streams to the server alone, which no face serves`);
+  // Sound: each handler is taken for the kind of RPC that it serves.
+  return handlers[method.methodKind] as MethodImpl<DescMethod>;
+}
+
+function exchangeOf(context: HandlerContext): Exchange {
+  const exchange = context.values.get(exchangeKey);
+  if (exchange === undefined) throw new Error("a call came in past the gate");
+  return exchange;
+}
+
+function refused(exchange: Exchange, thrown: unknown): ConnectError {
+  exchange.refusal = refusalOf(thrown, exchange.context.signal);
+  return connectError(exchange.refusal, exchange.context.requestId);
+}
+
+async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
+  try {
+    yield* until(open(), exchange.context.signal);
+  } catch (thrown) {
+    throw refused(exchange, thrown);
+  } finally {
+    exchange.over = true;
+  }
+}
+
+/** Messages of the caller, with Connect's complaints about them as refusals. */
+async function* readable(messages: AsyncIterable<Message>): AsyncGenerator<Message> {
+  try {
+    yield* messages;
+  } catch (thrown) {
+    throw thrown instanceof ConnectError ? refusalOfConnect(thrown) : thrown;
+  }
+}
+
+/** The items of `source`, or the signal's reason as soon as it is aborted: a reader that waits is woken by nothing else. */
+async function* until<T>(source: AsyncIterable<T>, signal: AbortSignal): AsyncGenerator<T> {
+  const iterator = source[Symbol.asyncIterator]();
+  let over = false;
+  try {
+    for (;;) {
+      const next = await orAbort(iterator.next(), signal);
+      over = next.done === true;
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    if (!over) void iterator.return?.().catch(() => undefined);
+  }
+}
+
+/** Not `Promise.race`, which would keep a reaction on the signal's promise for every message of a stream. */
+function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const leave = (): void => reject(signal.reason);
+    if (signal.aborted) leave();
+    signal.addEventListener("abort", leave, { once: true });
+    const stay = (): void => signal.removeEventListener("abort", leave);
+    promise.then(
+      (value) => {
+        stay();
+        resolve(value);
+      },
+      (thrown) => {
+        stay();
+        reject(thrown);
+      },
+    );
+  });
+}

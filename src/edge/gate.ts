@@ -1,0 +1,346 @@
+/** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
+import { createHash, timingSafeEqual } from "node:crypto";
+import {
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  fromBinary,
+  getOption,
+  type Message,
+  type MessageShape,
+  toJson,
+} from "@bufbuild/protobuf";
+import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import { now, steadyNow } from "../ambient.ts";
+import { Reason, refuse } from "../refusal.ts";
+import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../services/call.ts";
+import { holds } from "../services/permissions.ts";
+import type { Claim } from "../store/idempotency.ts";
+import type { KeyRecord } from "../store/keys.ts";
+import { isOutage } from "../store/unavailable.ts";
+import type { Limit, Limits } from "./limits.ts";
+import { invalid, violationsOf } from "./validate.ts";
+
+/** What the gate reads of a call before its body. */
+export interface CallHead {
+  /** The `authorization` header. */
+  authorization: string | undefined;
+  /** The admin token's header. */
+  adminToken: string | undefined;
+  /** The caller's address, for limits on calls without a key. */
+  remoteAddress: string;
+  requestId: string;
+}
+
+/** A caller that the gate let in, with what the limits leave to him. */
+export interface Admission {
+  principal: Principal;
+  /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
+  headers: readonly string[];
+  /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
+  leave(): void;
+}
+
+/** What a call carries beside its message. */
+export interface CallContext {
+  requestId: string;
+  signal: AbortSignal;
+  /** The caller's deadline on the steady clock, in milliseconds. */
+  deadline: number | undefined;
+  /** The `Idempotency-Key` header. */
+  idempotencyKey: string | undefined;
+}
+
+/** The three steps of a call. Each throws a `Refusal` to say no. */
+export interface Gate {
+  /** Before the body is read: key or token, permission, rate and concurrency. Synchronous for keys that are known. */
+  admit(method: DescMethod, head: CallHead): Admission | Promise<Admission>;
+  /** A whole message in, a whole message out: validates, replays, serves. */
+  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message>;
+  /** A message in, a stream out. */
+  serverStream(
+    method: DescMethod,
+    admission: Admission,
+    request: Message,
+    context: CallContext,
+  ): AsyncIterable<Message>;
+  /** A stream in, a stream out; each message is validated as it comes. */
+  bidiStream(
+    method: DescMethod,
+    admission: Admission,
+    requests: AsyncIterable<Message>,
+    context: CallContext,
+  ): AsyncIterable<Message>;
+}
+
+/** What the gate asks of the house. */
+export interface GateParts {
+  /** Every RPC's service function, by service. */
+  services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
+  keys: { find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> };
+  idempotency: {
+    /** Claims a key for a call, answers it from the first one, or refuses. */
+    claim(claimant: { orgId: string; key: string; hash: Buffer; method: string; claimId: string }): Promise<Claim>;
+    /** Frees a key whose call ended before anything was promised. */
+    release(claim: IdempotencyClaim): Promise<void>;
+  };
+  limits: Limits;
+  adminToken: string;
+  publicSignup: boolean;
+}
+
+// Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
+type ServiceFunction = (request: never, call: Call) => unknown;
+
+interface Door {
+  rule: Rpc;
+  serve: (request: unknown, call: Call) => unknown;
+}
+
+const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2 };
+function assertValid(schema: DescMessage, message: Message): void {
+  const violations = violationsOf(schema, message);
+  if (violations.length > 0) throw invalid(violations);
+}
+
+const NOTHING_TO_LEAVE = (): void => {};
+
+/** Builds the gate over the services of the house. */
+export function createGate(parts: GateParts): Gate {
+  const doors = doorsOf(parts.services);
+  const adminDigest = digestOf(parts.adminToken);
+
+  const doorOf = (method: DescMethod): Door => {
+    const door = doors.get(method);
+    if (!door) throw new Error(`${method.parent.typeName}.${method.name} has no service function`);
+    return door;
+  };
+
+  const isAdmin = (token: string | undefined): boolean =>
+    token !== undefined && sameSecret(digestOf(token), adminDigest);
+
+  const admitAdmin = (head: CallHead): Admission => {
+    if (head.adminToken === undefined) {
+      throw refuse(Reason.ADMIN_TOKEN_REQUIRED, "this call is the operator's: send the admin token in its header");
+    }
+    if (!isAdmin(head.adminToken)) throw refuse(Reason.INVALID_ADMIN_TOKEN, "the admin token is not the right one");
+    return { principal: { kind: "admin" }, headers: [], leave: NOTHING_TO_LEAVE };
+  };
+
+  const admitRecord = (record: KeyRecord | undefined, rule: Rpc): Admission => {
+    const key = principalOf(record);
+    if (rule.permission !== "" && !holds(key.role, rule.permission)) {
+      throw refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, {
+        needed: [rule.permission],
+      });
+    }
+    if (rule.scope !== "" && key.scopes.length > 0 && !key.scopes.includes(rule.scope)) {
+      throw refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
+    }
+    const place = parts.limits.enter(key.keyId, limitOf(record), steadyNow(), now());
+    return { principal: key, headers: place.headers, leave: place.leave };
+  };
+
+  const admitKey = (head: CallHead, rule: Rpc): Admission | Promise<Admission> => {
+    const record = parts.keys.find(bearerOf(head.authorization));
+    if (!(record instanceof Promise)) return admitRecord(record, rule);
+    return record.then(
+      (found) => admitRecord(found, rule),
+      (thrown) => {
+        throw orOutage(thrown);
+      },
+    );
+  };
+
+  const admitSignup = (head: CallHead): Admission => {
+    if (head.adminToken !== undefined || !parts.publicSignup) return admitAdmin(head);
+    const place = parts.limits.enter(`signup ${head.remoteAddress}`, SIGNUP_LIMIT, steadyNow(), now());
+    return { principal: { kind: "public" }, headers: place.headers, leave: place.leave };
+  };
+
+  /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
+  const serveOnce = async (
+    door: Door,
+    method: DescMethod,
+    principal: Principal,
+    request: Message,
+    context: CallContext,
+  ): Promise<Message> => {
+    const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
+    if (key === undefined || principal.kind !== "key")
+      return answerOf(door, request, callOf(principal, context, undefined));
+
+    const claim = { orgId: principal.orgId, key, claimId: context.requestId };
+    const hash = fingerprint(method, request);
+    const claimed = await parts.idempotency.claim({
+      ...claim,
+      hash,
+      method: `${method.parent.typeName}/${method.name}`,
+    });
+    if (claimed.kind === "replay") return fromBinary(method.output, claimed.response);
+    try {
+      return await answerOf(door, request, callOf(principal, context, claim));
+    } catch (thrown) {
+      // Nothing was charged, so the same key may try again; a claim that was settled is past releasing.
+      await parts.idempotency.release(claim).catch(NOTHING_TO_LEAVE);
+      throw thrown;
+    }
+  };
+
+  return {
+    admit(method, head) {
+      const { rule } = doorOf(method);
+      switch (rule.access) {
+        case Access.PUBLIC:
+          return {
+            principal: { kind: isAdmin(head.adminToken) ? "admin" : "public" },
+            headers: [],
+            leave: NOTHING_TO_LEAVE,
+          };
+        case Access.KEY:
+          return admitKey(head, rule);
+        case Access.ADMIN:
+          return admitAdmin(head);
+        case Access.ADMIN_OR_SIGNUP:
+          return admitSignup(head);
+        case Access.ADMIN_OR_KEY: {
+          if (head.adminToken === undefined) return admitKey(head, rule);
+          const admin = admitAdmin(head);
+          return head.authorization === undefined ? admin : admitKey(head, rule);
+        }
+        default:
+          throw new Error(`${method.name} does not say who may call it`);
+      }
+    },
+
+    async unary(method, admission, request, context) {
+      assertValid(method.input, request);
+      try {
+        return await serveOnce(doorOf(method), method, admission.principal, request, context);
+      } catch (thrown) {
+        throw orOutage(thrown);
+      }
+    },
+
+    serverStream(method, admission, request, context) {
+      assertValid(method.input, request);
+      if (idempotencyKeyOf(streamedRequest(request), context) !== undefined) {
+        throw refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed: leave the idempotency key out");
+      }
+      return streamOf(doorOf(method).serve(request, callOf(admission.principal, context, undefined)));
+    },
+
+    bidiStream(method, admission, requests, context) {
+      const checked = validated(method.input, requests);
+      return streamOf(doorOf(method).serve(checked, callOf(admission.principal, context, undefined)));
+    },
+  };
+}
+
+function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
+  const doors = new Map<DescMethod, Door>();
+  for (const [service, functions] of services) {
+    for (const method of service.methods) {
+      const serve = functions[method.localName];
+      if (!serve) throw new Error(`${service.typeName}.${method.name} has no service function`);
+      // The function's types were checked where the service was built; here the schema names them, not the compiler.
+      doors.set(method, { rule: getOption(method, rpc), serve: serve as Door["serve"] });
+    }
+  }
+  return doors;
+}
+
+/** A database that is away is no bug: the caller is told to come again. */
+function orOutage(thrown: unknown): unknown {
+  if (!isOutage(thrown)) return thrown;
+  const text = "the gateway cannot reach its own state at the moment; nothing was charged";
+  return refuse(Reason.STORE_UNAVAILABLE, text, {}, { retryAfter: 1, cause: thrown });
+}
+
+const answerOf = (door: Door, request: Message, call: Call): Promise<Message> =>
+  door.serve(request, call) as Promise<Message>;
+
+const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
+
+const callOf = (principal: Principal, context: CallContext, idempotency: IdempotencyClaim | undefined): Call => ({
+  requestId: context.requestId,
+  principal,
+  signal: context.signal,
+  deadline: context.deadline,
+  idempotency,
+});
+
+async function* validated(schema: DescMessage, messages: AsyncIterable<Message>): AsyncIterable<Message> {
+  for await (const message of messages) {
+    assertValid(schema, message);
+    yield message;
+  }
+}
+
+function bearerOf(authorization: string | undefined): string {
+  if (authorization === undefined) {
+    throw refuse(Reason.MISSING_API_KEY, "send an API key: Authorization: Bearer <key>");
+  }
+  const found = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (found === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  return found;
+}
+
+// One sentence for every way in which a key can be unknown, so that nothing is learned by trying.
+const NO_SUCH_KEY = "this API key is not known here";
+
+function principalOf(record: KeyRecord | undefined): KeyPrincipal {
+  if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  if (record.disabled) throw refuse(Reason.KEY_DISABLED, "this API key was disabled");
+  if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, "this API key's organisation is suspended");
+  if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
+    throw refuse(Reason.KEY_EXPIRED, "this API key's time is over");
+  }
+  const { id, orgId, role, scopes, models, environment } = record;
+  return { kind: "key", keyId: id, orgId, role, scopes, models, environment };
+}
+
+const limitOf = (record: KeyRecord | undefined): Limit => {
+  if (!record) throw new Error("limits are read for known keys only");
+  return record.rateLimit;
+};
+
+const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
+const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);
+
+const KEY_FORM = /^[!-~]{1,255}$/;
+
+/** The call's idempotency key: the field wins over the header. */
+function idempotencyKeyOf(request: Message, context: CallContext): string | undefined {
+  const field =
+    "idempotencyKey" in request && typeof request.idempotencyKey === "string" ? request.idempotencyKey : undefined;
+  const key = field ?? context.idempotencyKey;
+  if (key !== undefined && !KEY_FORM.test(key)) {
+    throw refuse(
+      Reason.VALIDATION_FAILED,
+      "Idempotency-Key must be 1 to 255 printable ASCII characters",
+      {},
+      { param: "idempotency_key" },
+    );
+  }
+  return key;
+}
+
+/** The message of a stream whose fields are the caller's: the one inside, where the RPC wraps it. */
+function streamedRequest(request: Message): Message {
+  const inner = "predict" in request ? request.predict : undefined;
+  return typeof inner === "object" && inner !== null && "$typeName" in inner ? (inner as Message) : request;
+}
+
+/** SHA-256 of what was asked, free of face, field order and the key itself. */
+function fingerprint<D extends DescMessage>(method: DescMethod & { input: D }, request: MessageShape<D>): Buffer {
+  const fields = toJson(method.input, { ...request, idempotencyKey: undefined });
+  return createHash("sha256").update(method.name).update(canonical(fields)).digest();
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
+}

@@ -1,0 +1,150 @@
+/** One port for everything: HTTP/1.1, HTTP/2 with prior knowledge, and both over TLS, behind one server for Fastify. */
+import * as http from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import * as https from "node:https";
+import type { Socket } from "node:net";
+import { after } from "../ambient.ts";
+import type { RefusalBody } from "./port/fault.ts";
+import { http1Side } from "./port/http1.ts";
+import { http2Side, type Patience } from "./port/http2.ts";
+import { tellProtocol } from "./port/preface.ts";
+
+/** What answers a request of either protocol, as Fastify and Connect provide it. */
+export type PortHandler = (
+  request: http.IncomingMessage | Http2ServerRequest,
+  response: http.ServerResponse | Http2ServerResponse,
+) => void;
+
+/** The port's limits and extension points; sizes in bytes, times in milliseconds. */
+export interface PortOptions {
+  /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
+  readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
+  /** Sees every HTTP/2 request stream first and returns true for those it takes, which then never reach the handler. */
+  readonly onStream?: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
+  /** Makes the JSON body of what is refused at this level. */
+  readonly refusal?: RefusalBody;
+  /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
+  readonly headersTimeoutMs?: number;
+  /** How long a whole HTTP/1 request may take to arrive. */
+  readonly requestTimeoutMs?: number;
+  /** How long a connection may rest between requests; HTTP/2 sessions end between one and two of these. */
+  readonly idleTimeoutMs?: number;
+  /** How long a peer has to close its side after ours. */
+  readonly lingerMs?: number;
+  /** The most bytes of one request's headers, on either protocol. */
+  readonly maxHeaderSize?: number;
+  /** The most concurrent streams of one HTTP/2 session. */
+  readonly maxSessionStreams?: number;
+  /** The flow-control window of each HTTP/2 stream. */
+  readonly streamWindow?: number;
+  /** The flow-control window of each HTTP/2 session. */
+  readonly sessionWindow?: number;
+  /** How many HTTP/2 frames that only cost (resets before an answer, pings, settings) a session may send. */
+  readonly patience?: Patience;
+  /** The most connections at once; further ones are closed unheard. Unbounded when absent. */
+  readonly maxConnections?: number;
+}
+
+const DEFAULTS = {
+  onStream: () => false,
+  refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 120_000,
+  idleTimeoutMs: 120_000,
+  lingerMs: 1000,
+  maxHeaderSize: 16 * 1024,
+  maxSessionStreams: 1000,
+  streamWindow: 1 << 20,
+  sessionWindow: 8 << 20,
+  patience: { burst: 200, perSecond: 50 },
+} as const satisfies PortOptions;
+
+type Limits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
+
+/**
+ * A server that speaks HTTP/1.1 and HTTP/2 on the one port it is told to listen on, for Fastify's `serverFactory`.
+ * `close` drains: idle connections end at once, the others after the answers they owe, and nothing a peer leaves unsaid
+ * or unread holds its callback; only a running request does, and `closeAllConnections` ends those.
+ */
+export function onePort(handler: PortHandler, options: PortOptions = {}): http.Server | https.Server {
+  const limits: Limits = { ...DEFAULTS, ...options };
+  const server = listenerFor(limits);
+  const opened = options.tls === undefined ? "connection" : "secureConnection";
+  const [attach] = server.listeners(opened) as ((socket: Socket) => void)[]; // sound: Node's own, asserted next
+  if (attach === undefined) throw new Error(`this Node serves HTTP/1 without a "${opened}" listener`);
+  server.removeAllListeners(opened);
+
+  const http1 = http1Side(server, attach.bind(server), handler, limits.refusal);
+  const http2 = http2Side(handler, limits.onStream, limits.refusal, limits);
+  const sockets = new Set<Socket>();
+  const undecided = new Set<Socket>();
+
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+
+  server.on(opened, (socket: Socket) => {
+    const greeted = after(limits.headersTimeoutMs, () => http1.expire(socket) || socket.destroy());
+    socket.once("close", greeted);
+    // A peer that never closes its side would hold the connection, and `close`, for ever.
+    const letGo = (): unknown => after(limits.lingerMs, () => socket.destroy());
+    socket.once("finish", letGo);
+    const serve = (protocol: "http1" | "http2"): void => {
+      undecided.delete(socket);
+      (protocol === "http2" ? http2 : http1).accept(socket, greeted);
+    };
+    if ("alpnProtocol" in socket) return serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
+    undecided.add(socket);
+    socket.once("close", () => undecided.delete(socket));
+    tellProtocol(socket, serve);
+  });
+
+  const closeIdle = server.closeIdleConnections.bind(server);
+  server.closeIdleConnections = () => {
+    closeIdle();
+    http2.drain();
+    for (const socket of undecided) socket.destroy();
+  };
+  server.closeAllConnections = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  const close = server.close.bind(server);
+  server.close = (done) => {
+    http1.drain();
+    // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
+    server.once("close", after(limits.headersTimeoutMs, http1.destroyIdle));
+    return close(done);
+  };
+  return server;
+}
+
+// The HTTP/1 server has to be the one that listens: Node starts its watch over slow heads nowhere else.
+function listenerFor(limits: Limits): http.Server | https.Server {
+  // The watch looks in intervals; taking one off the limit keeps the promise that a head never takes longer.
+  const interval = Math.min(1000, Math.ceil(limits.headersTimeoutMs / 10));
+  const headersTimeout = limits.headersTimeoutMs - interval;
+  const options = {
+    connectionsCheckingInterval: interval,
+    headersTimeout,
+    requestTimeout: Math.max(limits.requestTimeoutMs, headersTimeout),
+    keepAliveTimeout: limits.idleTimeoutMs,
+    maxHeaderSize: limits.maxHeaderSize,
+    requireHostHeader: false, // checked with the rest of the head, for an answer in the house's form
+    noDelay: true,
+    keepAlive: true,
+  };
+  const server =
+    limits.tls === undefined
+      ? http.createServer(options)
+      : https.createServer({
+          ...options,
+          ...limits.tls,
+          ALPNProtocols: ["h2", "http/1.1"],
+          handshakeTimeout: limits.headersTimeoutMs,
+        });
+  // Node would drop the headers past its count in silence, and hide them from the checks; their size is bounded anyway.
+  server.maxHeadersCount = 0;
+  if (limits.maxConnections !== undefined) server.maxConnections = limits.maxConnections;
+  return server;
+}

@@ -1,0 +1,305 @@
+/** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { create, type DescService, type Message } from "@bufbuild/protobuf";
+import type { FastifyInstance } from "fastify";
+import type { Violation } from "../../gen/limber/v1/error_pb.ts";
+import { newId, steadyNow } from "../ambient.ts";
+import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
+import type { Admission, CallContext, Gate } from "./gate.ts";
+import { decoderOf, encoderOf, Faults, parseBody, toText } from "./json.ts";
+import { callerIdOf, type Log } from "./log.ts";
+import { queryOf, valuesOf } from "./query.ts";
+import { readBody } from "./rest/body.ts";
+import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
+import { type RestRoute, routesOf } from "./rest/route.ts";
+import { EVENT_HEADERS, eventWriter } from "./sse.ts";
+import { refuseStream, wantsStream } from "./stream.ts";
+import { invalid, violationOf, violationsOf } from "./validate.ts";
+
+/** What the REST face needs of the house. */
+export interface RestOptions {
+  readonly gate: Gate;
+  readonly log: Log;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+}
+
+type Request = IncomingMessage | Http2ServerRequest;
+type Response = ServerResponse | Http2ServerResponse;
+type Parameters = Readonly<Record<string, string>>;
+
+/** Serves the routes of `services`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
+export function serveRest(fastify: FastifyInstance, services: Iterable<DescService>, options: RestOptions): void {
+  const face = new RestFace(options);
+  const verbs = new Map<string, string[]>();
+  for (const route of routesOf(services)) {
+    const url = route.template.replaceAll(/\{(\w+)\}/g, ":$1");
+    verbs.set(url, [...(verbs.get(url) ?? []), route.verb]);
+    fastify.route({
+      method: route.verb,
+      url,
+      // The whole call happens here, ahead of Fastify's own reading of the body: whoever may not call is refused unread.
+      onRequest: async (request, reply) => {
+        reply.hijack();
+        await face.serve(route, request.params as Parameters, request.raw, reply.raw);
+      },
+      handler: unreachable,
+    });
+  }
+  for (const [url, taken] of verbs) serveOtherVerbs(fastify, url, taken);
+}
+
+const unreachable = (): never => {
+  throw new Error("the call was answered before");
+};
+
+const VERBS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly string[]): void {
+  const served = taken.includes("GET") ? [...taken, "HEAD"] : taken;
+  const allow = [...served, "OPTIONS"].join(", ");
+  fastify.route({
+    method: VERBS.filter((verb) => !served.includes(verb)),
+    url,
+    onRequest: async ({ method }, reply) => {
+      reply.hijack();
+      const { raw } = reply;
+      const requestId = newId("req");
+      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
+      if (method !== "OPTIONS") sayNo(raw, refusal, requestId, ["allow", allow]);
+      else raw.writeHead(204, { allow, "x-request-id": requestId }).end();
+    },
+    handler: unreachable,
+  });
+}
+
+/** Answers with a refusal; `headers` are names and values in turn. */
+export function sayNo(
+  response: Response,
+  refusal: Refusal,
+  requestId: string,
+  headers: readonly string[] = [],
+  given?: Given,
+): void {
+  const answer = restAnswer(refusal, requestId, given);
+  send(response, answer.status, requestId, [...headers, ...answer.headers], answer.body);
+}
+
+function send(response: Response, status: number, requestId: string, headers: readonly string[], text: string): void {
+  if (response.destroyed || response.headersSent) return;
+  writeHead(response, status, [
+    "content-type",
+    "application/json",
+    "content-length",
+    String(Buffer.byteLength(text)),
+    "cache-control",
+    "no-store",
+    "x-request-id",
+    requestId,
+    "x-api-version",
+    API_VERSION,
+    ...headers,
+  ]);
+  response.end(text);
+}
+
+// Both kinds of response take names and values in turn, which Node writes as they are.
+function writeHead(response: Response, status: number, headers: string[]): void {
+  (response as ServerResponse).writeHead(status, headers);
+}
+
+/** One call on its way through the face. */
+interface Exchange {
+  readonly route: RestRoute;
+  readonly request: Request;
+  readonly response: Response;
+  readonly context: CallContext;
+  /** What the caller sent, for the answer to a refusal. */
+  readonly inputs: Record<string, unknown>;
+  admission?: Admission;
+}
+
+class RestFace {
+  readonly #options: RestOptions;
+  readonly #running = new Set<AbortController>();
+
+  constructor(options: RestOptions) {
+    this.#options = options;
+    options.closing.addEventListener("abort", () => {
+      const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
+      for (const call of this.#running) call.abort(reason);
+    });
+  }
+
+  async serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): Promise<void> {
+    const startedAt = steadyNow();
+    const call = new AbortController();
+    const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    response.once("close", left);
+    this.#running.add(call);
+    const requestId = newId("req");
+    const key = request.headers["idempotency-key"];
+    const idempotencyKey = typeof key === "string" ? key : undefined;
+    const context = { requestId, signal: call.signal, deadline: undefined, idempotencyKey };
+    const exchange: Exchange = { route, request, response, context, inputs: { path: parameters } };
+    let refusal: Refusal | undefined;
+    try {
+      await this.#answer(exchange);
+    } catch (thrown) {
+      refusal = refusalOf(thrown, call.signal);
+      sayNo(response, refusal, requestId, exchange.admission?.headers, givenOf(exchange));
+    } finally {
+      response.off("close", left);
+      this.#running.delete(call);
+      exchange.admission?.leave();
+      this.#note(exchange, startedAt, refusal);
+    }
+  }
+
+  async #answer(exchange: Exchange): Promise<void> {
+    const { route, request, response, context } = exchange;
+    const { method } = route;
+    const admitted = this.#options.gate.admit(method, {
+      authorization: request.headers.authorization,
+      adminToken: headerOf(request, ADMIN_HEADER),
+      remoteAddress: request.socket.remoteAddress ?? "",
+      requestId: context.requestId,
+    });
+    const admission = admitted instanceof Promise ? await admitted : admitted;
+    exchange.admission = admission;
+    const message = await readMessage(exchange);
+    const { gate } = this.#options;
+    if (method.methodKind === "server_streaming") {
+      return this.#stream(exchange, eventsOf(method.output, gate.serverStream(method, admission, message, context)));
+    }
+    const streamed = wantsStream(method, message);
+    if (streamed && !route.events) throw refuseStream();
+    const answer = await gate.unary(method, admission, message, context);
+    if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer));
+    send(response, route.status, context.requestId, admission.headers, textOf(route, answer));
+  }
+
+  /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
+  async #stream({ response, context, admission }: Exchange, events: EventSource): Promise<void> {
+    const { signal, requestId } = context;
+    let next = await events.next();
+    const head = [
+      ...EVENT_HEADERS,
+      "x-request-id",
+      requestId,
+      "x-api-version",
+      API_VERSION,
+      ...(admission?.headers ?? []),
+    ];
+    writeHead(response, 200, head);
+    const writer = eventWriter(response, signal);
+    try {
+      for (; !next.done && !signal.aborted; next = await events.next()) await writer.write(next.value);
+    } catch (thrown) {
+      await writer.write({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body });
+      throw thrown;
+    } finally {
+      if (signal.aborted) void events.return?.().catch(() => undefined);
+      writer.end();
+    }
+  }
+
+  #note(
+    { route, request, context, admission, response }: Exchange,
+    startedAt: number,
+    refusal: Refusal | undefined,
+  ): void {
+    const facts = refusal && factsOf(refusal.reason);
+    const principal = admission?.principal;
+    this.#options.log({
+      requestId: context.requestId,
+      face: "rest",
+      rpc: `${route.method.parent.typeName}/${route.method.name}`,
+      status: facts?.status ?? response.statusCode,
+      latencyMs: steadyNow() - startedAt,
+      ...(facts && { code: facts.code }),
+      ...(principal?.kind === "key" && { keyId: principal.keyId }),
+      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+      ...callerIdOf(request.headers["x-request-id"]),
+    });
+  }
+}
+
+function headerOf(request: Request, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+/** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
+async function readMessage({ route, request, inputs }: Exchange): Promise<Message> {
+  const desc = route.method.input;
+  const decoder = decoderOf(desc);
+  const faults = new Faults();
+  const body = await readJson(route, request);
+  inputs.body = body;
+  const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
+  if (route.body === undefined) refuseMembers(body, faults);
+  else if (route.body !== "*") decoder.set(message, route.body.name, body, faults);
+  for (const { name } of route.path) {
+    if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
+      faults.add("extra_forbidden", "is given by the path", name);
+    decoder.set(message, name, (inputs.path as Parameters)[name], faults);
+  }
+  const query = queryOf(request.url ?? "");
+  if (query !== undefined) {
+    const values = valuesOf(query, route.query, faults);
+    inputs.query = Object.fromEntries(values);
+    for (const [name, value] of values) decoder.set(message, name, value, faults);
+  }
+  if (faults.list.length > 0) throw invalid(allViolations(faults, route, message));
+  return message;
+}
+
+async function readJson(route: RestRoute, request: Request): Promise<unknown> {
+  if (route.verb === "GET") return {};
+  const bytes = await readBody(request);
+  return bytes.length === 0 ? {} : parseBody(bytes);
+}
+
+function refuseMembers(body: unknown, faults: Faults): void {
+  if (!isObject(body)) faults.add("dict_type", "must be an object");
+  else for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call takes no fields in its body", key);
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** The faults of reading and, for what could be read, the broken rules, so that one answer lists them all. */
+function allViolations(faults: Faults, route: RestRoute, message: Message): Violation[] {
+  const read = faults.list.map(violationOf);
+  const unread = new Set(read.map(({ path }) => path));
+  const around = new Set(read.flatMap(({ path }) => trail(path)));
+  // What could not be read is missing from the message, and from what it is in.
+  const isAside = ({ path }: Violation): boolean => !around.has(path) && !trail(path).some((each) => unread.has(each));
+  return [...read, ...violationsOf(route.method.input, message).filter(isAside)];
+}
+
+/** A path and the paths of all that it is in. */
+const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
+
+function givenOf({ route, inputs }: Exchange): Given {
+  return { inputs, locate: (path) => locate(route, segmentsOf(path)) };
+}
+
+function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string | number)[] {
+  if (head === undefined) return ["body"];
+  const name = String(head);
+  if (name === "query" && rest.length > 0) return ["query", rest.join(".")];
+  if (route.path.some((field) => field.name === name)) return ["path", name];
+  if (route.query.has(name)) return ["query", name, ...rest];
+  return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
+}
+
+function textOf({ method, answer }: RestRoute, message: Message): string {
+  if (answer === undefined) return toText(method.output, message);
+  const value = (message as unknown as Record<string, unknown>)[answer.localName];
+  return JSON.stringify(value === undefined ? null : encoderOf(method.output).encodeField(answer.localName, value));
+}

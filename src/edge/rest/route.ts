@@ -1,0 +1,68 @@
+/** The REST routes that the schema declares, read from its `google.api.http` rules. */
+import { type DescField, type DescMethod, type DescService, getOption, hasOption } from "@bufbuild/protobuf";
+import { http } from "../../../gen/google/api/annotations_pb.ts";
+import { rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
+
+/** One RPC as REST serves it. */
+export interface RestRoute {
+  readonly method: DescMethod;
+  readonly verb: "GET" | "PUT" | "POST" | "DELETE" | "PATCH";
+  /** The path with its parameters in braces, as the schema and OpenAPI write it. */
+  readonly template: string;
+  /** The fields that the path carries. */
+  readonly path: readonly DescField[];
+  /** The field that the body is, or `*` for all that the path does not carry; undefined where there is no body. */
+  readonly body: DescField | "*" | undefined;
+  /** The fields that the query carries, by name. */
+  readonly query: ReadonlyMap<string, DescField>;
+  /** The field of the response that the answer is; the whole response when undefined. */
+  readonly answer: DescField | undefined;
+  /** The HTTP status of a success. */
+  readonly status: number;
+  /** The answer is server-sent events, always for a stream, at the caller's wish for a unary call. */
+  readonly events: boolean;
+}
+
+/** The routes of `services`, in the schema's order. Throws where a rule names what the message does not have. */
+export function routesOf(services: Iterable<DescService>): RestRoute[] {
+  return [...services].flatMap((service) => service.methods.filter((method) => hasOption(method, http)).map(routeOf));
+}
+
+function routeOf(method: DescMethod): RestRoute {
+  const rule = getOption(method, http);
+  const { case: verb, value: template } = rule.pattern;
+  if (verb === undefined || verb === "custom") throw new Error(`${method} has no HTTP verb`);
+  const { successStatus, streamFormat } = getOption(method, rpc);
+  const events = streamFormat === StreamFormat.SSE;
+  const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && events);
+  if (!fit) throw new Error(`${method} streams in a way that REST has no form for`);
+  const path = [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => fieldOf(method.input.fields, name, method));
+  const body =
+    rule.body === "" || rule.body === "*" ? rule.body || undefined : fieldOf(method.input.fields, rule.body, method);
+  return {
+    method,
+    verb: VERBS[verb],
+    template,
+    path,
+    body: body as RestRoute["body"],
+    query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [field.name, field])),
+    answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
+    status: successStatus || 200,
+    events,
+  };
+}
+
+const VERBS = { get: "GET", put: "PUT", post: "POST", delete: "DELETE", patch: "PATCH" } as const;
+
+function fieldOf(fields: readonly DescField[], name: string | undefined, method: DescMethod): DescField {
+  const field = fields.find((each) => each.name === name);
+  if (field === undefined) throw new Error(`the HTTP rule of ${method} names ${name}, which is no field`);
+  return field;
+}
+
+function queryFields(method: DescMethod, path: readonly DescField[], body: unknown): DescField[] {
+  const fields = method.input.fields.filter((field) => field !== body && !path.includes(field));
+  const unfit = fields.find((field) => field.message !== undefined || field.fieldKind === "map");
+  if (unfit !== undefined) throw new Error(`${unfit} does not fit into a query`);
+  return fields;
+}

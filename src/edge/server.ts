@@ -1,0 +1,142 @@
+/** The edge as one server: every face on one port. */
+import { setMaxListeners } from "node:events";
+import { Code, ConnectError } from "@connectrpc/connect";
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerFactory,
+} from "fastify";
+import { after, newId } from "../ambient.ts";
+import { API_VERSION, BRAND } from "../brand.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../refusal.ts";
+import { serveConnect } from "./connect.ts";
+import { serveDocs } from "./docs.ts";
+import { wireBody } from "./errors.ts";
+import type { Gate } from "./gate.ts";
+import { grpcTrailersOf } from "./grpc-status.ts";
+import type { Readiness } from "./health.ts";
+import type { Log } from "./log.ts";
+import { onePort, type PortHandler, type PortOptions } from "./port.ts";
+import { sayNo, serveRest } from "./rest.ts";
+import { SERVICES } from "./services.ts";
+import { warmUp } from "./validate.ts";
+
+/** What the edge is built from. */
+export interface ServerOptions {
+  readonly gate: Gate;
+  readonly readiness: Readiness;
+  readonly log: Log;
+  /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
+  readonly closing?: AbortController;
+  /** The port's own limits, its certificate, and what takes HTTP/2 streams before the faces. */
+  readonly port?: PortOptions;
+}
+
+/** The edge, not yet listening. */
+export interface EdgeServer {
+  readonly fastify: FastifyInstance;
+  /** Listens; resolves with the port's number, which is chosen freely when 0 is asked for. */
+  listen(host: string, port: number): Promise<number>;
+  /** Takes no new connection, lets running calls end for `patienceMs`, then ends them, and resolves when all are gone. */
+  drain(patienceMs: number): Promise<void>;
+}
+
+/** How long calls that were told to end have for their last words. */
+const LAST_WORDS_MS = 1000;
+
+/** Builds the edge over a gate: REST, Connect, gRPC, gRPC-Web, health, reflection and the documentation. */
+export function buildServer(options: ServerOptions): EdgeServer {
+  const closing = options.closing ?? new AbortController();
+  // Every running call listens.
+  setMaxListeners(0, closing.signal);
+  const unreadable = (request: FastifyRequest, reply: FastifyReply): void =>
+    answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the request names no host"));
+  const faces = {
+    unreadable,
+    gate: options.gate,
+    readiness: options.readiness,
+    log: options.log,
+    closing: closing.signal,
+  };
+  warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
+  const fastify = Fastify({
+    serverFactory: portFactory(options.port),
+    forceCloseConnections: "idle",
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAMETER },
+    frameworkErrors: (_, request, reply) => noSuchPath(request, reply),
+  });
+  fastify.addHook("onSend", async (_, reply) => void reply.header("x-request-id", newId("req")));
+  leaveBodiesAlone(fastify);
+  fastify.setNotFoundHandler(noSuchPath);
+  fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
+  fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
+  serveDocs(fastify);
+  serveRest(fastify, SERVICES, faces);
+  fastify.register(async (scope) => serveConnect(scope, SERVICES, faces));
+
+  return {
+    fastify,
+    async listen(host, port) {
+      await fastify.listen({ host, port });
+      const address = fastify.server.address();
+      if (address === null || typeof address === "string") throw new Error("the server listens on no port");
+      return address.port;
+    },
+    async drain(patienceMs) {
+      const reason = new ConnectError("the gateway is closing; call again elsewhere", Code.Unavailable);
+      const end = after(patienceMs, () => closing.abort(reason));
+      const cut = after(patienceMs + LAST_WORDS_MS, () => fastify.server.closeAllConnections());
+      await fastify.close();
+      end();
+      cut();
+    },
+  };
+}
+
+const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs", openapi: "/openapi.json" });
+
+/** Names in paths may be as long as the schema lets names be, percent-encoded. */
+const MAX_PARAMETER = 1024;
+
+function portFactory(port: PortOptions | undefined): FastifyServerFactory {
+  // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
+  return (handler) => onePort(handler as PortHandler, { refusal: wireBody, ...port });
+}
+
+/** No body is read but by the face that knows what it should be. */
+function leaveBodiesAlone(fastify: FastifyInstance): void {
+  fastify.removeAllContentTypeParsers();
+  fastify.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
+}
+
+const GRPC = /^application\/grpc/;
+
+function noSuchPath(request: FastifyRequest, reply: FastifyReply): void {
+  const reason = isGrpc(request) ? Reason.METHOD_NOT_ALLOWED : Reason.NOT_FOUND;
+  answerAny(request, reply, refuse(reason, isGrpc(request) ? "there is no such method" : "there is no such path"));
+}
+
+const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
+
+/** Answers what no face has taken. A gRPC client reads no JSON: it is told in trailers that stand alone. */
+function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
+  reply.hijack();
+  const requestId = newId("req");
+  if (!isGrpc(request)) {
+    sayNo(reply.raw, refusal, requestId);
+    return;
+  }
+  const head = { "content-type": request.headers["content-type"], "x-request-id": requestId };
+  reply.raw.writeHead(200, { ...head, ...grpcTrailersOf(refusal, requestId) });
+  reply.raw.end();
+}
+
+function frameworkRefusal(error: unknown): Refusal {
+  const status = typeof error === "object" && error !== null && "statusCode" in error ? error.statusCode : undefined;
+  if (status === 415)
+    return refuse(Reason.UNSUPPORTED_MEDIA_TYPE, "the content type cannot be read", {}, { cause: error });
+  if (status === 400) return refuse(Reason.MALFORMED_BODY, "the request cannot be read", {}, { cause: error });
+  return asRefusal(error);
+}

@@ -1,0 +1,253 @@
+/** Group commit without timers: what has gathered while a batch was under way leaves as the next one. */
+import { newId, sleep, steadyNow } from "../ambient.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port.ts";
+
+/** The most rows in one batch. */
+const MOST_WORKS = 512;
+/** How long a batch may take until callers are told that the store is away. */
+const STALL_MS = 3_000;
+const RETRY_MS = { first: 20, most: 1_000 };
+
+/** A promise that is kept elsewhere, and that nobody has to wait for. */
+interface Deferred {
+  promise: Promise<void>;
+  resolve(): void;
+  reject(cause: unknown): void;
+}
+
+function deferred(): Deferred {
+  const made = Promise.withResolvers<void>();
+  made.promise.catch(() => {});
+  return made;
+}
+
+/** A batch's intents, kept in the ledger's journal until the last of them has ended. */
+interface Page {
+  batch: number;
+  open: number;
+}
+
+/** An intent on its way to the journal. */
+export interface IntentWork<I> {
+  kind: "intent";
+  record: I;
+  done: Deferred;
+  page: Page | undefined;
+  /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
+  ended: boolean;
+}
+
+interface SettlementWork<I, S> {
+  kind: "settlement";
+  lease: string | null;
+  record: S;
+  intent: IntentWork<I> | undefined;
+  done: Deferred;
+}
+
+/** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
+export type TakeOutcome = Grant | Short | Refusal | undefined;
+
+interface MoveWork {
+  kind: "move";
+  move: Move;
+  done: Deferred;
+  taken: ((outcome: TakeOutcome) => void) | undefined;
+}
+
+type Work<I, S> = IntentWork<I> | SettlementWork<I, S> | MoveWork;
+
+/** What the pump tells its till. */
+export interface PumpListener {
+  /** Other tills want what is idle in these leases. */
+  recalled(leases: readonly string[]): void;
+  /** The till was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
+  fenced(): void;
+}
+
+/** Writes works in batches, in the order in which they came, one batch at a time. */
+export class Pump<I, S> {
+  readonly #port: LedgerPort<I, S>;
+  readonly #listener: PumpListener;
+  #till: string;
+  #committed = 0;
+  #queue: Work<I, S>[] = [];
+  #underway: Work<I, S>[] = [];
+  #running: Promise<void> | undefined;
+  #closing = false;
+  #startedAt = 0;
+  #endedAt = steadyNow();
+
+  constructor(port: LedgerPort<I, S>, till: string, listener: PumpListener) {
+    this.#port = port;
+    this.#till = till;
+    this.#listener = listener;
+  }
+
+  /** The name of the present till. */
+  get till(): string {
+    return this.#till;
+  }
+
+  /** Writes an intent; its `done` resolves when it is durable. */
+  intend(record: I): IntentWork<I> {
+    return this.#add({ kind: "intent", record, done: deferred(), page: undefined, ended: false });
+  }
+
+  /** Writes the end of a request, charged to `lease`; resolves when it is committed. */
+  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined): Promise<void> {
+    return this.#add({ kind: "settlement", lease, record, intent, done: deferred() }).done.promise;
+  }
+
+  /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
+  move(move: Move, taken?: (outcome: TakeOutcome) => void): Promise<void> {
+    return this.#add({ kind: "move", move, done: deferred(), taken }).done.promise;
+  }
+
+  /** Whether the store answers. */
+  get well(): boolean {
+    return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
+  }
+
+  /** Renews the till's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
+  beat(ms: number): void {
+    if (!this.well) this.#rejectAll([...this.#underway, ...this.#queue], storeAway());
+    else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
+  }
+
+  /** Resolves when everything that was added is written, or can't be because the store is away. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    while (this.#running !== undefined || this.#queue.length > 0) {
+      this.#start();
+      await this.#running;
+    }
+  }
+
+  #add<W extends Work<I, S>>(work: W): W {
+    this.#queue.push(work);
+    // Everything that this turn of the event loop brings shares the batch.
+    if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
+    return work;
+  }
+
+  #start(): void {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+      this.#endedAt = steadyNow();
+      if (this.#queue.length > 0) this.#start();
+    });
+  }
+
+  /** One batch at least, so that a beat with an empty queue renews the till's life. */
+  async #run(): Promise<void> {
+    do {
+      this.#underway = this.#queue.splice(0, MOST_WORKS);
+      this.#startedAt = steadyNow();
+      try {
+        await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
+      } catch {
+        // Only a closing pump gives up; whoever recovers its till puts the open intents on record.
+        this.#rejectAll(this.#underway, storeAway());
+      }
+      this.#underway = [];
+    } while (this.#queue.length > 0);
+  }
+
+  async #commit(works: Work<I, S>[], batch: Batch<I, S>): Promise<void> {
+    const outcome = await this.#insist(() => this.#port.commit(this.#till, batch));
+    if (outcome.kind === "fenced") return this.#beginAnew(works);
+    if (outcome.kind === "refused") return this.#commitEach(works, outcome.cause);
+    this.#committed = batch.number;
+    this.#conclude(works, outcome);
+    if (outcome.recalled.length > 0) this.#listener.recalled(outcome.recalled);
+  }
+
+  #conclude(works: Work<I, S>[], outcome: BatchOutcome & { kind: "done" }): void {
+    for (const work of works) {
+      work.done.resolve();
+      if (work.kind === "move" && work.taken) {
+        const { entry } = work.move;
+        work.taken(outcome.takes.find((take) => take.entry === entry));
+      }
+    }
+  }
+
+  /** One bad work must not sink the others: each gets a batch of its own. Intents stay in the journal until the till ends. */
+  async #commitEach(works: Work<I, S>[], cause: unknown): Promise<void> {
+    if (works.length === 1) {
+      const refused = refuse(Reason.INTERNAL_ERROR, "the gateway could not record this call", {}, { cause });
+      this.#rejectAll(works, refused);
+      for (const work of works) if (work.kind === "move") work.taken?.(refused);
+      return;
+    }
+    for (const work of works) {
+      if (work.kind === "intent") work.ended = false;
+      if (work.kind === "settlement") work.intent = undefined;
+      await this.#commit([work], compose(this.#committed + 1, [work]));
+    }
+  }
+
+  async #beginAnew(works: Work<I, S>[]): Promise<void> {
+    this.#till = await this.#insist(() => this.#port.open());
+    this.#committed = 0;
+    this.#rejectAll([...works, ...this.#queue], leaseLost());
+    this.#queue = [];
+    this.#listener.fenced();
+  }
+
+  /** Tries until the store answers: what isn't known to be written can't be given up. */
+  async #insist<T>(attempt: () => Promise<T>): Promise<T> {
+    for (let wait = RETRY_MS.first; ; wait = Math.min(2 * wait, RETRY_MS.most)) {
+      try {
+        return await attempt();
+      } catch (cause) {
+        if (this.#closing) throw cause;
+        await sleep(wait);
+      }
+    }
+  }
+
+  #rejectAll(works: Work<I, S>[], refusal: Refusal): void {
+    for (const work of works) work.done.reject(refusal);
+  }
+}
+
+/** Builds a batch. An intent whose settlement is in the same batch needs no page; a page whose last intent ends is over. */
+function compose<I, S>(number: number, works: readonly Work<I, S>[]): Batch<I, S> {
+  const batch: Batch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
+  const page: Page = { batch: number, open: 0 };
+  for (const work of works) {
+    if (work.kind === "settlement" && work.intent) work.intent.ended = true;
+  }
+  for (const work of works) {
+    if (work.kind === "move") batch.moves.push(work.move);
+    else if (work.kind === "settlement") {
+      batch.settlements.push({ lease: work.lease, record: work.record });
+      const open = work.intent?.page;
+      if (open && --open.open === 0) batch.over.push(open.batch);
+    } else if (!work.ended) {
+      batch.intents.push(work.record);
+      work.page = page;
+      page.open += 1;
+    }
+  }
+  return batch;
+}
+
+/** The refusal of a call whose credit was taken back because this replica was thought dead. */
+export const leaseLost = (): Refusal =>
+  refuse(
+    Reason.STORE_UNAVAILABLE,
+    "the gateway lost its hold on the credit of this call; nothing was charged",
+    {},
+    { retryAfter: 1 },
+  );
+
+/** The refusal of a call that can't be put on record at the moment. */
+export const storeAway = (): Refusal =>
+  refuse(Reason.STORE_UNAVAILABLE, "the gateway can't record calls at the moment", {}, { retryAfter: 1 });
+
+/** A fresh name for a row of the ledger. */
+export const newEntry = (): string => newId("entry");

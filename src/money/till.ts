@@ -1,0 +1,411 @@
+/**
+ * A replica's till: lease, intent, settle. It holds credit that the ledger has already debited, so that a call finds its money
+ * without asking the database; it puts every promise and every end on record in group commits; and it gives back what it
+ * doesn't need. Amounts are whole micro-dollars.
+ */
+import { after, now, steadyNow } from "../ambient.ts";
+import { Reason, Refusal, refuse } from "../refusal.ts";
+import type { LedgerPort, Short } from "./port.ts";
+import { type IntentWork, leaseLost, newEntry, Pump, storeAway, type TakeOutcome } from "./pump.ts";
+import { type Lease, type Payer, Purse, type Waiter } from "./purse.ts";
+import { type Estimate, shortage } from "./shortage.ts";
+
+/** What a till has to know of the record of an ended request. */
+export interface Charged {
+  /** What is deducted; at most the ceiling that was held. */
+  costMicro: number;
+}
+
+const DAY_MS = 86_400_000;
+const TICK_MS = 1_000;
+/** A life is renewed this often; it must be well below the life that the ledger gives. */
+const HEARTBEAT_MS = 3_000;
+const RECOVER_MS = 5_000;
+/** A lease that nobody used for this long is returned. */
+const IDLE_MS = 5_000;
+/** How long a call waits for credit that may come back. */
+const PATIENCE_MS = 1_000;
+const LOOK_MS = 200;
+const CONTENT_MS = 250;
+
+/** One replica's till. */
+export class Till<I, S extends Charged> {
+  readonly #port: LedgerPort<I, S>;
+  readonly #pump: Pump<I, S>;
+  readonly #purses = new Map<string, Purse>();
+  readonly #orgs = new Map<string, Set<Purse>>();
+  readonly #leases = new Map<string, Lease>();
+  /** The purses that calls wait for. */
+  readonly #hungry = new Set<Purse>();
+  #unlisten: () => void = () => {};
+  #untick: () => void = () => {};
+  #recoveredAt = steadyNow();
+  #day = { number: Number.NaN, name: "" };
+  #closed = false;
+
+  private constructor(port: LedgerPort<I, S>, till: string) {
+    this.#port = port;
+    this.#pump = new Pump(port, till, {
+      recalled: (leases) => {
+        for (const id of leases) this.#returnIdle(this.#leases.get(id), true);
+      },
+      fenced: () => this.#beginAnew(),
+    });
+  }
+
+  /** Opens a till on a ledger; what this replica's former life left is recovered by then. */
+  static async open<I, S extends Charged>(port: LedgerPort<I, S>): Promise<Till<I, S>> {
+    const till = new Till(port, await port.open());
+    till.#unlisten = port.listen({
+      wanted: (orgId) => {
+        for (const purse of till.#pursesOf(orgId)) till.#returnIdle(purse.lease, true);
+      },
+      returned: (orgId) => {
+        for (const purse of till.#pursesOf(orgId)) till.#look(purse);
+      },
+    });
+    till.#untick = after(TICK_MS, () => till.#tick());
+    return till;
+  }
+
+  /** The name of the present life, which idempotency claims carry. It changes when the till was fenced. */
+  get name(): string {
+    return this.#pump.till;
+  }
+
+  /**
+   * Holds credit for the dearest way that a call may go, at once when the key's lease has it. Refuses with `insufficient_credits`
+   * or `key_budget_exhausted` when there isn't enough and none can be called back, with `store_unavailable` when the ledger is away.
+   */
+  hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Hold<I, S> | Promise<Hold<I, S>> {
+    if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
+      throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
+    if (this.#closed || !this.#pump.well) throw storeAway();
+    const purse = this.#purseOf(payer);
+    const time = steadyNow();
+    purse.usedAt = time;
+    const lease = this.#leaseOf(purse);
+    if (lease.state !== "open" || lease.idle < ceilingMicro) return this.#wait(purse, ceilingMicro, estimate);
+    const hold = this.#promise(lease, ceilingMicro);
+    if (!purse.taking && time >= purse.contentUntil && lease.idle < purse.pace(time) / 2) this.#take(purse);
+    return hold;
+  }
+
+  /** Puts a request on record that ended before any credit was held for it; it costs nothing. */
+  note(record: S): Promise<void> {
+    if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
+    return this.#pump.settle(null, record, undefined);
+  }
+
+  /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
+  async giveBack(orgId: string): Promise<void> {
+    await Promise.all([...this.#pursesOf(orgId)].map((purse) => this.#returnIdle(purse.lease, false)));
+  }
+
+  /** Takes no new calls, returns every lease and writes what is under way. Calls that still run may settle until then. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#untick();
+    for (const purse of this.#purses.values()) {
+      this.#refuse(purse, purse.waiters, storeAway);
+      if (purse.lease) this.#retire(purse.lease);
+    }
+    await this.#pump.close();
+    this.#unlisten();
+  }
+
+  /** Takes part of a lease for a call. */
+  #promise(lease: Lease, ceiling: number): Hold<I, S> {
+    lease.idle -= ceiling;
+    lease.promised += ceiling;
+    lease.running += 1;
+    lease.purse.promised += ceiling;
+    lease.purse.running += 1;
+    return new Hold(this.#pump, lease, ceiling, (spent) => this.#ended(lease, ceiling, spent));
+  }
+
+  #ended(lease: Lease, ceiling: number, spent: number): void {
+    const { purse } = lease;
+    lease.idle += ceiling - spent;
+    lease.promised -= ceiling;
+    lease.running -= 1;
+    purse.promised -= ceiling;
+    purse.running -= 1;
+    purse.spend(spent, steadyNow());
+    if (lease.state === "old") this.#retire(lease);
+    for (const other of this.#hungry) if (other.payer.orgId === purse.payer.orgId) this.#look(other);
+  }
+
+  #wait(purse: Purse, ceiling: number, estimate: Estimate): Promise<Hold<I, S>> {
+    const { promise, resolve, reject } = Promise.withResolvers<Hold<I, S>>();
+    const serve = (lease: Lease): void => resolve(this.#promise(lease, ceiling));
+    purse.waiters.push({ ceiling, estimate, since: steadyNow(), serve, refuse: reject });
+    this.#hungry.add(purse);
+    this.#watch(purse);
+    this.#take(purse);
+    return promise;
+  }
+
+  /** Asks the ledger for what the waiters need and what the purse's pace suggests. One take per purse at a time. */
+  #take(purse: Purse): void {
+    if (purse.taking) return;
+    purse.taking = true;
+    const lease = this.#leaseOf(purse);
+    const { id, day, idle } = lease;
+    const { orgId: org, keyId: key } = purse.payer;
+    const waiting = purse.waiters.reduce((sum, waiter) => sum + waiter.ceiling, 0);
+    const need = Math.max(0, (purse.waiters[0]?.ceiling ?? 0) - idle);
+    const asked = Math.max(need, waiting - idle);
+    const want = asked + Math.max(0, purse.pace(steadyNow()) - Math.max(0, idle - waiting));
+    this.#pump.move({ kind: "take", entry: newEntry(), lease: id, org, key, day, need, asked, want }, (outcome) => {
+      purse.taking = false;
+      this.#taken(purse, lease, outcome);
+    });
+  }
+
+  #taken(purse: Purse, lease: Lease, outcome: TakeOutcome): void {
+    if (outcome === undefined) this.#take(purse);
+    else if (outcome instanceof Refusal) this.#refuse(purse, purse.waiters, () => outcome);
+    else if ("short" in outcome) this.#foundShort(purse, lease, outcome);
+    else {
+      if (lease.state === "new") lease.state = "open";
+      lease.idle += outcome.grantedMicro;
+      purse.recalled = false;
+      purse.contentUntil = steadyNow() + CONTENT_MS;
+      if (lease !== purse.lease) this.#retire(lease);
+      this.#look(purse);
+    }
+  }
+
+  /** Looks for credit that may come back, nearest first; only when there is none the call is refused. */
+  #foundShort(purse: Purse, lease: Lease, short: Short): void {
+    purse.serve(lease);
+    const head = purse.waiters[0];
+    if (this.#sated(purse) || !head) return;
+    if (short.short === "org_credits" && this.#returnSiblings(purse)) this.#take(purse);
+    else if (short.heldElsewhere && !purse.recalled) this.#recall(purse, short);
+    else if (!short.recalled && short.roomMicro + lease.idle + this.#promised(purse, short) < head.ceiling) {
+      purse.recalled = false;
+      const room = short.roomMicro + lease.idle;
+      const hopeless = purse.waiters.filter((waiter) => waiter.ceiling >= head.ceiling);
+      this.#refuse(purse, hopeless, (waiter) => shortage(short, waiter.ceiling, room, waiter.estimate));
+      this.#look(purse);
+    } else purse.short = short;
+  }
+
+  /** Returns what other keys of the organisation have idle in this very till; answers whether that was anything. */
+  #returnSiblings(purse: Purse): boolean {
+    const rich = [...this.#pursesOf(purse.payer.orgId)].filter(
+      (other) => other !== purse && (other.lease?.idle ?? 0) > 0,
+    );
+    for (const other of rich) this.#returnIdle(other.lease, false);
+    return rich.length > 0;
+  }
+
+  #recall(purse: Purse, short: Short): void {
+    purse.recalled = true;
+    purse.short = short;
+    const { orgId, keyId } = purse.payer;
+    const look = (): void => this.#look(purse);
+    this.#port.recall(this.#pump.till, orgId, short.short === "key_budget" ? keyId : null).then(look, look);
+  }
+
+  /** What running calls were promised and might not cost. */
+  #promised(purse: Purse, short: Short): number {
+    if (short.short === "key_budget") return purse.promised;
+    let sum = 0;
+    for (const other of this.#pursesOf(purse.payer.orgId)) sum += other.promised;
+    return sum;
+  }
+
+  #refuse(purse: Purse, waiters: readonly Waiter[], why: (waiter: Waiter) => Refusal): void {
+    purse.waiters = purse.waiters.filter((waiter) => !waiters.includes(waiter));
+    this.#sated(purse);
+    for (const waiter of waiters) waiter.refuse(why(waiter));
+  }
+
+  /** Something may have changed for those who wait: serves them from what is idle, and asks the ledger again. */
+  #look(purse: Purse): void {
+    if (purse.waiters.length === 0) return;
+    if (purse.lease) purse.serve(purse.lease);
+    if (!this.#sated(purse)) this.#take(purse);
+  }
+
+  #sated(purse: Purse): boolean {
+    if (purse.waiters.length > 0) return false;
+    purse.short = undefined;
+    this.#hungry.delete(purse);
+    return true;
+  }
+
+  /** While calls wait, looks again from time to time: a message between tills may be lost, and patience ends. */
+  #watch(purse: Purse): void {
+    if (purse.watched) return;
+    purse.watched = true;
+    after(LOOK_MS, () => {
+      purse.watched = false;
+      const { short } = purse;
+      const room = (short?.roomMicro ?? 0) + (purse.lease?.idle ?? 0);
+      if (!this.#pump.well) this.#refuse(purse, purse.waiters, storeAway);
+      else if (short) {
+        const tired = purse.waiters.filter((waiter) => steadyNow() - waiter.since >= PATIENCE_MS);
+        this.#refuse(purse, tired, (waiter) => shortage(short, waiter.ceiling, room, waiter.estimate));
+      }
+      if (purse.waiters.length === 0) return;
+      this.#watch(purse);
+      this.#look(purse);
+    });
+  }
+
+  /** Returns what no call was promised; as an `answer` to a recall even when that is nothing. */
+  async #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> {
+    if (lease === undefined || lease.state === "new" || lease.state === "lost" || (lease.idle === 0 && !answers))
+      return;
+    const { id, purse, idle: amount } = lease;
+    lease.idle = 0;
+    purse.contentUntil = steadyNow() + CONTENT_MS;
+    await this.#pump.move({ kind: "return", entry: newEntry(), lease: id, org: purse.payer.orgId, amount, answers });
+  }
+
+  /** Gives up a lease: what is idle at once, the rest when its last call has ended. */
+  #retire(lease: Lease): void {
+    const { id, purse, running, state } = lease;
+    if (purse.lease === lease) purse.lease = undefined;
+    if (state === "new" || state === "lost") return;
+    lease.state = "old";
+    if (running > 0) this.#returnIdle(lease, false);
+    else {
+      lease.idle = 0;
+      this.#leases.delete(id);
+      this.#pump.move({ kind: "end", entry: newEntry(), lease: id, org: purse.payer.orgId });
+    }
+  }
+
+  #leaseOf(purse: Purse): Lease {
+    const { lease, before } = purse.leaseOf(this.#today());
+    if (before !== undefined) this.#retire(before);
+    if (lease.state === "new") this.#leases.set(lease.id, lease);
+    return lease;
+  }
+
+  #today(): string {
+    const number = Math.floor(now() / DAY_MS);
+    if (number !== this.#day.number) this.#day = { number, name: new Date(number * DAY_MS).toISOString().slice(0, 10) };
+    return this.#day.name;
+  }
+
+  #purseOf(payer: Payer): Purse {
+    const known = this.#purses.get(payer.keyId);
+    if (known) return known;
+    const purse = new Purse(payer);
+    this.#purses.set(payer.keyId, purse);
+    const siblings = this.#orgs.get(payer.orgId);
+    if (siblings) siblings.add(purse);
+    else this.#orgs.set(payer.orgId, new Set([purse]));
+    return purse;
+  }
+
+  #pursesOf(orgId: string): ReadonlySet<Purse> {
+    return this.#orgs.get(orgId) ?? NO_PURSES;
+  }
+
+  #forget(purse: Purse): void {
+    const { keyId, orgId } = purse.payer;
+    this.#purses.delete(keyId);
+    const siblings = this.#orgs.get(orgId);
+    siblings?.delete(purse);
+    if (siblings?.size === 0) this.#orgs.delete(orgId);
+  }
+
+  #tick(): void {
+    this.#untick = after(TICK_MS, () => this.#tick());
+    this.#pump.beat(HEARTBEAT_MS);
+    const time = steadyNow();
+    for (const purse of this.#purses.values()) {
+      if (purse.running > 0 || purse.waiters.length > 0 || purse.taking || time - purse.usedAt < IDLE_MS) continue;
+      if (purse.lease) this.#retire(purse.lease);
+      this.#forget(purse);
+    }
+    if (time - this.#recoveredAt < RECOVER_MS) return;
+    this.#recoveredAt = time;
+    this.#port.recover().catch(() => {});
+  }
+
+  /** The ledger took everything back; those who wait ask again under the new name. */
+  #beginAnew(): void {
+    for (const lease of this.#leases.values()) lease.state = "lost";
+    this.#leases.clear();
+    for (const purse of this.#purses.values()) {
+      purse.lease = undefined;
+      purse.taking = false;
+      purse.recalled = false;
+      if (purse.waiters.length > 0) this.#take(purse);
+    }
+  }
+}
+
+const NO_PURSES: ReadonlySet<Purse> = new Set();
+
+/** Credit that is held for one call: first its intent, then its end. */
+export class Hold<I, S extends Charged> {
+  /** The most that the call may cost. */
+  readonly ceilingMicro: number;
+  readonly #pump: Pump<I, S>;
+  readonly #lease: Lease;
+  readonly #ended: (spent: number) => void;
+  #intent: IntentWork<I> | undefined;
+  #over = false;
+
+  /** Made by `Till.hold` alone. */
+  constructor(pump: Pump<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
+    this.ceilingMicro = ceilingMicro;
+    this.#pump = pump;
+    this.#lease = lease;
+    this.#ended = ended;
+  }
+
+  /** Puts on record what is about to be dispatched; joins the next group commit. */
+  intend(record: I): void {
+    if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
+    this.#intent = this.#pump.intend(record);
+    if (this.#lease.state === "lost") this.#intent.done.reject(leaseLost());
+  }
+
+  /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
+  get durable(): Promise<void> {
+    if (!this.#intent) throw new Error("nothing was intended yet");
+    return this.#intent.done.promise;
+  }
+
+  /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
+  settle(record: S): Promise<void> {
+    if (this.#over) throw new Error("a hold ends once");
+    const { costMicro } = record;
+    if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
+      throw new RangeError(`a charge of ${costMicro} micro-dollars on a ceiling of ${this.ceilingMicro}`);
+    }
+    this.#over = true;
+    if (this.#lease.state === "lost") {
+      const lost = Promise.reject(leaseLost());
+      lost.catch(() => {});
+      this.#ended(0);
+      return lost;
+    }
+    const done = this.#pump.settle(this.#lease.id, record, this.#intent);
+    this.#ended(costMicro);
+    return done;
+  }
+
+  /** Ends the call without a charge. `record` says how, and is required once the call was intended. */
+  release(record?: S): Promise<void> {
+    if (record) {
+      if (record.costMicro !== 0) throw new RangeError("a released call costs nothing");
+      return this.settle(record);
+    }
+    if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "an intended call ends with a record");
+    if (this.#over) throw new Error("a hold ends once");
+    this.#over = true;
+    this.#ended(0);
+    return Promise.resolve();
+  }
+}

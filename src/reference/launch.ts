@@ -1,0 +1,134 @@
+/** Runs the reference provider as a child process, and starts it again on the same ports when it dies. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { after, sleep } from "../ambient.ts";
+
+/** What the launcher needs of the house. */
+export interface LaunchOptions {
+  /** Ports to listen on; 0, the default, picks one. */
+  readonly grpcPort?: number;
+  readonly openpiPort?: number;
+  /** Told when the process has died, and why it didn't come back. */
+  readonly log?: (text: string) => void;
+}
+
+/** The provider while it's kept running. */
+export interface Reference {
+  /** Such as `grpc://127.0.0.1:50051`; stays the same over restarts. */
+  readonly grpc: string;
+  /** Such as `ws://127.0.0.1:8000`; stays the same over restarts. */
+  readonly openpi: string;
+  /** The process that runs now. */
+  readonly pid: number | undefined;
+  /** Ends the process and stays ended. */
+  stop(): Promise<void>;
+}
+
+const READY_MS = 20_000;
+const TERM_MS = 2_000;
+const RESTART = { firstMs: 100, mostMs: 5_000 } as const;
+const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
+
+/** Starts the process and resolves when it listens; rejects when it doesn't. */
+export async function startReference(options: LaunchOptions = {}): Promise<Reference> {
+  const keeper = new Keeper(options);
+  await keeper.start();
+  return keeper;
+}
+
+interface Started {
+  readonly child: ChildProcess;
+  readonly grpc: string;
+  readonly openpi: string;
+}
+
+class Keeper implements Reference {
+  readonly #options: LaunchOptions;
+  readonly #stopped = new AbortController();
+  #started: Started | undefined;
+  #restarting: Promise<void> = Promise.resolve();
+
+  constructor(options: LaunchOptions) {
+    this.#options = options;
+  }
+
+  get grpc(): string {
+    return this.#started?.grpc ?? "";
+  }
+
+  get openpi(): string {
+    return this.#started?.openpi ?? "";
+  }
+
+  get pid(): number | undefined {
+    return this.#started?.child.pid;
+  }
+
+  async start(): Promise<void> {
+    const { grpcPort = 0, openpiPort = 0 } = this.#options;
+    this.#watch(await launch(portOf(this.grpc) ?? grpcPort, portOf(this.openpi) ?? openpiPort));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#restarting;
+    const child = this.#started?.child;
+    if (child === undefined || hasEnded(child)) return;
+    const forget = after(TERM_MS, () => child.kill("SIGKILL"));
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGTERM");
+    await ended;
+    forget();
+  }
+
+  #watch(started: Started): void {
+    this.#started = started;
+    const again = (): void => {
+      if (this.#stopped.signal.aborted) return;
+      this.#options.log?.("the reference provider died; it is started again");
+      this.#restarting = this.#restart();
+    };
+    if (hasEnded(started.child)) again();
+    else started.child.once("exit", again);
+  }
+
+  async #restart(): Promise<void> {
+    for (let waitMs: number = RESTART.firstMs; ; waitMs = Math.min(RESTART.mostMs, 2 * waitMs)) {
+      try {
+        await sleep(waitMs, this.#stopped.signal);
+        return await this.start();
+      } catch (error) {
+        if (this.#stopped.signal.aborted) return;
+        this.#options.log?.(`the reference provider does not start: ${error instanceof Error ? error.message : "?"}`);
+      }
+    }
+  }
+}
+
+/** Its standard input stays open as long as we live, which is how it knows; what it has to say goes where ours goes. */
+function launch(grpcPort: number, openpiPort: number): Promise<Started> {
+  const args = [MAIN, "--grpc-port", String(grpcPort), "--openpi-port", String(openpiPort)];
+  const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
+  return new Promise((resolve, reject) => {
+    const fail = (why: string): void => {
+      forget();
+      child.kill("SIGKILL");
+      reject(new Error(why));
+    };
+    const forget = after(READY_MS, () => fail("it did not listen in time"));
+    const onExit = (): void => fail("it ended before it listened");
+    child.once("error", (error) => fail(error.message));
+    child.once("exit", onExit);
+    child.stdin.on("error", () => undefined); // it has died: `exit` says so
+    child.stdout.once("data", (line: Buffer) => {
+      forget();
+      child.off("exit", onExit);
+      const { grpc, openpi } = JSON.parse(line.toString()) as { grpc: string; openpi: string }; // main.ts prints just this
+      resolve({ child, grpc, openpi });
+    });
+  });
+}
+
+const hasEnded = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode !== null || signalCode !== null;
+
+const portOf = (address: string): number | undefined => (address === "" ? undefined : Number(new URL(address).port));

@@ -1,0 +1,29 @@
+/**
+ * The reference provider as a process of its own: `node src/reference/main.ts --grpc-port 0 --openpi-port 0`. Prints one line of JSON
+ * when it listens, and ends on SIGTERM, on SIGINT, and when whoever holds its standard input is gone.
+ */
+import { parseArgs } from "node:util";
+import { serveReference } from "./server.ts";
+
+const { values } = parseArgs({
+  options: {
+    host: { type: "string", default: "127.0.0.1" },
+    "grpc-port": { type: "string", default: "0" },
+    "openpi-port": { type: "string", default: "0" },
+  },
+});
+
+const server = await serveReference({
+  host: values.host,
+  grpcPort: Number(values["grpc-port"]),
+  openpiPort: Number(values["openpi-port"]),
+});
+
+const end = (): void => {
+  void server.close().then(() => process.exit(0));
+};
+process.once("SIGTERM", end);
+process.once("SIGINT", end);
+process.stdin.once("end", end).once("error", end).resume();
+
+process.stdout.write(`${JSON.stringify({ ready: true, grpc: server.grpc, openpi: server.openpi })}\n`);

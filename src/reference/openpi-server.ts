@@ -1,0 +1,140 @@
+/**
+ * The reference provider on the openpi wire: one address for each act model and action space, each answering as an openpi server
+ * does, errors included. Source: scripts/serve_policy.py and websocket_policy_server.py (Physical-Intelligence/openpi).
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type WebSocket, WebSocketServer } from "ws";
+import { steadyNow } from "../ambient.ts";
+import type { UnpackedMap } from "../codecs/msgpack.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/ndarray.ts";
+import { plan } from "./act/plan.ts";
+import type { ActionDeclaration } from "./act/types.ts";
+import type { RgbFrame } from "./image.ts";
+import { REFERENCE_MODELS } from "./models.ts";
+import type { ServedElsewhere } from "./policy-server.ts";
+import { UnsupportedObservation } from "./unsupported.ts";
+
+/** Rows of every answer: openpi's protocol has no way to ask for a number. */
+const CHUNK = 50;
+const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
+
+/** A server that listens, and what it serves where. */
+export interface OpenpiServer {
+  readonly url: string;
+  readonly served: readonly ServedElsewhere[];
+  /** Ends every connection at once. */
+  close(): Promise<void>;
+}
+
+/** Serves every act model at `/<owner>/<name>/<action space>`; port 0 picks one. */
+export async function serveOpenpi(listen: { readonly host: string; readonly port: number }): Promise<OpenpiServer> {
+  const http = createServer(answerHttp);
+  const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+  http.on("upgrade", (request, socket, head) => {
+    const policy = POLICIES.get(new URL(request.url ?? "/", "ws://localhost").pathname);
+    if (policy === undefined) socket.end("HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    else sockets.handleUpgrade(request, socket, head, (client) => serve(client, policy));
+  });
+  await new Promise<void>((resolve, reject) => {
+    http.once("error", reject);
+    http.listen(listen.port, listen.host, resolve);
+  });
+  const { port } = http.address() as AddressInfo; // a TCP server's address is never a string
+  const url = `ws://${listen.host}:${port}`;
+  return {
+    url,
+    served: [...POLICIES].map(([path, { slug, declaration }]) => ({
+      slug,
+      actionSpace: declaration.space,
+      runtime: "openpi-ws",
+      endpoint: url + path,
+      maxHorizon: CHUNK,
+    })),
+    close: () =>
+      new Promise((resolve) => {
+        http.close(() => resolve());
+        http.closeAllConnections();
+        for (const client of sockets.clients) client.terminate();
+      }),
+  };
+}
+
+interface Policy {
+  readonly slug: string;
+  readonly declaration: ActionDeclaration;
+}
+
+const POLICIES: ReadonlyMap<string, Policy> = new Map(
+  REFERENCE_MODELS.flatMap(({ slug, actions }) =>
+    actions.map((declaration) => [`/${slug}/${declaration.space}`, { slug, declaration }]),
+  ),
+);
+
+function answerHttp(request: IncomingMessage, response: ServerResponse): void {
+  if (request.url === "/healthz") response.end("OK\n");
+  else response.writeHead(426).end("this is a WebSocket server\n");
+}
+
+function serve(client: WebSocket, policy: Policy): void {
+  client.on("error", () => undefined); // a broken connection closes
+  client.send(encodeNumpy(metadataOf(policy)));
+  client.on("message", (data, isBinary) => {
+    try {
+      if (!isBinary) throw new TypeError("a bytes-like object is required, not 'str'");
+      client.send(infer(policy, data as Buffer)); // what the default `binaryType` gives
+    } catch (error) {
+      client.send(`Traceback (most recent call last):\n${error instanceof Error ? error.message : "failed"}`);
+      client.close(1011, "Internal server error. Traceback included in previous frame.");
+    }
+  });
+}
+
+const metadataOf = ({ slug, declaration }: Policy) => ({
+  model: slug,
+  action_space: declaration.space,
+  action_dim: declaration.dim,
+  action_horizon: CHUNK,
+  dt_ms: declaration.dtMs,
+  proprio: declaration.proprioLayouts,
+});
+
+function infer({ declaration }: Policy, bytes: Buffer): Buffer {
+  const started = steadyNow();
+  const observation = decodeNumpy(bytes);
+  if (!(observation instanceof Map)) throw new UnsupportedObservation("the observation is not a map");
+  const { steps, dim } = plan({
+    actionSpace: declaration.space,
+    horizon: CHUNK,
+    proprio: stateOf(observation),
+    instruction: promptOf(observation),
+    frames: framesOf(observation),
+  });
+  const actions = NdArray.float64(steps, [CHUNK, dim]);
+  return encodeNumpy({ actions, server_timing: { infer_ms: steadyNow() - started } });
+}
+
+type Observation = UnpackedMap<NdArray>;
+
+function stateOf(observation: Observation): Float64Array {
+  const state = observation.get("observation/state");
+  if (state === undefined) return new Float64Array();
+  if (!(state instanceof NdArray)) throw new UnsupportedObservation("observation/state is not an array");
+  return state.toFloat64();
+}
+
+function promptOf(observation: Observation): string {
+  const prompt = observation.get("prompt") ?? "";
+  if (typeof prompt !== "string") throw new UnsupportedObservation("prompt is not a text");
+  return prompt;
+}
+
+function framesOf(observation: Observation): RgbFrame[] {
+  const image = observation.get("observation/image");
+  if (image === undefined) return [];
+  const [height, width, channels] = image instanceof NdArray ? image.shape : [];
+  if (!(image instanceof NdArray) || image.dtype !== "|u1" || channels !== 3 || !width || !height) {
+    throw new UnsupportedObservation("observation/image is not an array of bytes of shape [height, width, 3]");
+  }
+  return [{ camera: "image", image: { width, height, data: image.data } }];
+}

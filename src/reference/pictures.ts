@@ -1,0 +1,154 @@
+/**
+ * Prediction and grounding on threads of their own, so that minutes of pixels never hold up an act. A prediction is made a frame at a
+ * time, each when it's asked for: a client that reads slowly, or leaves, costs no more than it reads.
+ */
+import { availableParallelism } from "node:os";
+import { Worker } from "node:worker_threads";
+import type { Grounding } from "./ground/ground.ts";
+import { UnreadableImage } from "./image.ts";
+import { UnsupportedObservation } from "./unsupported.ts";
+
+/** A picture as its camera encoded it. */
+export interface EncodedPicture {
+  readonly camera: string;
+  readonly bytes: Uint8Array;
+}
+
+/** What a thread is asked. `id` names the prediction that it's about. */
+export type Job =
+  | { kind: "ground"; picture: EncodedPicture; instruction: string }
+  | {
+      kind: "predict";
+      id: number;
+      pictures: readonly EncodedPicture[];
+      horizon: number;
+      actions: readonly (readonly number[])[];
+    }
+  | { kind: "next"; id: number }
+  | { kind: "leave"; id: number };
+
+/** A predicted picture as PNG. */
+export interface MadePicture {
+  readonly width: number;
+  readonly height: number;
+  readonly bytes: Uint8Array;
+}
+
+/** What a thread answers to each kind of job. */
+export interface Results {
+  ground: Grounding;
+  predict: string;
+  next: MadePicture | undefined;
+  leave: undefined;
+}
+
+/** An answer on its way back: a result, or a reason that's fit for the caller. */
+export type Reply =
+  | { ticket: number; result: Results[keyof Results] }
+  | { ticket: number; refusal: string; unreadable: boolean };
+
+/** At most this many predictions are under way; each holds its pictures. */
+const MAX_PREDICTIONS = 32;
+
+/** The provider is at its limit; the same call may succeed later. */
+export class Busy extends Error {
+  override readonly name = "Busy";
+}
+
+/** Threads that work on pictures. A thread that breaks takes the process with it, which its parent starts again. */
+export class Pictures {
+  readonly #threads: Thread[];
+  #nextId = 1;
+  #predictions = 0;
+
+  constructor() {
+    const count = Math.max(1, Math.min(4, availableParallelism() - 1));
+    this.#threads = Array.from({ length: count }, () => new Thread());
+  }
+
+  /** See `ground`; also throws `UnreadableImage`. */
+  ground(picture: EncodedPicture, instruction: string): Promise<Grounding> {
+    return this.#leastBusy().ask({ kind: "ground", picture, instruction });
+  }
+
+  /** Throws as `predict` does, `UnreadableImage`, and `Busy`. The frames must be begun, and read or left; each is made when it's asked for. */
+  async predict(
+    pictures: readonly EncodedPicture[],
+    horizon: number,
+    actions: readonly (readonly number[])[],
+  ): Promise<{ note: string; frames: AsyncGenerator<MadePicture, void, undefined> }> {
+    if (this.#predictions >= MAX_PREDICTIONS) throw new Busy("too many predictions at one time");
+    const id = this.#nextId++;
+    const thread = this.#leastBusy();
+    this.#predictions++;
+    try {
+      const note = await thread.ask({ kind: "predict", id, pictures, horizon, actions });
+      return { note, frames: this.#frames(thread, id) };
+    } catch (error) {
+      this.#predictions--;
+      throw error;
+    }
+  }
+
+  async *#frames(thread: Thread, id: number): AsyncGenerator<MadePicture, void, undefined> {
+    try {
+      for (;;) {
+        const picture = await thread.ask({ kind: "next", id });
+        if (picture === undefined) return;
+        yield picture;
+      }
+    } finally {
+      this.#predictions--;
+      await thread.ask({ kind: "leave", id });
+    }
+  }
+
+  /** Ends the threads; what they work on is lost. */
+  async close(): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.end()));
+  }
+
+  #leastBusy(): Thread {
+    return this.#threads.reduce((best, thread) => (thread.load < best.load ? thread : best));
+  }
+}
+
+interface Asked {
+  readonly resolve: (result: Results[keyof Results]) => void;
+  readonly reject: (error: Error) => void;
+}
+
+class Thread {
+  readonly #worker = new Worker(new URL("./pictures-worker.ts", import.meta.url));
+  readonly #asked = new Map<number, Asked>();
+  #nextTicket = 1;
+
+  constructor() {
+    this.#worker.on("message", (reply: Reply) => this.#settle(reply));
+  }
+
+  get load(): number {
+    return this.#asked.size;
+  }
+
+  ask<K extends Job["kind"]>(job: Extract<Job, { kind: K }>): Promise<Results[K]> {
+    const ticket = this.#nextTicket++;
+    return new Promise((resolve, reject) => {
+      // The thread answers each kind of job with its own kind of result.
+      this.#asked.set(ticket, { resolve: resolve as Asked["resolve"], reject });
+      this.#worker.postMessage({ ticket, job });
+    });
+  }
+
+  async end(): Promise<void> {
+    await this.#worker.terminate();
+  }
+
+  #settle(reply: Reply): void {
+    const asked = this.#asked.get(reply.ticket);
+    this.#asked.delete(reply.ticket);
+    if ("result" in reply) asked?.resolve(reply.result);
+    else
+      asked?.reject(reply.unreadable ? new UnreadableImage(reply.refusal) : new UnsupportedObservation(reply.refusal));
+  }
+}

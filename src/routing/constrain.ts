@@ -1,0 +1,377 @@
+/** Stage 3: what a constraint excludes is out, and stays out. One row of a table per constraint. */
+
+import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
+import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
+import { Contract, PARAMETERS } from "../contracts/contract.ts";
+import type { Ask } from "./intent.ts";
+import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
+import { type Codes, Flag, parameterBits } from "./snapshot.ts";
+
+/** How a constraint looks at one column. A row stays when the test holds. */
+export type Test =
+  | { readonly kind: "at_most" | "at_least"; readonly column: Float64Array; readonly limit: number }
+  | { readonly kind: "among"; readonly column: Uint32Array; readonly allowed: Uint8Array }
+  | { readonly kind: "has" | "lacks"; readonly column: Uint32Array; readonly bits: number }
+  | { readonly kind: "measured"; readonly measure: Measure; readonly limit: number };
+
+/** One hard constraint. */
+export interface Constraint {
+  readonly reason: DropReason;
+  /** `expand`: it could not serve at all; `remove`: the request, the key or its own state excludes it. */
+  readonly stage: "expand" | "remove";
+  /** The field that could be relaxed to admit it; undefined where no field could. */
+  readonly field: string | undefined;
+  /** The test that this request sets, or undefined when it sets none. */
+  readonly test: (ask: Ask) => Test | undefined;
+  /** The figures, for a person. */
+  readonly detail: (ask: Ask, row: number) => string;
+  /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
+  readonly admitting?: (ask: Ask, row: number) => number;
+}
+
+const usd = (micro: number): string => `${micro / 1e6} USD`;
+const unitUsd = (nano: number): string => `${nano / 1e9} USD`;
+const ms = (value: number): string => `${Math.round(value * 10) / 10} ms`;
+const offeringOf = (ask: Ask, row: number) => ask.snapshot.offerings[row]!;
+
+/** Every hard constraint, in the order in which a dropped offering's reason is sought. */
+export const CONSTRAINTS: readonly Constraint[] = [
+  {
+    reason: DropReason.NOT_SIMULATED_ALLOWED,
+    stage: "expand",
+    field: undefined,
+    test: (ask) =>
+      ask.allowSimulated ? undefined : { kind: "lacks", column: ask.snapshot.columns.flags, bits: Flag.SIMULATED },
+    detail: (ask) =>
+      ask.scope.environment === "hardware"
+        ? "a hardware key is never given placeholders"
+        : "it answers with placeholders",
+  },
+  {
+    reason: DropReason.CONTRACT,
+    stage: "expand",
+    field: undefined,
+    test: (ask) => ({ kind: "has", column: ask.snapshot.columns.serves, bits: ask.serves & CONTRACT_BITS }),
+    detail: (ask, row) => `serves ${offeringOf(ask, row).contracts.map(contractWord).join(", ")}`,
+  },
+  {
+    reason: DropReason.ACTION_SPACE,
+    stage: "expand",
+    field: undefined,
+    test: (ask) =>
+      ask.intent.actionSpace === undefined
+        ? undefined
+        : { kind: "has", column: ask.snapshot.columns.serves, bits: ask.serves & ~CONTRACT_BITS },
+    detail: (ask, row) =>
+      `emits ${offeringOf(ask, row).actionSpaces.join(", ") || "nothing"}, not ${ask.intent.actionSpace}`,
+  },
+  {
+    reason: DropReason.KEY_SCOPE,
+    stage: "expand",
+    field: undefined,
+    test: (ask) =>
+      ask.scope.models.length === 0
+        ? undefined
+        : { kind: "among", column: ask.snapshot.columns.model, allowed: ask.snapshot.scopeOf(ask.scope.models) },
+    detail: () => "outside the key's models",
+  },
+  {
+    reason: DropReason.NOT_IN_ONLY,
+    stage: "remove",
+    field: "provider.only",
+    test: ({ preferences, snapshot }) => namesIn(snapshot.columns.provider, snapshot.providers, preferences?.only),
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in only`,
+  },
+  {
+    reason: DropReason.IN_IGNORE,
+    stage: "remove",
+    field: "provider.ignore",
+    test: ({ preferences, snapshot }) => namesNotIn(snapshot.columns.provider, snapshot.providers, preferences?.ignore),
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is in ignore`,
+  },
+  {
+    reason: DropReason.NOT_IN_ORDER,
+    stage: "remove",
+    field: "provider.allow_fallbacks",
+    test: ({ preferences, snapshot, strictOrder }) =>
+      strictOrder ? namesIn(snapshot.columns.provider, snapshot.providers, preferences?.order) : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in order, and allow_fallbacks is false`,
+  },
+  {
+    reason: DropReason.REGION,
+    stage: "remove",
+    field: "provider.region",
+    test: ({ preferences, snapshot }) => namesIn(snapshot.columns.region, snapshot.regions, preferences?.region),
+    detail: (ask, row) => `runs in ${offeringOf(ask, row).region || "an unknown region"}`,
+  },
+  {
+    reason: DropReason.DATA_COLLECTION,
+    stage: "remove",
+    field: "provider.data_collection",
+    test: ({ preferences, snapshot }) =>
+      preferences?.dataCollection === DataCollection.DENY
+        ? { kind: "lacks", column: snapshot.columns.flags, bits: Flag.RETAINS_FRAMES }
+        : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames`,
+  },
+  {
+    reason: DropReason.HORIZON_EXCEEDS_OFFERING,
+    stage: "remove",
+    field: "horizon",
+    // Ground is asked for an answer, not for a number of tokens.
+    test: (ask) =>
+      ask.contract === Contract.GROUND
+        ? undefined
+        : { kind: "at_least", column: ask.snapshot.columns.maxHorizon, limit: ask.units },
+    detail: (ask, row) => `at most ${offeringOf(ask, row).maxHorizon} units in one answer, not ${ask.units}`,
+    admitting: (ask, row) => offeringOf(ask, row).maxHorizon,
+  },
+  {
+    reason: DropReason.REQUIRE_PARAMETERS,
+    stage: "remove",
+    field: "provider.require_parameters",
+    test: (ask) =>
+      ask.parameters === 0 ? undefined : { kind: "has", column: ask.snapshot.columns.parameters, bits: ask.parameters },
+    detail: (ask, row) => `ignores ${ignoredBy(ask, row).join(", ")}`,
+  },
+  {
+    reason: DropReason.MAX_LATENCY_MS,
+    stage: "remove",
+    field: "provider.max_latency_ms",
+    test: ({ preferences, snapshot }) => atMost(snapshot.columns.p95Ms, preferences?.maxLatencyMs),
+    detail: (ask, row) => {
+      const p95 = ask.snapshot.columns.p95Ms[row]!;
+      return Number.isFinite(p95) ? `p95 ${ms(p95)} > ${ask.preferences?.maxLatencyMs} ms` : "advertises no p95";
+    },
+    admitting: (ask, row) => Math.ceil(ask.snapshot.columns.p95Ms[row]!),
+  },
+  {
+    reason: DropReason.MIN_UPTIME_30D,
+    stage: "remove",
+    field: "provider.min_uptime_30d",
+    test: ({ preferences, health }) => atLeast(health.uptime, preferences?.minUptime30d),
+    detail: (ask, row) => `uptime ${ask.health.uptime[row]} < ${ask.preferences?.minUptime30d}`,
+    admitting: (ask, row) => ask.health.uptime[row]!,
+  },
+  {
+    reason: DropReason.MAX_PRICE_PER_FRAME,
+    stage: "remove",
+    field: "provider.max_price_per_frame",
+    test: (ask) => unitPrice(ask, Contract.PREDICT, ask.preferences?.maxPricePerFrame),
+    detail: (ask, row) => `${unitUsd(ask.priceNano[row]!)} per frame > ${ask.preferences?.maxPricePerFrame} USD`,
+    admitting: (ask, row) => ask.priceNano[row]! / 1e9,
+  },
+  {
+    reason: DropReason.MAX_PRICE_PER_ACTION_STEP,
+    stage: "remove",
+    field: "provider.max_price_per_action_step",
+    test: (ask) => unitPrice(ask, Contract.ACT, ask.preferences?.maxPricePerActionStep),
+    detail: (ask, row) => `${unitUsd(ask.priceNano[row]!)} per step > ${ask.preferences?.maxPricePerActionStep} USD`,
+    admitting: (ask, row) => ask.priceNano[row]! / 1e9,
+  },
+  {
+    reason: DropReason.MAX_COST_USD,
+    stage: "remove",
+    field: "provider.max_cost_usd",
+    test: (ask) => atMostMeasured(costMicro, ask.maxCostMicro),
+    detail: (ask, row) => `${usd(measured(costMicro, ask, row))} > ${ask.preferences?.maxCostUsd} USD`,
+    admitting: (ask, row) => measured(costMicro, ask, row) / 1e6,
+  },
+  {
+    reason: DropReason.CIRCUIT_OPEN,
+    stage: "remove",
+    field: undefined,
+    test: (ask) => (ask.strictOrder ? undefined : { kind: "at_most", column: ask.health.restsUntil, limit: ask.now }),
+    detail: (ask, row) => {
+      const wait = ask.health.restsUntil[row]! - ask.now;
+      return Number.isFinite(wait) ? `rests for ${ms(wait)} more after failures` : "taken out by an operator";
+    },
+  },
+  {
+    reason: DropReason.DEADLINE_UNREACHABLE,
+    stage: "remove",
+    field: "provider.deadline_ms",
+    test: (ask) => atMostMeasured(knownMs, ask.leftMs),
+    detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, and ${ms(ask.leftMs)} are left`,
+    admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + measured(expectedMs, ask, row)),
+  },
+];
+
+const CONTRACT_BITS = 0xff;
+
+const WORDS: Readonly<Partial<Record<Contract, string>>> = {
+  [Contract.ACT]: "act",
+  [Contract.PREDICT]: "predict",
+  [Contract.GROUND]: "ground",
+  [Contract.EVALUATE]: "evaluate",
+};
+
+const contractWord = (contract: Contract): string => WORDS[contract] ?? "another contract";
+
+/** Of an offering of which nothing is known, nothing speaks against its finishing in time. */
+const knownMs: Measure = (ask, rows, count, into) => {
+  expectedMs(ask, rows, count, into);
+  for (let i = 0; i < count; i++) if (into[i] === Number.POSITIVE_INFINITY) into[i] = 0;
+};
+
+function ignoredBy(ask: Ask, row: number): string[] {
+  const honoured = ask.snapshot.columns.parameters[row]!;
+  return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honoured);
+}
+
+function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): Test | undefined {
+  return names?.length ? { kind: "among", column, allowed: marked(codes, names, 0) } : undefined;
+}
+
+function namesNotIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): Test | undefined {
+  return names?.length ? { kind: "among", column, allowed: marked(codes, names, 1) } : undefined;
+}
+
+function marked(codes: Codes, names: readonly string[], others: 0 | 1): Uint8Array {
+  const marks = new Uint8Array(codes.names.length);
+  if (others === 1) marks.fill(1);
+  for (const name of names) {
+    const code = codes.of(name);
+    if (code >= 0) marks[code] = 1 - others;
+  }
+  return marks;
+}
+
+function atMost(column: Float64Array, limit: number | undefined): Test | undefined {
+  return limit === undefined ? undefined : { kind: "at_most", column, limit };
+}
+
+function atLeast(column: Float64Array, limit: number | undefined): Test | undefined {
+  return limit === undefined ? undefined : { kind: "at_least", column, limit };
+}
+
+function atMostMeasured(measure: Measure, limit: number): Test | undefined {
+  return limit === Number.POSITIVE_INFINITY ? undefined : { kind: "measured", measure, limit };
+}
+
+/** Prices are whole nano-dollars, so that a thousandth of one admits nothing; it takes up the error of a decimal fraction. */
+function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): Test | undefined {
+  return ask.contract === contract && limitUsd !== undefined ? atMost(ask.priceNano, limitUsd * 1e9 + 1e-3) : undefined;
+}
+
+/** The constraints that the lists of aliases were made by, which need no second look there. */
+const LISTED: ReadonlySet<DropReason> = new Set([
+  DropReason.NOT_SIMULATED_ALLOWED,
+  DropReason.CONTRACT,
+  DropReason.ACTION_SPACE,
+]);
+
+/** What an alias's rows were listed by. */
+export const LISTING = CONSTRAINTS.filter((constraint) => LISTED.has(constraint.reason));
+
+/** All other constraints. */
+export const REMOVING = CONSTRAINTS.filter((constraint) => !LISTED.has(constraint.reason));
+
+/** The tests that a request sets by these constraints, in their order. */
+export function testsOf(ask: Ask, constraints: readonly Constraint[]): Test[] {
+  const tests: Test[] = [];
+  for (const constraint of constraints) {
+    const test = constraint.test(ask);
+    if (test) tests.push(test);
+  }
+  return tests;
+}
+
+let figures = new Float64Array(1024);
+
+/**
+ * Writes those of the first `count` rows that pass the test to the front of `to`, in order, and returns how many they
+ * are. `from` and `to` may be one array. One column at a time: each loop is short, and each is shorter than the last.
+ */
+export function sift(ask: Ask, test: Test, from: Uint32Array, count: number, to: Uint32Array): number {
+  switch (test.kind) {
+    case "at_most":
+      return keepAtMost(test.column, test.limit, from, count, to);
+    case "at_least":
+      return keepAtLeast(test.column, test.limit, from, count, to);
+    case "among":
+      return keepAmong(test.column, test.allowed, from, count, to);
+    case "has":
+      return keepMasked(test.column, test.bits, test.bits, from, count, to);
+    case "lacks":
+      return keepMasked(test.column, test.bits, 0, from, count, to);
+    case "measured":
+      if (figures.length < count) figures = new Float64Array(count * 2);
+      test.measure(ask, from, count, figures);
+      return keepMeasured(figures, test.limit, from, count, to);
+  }
+}
+
+function keepAtMost(column: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = from[i]!;
+    to[kept] = row;
+    kept += notNegative(limit - column[row]!);
+  }
+  return kept;
+}
+
+function keepAtLeast(column: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = from[i]!;
+    to[kept] = row;
+    kept += notNegative(column[row]! - limit);
+  }
+  return kept;
+}
+
+function keepAmong(
+  column: Uint32Array,
+  allowed: Uint8Array,
+  from: Uint32Array,
+  count: number,
+  to: Uint32Array,
+): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = from[i]!;
+    to[kept] = row;
+    kept += allowed[column[row]!]!;
+  }
+  return kept;
+}
+
+function keepMasked(
+  column: Uint32Array,
+  mask: number,
+  wanted: number,
+  from: Uint32Array,
+  count: number,
+  to: Uint32Array,
+): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = from[i]!;
+    to[kept] = row;
+    const wrong = (column[row]! & mask) ^ wanted;
+    kept += 1 + ((wrong | -wrong) >> 31);
+  }
+  return kept;
+}
+
+function keepMeasured(figure: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    to[kept] = from[i]!;
+    kept += notNegative(limit - figure[i]!);
+  }
+  return kept;
+}
+
+const asDouble = new Float64Array(1);
+const asWords = new Int32Array(asDouble.buffer);
+/** Where a double keeps its sign. */
+const HIGH = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1 ? 1 : 0;
+
+/** 1, or 0 for what is below zero. Read off the sign's bit: a branch here would be guessed wrong every other time. */
+function notNegative(value: number): number {
+  asDouble[0] = value;
+  return 1 + (asWords[HIGH]! >> 31);
+}

@@ -1,0 +1,21 @@
+/** Which offering serves, and in what order: the six stages of the specification, and the state that they read. */
+export { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS, type Variant } from "./aliases.ts";
+export {
+  type AttemptCalls,
+  type Attempted,
+  type AttemptedStream,
+  type AttemptOptions,
+  type AttemptStreams,
+  type AttemptWorld,
+  attemptPlan,
+  attemptStream,
+} from "./attempt.ts";
+export { explain } from "./explain.ts";
+export { HealthBoard, type HealthView, type OfferingHealth, type Report } from "./health.ts";
+export { HedgeBudget } from "./hedge.ts";
+export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
+export type { CatalogModel, Offering } from "./offering.ts";
+export { type Pin, PinBoard, pinOutcome } from "./pin.ts";
+export { type Plan, type PlanStep, planFor } from "./plan.ts";
+export { attemptsOf, directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
+export { buildSnapshot, SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";

@@ -1,0 +1,53 @@
+/** What the router knows of an offering: the facts that a plan is made from. */
+import type { Contract } from "../contracts/contract.ts";
+
+/** One offering as a snapshot holds it. Immutable; a change makes a new snapshot. */
+export interface Offering {
+  readonly id: string;
+  /** Slug of its model. */
+  readonly model: string;
+  /** Name of its provider. */
+  readonly provider: string;
+  readonly region: string;
+  readonly precision: string;
+  readonly contracts: readonly Contract[];
+  readonly actionSpaces: readonly string[];
+  /** Numbers per step in spaces that do not fix a dimension. */
+  readonly actionDim: number | undefined;
+  readonly embodiments: readonly string[];
+  /** Domain and family of its model, for aliases. */
+  readonly domain: string;
+  readonly family: string;
+  /** Answers with placeholders; never called, never live supply. */
+  readonly simulated: boolean;
+  /** List price per unit in nano-dollars, per contract that it serves: act per step, predict per frame, ground per token. */
+  readonly priceNano: Readonly<Partial<Record<Contract, number>>>;
+  /** Most units in one answer. */
+  readonly maxHorizon: number;
+  readonly dtMs: number;
+  /** Request parameters that it honours, such as `seed`. */
+  readonly parameters: readonly string[];
+  readonly retainsFrames: boolean;
+  readonly advertised: {
+    readonly p50Ms: number | undefined;
+    readonly p95Ms: number | undefined;
+    readonly unitsPerS: number | undefined;
+    readonly uptime30d: number | undefined;
+  };
+  /** Cost of its accelerator, nano-dollars per second; what a wake-up is priced by. */
+  readonly costNanoPerSecond: number;
+  /** Seconds of idleness after which it is scaled to zero; undefined when it stays warm. */
+  readonly scaledownS: number | undefined;
+  /** Budget of one attempt in milliseconds, warm and cold. */
+  readonly timeoutMs: number;
+  readonly coldTimeoutMs: number;
+}
+
+/** A model of the catalog, served or not. */
+export interface CatalogModel {
+  readonly slug: string;
+  readonly contracts: readonly Contract[];
+  readonly actionSpaces: readonly string[];
+  readonly domain: string;
+  readonly family: string;
+}

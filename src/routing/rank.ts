@@ -1,0 +1,154 @@
+/** Stage 4: the order of what survived. Live figures stand above advertised ones, because the health view holds them so. */
+import type { Axis } from "./aliases.ts";
+import type { Ask, Ordering, Target } from "./intent.ts";
+import { costMicro, MEASURES } from "./measure.ts";
+import { Flag } from "./snapshot.ts";
+
+/** The best rows found so far: first by group, then by score, then by row. Lower is better in all three. */
+export class Shortlist {
+  readonly rows: Uint32Array;
+  readonly scores: Float64Array;
+  private readonly groups: Float64Array;
+  count = 0;
+
+  constructor(size: number) {
+    this.rows = new Uint32Array(size);
+    this.scores = new Float64Array(size);
+    this.groups = new Float64Array(size);
+  }
+
+  /** Empties it. */
+  clear(): void {
+    this.count = 0;
+  }
+
+  /** The group of a place. */
+  groupAt(place: number): number {
+    return this.groups[place]!;
+  }
+
+  /** Takes a row in if it is among the best and not in yet. Rows come in ascending order, so that an equal one stays behind. */
+  offer(row: number, group: number, score: number): void {
+    const { rows, scores, groups, count } = this;
+    const last = rows.length - 1;
+    if (count > last && (group > groups[last]! || (group === groups[last] && score >= scores[last]!))) return;
+    for (let i = 0; i < count; i++) if (rows[i] === row) return;
+    let place = Math.min(count, last);
+    this.count = place + 1;
+    while (place > 0 && (group < groups[place - 1]! || (group === groups[place - 1] && score < scores[place - 1]!))) {
+      rows[place] = rows[place - 1]!;
+      scores[place] = scores[place - 1]!;
+      groups[place] = groups[place - 1]!;
+      place--;
+    }
+    rows[place] = row;
+    scores[place] = score;
+    groups[place] = group;
+  }
+}
+
+let scores = new Float64Array(1024);
+let values = new Float64Array(1024);
+
+/** Puts the best of the first `count` survivors of one target into `best`; `place` is the target's in the request. */
+export function rank(
+  ask: Ask,
+  target: Target,
+  place: number,
+  survivors: Uint32Array,
+  count: number,
+  best: Shortlist,
+): void {
+  if (scores.length < count) {
+    scores = new Float64Array(count * 2);
+    values = new Float64Array(count * 2);
+  }
+  score(ask, target.ordering, survivors, count);
+  const places = placesOf(ask);
+  const { provider, model, flags } = ask.snapshot.columns;
+  const pinnedModel = ask.pin ? ask.snapshot.models.of(ask.pin.model) : -1;
+  const pinnedProvider = ask.pin ? ask.snapshot.providers.of(ask.pin.provider) : -1;
+  for (let i = 0; i < count; i++) {
+    const row = survivors[i]!;
+    const isPinned = model[row] === pinnedModel && provider[row] === pinnedProvider;
+    let group = place * PER_TARGET;
+    if (places) group += places[provider[row]!]!;
+    if (flags[row]! & Flag.SIMULATED) group += PLACEHOLDERS;
+    best.offer(row, isPinned ? PINNED : group, scores[i]!);
+  }
+}
+
+/** Groups, foremost first: what the session is pinned to; then each target's rows by `order`; placeholders behind every model. */
+export const PINNED = -1;
+const PER_TARGET = 256;
+const PLACEHOLDERS = 1e6;
+
+/** By provider code: its place in `provider.order`, or behind all of them. Undefined when nothing is ordered. */
+function placesOf({ preferences, snapshot }: Ask): Uint8Array | undefined {
+  const order = preferences?.order;
+  if (!order?.length) return undefined;
+  const places = new Uint8Array(snapshot.providers.names.length).fill(order.length);
+  for (let i = order.length - 1; i >= 0; i--) {
+    const code = snapshot.providers.of(order[i]!);
+    if (code >= 0) places[code] = i;
+  }
+  return places;
+}
+
+function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number): void {
+  if (ordering.kind === "axis") MEASURES[ordering.axis](ask, rows, count, scores);
+  else if (ordering.kind === "objective") weigh(ask, ordering.weights, rows, count);
+  else shuffle(ask, rows, count);
+}
+
+/** Each axis is spread over 0 to 1 among the survivors, so that only the ratios of the weights matter. */
+function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Uint32Array, count: number): void {
+  scores.fill(0, 0, count);
+  const sum = weights.reduce((all, [, weight]) => all + weight, 0);
+  for (const [axis, weight] of weights) {
+    MEASURES[axis](ask, rows, count, values);
+    let least = Number.POSITIVE_INFINITY;
+    let most = Number.NEGATIVE_INFINITY;
+    for (let i = 0; i < count; i++) {
+      const value = values[i]!;
+      if (value < least) least = value;
+      if (value > most && value < Number.POSITIVE_INFINITY) most = value;
+    }
+    const share = weight / sum;
+    const slope = most > least ? share / (most - least) : 0;
+    for (let i = 0; i < count; i++) {
+      // What is not known counts as the worst there is, and alone as that.
+      scores[i]! += values[i] === Number.POSITIVE_INFINITY ? share : (values[i]! - least) * slope;
+    }
+  }
+}
+
+/** What a free call counts as in the weights, in micro-dollars: it is cheap, not infinitely so. */
+const LEAST_MICRO = 1;
+
+/**
+ * A weighted draw without replacement: each row's score is an exponential variate over its weight, and the lowest goes
+ * first. Weights fall with the square of the price and rise with the square of the share of calls that succeed.
+ */
+function shuffle(ask: Ask, rows: Uint32Array, count: number): void {
+  const { success } = ask.health;
+  costMicro(ask, rows, count, values);
+  const salt = mix(Math.floor(ask.seed) | 0);
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    const price = values[i]! + LEAST_MICRO;
+    const health = success[row]!;
+    scores[i] = (EXPONENTIALS[mix(row ^ salt) & (EXPONENTIALS.length - 1)]! * price * price) / (health * health + 1e-6);
+  }
+}
+
+/** Exponential variates at evenly spaced probabilities: a table costs a tenth of a logarithm. */
+const EXPONENTIALS = Float64Array.from({ length: 4096 }, (_, i) => -Math.log((i + 0.5) / 4096));
+
+/** Scatters the bits of a 32-bit number (the finalizer of MurmurHash3). */
+function mix(word: number): number {
+  let h = word;
+  h = Math.imul(h ^ (h >>> 16), 0x85ebca6b);
+  h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}

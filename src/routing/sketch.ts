@@ -1,0 +1,76 @@
+/** A mergeable sketch of durations that forgets: quantiles within 10 %, over about the last hundred calls. */
+
+const GROWTH = 1.2;
+const LN_GROWTH = Math.log(GROWTH);
+const SHORTEST_MS = 0.1;
+/** Reaches past an hour. */
+const BUCKETS = 100;
+/** Each sample weighs this much more than the one before, so that old ones fade. */
+const FADE = 1.02;
+/** And twice as much after this long, so that idle figures fade too. */
+const HALF_LIFE_MS = 60_000;
+/** Weights are scaled down before they grow out of a double's range. */
+const HEAVIEST = 1e12;
+
+/** Durations in milliseconds, in buckets that grow by a fifth. */
+export class Sketch {
+  private readonly buckets = new Float64Array(BUCKETS);
+  private total = 0;
+  /** What the next sample weighs. */
+  private weight = 1;
+  private touchedAt = 0;
+
+  /** Adds a duration that was seen at `now`. */
+  add(durationMs: number, now: number): void {
+    this.age(now);
+    const exponent = Math.log(Math.max(durationMs, SHORTEST_MS) / SHORTEST_MS) / LN_GROWTH;
+    const bucket = Math.min(Math.floor(exponent), BUCKETS - 1);
+    this.buckets[bucket]! += this.weight;
+    this.total += this.weight;
+    this.weight *= FADE;
+    if (this.weight > HEAVIEST) this.scale(1 / this.weight);
+  }
+
+  /** How many fresh samples the faded ones are worth; at most about fifty. */
+  samples(now: number): number {
+    return this.total / this.weight / this.fading(now);
+  }
+
+  /** The duration below which the share `q` of the weight lies, in milliseconds; NaN when there is none. */
+  quantile(q: number): number {
+    let below = 0;
+    for (let i = 0; i < BUCKETS; i++) {
+      below += this.buckets[i]!;
+      // The geometric middle of the bucket is at most a tenth off.
+      if (below > 0 && below >= this.total * q) return SHORTEST_MS * GROWTH ** (i + 0.5);
+    }
+    return Number.NaN;
+  }
+
+  /** Takes in another sketch, such as another replica's, each sample at the worth that it has there. */
+  merge(other: Sketch): void {
+    const ratio = this.weight / other.weight;
+    for (let i = 0; i < BUCKETS; i++) this.buckets[i]! += other.buckets[i]! * ratio;
+    this.total += other.total * ratio;
+    this.touchedAt = Math.max(this.touchedAt, other.touchedAt);
+  }
+
+  private fading(now: number): number {
+    return this.touchedAt === 0 ? 1 : 2 ** (Math.max(0, now - this.touchedAt) / HALF_LIFE_MS);
+  }
+
+  private age(now: number): void {
+    const fading = this.fading(now);
+    // After days of silence nothing old counts, and the factor itself would overflow.
+    if (fading > HEAVIEST) this.buckets.fill(0);
+    if (fading > HEAVIEST) this.total = 0;
+    else this.weight *= fading;
+    this.touchedAt = Math.max(this.touchedAt, now);
+  }
+
+  private scale(by: number): void {
+    for (let i = 0; i < BUCKETS; i++) this.buckets[i]! *= by;
+    this.total *= by;
+    this.weight *= by;
+  }
+}

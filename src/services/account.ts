@@ -1,0 +1,209 @@
+/** Organisations, their keys, their credit and what they used. */
+import { create } from "@bufbuild/protobuf";
+import {
+  BudgetInterval,
+  Environment,
+  type Key,
+  KeyBudgetSchema,
+  KeySchema,
+  OrgSchema,
+  OrgStatus,
+  RateLimitSchema,
+  SpendingSchema,
+  UsageRecordSchema,
+  UsageStatus,
+} from "../../gen/limber/v1/account_pb.ts";
+import {
+  type AccountService,
+  AddCreditsResponseSchema,
+  type CreateKeyRequest,
+  CreateKeyResponseSchema,
+  CreateOrgResponseSchema,
+  GetKeyResponseSchema,
+  ListUsageResponseSchema,
+} from "../../gen/limber/v1/account_service_pb.ts";
+import { now, nowSeconds } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { fromUsd, toUsd } from "../money/price.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { createKey, findKey, type KeyRecord, type KeySpending, type NewKey, spendingOf } from "../store/keys.ts";
+import { addCredits, createOrg, findOrg } from "../store/orgs.ts";
+import type { Sql } from "../store/tx.ts";
+import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
+import { type Call, type Implementation, keyOf } from "./call.ts";
+
+/** What accounts need of the house. */
+export interface AccountParts {
+  sql: Sql;
+  /** What a key has left of its rate limit at this moment. */
+  leftOf(key: KeyRecord): { remaining: number; resetAt: number };
+}
+
+const DEFAULT_PAGE = 50;
+
+/** The account RPCs. */
+export function accountService({ sql, leftOf }: AccountParts): Implementation<typeof AccountService> {
+  return {
+    async createOrg({ name, email }, call) {
+      const { id, created } = await createOrg(sql, { name, email });
+      // Whoever signs up by himself has no one to ask for a first key.
+      const signedUp =
+        call.principal.kind === "public" ? await createKey(sql, { orgId: id, role: "owner" }) : undefined;
+      const org = create(OrgSchema, {
+        id,
+        name,
+        created,
+        status: OrgStatus.ACTIVE,
+        ...(signedUp && { key: keyMessage(signedUp.key, { secret: signedUp.secret }) }),
+      });
+      return create(CreateOrgResponseSchema, { org });
+    },
+
+    async createKey(request, call) {
+      await assertReachable(sql, request.orgId, call);
+      const { key, secret } = await createKey(sql, newKeyOf(request));
+      return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
+    },
+
+    async addCredits({ orgId, amountUsd, reason, idempotencyKey }) {
+      const amountMicro = fromUsd(amountUsd);
+      const { entryId, balanceMicro } = await addCredits(sql, { orgId, amountMicro, reason, idempotencyKey });
+      return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });
+    },
+
+    async getKey(_request, call) {
+      const { keyId } = keyOf(call);
+      const [key, spending] = await Promise.all([findKey(sql, keyId), spendingOf(sql, keyId, now())]);
+      if (!key) throw refuse(Reason.NOT_FOUND, "this key was removed");
+      return create(GetKeyResponseSchema, { key: keyMessage(key, { spending, left: leftOf(key) }) });
+    },
+
+    async listUsage({ limit, cursor }, call) {
+      const { orgId } = keyOf(call);
+      const [page, totals] = await Promise.all([
+        listUsage(sql, orgId, limit ?? DEFAULT_PAGE, cursor),
+        usageTotals(sql, orgId),
+      ]);
+      return create(ListUsageResponseSchema, {
+        object: "list",
+        data: page.rows.map(usageMessage),
+        hasMore: page.nextCursor !== undefined,
+        ...(page.nextCursor !== undefined && { nextCursor: page.nextCursor }),
+        totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
+      });
+    },
+  };
+}
+
+/** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
+async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
+  const own = principal.kind !== "key" || principal.orgId === orgId;
+  if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+}
+
+function newKeyOf(request: CreateKeyRequest): NewKey {
+  const { orgId, name, role, scopes, models, environment, expiresAt, budget, rateLimit } = request;
+  if (expiresAt !== undefined && expiresAt <= nowSeconds())
+    throw violation("expires_at", "lies in the past", "greater_than");
+  return {
+    orgId,
+    name,
+    role,
+    scopes,
+    models,
+    environment: environment === Environment.HARDWARE ? "hardware" : "simulation",
+    expiresAt,
+    budget: budget && {
+      limitMicro: fromUsd(budget.limitUsd, "budget.limit_usd"),
+      interval: intervalOf(budget.interval),
+    },
+    ...(rateLimit && {
+      rateLimit: {
+        requests: rateLimit.requests,
+        windowS: rateLimit.windowS,
+        ...(rateLimit.burst > 0 && { burst: rateLimit.burst }),
+        ...(rateLimit.concurrency > 0 && { concurrency: rateLimit.concurrency }),
+      },
+    }),
+  };
+}
+
+interface KeyExtras {
+  secret?: string;
+  spending?: KeySpending;
+  left?: { remaining: number; resetAt: number };
+}
+
+function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras): Key {
+  const { requests, windowS, burst, concurrency } = key.rateLimit;
+  return create(KeySchema, {
+    id: key.id,
+    name: key.name,
+    prefix: key.prefix,
+    orgId: key.orgId,
+    createdAt: key.createdAt,
+    disabled: key.disabled,
+    scopes: key.scopes,
+    models: key.models,
+    role: key.role,
+    environment: key.environment === "hardware" ? Environment.HARDWARE : Environment.SIMULATION,
+    rateLimit: create(RateLimitSchema, { requests, windowS, burst, concurrency, ...left }),
+    ...(secret !== undefined && { key: secret }),
+    ...(key.expiresAt !== undefined && { expiresAt: key.expiresAt }),
+    ...budgetOf(key, spending),
+    ...(spending && {
+      usageUsd: create(SpendingSchema, {
+        day: toUsd(spending.dayMicro),
+        week: toUsd(spending.weekMicro),
+        month: toUsd(spending.monthMicro),
+        total: toUsd(spending.totalMicro),
+      }),
+    }),
+  });
+}
+
+const INTERVALS = {
+  daily: BudgetInterval.DAILY,
+  weekly: BudgetInterval.WEEKLY,
+  monthly: BudgetInterval.MONTHLY,
+  lifetime: BudgetInterval.LIFETIME,
+} as const;
+
+/** The store's word of an interval; a budget without one is never renewed. */
+function intervalOf(interval: BudgetInterval | undefined): keyof typeof INTERVALS {
+  const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
+  return words.find((word) => INTERVALS[word] === interval) ?? "lifetime";
+}
+
+function budgetOf({ budget }: KeyRecord, spending: KeySpending | undefined): Pick<Key, "budget"> | undefined {
+  if (!budget) return undefined;
+  const spentMicro = spending?.budget?.spentMicro ?? 0;
+  const resetsAt = spending?.budget?.resetsAt;
+  return {
+    budget: create(KeyBudgetSchema, {
+      limitUsd: toUsd(budget.limitMicro),
+      interval: INTERVALS[budget.interval],
+      spentUsd: toUsd(spentMicro),
+      remainingUsd: toUsd(Math.max(0, budget.limitMicro - spentMicro)),
+      ...(resetsAt !== undefined && { resetsAt }),
+    }),
+  };
+}
+
+const usageMessage = (row: UsageRow) =>
+  create(UsageRecordSchema, {
+    id: `use${row.requestId.slice(row.requestId.indexOf("_"))}`,
+    requestId: row.requestId,
+    created: row.created,
+    contract: row.contract,
+    model: row.model,
+    provider: row.provider,
+    units: row.units,
+    unit: row.unit,
+    costUsd: toUsd(row.costMicro),
+    wakeUpUsd: toUsd(row.wakeUpMicro),
+    ...(row.hedgeCostMicro !== null && { hedgeCostUsd: toUsd(row.hedgeCostMicro) }),
+    keyId: row.keyId,
+    simulated: row.simulated,
+    status: row.status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
+  });

@@ -1,0 +1,194 @@
+/** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
+import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { AttemptFailureSchema, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
+import { steadyNow } from "../ambient.ts";
+import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
+import type { Hold, Till } from "../money/till.ts";
+import { factsOf, type Refusal } from "../refusal.ts";
+import type { Plan, PlanStep } from "../routing/index.ts";
+import type { IntentRecord, RequestRecord } from "../store/ledger.ts";
+import { type Call, keyOf } from "./call.ts";
+
+/** The till of this house, with the records of its store. */
+export type HouseTill = Till<IntentRecord, RequestRecord>;
+
+/** What an answered call owes. */
+export interface Charge {
+  step: PlanStep;
+  units: number;
+  /** The winner's part. */
+  costMicro: number;
+  /** The loser's part, where a hedge was sent. */
+  hedgeMicro: number | undefined;
+}
+
+/** Words of the log that the caller's request gives. */
+export interface Asked {
+  modelRequested: string;
+  sessionId?: string | undefined;
+  deadlineMs?: number | undefined;
+  metadata?: object | undefined;
+}
+
+/** The bill of one call. It ends once: settled, or void. */
+export class Bill {
+  readonly #hold: Hold<IntentRecord, RequestRecord>;
+  readonly #call: Call;
+  readonly #asked: Asked;
+  readonly #intent: IntentRecord;
+  readonly #openedAt = steadyNow();
+
+  private constructor(hold: Hold<IntentRecord, RequestRecord>, call: Call, asked: Asked, intent: IntentRecord) {
+    this.#hold = hold;
+    this.#call = call;
+    this.#asked = asked;
+    this.#intent = intent;
+    hold.intend(intent);
+  }
+
+  /** Holds the plan's dearest way, or refuses with 402 before any upstream is called; the promise is on its way to the disk. */
+  static async open(till: HouseTill, plan: Plan, call: Call, asked: Asked): Promise<Bill> {
+    const { orgId, keyId } = keyOf(call);
+    const first = plan.steps[0]!.offering;
+    const held = till.hold({ orgId, keyId }, plan.ceilingMicro, estimateOf(plan));
+    const intent: IntentRecord = {
+      orgId,
+      keyId,
+      requestId: call.requestId,
+      contract: wordOfContract(plan.contract),
+      model: first.model,
+      provider: first.provider,
+      offeringId: first.id,
+      unit: unitOf(plan),
+    };
+    return new Bill(held instanceof Promise ? await held : held, call, asked, intent);
+  }
+
+  /** The most that may be charged, in micro-dollars. */
+  get ceilingMicro(): number {
+    return this.#hold.ceilingMicro;
+  }
+
+  /**
+   * Charges an answer. Resolves when the answer may leave: when the promise is durable, and with an idempotency key when
+   * the charge is too, and the answer kept with it.
+   */
+  async settle<D extends DescMessage>(
+    charge: Charge,
+    route: Route | undefined,
+    schema: D,
+    answer: MessageShape<D>,
+  ): Promise<void> {
+    const settled = this.#hold.settle(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
+    settled.catch(nothing); // a ledger that is away keeps trying; the promise on record covers what it never hears of
+    await this.#hold.durable;
+    if (this.#call.idempotency) await settled;
+  }
+
+  /** Charges what a stream delivered; nobody waits for it. */
+  close(charge: Charge, route: Route | undefined): void {
+    this.#hold.settle(this.#record(charge, route, {})).catch(nothing);
+  }
+
+  /** Resolves when the promise is durable: nothing of an answer leaves before. */
+  get durable(): Promise<void> {
+    return this.#hold.durable;
+  }
+
+  /** Ends the call without a charge; its failure is on record. */
+  void(refusal: Refusal): void {
+    const { code, status } = factsOf(refusal.reason);
+    const record: RequestRecord = {
+      ...this.#intent,
+      status: "failed",
+      units: 0,
+      costMicro: 0,
+      wakeUpMicro: 0,
+      hedgeCostMicro: null,
+      simulated: false,
+      httpStatus: status,
+      errorCode: code,
+      latencyMs: this.#elapsedMs(),
+      log: this.#log(refusal.route),
+      ...this.#claim(undefined),
+    };
+    this.#hold.release(record).catch(nothing);
+    this.#hold.durable.catch(nothing);
+  }
+
+  #record(
+    { step, units, costMicro, hedgeMicro }: Charge,
+    route: Route | undefined,
+    claim: Pick<RequestRecord, "claim">,
+  ): RequestRecord {
+    const { model, provider, id, simulated } = step.offering;
+    return {
+      ...this.#intent,
+      model,
+      provider,
+      offeringId: id,
+      status: "settled",
+      units,
+      costMicro: costMicro + (hedgeMicro ?? 0),
+      wakeUpMicro: Math.min(step.wakeUpMicro, costMicro),
+      hedgeCostMicro: hedgeMicro ?? null,
+      simulated,
+      httpStatus: 200,
+      errorCode: null,
+      latencyMs: this.#elapsedMs(),
+      log: this.#log(route),
+      ...claim,
+    };
+  }
+
+  #claim(response: Uint8Array | undefined): Pick<RequestRecord, "claim"> {
+    const claimed = this.#call.idempotency;
+    if (!claimed) return {};
+    return { claim: { key: claimed.key, claimId: claimed.claimId, ...(response && { response }) } };
+  }
+
+  #elapsedMs(): number {
+    return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
+  }
+
+  #log(route: Route | undefined): object {
+    const { modelRequested, sessionId, deadlineMs, metadata } = this.#asked;
+    return {
+      model_requested: modelRequested,
+      session_id: sessionId,
+      deadline_ms: deadlineMs,
+      metadata,
+      region: route?.region,
+      precision: route?.precision,
+      fallback_used: route?.fallbackUsed,
+      attempts: route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
+        offering_id: offeringId,
+        status: wordOf(AttemptStatusSchema.value[status]?.name, "ATTEMPT_STATUS_"),
+        reason: reason === undefined ? undefined : wordOf(AttemptFailureSchema.value[reason]?.name, "ATTEMPT_FAILURE_"),
+        latency_ms: latencyMs,
+      })),
+    };
+  }
+}
+
+/** The unit of a plan's contract; the schema's zero value plans nothing. */
+const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract, 0>] ?? "";
+
+const nothing = (): void => {};
+
+const wordOf = (name: string | undefined, prefix: string): string | undefined =>
+  name?.slice(prefix.length).toLowerCase();
+
+const toReplay = <D extends DescMessage>(call: Call, schema: D, answer: MessageShape<D>): Uint8Array | undefined =>
+  call.idempotency && toBinary(schema, answer);
+
+function estimateOf(plan: Plan): { unit: string; units: number; priceNano: number; wakeUpMicro: number } {
+  let dearest = plan.steps[0]!;
+  for (const step of plan.steps) if (step.costMicro > dearest.costMicro) dearest = step;
+  return {
+    unit: unitOf(plan),
+    units: plan.intent.units,
+    priceNano: dearest.offering.priceNano[plan.contract] ?? 0,
+    wakeUpMicro: dearest.wakeUpMicro,
+  };
+}

@@ -1,0 +1,54 @@
+/** Whether the gateway lives, and whether it should receive traffic. */
+import { create } from "@bufbuild/protobuf";
+import {
+  GetHealthResponseSchema,
+  GetReadinessResponseSchema,
+  HealthDetailSchema,
+  type OperationsService,
+} from "../../gen/limber/v1/operations_service_pb.ts";
+import { steadyNow } from "../ambient.ts";
+import { API_VERSION } from "../brand.ts";
+import { Reason, refuse } from "../refusal.ts";
+import type { Implementation } from "./call.ts";
+import type { LiveSupply } from "./live-supply.ts";
+
+/** What there is to know about this instance. */
+export interface OperationsParts {
+  supply: LiveSupply;
+  /** Why the instance should not receive traffic; undefined when it should. */
+  unready(): string | undefined;
+  /** What the operator should look at. */
+  warnings(): readonly string[];
+}
+
+/** The operations RPCs. */
+export function operationsService({
+  supply,
+  unready,
+  warnings,
+}: OperationsParts): Implementation<typeof OperationsService> {
+  const startedAt = steadyNow();
+  return {
+    async getHealth(_request, { principal }) {
+      const detail = create(HealthDetailSchema, {
+        liveOfferings: supply.live.length,
+        uptimeS: Math.round(steadyNow() - startedAt) / 1000,
+        warnings: [...warnings()],
+        upstreams: supply.endpoints(),
+      });
+      return create(GetHealthResponseSchema, {
+        status: "ok",
+        // Placeholders are no supply, so whatever is live is real.
+        inference: supply.live.length > 0 ? "real" : "simulated",
+        version: API_VERSION,
+        ...(principal.kind === "admin" && { detail }),
+      });
+    },
+
+    async getReadiness() {
+      const why = unready();
+      if (why !== undefined) throw refuse(Reason.NOT_READY, why, {}, { retryAfter: 1 });
+      return create(GetReadinessResponseSchema, { status: "ready" });
+    },
+  };
+}

@@ -1,0 +1,327 @@
+/** The conformance probe: whether a declared offering does what it declares, asked over its own wire. */
+import { create } from "@bufbuild/protobuf";
+import type { Dispatcher } from "undici";
+import { type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { type ProbeReport, ProbeReportSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { after, newId, nowSeconds, steadyNow } from "../ambient.ts";
+import * as act from "../contracts/act.ts";
+import { dimensionOf } from "../contracts/action-spaces.ts";
+import { Contract, type Intent, type PredictAnswer } from "../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import * as ground from "../contracts/ground.ts";
+import * as predict from "../contracts/predict.ts";
+import type { Offering } from "../routing/index.ts";
+import { FrameSet } from "../upstream/frames.ts";
+import type { LimberPolicyWire } from "../upstream/limber-policy/index.ts";
+import { frameSources } from "../upstream/pictures.ts";
+import { redSquare } from "../upstream/test-picture.ts";
+import type { CallOptions, Target, Wire } from "../upstream/wire.ts";
+
+/** What is probed. */
+export interface Probed {
+  offering: Offering;
+  target: Target;
+  wire: Wire;
+}
+
+/** What a probe needs of the house. */
+export interface ProbeParts {
+  agent: Dispatcher;
+  allowPrivate: boolean;
+  /** Can be asked what it serves, where it is the offering's wire. */
+  native: LimberPolicyWire;
+}
+
+const SQUARE = { x: 0.75, y: 0.25 };
+const ELSEWHERE = { x: 0.3, y: 0.6 };
+const INSTRUCTION = "reach the red square";
+const PROBE_HORIZON = 4;
+const WARM_CALLS = 3;
+
+/** Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. */
+export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeReport> {
+  const run = new ProbeRun(parts, probed);
+  const startedAt = nowSeconds();
+  const reachable = await run.check("reachable", async () => {
+    await probed.wire.health(probed.target, run.call());
+    return "it answers";
+  });
+  if (reachable) for (const contract of probed.offering.contracts) await run.contract(contract);
+  const { checks } = run;
+  return create(ProbeReportSchema, {
+    id: newId("rep"),
+    offeringId: probed.offering.id,
+    startedAt,
+    finishedAt: nowSeconds(),
+    passed: checks.length > 0 && checks.every((check) => check.passed || !check.required),
+    checks,
+    measured: run.measured(),
+  });
+}
+
+interface Check {
+  name: string;
+  passed: boolean;
+  required: boolean;
+  detail: string;
+  latencyMs: number;
+}
+
+class ProbeRun {
+  readonly checks: Check[] = [];
+  readonly #parts: ProbeParts;
+  readonly #probed: Probed;
+  readonly #latencies: number[] = [];
+  #actionDim: number | undefined;
+
+  constructor(parts: ProbeParts, probed: Probed) {
+    this.#parts = parts;
+    this.#probed = probed;
+  }
+
+  /** Runs one check; `look` gives a sentence of what was seen, or throws one of what to mend. Answers whether it passed. */
+  async check(name: string, look: () => Promise<string>): Promise<boolean> {
+    const began = steadyNow();
+    let passed = true;
+    let detail: string;
+    try {
+      detail = await look();
+    } catch (thrown) {
+      passed = false;
+      detail = thrown instanceof Error ? thrown.message : String(thrown);
+    }
+    const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
+    this.checks.push({ name, passed, required: true, detail: detail.slice(0, 400), latencyMs });
+    return passed;
+  }
+
+  async contract(contract: Contract): Promise<void> {
+    if (contract === Contract.ACT) await this.#act();
+    else if (contract === Contract.PREDICT) await this.#predict();
+    else if (contract === Contract.GROUND) await this.#ground();
+    else
+      await this.check("contract", () => Promise.reject(new Error("this contract cannot be served over a wire yet")));
+  }
+
+  measured(): { p50Ms: number; p95Ms: number; coldMs: number; actionDim?: number } {
+    const warm = this.#latencies.slice(1).sort((a, b) => a - b);
+    const at = (share: number): number =>
+      Math.round((warm[Math.min(warm.length - 1, Math.floor(share * warm.length))] ?? 0) * 1000) / 1000;
+    const dim = this.#actionDim === undefined ? {} : { actionDim: this.#actionDim };
+    return { p50Ms: at(0.5), p95Ms: at(0.95), coldMs: Math.round((this.#latencies[0] ?? 0) * 1000) / 1000, ...dim };
+  }
+
+  call(): CallOptions {
+    const budgetMs = this.#probed.offering.coldTimeoutMs;
+    return { signal: timeoutSignal(budgetMs), budgetMs, requestId: newId("req") };
+  }
+
+  async #act(): Promise<void> {
+    const { offering, target, wire } = this.#probed;
+    const space = offering.actionSpaces[0] ?? "";
+    const horizon = Math.min(PROBE_HORIZON, offering.maxHorizon);
+    const dim = dimensionOf(space, offering.actionDim);
+    const intent = intentFor(offering, Contract.ACT, space, horizon);
+    const input = {
+      instruction: INSTRUCTION,
+      seed: undefined,
+      temperature: undefined,
+      sessionId: undefined,
+      actionSpace: space,
+      horizon,
+      returnPrediction: false,
+    };
+    const ask = async (observation: Observation): Promise<string> => {
+      const speaks = wire.act?.bind(wire);
+      if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
+      const answer = await this.#timed(() =>
+        speaks(
+          { ...target, actionDim: dim },
+          { ...input, observations: [observation] },
+          this.#frames([observation]),
+          this.call(),
+        ),
+      );
+      const failure = act.checkAnswer(answer, { intent, dim });
+      if (failure !== undefined) throw new Error(faultOf(failure, answer.steps[0]?.values.length, dim));
+      this.#actionDim = answer.steps[0]?.values.length;
+      return JSON.stringify(answer.steps.map((step) => step.values));
+    };
+
+    const here = await this.#observation(SQUARE, 0);
+    let first = "";
+    const shaped = await this.check("action_shape", async () => {
+      first = await ask(here);
+      return `${horizon} steps of ${dim ?? this.#actionDim} finite numbers`;
+    });
+    if (!shaped) return;
+    await this.check("answers_differ", async () => {
+      const second = await ask(await this.#observation(ELSEWHERE, 1));
+      if (second === first) throw new Error("two different observations gave the same actions: is this a stub?");
+      return "two different observations gave different actions";
+    });
+    await this.check("steady", async () => {
+      for (let i = 0; i < WARM_CALLS; i++) await ask(here);
+      return `${WARM_CALLS} more calls answered`;
+    });
+  }
+
+  async #predict(): Promise<void> {
+    const { offering, target, wire } = this.#probed;
+    const horizon = Math.min(2, offering.maxHorizon);
+    const intent = intentFor(offering, Contract.PREDICT, undefined, horizon);
+    const ask = async (places: readonly { x: number; y: number }[]): Promise<string> => {
+      const speaks = wire.predict?.bind(wire);
+      if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
+      const observations = await Promise.all(places.map((place) => this.#observation(place, 0)));
+      const input = {
+        observations,
+        instruction: INSTRUCTION,
+        seed: undefined,
+        temperature: undefined,
+        sessionId: undefined,
+        horizon,
+        actions: [],
+        actionSpace: undefined,
+        fps: undefined,
+        resolution: undefined,
+        numSamples: undefined,
+      };
+      const answer = await this.#timed(async () => {
+        const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
+        for await (const part of speaks(target, input, this.#frames(observations), this.call())) {
+          if (part.kind === "frame") whole.frames.push(part.frame);
+        }
+        return whole;
+      });
+      const failure = predict.checkAnswer(answer, { intent });
+      if (failure !== undefined) throw new Error(faultOf(failure, answer.frames.length, horizon));
+      return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
+    };
+
+    let first = "";
+    const shaped = await this.check("frames", async () => {
+      first = await ask([
+        { x: 0.3, y: 0.5 },
+        { x: 0.35, y: 0.5 },
+        { x: 0.4, y: 0.5 },
+      ]);
+      return `${horizon} frames that can be read`;
+    });
+    if (!shaped) return;
+    await this.check("answers_differ", async () => {
+      const second = await ask([
+        { x: 0.6, y: 0.7 },
+        { x: 0.6, y: 0.65 },
+        { x: 0.6, y: 0.6 },
+      ]);
+      if (second === first) throw new Error("two different observations gave the same frames: is this a stub?");
+      return "two different observations gave different frames";
+    });
+  }
+
+  /** One square at a known, asymmetric place shows swapped axes and wrong units at once. */
+  async #ground(): Promise<void> {
+    const { target, wire } = this.#probed;
+    await this.check("square_found", async () => {
+      const speaks = wire.ground?.bind(wire);
+      if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
+      const observation = await this.#observation(SQUARE, 0);
+      const input = {
+        observations: [observation] as const,
+        instruction: "the red square",
+        seed: undefined,
+        temperature: undefined,
+        sessionId: undefined,
+      };
+      const answer = await this.#timed(() => speaks(target, input, this.#frames([observation]), this.call()));
+      const failure = ground.checkAnswer(answer);
+      if (failure !== undefined) throw new Error(faultOf(failure, undefined, undefined));
+      const near = (x: number, y: number): boolean => Math.abs(x - SQUARE.x) < 0.1 && Math.abs(y - SQUARE.y) < 0.1;
+      const found =
+        answer.points.some(({ x, y }) => near(x, y)) ||
+        answer.boxes.some((box) => near((box.xMin + box.xMax) / 2, (box.yMin + box.yMax) / 2));
+      if (!found)
+        throw new Error(
+          `a red square at (${SQUARE.x}, ${SQUARE.y}) was not found there: check the order and unit of coordinates`,
+        );
+      return "the red square was found where it is";
+    });
+  }
+
+  async #observation(place: { x: number; y: number }, shift: number): Promise<Observation> {
+    const { proprioNames, proprioDim, cameras } = await this.#layout();
+    const picture = await redSquare(place.x, place.y);
+    return create(ObservationSchema, {
+      frames: cameras.map((camera) => ({ camera, data: picture })),
+      proprio: Array.from({ length: proprioDim }, (_, i) => 0.1 + 0.02 * i + 0.15 * shift),
+      proprioNames,
+    });
+  }
+
+  /** What the server expects to see: as it says itself, else as the profile says, else what the action space suggests. */
+  async #layout(): Promise<{ proprioNames: string[]; proprioDim: number; cameras: string[] }> {
+    const { offering, target, wire } = this.#probed;
+    const { profile } = target;
+    const cameras = profile && profile.frames.length > 0 ? profile.frames.map((frame) => frame.camera) : ["front"];
+    if (wire.id === this.#parts.native.id) {
+      const models = await this.#parts.native.describe(target, this.call());
+      const card = models.find((model) => model.slug === offering.model);
+      if (card) {
+        const named = card.cameras.length > 0 ? card.cameras : cameras;
+        return { proprioNames: card.proprioNames, proprioDim: card.proprioNames.length, cameras: named };
+      }
+    }
+    const suggested = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim) ?? 0;
+    return { proprioNames: [], proprioDim: profile?.proprioDim ?? suggested, cameras };
+  }
+
+  #frames(observations: readonly Observation[]): FrameSet {
+    const { agent, allowPrivate } = this.#parts;
+    return new FrameSet(frameSources(observations), { agent, allowPrivate });
+  }
+
+  async #timed<T>(run: () => Promise<T>): Promise<T> {
+    const began = steadyNow();
+    const answer = await run();
+    this.#latencies.push(steadyNow() - began);
+    return answer;
+  }
+}
+
+function timeoutSignal(ms: number): AbortSignal {
+  const controller = new AbortController();
+  after(ms, () =>
+    controller.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, `no answer within ${Math.round(ms)} ms`)),
+  );
+  return controller.signal;
+}
+
+const intentFor = (offering: Offering, contract: Contract, actionSpace: string | undefined, units: number): Intent => ({
+  contract,
+  model: offering.model,
+  models: [],
+  preference: undefined,
+  provider: undefined,
+  actionSpace,
+  units,
+  parameters: [],
+});
+
+/** What to mend, for the provider's owner. */
+function faultOf(failure: AttemptFailure, seen: number | undefined, wanted: number | undefined): string {
+  switch (failure) {
+    case AttemptFailure.ACTION_DIM_MISMATCH:
+      return `the actions have ${seen} numbers per step; the action space has ${wanted}`;
+    case AttemptFailure.NON_FINITE_ACTION:
+      return "the answer holds a number that is not finite";
+    case AttemptFailure.EMPTY_ANSWER:
+      return "the answer is empty";
+    case AttemptFailure.WRONG_STEP_COUNT:
+      return "the answer has another number of units than was asked for";
+    case AttemptFailure.UNREADABLE_FRAME:
+      return "a frame of the answer cannot be read as a picture";
+    default:
+      return "the answer is not what the contract promises";
+  }
+}

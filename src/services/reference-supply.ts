@@ -1,0 +1,146 @@
+/** Brings the provider that ships with the gateway in by the same door as any partner: register, declare, verify. */
+import { create } from "@bufbuild/protobuf";
+import type { ServedModel } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import {
+  DeclareModelRequestSchema,
+  RegisterProviderRequestSchema,
+  VerifyOfferingRequestSchema,
+} from "../../gen/limber/v1/supply_service_pb.ts";
+import { newId } from "../ambient.ts";
+import { Contract, wordOfContract } from "../contracts/contract.ts";
+import { createOrg } from "../store/orgs.ts";
+import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../store/supply.ts";
+import type { Call } from "./call.ts";
+import { type SupplyParts, supplyService } from "./supply.ts";
+
+const PROVIDER = "reference";
+const REGION = "local";
+const PRICES = { pricePerActionStep: 0.0001, pricePerFrame: 0.0005, pricePer1kTokens: 0.01 };
+const STILL_WANTED = ["pending", "verifying", "live", "degraded", "suspended", "rejected"] as const;
+
+/**
+ * Makes every model that the server at `endpoint` describes routable, and removes what an earlier one served elsewhere.
+ * Answers what did not pass the probe, one sentence each.
+ */
+export async function bringReference(parts: SupplyParts, endpoint: string): Promise<string[]> {
+  const { sql, upstream } = parts;
+  const service = supplyService(parts);
+  const orgId = (await findProvider(sql, PROVIDER))?.orgId ?? (await createOrg(sql, { name: PROVIDER })).id;
+  const call = callOf(orgId);
+  if (!(await findProvider(sql, PROVIDER))) {
+    const request = { name: PROVIDER, displayName: "Reference provider", regions: [REGION], dataCollection: "deny" };
+    await service.registerProvider(create(RegisterProviderRequestSchema, request), call);
+  }
+
+  const probing = { signal: call.signal, requestId: call.requestId, budgetMs: 10_000 };
+  const models = await upstream.native.describe(targetAt(endpoint), probing);
+  await putModels(sql, models.map(recordOf));
+  const known = (await loadSupply(sql)).offerings.filter((offering) => offering.provider === PROVIDER);
+  const failed: string[] = [];
+  const kept = new Set<string>();
+  for (const model of models) {
+    const runtime = model.runtime || upstream.native.id;
+    const address = model.endpoint || endpoint;
+    const live = known.find((offering) => offering.status === "live" && sameSupply(offering, model, runtime, address));
+    if (live) {
+      kept.add(live.id);
+      continue;
+    }
+    const { offering } = await service.declareModel(declarationOf(model, runtime, address), call);
+    const { report } = await service.verifyOffering(
+      create(VerifyOfferingRequestSchema, { offeringId: offering!.id }),
+      call,
+    );
+    kept.add(offering!.id);
+    const faults =
+      report?.checks.filter((check) => !check.passed).map((check) => `${check.name}: ${check.detail}`) ?? [];
+    if (faults.length > 0) failed.push(`${model.slug} over ${runtime} did not pass (${faults.join("; ")})`);
+  }
+  for (const { id } of known)
+    if (!kept.has(id)) await setOfferingStatus(sql, id, { from: STILL_WANTED, to: "removed" });
+  return failed;
+}
+
+function callOf(orgId: string): Call {
+  const principal = {
+    kind: "key",
+    keyId: PROVIDER,
+    orgId,
+    role: "supplier",
+    scopes: [],
+    models: [],
+    environment: "simulation",
+  } as const;
+  return {
+    requestId: newId("req"),
+    principal,
+    signal: new AbortController().signal,
+    deadline: undefined,
+    idempotency: undefined,
+  };
+}
+
+const targetAt = (endpoint: string) => ({
+  offeringId: "",
+  model: "",
+  endpoint,
+  auth: { type: "none" as const, secret: "" },
+  profile: undefined,
+  actionDim: undefined,
+  dtMs: 0,
+});
+
+const sameSupply = (offering: OfferingRecord, model: ServedModel, runtime: string, endpoint: string): boolean =>
+  offering.model === model.slug &&
+  offering.runtime === runtime &&
+  offering.endpoint === endpoint &&
+  offering.actionSpaces.join() === model.actionSpaces.join();
+
+const KINDS = { act: "policy", predict: "world-model", ground: "reasoning", evaluate: "world-model" } as const;
+
+const recordOf = (model: ServedModel) => ({
+  slug: model.slug,
+  name: model.name,
+  summary: model.summary,
+  limits: model.limits,
+  kind: KINDS[wordOfContract(model.contracts[0] ?? Contract.ACT)],
+  domain: "embodied" as const,
+  family: model.family,
+  tier: "integration" as const,
+  era: "current" as const,
+  contracts: model.contracts.map(wordOfContract),
+  actionSpaces: model.actionSpaces,
+  embodiments: model.embodiments,
+  featured: true,
+});
+
+function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
+  const serves = (contract: Contract): boolean => model.contracts.includes(contract);
+  return create(DeclareModelRequestSchema, {
+    provider: PROVIDER,
+    model: model.slug,
+    runtime,
+    endpoint,
+    hardware: "cpu",
+    contracts: model.contracts,
+    actionSpaces: model.actionSpaces,
+    embodiments: model.embodiments,
+    precision: "fp64",
+    region: REGION,
+    maxHorizon: model.maxHorizon,
+    ...(model.dtMs > 0 && { dtMs: model.dtMs }),
+    ...(model.actionDim > 0 && { actionDim: model.actionDim }),
+    ...(serves(Contract.ACT) && { pricePerActionStep: PRICES.pricePerActionStep }),
+    ...(serves(Contract.PREDICT) && { pricePerFrame: PRICES.pricePerFrame }),
+    ...(serves(Contract.GROUND) && { pricePer1kTokens: PRICES.pricePer1kTokens }),
+    parameters: model.parameters,
+    ...(runtime === "openpi-ws" && { profile: profileOf(model) }),
+    timeoutS: 10,
+    note: model.limits.slice(0, 1024),
+  });
+}
+
+/** An openpi server cannot say how long its proprioception is. */
+const profileOf = (model: ServedModel): WireProfile =>
+  create(WireProfileSchema, { proprioDim: model.proprioNames.length });

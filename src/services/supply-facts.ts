@@ -1,0 +1,100 @@
+/** What the store knows of supply, in the terms of the router and of the wires. */
+import { fromJson } from "@bufbuild/protobuf";
+import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { CONTRACT_WORDS, type Contract } from "../contracts/contract.ts";
+import type { CatalogModel, Offering } from "../routing/index.ts";
+import type { ModelRecord, OfferingRecord, Supply } from "../store/supply.ts";
+import type { Vault } from "../vault.ts";
+import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
+
+/** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
+export function factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): SupplyFacts {
+  const models = new Map(supply.models.map((model) => [model.slug, model]));
+  const offerings: LiveOffering[] = [];
+  for (const record of supply.offerings) {
+    if (record.status !== "live" && record.status !== "degraded") continue;
+    try {
+      offerings.push(liveOffering(record, models.get(record.model), vault));
+    } catch {
+      log(`offering ${record.id} cannot be opened and is not routed to`);
+    }
+  }
+  return { offerings, catalog: supply.models.map(catalogModel), providers: supply.providers.map(({ name }) => name) };
+}
+
+/** One offering, with its secret opened and its profile read. Throws when either cannot be. */
+export function liveOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
+  const secret = record.authSecret ? vault.open(record.authSecret, secretContext(record)) : "";
+  const profile = record.profile
+    ? fromJson(WireProfileSchema, record.profile as Parameters<typeof fromJson>[1])
+    : undefined;
+  return {
+    offering: routable(record, model),
+    runtime: record.runtime,
+    target: {
+      offeringId: record.id,
+      model: record.model,
+      endpoint: record.endpoint,
+      auth: { type: record.authType, secret },
+      profile: profile as WireProfile | undefined,
+      actionDim: record.actionDim ?? undefined,
+      dtMs: record.dtMs,
+    },
+  };
+}
+
+/** A provider's secret opens only for the provider and address that it was given for. */
+export const secretContext = ({ providerId, endpoint }: Pick<OfferingRecord, "providerId" | "endpoint">): string =>
+  `offering ${providerId} ${endpoint}`;
+
+const contractsOf = (words: readonly string[]): Contract[] =>
+  words
+    .filter((word): word is keyof typeof CONTRACT_WORDS => word in CONTRACT_WORDS)
+    .map((word) => CONTRACT_WORDS[word]);
+
+function routable(record: OfferingRecord, model: ModelRecord | undefined): Offering {
+  const { act, predict, ground, evaluate } = CONTRACT_WORDS;
+  const timeoutMs = record.timeoutS * 1000;
+  return {
+    id: record.id,
+    model: record.model,
+    provider: record.provider,
+    region: record.region,
+    precision: record.precision,
+    contracts: contractsOf(record.contracts),
+    actionSpaces: record.actionSpaces,
+    actionDim: record.actionDim ?? undefined,
+    embodiments: record.embodiments,
+    domain: model?.domain ?? "embodied",
+    family: model?.family ?? "",
+    simulated: false,
+    priceNano: {
+      ...(record.priceStepNano !== null && { [act]: record.priceStepNano }),
+      ...(record.priceFrameNano !== null && { [predict]: record.priceFrameNano }),
+      ...(record.priceTokenNano !== null && { [ground]: record.priceTokenNano }),
+      ...(record.priceEpisodeNano !== null && { [evaluate]: record.priceEpisodeNano }),
+    },
+    maxHorizon: record.maxHorizon,
+    dtMs: record.dtMs,
+    parameters: record.parameters,
+    retainsFrames: record.retainsFrames,
+    advertised: {
+      p50Ms: record.p50Ms ?? undefined,
+      p95Ms: record.p95Ms ?? undefined,
+      unitsPerS: record.unitsPerS ?? undefined,
+      uptime30d: record.uptime30d ?? undefined,
+    },
+    costNanoPerSecond: record.costNanoPerSecond ?? 0,
+    scaledownS: record.scaledownS ?? undefined,
+    timeoutMs,
+    coldTimeoutMs: record.coldTimeoutS === null ? timeoutMs : record.coldTimeoutS * 1000,
+  };
+}
+
+const catalogModel = ({ slug, contracts, actionSpaces, domain, family }: ModelRecord): CatalogModel => ({
+  slug,
+  contracts: contractsOf(contracts),
+  actionSpaces,
+  domain,
+  family,
+});

@@ -1,0 +1,77 @@
+/** What must always be true of the money, as queries. */
+import type { Sql } from "./tx.ts";
+
+/** Each query answers with what breaks its rule, as text. All are true at any moment, under load as at rest. */
+const RULES: Readonly<Record<string, string>> = {
+  "granted = spent + held + available": `
+    with held as (select org_id, sum(amount_micro - spent_micro) as held from lease group by org_id),
+      spent as (select org_id, sum(amount_micro) as spent from transfer where credit = 'spent' group by org_id)
+    select format('%s: %s <> %s + %s + %s', org_id, granted_micro, coalesce(spent, 0), coalesce(held, 0), available_micro) as broken
+    from account left join held using (org_id) left join spent using (org_id)
+    where granted_micro <> coalesce(spent, 0) + coalesce(held, 0) + available_micro`,
+
+  "every account is the sum of its entries": `
+    with entry as (
+      select org_id, debit as name, -amount_micro as amount from transfer
+      union all select org_id, credit, amount_micro from transfer
+    ), ledger as (select org_id, name, sum(amount) as amount from entry group by org_id, name),
+    cached as (
+      select org_id, 'granted' as name, -granted_micro as amount from account
+      union all select org_id, 'available', available_micro from account
+      union all select org_id, id, amount_micro - spent_micro from lease
+    )
+    select format('%s %s: ledger %s, cached %s', org_id, name, ledger.amount, cached.amount) as broken
+    from ledger full join cached using (org_id, name)
+    where name <> 'spent' and coalesce(ledger.amount, 0) <> coalesce(cached.amount, 0)`,
+
+  "a request's cost is its charge, and every charge has its request": `
+    select format('%s: cost %s, charge %s', coalesce(request_id, cause), cost_micro, amount_micro) as broken
+    from (select request_id, org_id, cost_micro from request where cost_micro > 0) as r
+    full join (select cause, org_id, amount_micro from transfer where kind = 'charge') as t
+      on r.request_id = t.cause and r.org_id = t.org_id
+    where cost_micro is distinct from amount_micro`,
+
+  "a request is charged once, under one organisation": `
+    select cause as broken from transfer where kind = 'charge' group by cause having count(*) > 1
+    union all select request_id from request group by request_id having count(*) > 1`,
+
+  "an idempotency key is answered by one charged request at most": `
+    select format('%s %s', i.org_id, i.key) as broken from idempotency as i
+    where response is not null
+      and not exists (select from request as r where r.org_id = i.org_id and r.request_id = i.claim_id and r.status = 'settled')`,
+
+  "no balance, lease or day's taking is negative": `
+    select org_id as broken from account where available_micro < 0 or granted_micro < 0
+    union all select id from lease where amount_micro < spent_micro
+    union all select key_id from key_day where taken_micro < 0`,
+
+  "what a key has taken is what it was charged and what its leases hold": `
+    with taken as (select key_id, sum(taken_micro) as taken from key_day group by key_id),
+      spent as (select key_id, sum(cost_micro) as spent from request group by key_id),
+      held as (select key_id, sum(amount_micro - spent_micro) as held from lease group by key_id)
+    select format('%s: %s <> %s + %s', key_id, coalesce(taken, 0), coalesce(spent, 0), coalesce(held, 0)) as broken
+    from taken full join spent using (key_id) full join held using (key_id)
+    where coalesce(taken, 0) <> coalesce(spent, 0) + coalesce(held, 0)`,
+
+  "a fenced till has no lease and no open intent": `
+    select till.id as broken from till
+    where fenced_at is not null
+      and (exists (select from lease where till_id = till.id) or exists (select from intent where till_id = till.id))`,
+
+  "the count of an organisation's requests is right": `
+    select format('%s: %s <> %s', account.org_id, account.requests + held.requests, ended.requests) as broken
+    from account,
+      lateral (select coalesce(sum(requests), 0) as requests from lease where lease.org_id = account.org_id) as held,
+      lateral (select count(*) as requests from request where request.org_id = account.org_id and status = 'settled') as ended
+    where account.requests + held.requests <> ended.requests`,
+};
+
+/** The rules that are broken, each with what breaks it; empty when all is well. Reads the whole ledger in one snapshot per rule. */
+export async function brokenInvariants(sql: Sql): Promise<string[]> {
+  const found: string[] = [];
+  for (const [rule, query] of Object.entries(RULES)) {
+    const rows = await sql.unsafe<{ broken: string }[]>(query);
+    found.push(...rows.map(({ broken }) => `${rule}: ${broken}`));
+  }
+  return found;
+}

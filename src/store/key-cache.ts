@@ -1,0 +1,82 @@
+/** Keys in memory, so that no warm call asks the database who is calling. */
+import { steadyNow } from "../ambient.ts";
+import { findKeyByHash, type KeyRecord } from "./keys.ts";
+import type { Notices } from "./notices.ts";
+import { hashSecret, isSecret } from "./secret.ts";
+import type { Sql } from "./tx.ts";
+
+/** After this long a key is read again behind the call that uses it. */
+const FRESH_MS = 5_000;
+/** After this long a call waits for that. */
+const STALE_MS = 15_000;
+const MOST_KEYS = 100_000;
+
+interface Entry {
+  /** Undefined: there is no such key. */
+  key: KeyRecord | undefined;
+  readMs: number;
+  reading: Promise<KeyRecord | undefined> | undefined;
+}
+
+/** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
+export class KeyCache {
+  readonly #sql: Sql;
+  readonly #entries = new Map<string, Entry>();
+  readonly #off: () => void;
+  /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
+  #generation = 0;
+
+  constructor(sql: Sql, notices: Notices) {
+    this.#sql = sql;
+    this.#off = notices.on(
+      "key_changed",
+      (id) => this.#forget(id),
+      () => this.#forget(undefined),
+    );
+  }
+
+  /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
+  find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
+    if (!isSecret(secret)) return undefined;
+    const hash = hashSecret(secret);
+    const name = hash.toString("base64");
+    const entry = this.#entries.get(name);
+    if (!entry) return this.#read(name, hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+    const age = steadyNow() - entry.readMs;
+    if (age < FRESH_MS) return entry.key;
+    const reading = this.#read(name, hash, entry);
+    if (age >= STALE_MS) return reading;
+    reading.catch(() => {});
+    return entry.key;
+  }
+
+  /** Hears no more changes. */
+  close(): void {
+    this.#off();
+  }
+
+  #read(name: string, hash: Buffer, entry: Entry): Promise<KeyRecord | undefined> {
+    if (entry.reading) return entry.reading;
+    const generation = this.#generation;
+    const reading = findKeyByHash(this.#sql, hash).then((key) => {
+      if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow() });
+      else if (this.#entries.get(name) === entry) this.#entries.delete(name);
+      return key;
+    });
+    entry.reading = reading.finally(() => {
+      entry.reading = undefined;
+    });
+    entry.reading.catch(() => {});
+    if (this.#entries.size >= MOST_KEYS) this.#entries.clear();
+    this.#entries.set(name, entry);
+    return entry.reading;
+  }
+
+  /** A new key may be one that was unknown before, so what isn't there is forgotten with every change. */
+  #forget(id: string | undefined): void {
+    this.#generation += 1;
+    for (const [name, { key }] of this.#entries) {
+      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(name);
+    }
+  }
+}

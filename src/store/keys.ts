@@ -1,0 +1,223 @@
+/** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
+import { newId } from "../ambient.ts";
+import { hashSecret, newSecret } from "./secret.ts";
+import type { Sql } from "./tx.ts";
+
+/** When a budget is renewed, in UTC. */
+export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
+
+/** A key as the gate needs it. */
+export interface KeyRecord {
+  id: string;
+  orgId: string;
+  name: string;
+  /** The first letters of the secret. */
+  prefix: string;
+  role: string;
+  /** Contracts that it may call; all when empty. */
+  scopes: string[];
+  /** Models that it may use, `owner/*` for all of an owner; every model when empty. */
+  models: string[];
+  environment: "hardware" | "simulation";
+  disabled: boolean;
+  /** Its organisation's calls are refused. */
+  orgSuspended: boolean;
+  /** Unix seconds. */
+  expiresAt: number | undefined;
+  budget: { limitMicro: number; interval: BudgetInterval } | undefined;
+  rateLimit: RateLimit;
+  /** Unix seconds. */
+  createdAt: number;
+}
+
+/** How often a key may call. */
+export interface RateLimit {
+  requests: number;
+  windowS: number;
+  burst: number;
+  concurrency: number;
+}
+
+/** What a key may do when nobody said otherwise: 100 calls a second, two 50 Hz loops' worth of them at once. */
+export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64 };
+
+/** The role of a key when nobody said otherwise. */
+export const DEFAULT_ROLE = "developer";
+
+/** What a key is made from. */
+export interface NewKey {
+  orgId: string;
+  name?: string | undefined;
+  role?: string | undefined;
+  scopes?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  environment?: KeyRecord["environment"] | undefined;
+  /** Unix seconds. */
+  expiresAt?: number | undefined;
+  budget?: KeyRecord["budget"];
+  rateLimit?: Partial<RateLimit> | undefined;
+}
+
+interface KeyRow {
+  id: string;
+  org_id: string;
+  name: string;
+  prefix: string;
+  role: string;
+  scopes: string[];
+  models: string[];
+  environment: KeyRecord["environment"];
+  disabled: boolean;
+  org_suspended: boolean;
+  expires_at: Date | null;
+  budget_micro: number | null;
+  budget_interval: BudgetInterval | null;
+  rate_requests: number;
+  rate_window_s: number;
+  rate_burst: number;
+  rate_concurrency: number;
+  created: Date;
+}
+
+const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+const keyOf = (row: KeyRow): KeyRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  prefix: row.prefix,
+  role: row.role,
+  scopes: row.scopes,
+  models: row.models,
+  environment: row.environment,
+  disabled: row.disabled,
+  orgSuspended: row.org_suspended,
+  expiresAt: row.expires_at === null ? undefined : seconds(row.expires_at),
+  budget:
+    row.budget_micro === null || row.budget_interval === null
+      ? undefined
+      : { limitMicro: row.budget_micro, interval: row.budget_interval },
+  rateLimit: {
+    requests: row.rate_requests,
+    windowS: row.rate_window_s,
+    burst: row.rate_burst,
+    concurrency: row.rate_concurrency,
+  },
+  createdAt: seconds(row.created),
+});
+
+const keyColumns = (sql: Sql) => sql`
+  id, org_id, name, prefix, role, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, created,
+  (select status = 'suspended' from org where org.id = key.org_id) as org_suspended`;
+
+/** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
+export async function createKey(sql: Sql, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
+  const { secret, prefix } = newSecret();
+  const rate = { ...DEFAULT_RATE_LIMIT, ...key.rateLimit };
+  const row = {
+    id: newId("key"),
+    org_id: key.orgId,
+    name: key.name ?? "",
+    prefix,
+    hash: hashSecret(secret),
+    role: key.role ?? DEFAULT_ROLE,
+    scopes: [...(key.scopes ?? [])],
+    models: [...(key.models ?? [])],
+    environment: key.environment ?? "simulation",
+    expires_at: key.expiresAt === undefined ? null : new Date(key.expiresAt * 1000),
+    budget_micro: key.budget?.limitMicro ?? null,
+    budget_interval: key.budget?.interval ?? null,
+    rate_requests: rate.requests,
+    rate_window_s: rate.windowS,
+    rate_burst: rate.burst,
+    rate_concurrency: rate.concurrency,
+  };
+  const [made] = await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`;
+  return { key: keyOf(made!), secret };
+}
+
+/** Finds a key by the hash of its secret. */
+export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyRecord | undefined> {
+  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`;
+  return row && keyOf(row);
+}
+
+/** Finds a key by its name. */
+export async function findKey(sql: Sql, id: string): Promise<KeyRecord | undefined> {
+  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`;
+  return row && keyOf(row);
+}
+
+/** The keys of an organisation, oldest first. */
+export async function listKeys(sql: Sql, orgId: string): Promise<KeyRecord[]> {
+  const rows = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where org_id = ${orgId} order by created, id`;
+  return rows.map(keyOf);
+}
+
+/** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */
+export async function setKeyDisabled(sql: Sql, id: string, disabled: boolean): Promise<boolean> {
+  const { count } = await sql`update key set disabled = ${disabled} where id = ${id}`;
+  return count > 0;
+}
+
+/** What a key has spent, by intervals in UTC that began at or before `atMs` (unix milliseconds). */
+export interface KeySpending {
+  dayMicro: number;
+  weekMicro: number;
+  monthMicro: number;
+  totalMicro: number;
+  /** What the key's leases hold: it counts against the budget, and is not spent. */
+  heldMicro: number;
+  budget:
+    | { limitMicro: number; interval: BudgetInterval; spentMicro: number; resetsAt: number | undefined }
+    | undefined;
+}
+
+interface SpendingRow {
+  day: number;
+  week: number;
+  month: number;
+  total: number;
+  held: number;
+  limit: number | null;
+  interval: BudgetInterval | null;
+  resets_at: number | null;
+}
+
+/** The spending of a key. A call counts on the day on which its credit was leased. */
+export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise<KeySpending> {
+  const day = new Date(atMs).toISOString().slice(0, 10);
+  const [row] = await sql<SpendingRow[]>`
+    with spent as (
+      select key_day.day, taken_micro - coalesce(sum(amount_micro - spent_micro), 0) as micro
+      from key_day left join lease on lease.key_id = key_day.key_id and lease.day = key_day.day and lease.org_id = key_day.org_id
+      where key_day.key_id = ${keyId} group by key_day.key_id, key_day.day
+    )
+    select
+      coalesce(sum(micro) filter (where day >= ${day}::date), 0) as day,
+      coalesce(sum(micro) filter (where day >= budget_start('weekly', ${day}::date)), 0) as week,
+      coalesce(sum(micro) filter (where day >= budget_start('monthly', ${day}::date)), 0) as month,
+      coalesce(sum(micro), 0) as total,
+      (select coalesce(sum(amount_micro - spent_micro), 0) from lease join key on lease.key_id = key.id
+        where lease.org_id = key.org_id and key.id = ${keyId}) as held,
+      (select budget_micro from key where id = ${keyId}) as "limit",
+      (select budget_interval from key where id = ${keyId}) as "interval",
+      (select extract(epoch from budget_reset(budget_interval, ${day}::date)) from key where id = ${keyId}) as resets_at
+    from spent`;
+  const {
+    day: dayMicro,
+    week: weekMicro,
+    month: monthMicro,
+    total: totalMicro,
+    held: heldMicro,
+    limit,
+    interval,
+  } = row!;
+  const within = { daily: dayMicro, weekly: weekMicro, monthly: monthMicro, lifetime: totalMicro };
+  const budget =
+    limit === null || interval === null
+      ? undefined
+      : { limitMicro: limit, interval, spentMicro: within[interval], resetsAt: row!.resets_at ?? undefined };
+  return { dayMicro, weekMicro, monthMicro, totalMicro, heldMicro, budget };
+}

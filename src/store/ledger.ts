@@ -1,0 +1,232 @@
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`. */
+import postgres from "postgres";
+import type { Notices } from "./notices.ts";
+import type { EventRecord } from "./outbox.ts";
+import type { Sql } from "./tx.ts";
+
+/** What is known of a request when it is dispatched. */
+export interface IntentRecord {
+  orgId: string;
+  requestId: string;
+  keyId: string;
+  /** `act`, `predict`, `ground` or `evaluate`. */
+  contract: string;
+  model: string;
+  provider: string;
+  offeringId: string;
+  /** `action_step`, `frame`, `token` or `episode`. */
+  unit: string;
+}
+
+/** How a request ended: a line of the usage list and of the request log. Amounts are micro-dollars. */
+export interface RequestRecord extends IntentRecord {
+  /** `failed` costs nothing. */
+  status: "settled" | "failed";
+  units: number;
+  costMicro: number;
+  wakeUpMicro: number;
+  hedgeCostMicro: number | null;
+  simulated: boolean;
+  httpStatus: number | null;
+  errorCode: string | null;
+  latencyMs: number | null;
+  /** The rest of the log record, as JSON. */
+  log?: object;
+  /** The call's idempotency key: with a response it is kept for replays, without one the key is free again. */
+  claim?: { key: string; claimId: string; response?: Uint8Array };
+  /** Events of which this request is the cause. */
+  events?: EventRecord[];
+}
+
+/** Credit that moves; which fields it has depends on its kind (see `money/port.ts`). */
+interface LedgerMove {
+  kind: "take" | "return" | "end";
+  entry: string;
+  lease: string;
+  org: string;
+}
+
+/** What is committed together. */
+interface LedgerBatch {
+  number: number;
+  intents: IntentRecord[];
+  settlements: { lease: string | null; record: RequestRecord }[];
+  over: number[];
+  moves: LedgerMove[];
+}
+
+interface Granted {
+  entry: string;
+  grantedMicro: number;
+}
+
+interface FoundShort {
+  entry: string;
+  short: "org_credits" | "key_budget";
+  roomMicro: number;
+  resetsAt: number | null;
+  heldElsewhere: boolean;
+  recalled: boolean;
+}
+
+type LedgerOutcome =
+  | { kind: "done"; takes: (Granted | FoundShort)[]; recalled: string[] }
+  | { kind: "fenced" }
+  | { kind: "refused"; cause: unknown };
+
+/** What `till_commit` answers. */
+interface Answer {
+  fenced?: true;
+  takes?: (Granted | FoundShort)[] | null;
+  recalled?: string[] | null;
+}
+
+/** How long a till lives without a sign of life. */
+const LIFE_MS = 15_000;
+
+/** How a ledger differs from the next. */
+export interface LedgerOptions {
+  /** Names this process among all that use the database, the same after a restart: a start recovers what its former self left. */
+  replica: string;
+  /** How long a till lives without a sign of life; 15 seconds when absent. */
+  lifeMs?: number;
+}
+
+/** One replica's access to the ledger; `Till.open` takes it. */
+export class Ledger {
+  readonly #sql: Sql;
+  readonly #notices: Notices;
+  readonly #replica: string;
+  readonly #life: string;
+
+  constructor(sql: Sql, notices: Notices, { replica, lifeMs = LIFE_MS }: LedgerOptions) {
+    this.#sql = sql;
+    this.#notices = notices;
+    this.#replica = replica;
+    this.#life = `${lifeMs} milliseconds`;
+  }
+
+  /** Opens a till for this replica and recovers what its earlier ones left; answers its name. */
+  async open(): Promise<string> {
+    const [row] = await this.#sql<
+      { till: string }[]
+    >`select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
+    return row!.till;
+  }
+
+  /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
+  async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
+    const intents = json(batch.intents.map(intentRow));
+    const settled = json(batch.settlements.map(({ lease, record }) => requestRow(lease, record)));
+    const claims = json(batch.settlements.flatMap(({ record }) => claimRow(record)));
+    const events = json(batch.settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow)));
+    const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
+    try {
+      const [row] = await this.#sql<{ answer: Answer | null }[]>`select till_commit(
+        ${till}, ${batch.number}::int8, ${this.#life}::text::interval, ${intents}::text, ${settled}::text::json,
+        ${over}::text::int8[], ${json(batch.moves)}::text::json, ${claims}::text::json, ${events}::text::json
+      ) as answer`;
+      const answer = row?.answer;
+      if (answer?.fenced) return { kind: "fenced" };
+      return { kind: "done", takes: answer?.takes ?? [], recalled: answer?.recalled ?? [] };
+    } catch (cause) {
+      if (refusedByServer(cause)) return { kind: "refused", cause };
+      throw cause;
+    }
+  }
+
+  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it. */
+  async recall(till: string, orgId: string, keyId: string | null): Promise<void> {
+    await this.recover();
+    await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;
+  }
+
+  /** Recovers what dead tills left. */
+  async recover(): Promise<void> {
+    await this
+      .#sql`select till_recover(id, false) from till where fenced_at is null and alive_until < clock_timestamp()`;
+  }
+
+  /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */
+  listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
+    const mine = `${this.#replica}/`;
+    const offs = [
+      this.#notices.on("lease_wanted", (payload) => {
+        const [orgId, till] = split(payload);
+        if (!till.startsWith(mine)) heard.wanted(orgId);
+      }),
+      this.#notices.on("lease_returned", heard.returned),
+    ];
+    return () => {
+      for (const off of offs) off();
+    };
+  }
+}
+
+/** An organisation's name has no spaces; a till's may. */
+function split(payload: string): [string, string] {
+  const at = payload.indexOf(" ");
+  return [payload.slice(0, at), payload.slice(at + 1)];
+}
+
+/** What JSON can say and PostgreSQL's text can't hold: U+0000 and half a surrogate pair. */
+const UNHOLDABLE = /\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
+
+function json(rows: readonly unknown[]): string | null {
+  if (rows.length === 0) return null;
+  const text = JSON.stringify(rows);
+  return text.includes("\\u") ? text.replace(UNHOLDABLE, "\\ufffd") : text;
+}
+
+/** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
+const REFUSED = /^(?:22|23|42|P0)/;
+
+const refusedByServer = (cause: unknown): boolean =>
+  cause instanceof postgres.PostgresError && REFUSED.test(cause.code);
+
+const intentRow = (record: IntentRecord): object => ({
+  org_id: record.orgId,
+  request_id: record.requestId,
+  key_id: record.keyId,
+  contract: record.contract,
+  model: record.model,
+  provider: record.provider,
+  offering_id: record.offeringId,
+  unit: record.unit,
+});
+
+/** What is usual is left out: half of what a settlement costs is the reading of it. */
+const requestRow = (lease: string | null, record: RequestRecord): object => ({
+  lease: lease ?? undefined,
+  org_id: record.orgId,
+  request_id: record.requestId,
+  key_id: record.keyId,
+  status: record.status === "settled" ? undefined : record.status,
+  contract: record.contract,
+  model: record.model,
+  provider: record.provider,
+  offering_id: record.offeringId,
+  unit: record.unit,
+  units: record.units || undefined,
+  cost_micro: record.costMicro || undefined,
+  wake_up_micro: record.wakeUpMicro || undefined,
+  hedge_cost_micro: record.hedgeCostMicro ?? undefined,
+  simulated: record.simulated || undefined,
+  http_status: record.httpStatus ?? undefined,
+  error_code: record.errorCode ?? undefined,
+  latency_ms: record.latencyMs ?? undefined,
+  log: record.log,
+});
+
+function claimRow({ orgId, claim }: RequestRecord): object[] {
+  if (!claim) return [];
+  const response = claim.response && Buffer.from(claim.response).toString("base64");
+  return [{ org: orgId, key: claim.key, claim: claim.claimId, response }];
+}
+
+const eventRow = (event: EventRecord): object => ({
+  event_id: event.id,
+  name: event.name,
+  org_id: event.orgId,
+  payload: Buffer.from(event.payload).toString("base64"),
+});

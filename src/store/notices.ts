@@ -1,0 +1,52 @@
+/** What the database tells every replica: one connection, shared by all who listen. */
+import { listen } from "./listen.ts";
+
+const CHANNELS = ["lease_wanted", "lease_returned", "key_changed", "supply_changed", "outbox"] as const;
+
+/** What there is to hear of; each is notified in the transaction of its cause. */
+export type Channel = (typeof CHANNELS)[number];
+
+interface Ear {
+  hear(payload: string): void;
+  joined(): void;
+}
+
+/** The notifications of one database. */
+export class Notices {
+  readonly #ears = new Map<Channel, Set<Ear>>(CHANNELS.map((channel) => [channel, new Set()]));
+  readonly #stop: () => Promise<void>;
+
+  private constructor(url: string, onJoin: () => void) {
+    this.#stop = listen(url, {
+      channels: CHANNELS,
+      onNotify: (channel, payload) => {
+        for (const ear of this.#ears.get(channel as Channel) ?? []) ear.hear(payload);
+      },
+      onJoin: () => {
+        for (const ears of this.#ears.values()) for (const ear of ears) ear.joined();
+        onJoin();
+      },
+    });
+  }
+
+  /** Begins to listen to the database at `url`; resolves once it does. */
+  static async open(url: string): Promise<Notices> {
+    const joined = Promise.withResolvers<void>();
+    const notices = new Notices(url, joined.resolve);
+    await joined.promise;
+    return notices;
+  }
+
+  /** Tells `hear` of every notification, and `joined` whenever some may have been missed; the returned function ends that. */
+  on(channel: Channel, hear: (payload: string) => void, joined: () => void = () => {}): () => void {
+    const ear = { hear, joined };
+    const ears = this.#ears.get(channel)!;
+    ears.add(ear);
+    return () => ears.delete(ear);
+  }
+
+  /** Stops listening. */
+  close(): Promise<void> {
+    return this.#stop();
+  }
+}

@@ -1,0 +1,131 @@
+/** Organisations and their balance. Amounts are micro-dollars. */
+import { newId } from "../ambient.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { type Sql, type Tx, tx } from "./tx.ts";
+
+/** An organisation. */
+export interface OrgRecord {
+  id: string;
+  name: string;
+  email: string | null;
+  status: "active" | "suspended";
+  /** Unix seconds. */
+  created: number;
+}
+
+interface OrgRow extends Omit<OrgRecord, "created"> {
+  created: Date;
+}
+
+const orgOf = ({ id, name, email, status, created }: OrgRow): OrgRecord => ({
+  id,
+  name,
+  email,
+  status,
+  created: seconds(created),
+});
+
+const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+/** Makes an organisation with an empty account. */
+export async function createOrg(
+  sql: Sql,
+  { name, email }: { name: string; email?: string | undefined },
+): Promise<OrgRecord> {
+  return tx(sql, async (tx) => {
+    const [row] = await tx<
+      OrgRow[]
+    >`insert into org (id, name, email) values (${newId("org")}, ${name}, ${email ?? null}) returning *`;
+    await tx`insert into account (org_id) values (${row!.id})`;
+    return orgOf(row!);
+  });
+}
+
+/** Finds an organisation by its name in paths. */
+export async function findOrg(sql: Sql, id: string): Promise<OrgRecord | undefined> {
+  const [row] = await sql<OrgRow[]>`select * from org where id = ${id}`;
+  return row && orgOf(row);
+}
+
+/** Lets an organisation call again, or refuses its calls. Answers whether there is such an organisation. */
+export async function setOrgStatus(sql: Sql, id: string, status: OrgRecord["status"]): Promise<boolean> {
+  const { count } = await sql`update org set status = ${status} where id = ${id}`;
+  return count > 0;
+}
+
+/** Credit that was paid in. */
+export interface Grant {
+  orgId: string;
+  amountMicro: number;
+  reason?: string | undefined;
+  /** The same key adds the credit once. */
+  idempotencyKey?: string | undefined;
+}
+
+/**
+ * Adds credit to an organisation's balance, once per idempotency key. Refuses with `not_found` when there is no such
+ * organisation, and with `idempotency_conflict` when the key was used for another amount.
+ */
+export async function addCredits(sql: Sql, grant: Grant): Promise<{ entryId: string; balanceMicro: number }> {
+  return tx(sql, async (tx) => {
+    const entryId = (await earlierGrant(tx, grant)) ?? (await enterGrant(tx, grant));
+    return { entryId, balanceMicro: (await readBalance(tx, grant.orgId)).balanceMicro };
+  });
+}
+
+async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: Grant): Promise<string | undefined> {
+  // The account's lock makes two grants of one key follow each other.
+  const { count } = await tx`select from account where org_id = ${orgId} for update`;
+  if (count === 0) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  if (idempotencyKey === undefined) return undefined;
+  const [earlier] = await tx<{ cause: string; amount_micro: number }[]>`
+    select cause, amount_micro from transfer where org_id = ${orgId} and grant_key = ${idempotencyKey}`;
+  if (earlier && earlier.amount_micro !== amountMicro) {
+    const text = "this idempotency key was used for another amount";
+    throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
+  }
+  return earlier?.cause;
+}
+
+async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey }: Grant): Promise<string> {
+  const entry = newId("entry");
+  await tx`
+    insert into transfer (cause, kind, org_id, debit, credit, amount_micro, note, grant_key)
+    values (${entry}, 'grant', ${orgId}, 'granted', 'available', ${amountMicro}, ${reason ?? null}, ${idempotencyKey ?? null})`;
+  await tx`
+    update account set granted_micro = granted_micro + ${amountMicro}, available_micro = available_micro + ${amountMicro}
+    where org_id = ${orgId}`;
+  // Calls of other replicas may be waiting for it.
+  await tx`select pg_notify('lease_returned', ${orgId})`;
+  return entry;
+}
+
+/** What an organisation has: granted = spent + balance, available = balance - held. */
+export interface BalanceRecord {
+  grantedMicro: number;
+  spentMicro: number;
+  balanceMicro: number;
+  /** What leases hold: promised to running calls, or about to be. */
+  heldMicro: number;
+  availableMicro: number;
+}
+
+/** The balance of an organisation at one moment. */
+export const balanceOf = (sql: Sql, orgId: string): Promise<BalanceRecord> => readBalance(sql, orgId);
+
+async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord> {
+  const [row] = await sql<{ granted: number; available: number; held: number }[]>`
+    select granted_micro as granted, available_micro as available,
+      (select coalesce(sum(amount_micro - spent_micro), 0) from lease where lease.org_id = account.org_id) as held
+    from account where org_id = ${orgId}`;
+  if (!row) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  const { granted, available, held } = row;
+  const balance = available + held;
+  return {
+    grantedMicro: granted,
+    spentMicro: granted - balance,
+    balanceMicro: balance,
+    heldMicro: held,
+    availableMicro: available,
+  };
+}

@@ -1,0 +1,64 @@
+/** The outbox: events leave the house only after the transaction of their cause has been committed, and none is lost. */
+import type { Queryable, Sql } from "./tx.ts";
+
+/** An event that is to be told. */
+export interface EventRecord {
+  /** `evt_…`; the same however often it is told. */
+  id: string;
+  /** Such as `payment.succeeded`. */
+  name: string;
+  /** Whose it is; null for the operator's own. */
+  orgId: string | null;
+  /** The event message, binary. */
+  payload: Uint8Array;
+}
+
+/** An event that waits in the outbox. */
+export interface OutboxEvent extends EventRecord {
+  /** Orders events; a later one of the same cause has a higher one. */
+  position: number;
+  /** Unix milliseconds. */
+  createdMs: number;
+}
+
+/** Writes events; give it the transaction of their cause. */
+export async function appendEvents(tx: Queryable, events: readonly EventRecord[]): Promise<void> {
+  for (const { id, name, orgId, payload } of events) {
+    await tx`insert into outbox (event_id, name, org_id, payload) values (${id}, ${name}, ${orgId}, ${Buffer.from(payload)})`;
+  }
+}
+
+interface OutboxRow {
+  position: number;
+  event_id: string;
+  name: string;
+  org_id: string | null;
+  payload: Buffer;
+  created: Date;
+}
+
+/** The oldest events that were not sent yet, in order. */
+export async function unsentEvents(sql: Sql, limit: number): Promise<OutboxEvent[]> {
+  const rows = await sql<OutboxRow[]>`
+    select position, event_id, name, org_id, payload, created from outbox
+    where sent_at is null order by position limit ${limit}`;
+  return rows.map((row) => ({
+    id: row.event_id,
+    name: row.name,
+    orgId: row.org_id,
+    payload: row.payload,
+    position: row.position,
+    createdMs: row.created.getTime(),
+  }));
+}
+
+/** Notes that events were sent. Doing it twice is doing it once. */
+export async function markSent(sql: Sql, positions: readonly number[]): Promise<void> {
+  await sql`update outbox set sent_at = now() where position in ${sql([...positions])} and sent_at is null`;
+}
+
+/** Forgets events that were sent more than `days` days ago; answers how many. */
+export async function pruneEvents(sql: Sql, days: number): Promise<number> {
+  const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
+  return count;
+}

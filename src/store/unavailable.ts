@@ -1,0 +1,29 @@
+/**
+ * The store can't be used now. The message is one line for whoever runs the process, without secrets; no caller sees
+ * it.
+ */
+export class StoreUnavailable extends Error {
+  override readonly name = "StoreUnavailable";
+}
+
+/** Errors of the driver and of the network that mean that the statement found no working server, by their code. */
+const NETWORK =
+  /^(?:CONNECTION_(?:CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|E(?:CONN\w+|PIPE|NOTFOUND|AI_AGAIN|TIMEDOUT))$/;
+/**
+ * PostgreSQL's classes for connections (08), exhausted resources (53), its own end (57P), a standby (25006), its
+ * disk (58).
+ */
+const SERVER = /^(?:08|53|57P|25006|58)/;
+
+/**
+ * Whether an error of a statement or a transaction tells of a database that can't be used now, and not of the
+ * statement: the same may succeed later. What was sent may have been done or not, when the connection was lost
+ * meanwhile.
+ */
+export function isOutage(error: unknown): boolean {
+  if (error instanceof StoreUnavailable) return true;
+  if (!(error instanceof Error && "code" in error)) return false;
+  const code = String(error.code);
+  const noSocket = code === "ENOENT" && "syscall" in error && error.syscall === "connect";
+  return noSocket || NETWORK.test(code) || SERVER.test(code);
+}

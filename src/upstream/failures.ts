@@ -1,0 +1,86 @@
+/** How things that go wrong between us and a model server become an `UpstreamFailure`. */
+import { CodecError } from "../codecs/error.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { Refusal } from "../refusal.ts";
+import { AddressRefused } from "./guard.ts";
+
+const MAX_TEXT = 200;
+
+/**
+ * What a server said, cut down for its owner's eyes: the last line with anything on it (of a traceback, the error itself) without
+ * control characters, at most 200 characters.
+ */
+export function ownerText(text: string): string {
+  const end = text.slice(-16 * MAX_TEXT).trimEnd();
+  const line = end.slice(end.lastIndexOf("\n") + 1);
+  return line.replace(/\p{C}/gu, "").trim().slice(0, MAX_TEXT);
+}
+
+/** The failure of a call that nobody waits for any more: the signal's own, or that its time ran out. */
+export function calledOff(signal: AbortSignal): UpstreamFailure {
+  const reason: unknown = signal.reason;
+  return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "called off", reason);
+}
+
+/** A connection that broke before the answer was whole. */
+export const lost = (message: string, cause?: unknown): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.CONNECTION_LOST, message, cause);
+
+/** A server that can't be reached. */
+export const unreachable = (message: string, cause?: unknown): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.UNREACHABLE, message, cause);
+
+/** An answer that the protocol doesn't allow. */
+export const malformed = (message: string, cause?: unknown): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, message, cause);
+
+/** Any error of a socket, of HTTP/2 or of a codec as a failure. A refusal of the caller's own input stays what it is: it's thrown. */
+export function failureOf(error: unknown): UpstreamFailure {
+  if (error instanceof UpstreamFailure) return error;
+  if (error instanceof Refusal) throw error;
+  if (error instanceof AddressRefused) return unreachable(`the address is refused: ${error.reason}`, error);
+  if (error instanceof CodecError)
+    return new UpstreamFailure(codecFailure(error), `the answer is ${error.reason}`, error);
+  const code = codeOf(error);
+  // What a stream says whose session could not be opened; why not is beneath.
+  if (code === "ERR_HTTP2_STREAM_CANCEL" && error instanceof Error && error.cause) return failureOf(error.cause);
+  return new UpstreamFailure(BY_CODE[code] ?? byPhase(error, code), `the exchange failed: ${code}`, error);
+}
+
+const codecFailure = ({ reason }: CodecError): AttemptFailure => {
+  if (reason === "too_large" || reason === "too_many_values") return AttemptFailure.ANSWER_TOO_LARGE;
+  return reason === "truncated" ? AttemptFailure.CONNECTION_LOST : AttemptFailure.MALFORMED_ANSWER;
+};
+
+const codeOf = (error: unknown): string =>
+  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "unknown";
+
+/** Errors by Node's code for them. */
+const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
+  ECONNREFUSED: AttemptFailure.UNREACHABLE,
+  EHOSTUNREACH: AttemptFailure.UNREACHABLE,
+  ENETUNREACH: AttemptFailure.UNREACHABLE,
+  EHOSTDOWN: AttemptFailure.UNREACHABLE,
+  ENOTFOUND: AttemptFailure.UNREACHABLE,
+  EAI_AGAIN: AttemptFailure.UNREACHABLE,
+  ENODATA: AttemptFailure.UNREACHABLE,
+  // What isn't HTTP/2, or breaks its rules.
+  ERR_HTTP2_ERROR: AttemptFailure.MALFORMED_ANSWER,
+  // A client of WebSocket gets these for frames that break the rules.
+  WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
+  WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
+};
+
+/** What `connect` itself reports means that nobody was reached; a certificate that we don't trust likewise. */
+function byPhase(error: unknown, code: string): AttemptFailure {
+  if (error instanceof Error && "syscall" in error && error.syscall === "connect") return AttemptFailure.UNREACHABLE;
+  if (error instanceof AggregateError || /CERT|^ERR_TLS|^UNABLE_TO/.test(code)) {
+    return AttemptFailure.UNREACHABLE;
+  }
+  if (code.startsWith("WS_ERR_") || code.startsWith("HPE_")) return AttemptFailure.MALFORMED_ANSWER;
+  return isBusy(error) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.CONNECTION_LOST;
+}
+
+/** HTTP/2 says "not now" with these two codes, which Node has in the error's text alone. */
+const isBusy = (error: unknown): boolean =>
+  error instanceof Error && /NGHTTP2_(REFUSED_STREAM|ENHANCE_YOUR_CALM)/.test(error.message);

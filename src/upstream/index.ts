@@ -1,0 +1,45 @@
+/** How we reach models: one wire protocol per runtime. */
+import { guardedLookup } from "./guard.ts";
+import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
+import { openpiWs } from "./openpi-ws/index.ts";
+import type { Reach } from "./servers.ts";
+import { simulated } from "./simulated.ts";
+import type { Wire } from "./wire.ts";
+
+/** Where the gateway may go. */
+export interface UpstreamOptions {
+  /** Allows loopback and private addresses of model servers. */
+  readonly allowPrivate: boolean;
+}
+
+/** Every wire, with its connections. */
+export interface Upstream {
+  /** The names of all runtimes. */
+  readonly runtimes: readonly string[];
+  /** The wire of a runtime, or undefined when there is none of this name. */
+  wireOf(runtime: string): Wire | undefined;
+  /** The native wire, which can also be asked what a server serves. */
+  readonly native: LimberPolicyWire;
+  /** Closes every connection of every wire; calls under way fail. */
+  close(): Promise<void>;
+}
+
+/** Opens the wires; connections are made on first use. */
+export function createUpstream({ allowPrivate }: UpstreamOptions): Upstream {
+  const reach: Reach = { allowPrivate, lookup: guardedLookup({ allowPrivate }) };
+  const native = limberPolicy(reach);
+  const wires = [
+    native, // gRPC, partners' own servers
+    openpiWs(reach), // openpi and its dialects
+    simulated(), // placeholders, where a caller allows them
+  ];
+  const byId = new Map<string, Wire>(wires.map((wire) => [wire.id, wire]));
+  return {
+    runtimes: [...byId.keys()],
+    wireOf: (runtime) => byId.get(runtime),
+    native,
+    async close() {
+      await Promise.all(wires.map((wire) => wire.close()));
+    },
+  };
+}

@@ -1,0 +1,66 @@
+/** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
+import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { type Reach, Servers } from "../servers.ts";
+import type { CallOptions, Target, Wire } from "../wire.ts";
+import { actAnswerOf, readDescribe, readGround, readPredict } from "./decode.ts";
+import { encodeAct, encodeDescribe, encodeGround, encodePredict, prepareAct } from "./encode.ts";
+import { Channel, type Exchange } from "./exchange.ts";
+
+/** The native wire, and the question that only it can ask. */
+export interface LimberPolicyWire extends Wire {
+  /** What the server serves; throws an UpstreamFailure. */
+  describe(target: Target, call: CallOptions): Promise<ServedModel[]>;
+}
+
+/** The schemes of the wire's addresses, and of the HTTP/2 beneath. */
+const SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
+
+/** Opens the wire; connections are made on first use. */
+export function limberPolicy(reach: Reach): LimberPolicyWire {
+  const channels = new Servers(reach, SCHEMES, (address) => new Channel(address));
+
+  const describe = async (target: Target, call: CallOptions): Promise<ServedModel[]> =>
+    readDescribe(await channels.of(target).unary(exchange("describe", call), encodeDescribe()));
+
+  return {
+    id: "limber-policy",
+    schemes: Object.keys(SCHEMES),
+    describe,
+    async act(target, input, frames, { signal }) {
+      const prepared = await prepareAct(target.model, input, frames);
+      return actAnswerOf(await channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), signal));
+    },
+    async *predict(target, input, frames, call) {
+      const message = await encodePredict(target.model, input, frames);
+      for await (const part of channels.of(target).stream(exchange("predict", call), message)) yield readPredict(part);
+    },
+    async ground(target, input, frames, call) {
+      const message = await encodeGround(target.model, input, frames);
+      return readGround(await channels.of(target).unary(exchange("ground", call), message));
+    },
+    async health(target, call) {
+      await describe(target, call);
+    },
+    async close() {
+      channels.close();
+    },
+  };
+}
+
+type Method = keyof typeof PolicyService.method;
+
+const pathOf = (method: Method): string => `/${PolicyService.typeName}/${PolicyService.method[method].name}`;
+
+const PATH: Readonly<Record<Method, string>> = {
+  describe: pathOf("describe"),
+  act: pathOf("act"),
+  predict: pathOf("predict"),
+  ground: pathOf("ground"),
+};
+
+const exchange = (method: Method, { signal, budgetMs, requestId }: CallOptions): Exchange => ({
+  path: PATH[method],
+  signal,
+  budgetMs,
+  requestId,
+});

@@ -1,0 +1,295 @@
+/**
+ * Connections of the openpi wire: WebSockets on which request and answer strictly take turns, without ids. So a connection whose
+ * answer nobody waited for is given up: its next frame would be taken for the answer to another request.
+ */
+import { type ClientRequestArgs, get as getHttp, type IncomingMessage } from "node:http";
+import { get as getHttps } from "node:https";
+import { type ClientOptions, type RawData, WebSocket } from "ws";
+import { after } from "../../ambient.ts";
+import { BRAND } from "../../brand.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
+import { AddressRefused } from "../guard.ts";
+import type { Address, Server } from "../servers.ts";
+import { readMetadata } from "./decode.ts";
+import type { Dialect } from "./encode.ts";
+
+/** No valid answer is larger. */
+const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
+/** Connections to one server, and calls that wait for one of them. */
+const MAX_CONNECTIONS = 256;
+const MAX_WAITING = 256;
+/** Calls at one time: of one session, which a server may tell by its connection; of all that name none. */
+const LANE = { session: 1, anonymous: 8 } as const;
+/** Shorter than vLLM-Omni's 30 seconds, so that it's never the server that hangs up on a call. */
+const IDLE_MS = 25_000;
+
+/** Every connection to one server under one credential. */
+export class Pool implements Server {
+  readonly #address: Address;
+  /** The longest unused first. */
+  readonly #connections = new Set<Connection>();
+  readonly #waiting: Waiter[] = [];
+
+  constructor(address: Address) {
+    this.#address = address;
+  }
+
+  get idle(): boolean {
+    return this.#connections.size === 0;
+  }
+
+  /**
+   * One request and its answer, on a connection of the session's own. `encode` writes the request in the server's dialect. Rejects
+   * with an UpstreamFailure; an aborted call closes its connection, which is all that the protocol has.
+   */
+  async exchange(
+    session: string | undefined,
+    encode: (dialect: Dialect) => Buffer,
+    signal: AbortSignal,
+  ): Promise<Buffer> {
+    if (signal.aborted) throw calledOff(signal);
+    const connection = this.#take(session) ?? (await this.#wait(session, signal));
+    try {
+      return await connection.exchange(encode, signal);
+    } finally {
+      this.#release(connection);
+    }
+  }
+
+  close(): void {
+    for (const connection of this.#connections) connection.close();
+    for (const waiter of this.#waiting.splice(0)) waiter.reject(lost("the gateway closes its connections"));
+  }
+
+  /** A connection that now belongs to the caller; undefined when it has to wait. */
+  #take(session: string | undefined): Connection | undefined {
+    let inLane = 0;
+    let unused: Connection | undefined;
+    for (const connection of this.#connections) {
+      const mine = connection.session === session;
+      if (mine && !connection.busy) return connection.occupy();
+      if (mine) inLane++;
+      else if (!connection.busy) unused ??= connection;
+    }
+    if (inLane >= (session === undefined ? LANE.anonymous : LANE.session)) return undefined;
+    if (this.#connections.size >= MAX_CONNECTIONS && unused === undefined) return undefined;
+    if (this.#connections.size >= MAX_CONNECTIONS) unused?.close();
+    return this.#open(session);
+  }
+
+  #open(session: string | undefined): Connection {
+    const connection = new Connection(this.#address, session, () => {
+      this.#connections.delete(connection);
+      this.#serve();
+    });
+    this.#connections.add(connection);
+    return connection.occupy();
+  }
+
+  #release(connection: Connection): void {
+    if (!this.#connections.delete(connection)) return;
+    this.#connections.add(connection);
+    connection.rest();
+    this.#serve();
+  }
+
+  #wait(session: string | undefined, signal: AbortSignal): Promise<Connection> {
+    if (this.#waiting.length >= MAX_WAITING) {
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
+    }
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
+        reject(calledOff(signal));
+      };
+      const waiter: Waiter = {
+        session,
+        resolve: (connection) => {
+          signal.removeEventListener("abort", leave);
+          resolve(connection);
+        },
+        reject: (failure) => {
+          signal.removeEventListener("abort", leave);
+          reject(failure);
+        },
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#waiting.push(waiter);
+    });
+  }
+
+  /** Gives what has become free to those who wait for it, the first one first. */
+  #serve(): void {
+    for (const waiter of [...this.#waiting]) {
+      const connection = this.#take(waiter.session);
+      if (connection === undefined) continue;
+      this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
+      waiter.resolve(connection);
+    }
+  }
+}
+
+interface Waiter {
+  readonly session: string | undefined;
+  readonly resolve: (connection: Connection) => void;
+  readonly reject: (failure: UpstreamFailure) => void;
+}
+
+/** One WebSocket and whoever waits for its next frame. */
+class Connection {
+  readonly session: string | undefined;
+  readonly #socket: WebSocket;
+  readonly #onClosed: () => void;
+  #busy = false;
+  #dialect: Dialect | undefined;
+  #failure: UpstreamFailure | undefined;
+  #listener: { resolve(frame: Buffer): void; reject(failure: UpstreamFailure): void } | undefined;
+  #forgetIdle: () => void = () => undefined;
+
+  /** `onClosed` is called once, when the connection is of no more use. */
+  constructor(address: Address, session: string | undefined, onClosed: () => void) {
+    this.session = session;
+    this.#onClosed = onClosed;
+    this.#socket = new WebSocket(address.url, optionsFor(address));
+    this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
+    this.#socket.on("unexpected-response", (_, response) => this.#fail(upgradeFailure(response)));
+    this.#socket.on("error", (error) => this.#fail(socketFailure(error)));
+    this.#socket.on("close", (code) => this.#fail(closeFailure(code)));
+  }
+
+  get busy(): boolean {
+    return this.#busy;
+  }
+
+  occupy(): this {
+    this.#busy = true;
+    this.#forgetIdle();
+    return this;
+  }
+
+  rest(): void {
+    this.#busy = false;
+    this.#forgetIdle = after(IDLE_MS, () => this.close());
+  }
+
+  async exchange(encode: (dialect: Dialect) => Buffer, signal: AbortSignal): Promise<Buffer> {
+    try {
+      this.#dialect ??= readMetadata(await this.#frame(signal));
+      const request = encode(this.#dialect);
+      this.#socket.send(request);
+      return await this.#frame(signal);
+    } catch (error) {
+      // An encoder that throws has sent nothing, but a connection in doubt isn't worth the doubt.
+      this.#fail(failureOf(error));
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#fail(lost("closed by the gateway"));
+  }
+
+  /** The next frame of the server. */
+  #frame(signal: AbortSignal): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      if (this.#failure !== undefined) return reject(this.#failure);
+      if (signal.aborted) return reject(calledOff(signal));
+      const leave = (): void => this.#fail(calledOff(signal));
+      const done = (): void => {
+        this.#listener = undefined;
+        signal.removeEventListener("abort", leave);
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#listener = {
+        resolve: (frame) => {
+          done();
+          resolve(frame);
+        },
+        reject: (failure) => {
+          done();
+          reject(failure);
+        },
+      };
+    });
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    const bytes = data as Buffer; // what the default `binaryType` gives
+    if (!isBinary) this.#fail(new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(bytes.toString("utf8"))));
+    else if (this.#listener === undefined) this.#fail(malformed("a frame that nobody asked for"));
+    else this.#listener.resolve(bytes);
+  }
+
+  /** The first failure ends the connection: an answer may be lost, and what comes next can't be told from it. */
+  #fail(failure: UpstreamFailure): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = failure;
+    this.#forgetIdle();
+    this.#listener?.reject(failure);
+    this.#socket.terminate();
+    this.#onClosed();
+  }
+}
+
+/** What has no code is ws's own word for an upgrade that breaks the rules. */
+const socketFailure = (error: Error): UpstreamFailure =>
+  "code" in error || error instanceof AddressRefused ? failureOf(error) : malformed(error.message, error);
+
+/** No pings of our own: a server that infers in its event loop couldn't answer them. No compression: openpi offers none. */
+function optionsFor({ lookup, authorization }: Address): ClientOptions & ClientRequestArgs {
+  return {
+    lookup,
+    perMessageDeflate: false,
+    followRedirects: false,
+    maxPayload: MAX_MESSAGE_BYTES,
+    headers: headersFor(authorization),
+  };
+}
+
+const headersFor = (authorization: string | undefined): Record<string, string> => ({
+  "user-agent": BRAND,
+  ...(authorization !== undefined && { authorization }),
+});
+
+function upgradeFailure({ statusCode = 0 }: IncomingMessage): UpstreamFailure {
+  return new UpstreamFailure(
+    BY_HTTP_STATUS[statusCode] ?? AttemptFailure.UPSTREAM_ERROR,
+    `answered HTTP ${statusCode}`,
+  );
+}
+
+const closeFailure = (code: number): UpstreamFailure =>
+  new UpstreamFailure(BY_CLOSE_CODE[code] ?? AttemptFailure.CONNECTION_LOST, `closed with ${code}`);
+
+const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
+  401: AttemptFailure.UPSTREAM_AUTH,
+  403: AttemptFailure.UPSTREAM_AUTH,
+  429: AttemptFailure.UPSTREAM_BUSY,
+  502: AttemptFailure.UNREACHABLE,
+  503: AttemptFailure.UPSTREAM_BUSY,
+  504: AttemptFailure.TIMEOUT,
+};
+
+/** Source: RFC 6455, section 7.4.1, and the registry it opens. */
+const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
+  1009: AttemptFailure.INPUT_REJECTED, // message too big
+  1011: AttemptFailure.UPSTREAM_ERROR, // internal error
+  1013: AttemptFailure.UPSTREAM_BUSY, // try again later
+};
+
+/** Upgrade required: a dialect whose servers have no `/healthz`, alive enough to say so. */
+const HEALTHY = [200, 426];
+
+/** Resolves when the server answers `GET /healthz`, which it can't while it infers; rejects with an UpstreamFailure. */
+export const askHealth = ({ url, lookup, authorization }: Address, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const get = url.protocol === "wss:" ? getHttps : getHttp;
+    const at = new URL("/healthz", url.href.replace(/^ws/, "http"));
+    const fail = (error: unknown): void => reject(signal.aborted ? calledOff(signal) : failureOf(error));
+    get(at, { lookup, signal, agent: false, headers: headersFor(authorization) }, (response) => {
+      response.destroy();
+      if (HEALTHY.includes(response.statusCode ?? 0)) resolve();
+      else reject(upgradeFailure(response));
+    }).on("error", fail);
+  });

@@ -1,0 +1,27 @@
+/** The order in which a request's pictures stand in its FrameSet: known to whoever builds the set and to the wires that read it. */
+import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { FrameSource } from "./frames.ts";
+
+/**
+ * Every picture of a request, for `new FrameSet`: observation by observation, oldest first, its frames and then its depth; last the
+ * goal image, if there is one.
+ */
+export function frameSources(observations: readonly Observation[], goal?: Frame): FrameSource[] {
+  const sources = observations.flatMap(({ frames, depth }, at) => [
+    ...frames.map((frame, i) => sourceOf(frame, `observations.${at}.frames.${i}`)),
+    ...depth.map((frame, i) => sourceOf(frame, `observations.${at}.depth.${i}`)),
+  ]);
+  return goal === undefined ? sources : [...sources, sourceOf(goal, "goal_image")];
+}
+
+/** How many pictures the observations have; the goal image, if there is one, stands behind them. */
+export const picturesIn = (observations: readonly Observation[]): number =>
+  observations.reduce((sum, { frames, depth }) => sum + frames.length + depth.length, 0);
+
+const sourceOf = ({ camera, url, data, sha256 }: Frame, path: string): FrameSource => ({
+  path,
+  camera,
+  url,
+  data,
+  sha256,
+});

@@ -1,0 +1,93 @@
+/** Which model servers a wire is in touch with: one entry for each address and credential. */
+import type { LookupFunction } from "node:net";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { failureOf } from "./failures.ts";
+import { checkUrl } from "./guard.ts";
+import type { Target } from "./wire.ts";
+
+/** Where the wires may go, and how they find it. */
+export interface Reach {
+  /** Allows loopback and private addresses. */
+  readonly allowPrivate: boolean;
+  /** From guardedLookup, with the same `allowPrivate`. */
+  readonly lookup: LookupFunction;
+}
+
+/** How one server is reached, after its address was found to be allowed. */
+export interface Address {
+  /** Its scheme is the one of the protocol beneath, such as `http:` for `grpc:`. */
+  readonly url: URL;
+  /** Finds the host; refuses addresses that aren't allowed. */
+  readonly lookup: LookupFunction;
+  /** The value of the `authorization` header, or undefined where no credentials are due. */
+  readonly authorization: string | undefined;
+}
+
+/** What a wire keeps for one server. */
+export interface Server {
+  /** Nothing is open, and nothing is remembered that a new one wouldn't know. */
+  readonly idle: boolean;
+  /** Ends every connection at once; calls under way fail. */
+  close(): void;
+}
+
+/** More servers and credentials at one time are more than one replica should hold connections for. */
+const MAX_SERVERS = 1_024;
+
+const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
+
+/** The servers of one wire. Those that nobody talks to are forgotten when there are too many. */
+export class Servers<S extends Server> {
+  readonly #reach: Reach;
+  readonly #schemes: Readonly<Record<string, string>>;
+  readonly #open: (address: Address) => S;
+  readonly #servers = new Map<string, S>();
+
+  /** `schemes` maps the schemes of the wire's addresses to those of the protocol beneath, as URL.protocol writes them. */
+  constructor(reach: Reach, schemes: Readonly<Record<string, string>>, open: (address: Address) => S) {
+    this.#reach = reach;
+    this.#schemes = schemes;
+    this.#open = open;
+  }
+
+  /** The server of a target, made on first use. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
+  of(target: Target): S {
+    const { endpoint, auth } = target;
+    const key = `${auth.type} ${auth.secret} ${endpoint}`;
+    const known = this.#servers.get(key);
+    if (known !== undefined) return known;
+    this.#makeRoom();
+    const server = this.#open(this.addressOf(target));
+    this.#servers.set(key, server);
+    return server;
+  }
+
+  /** How a target is reached. Throws as `of` does. */
+  addressOf({ endpoint, auth }: Target): Address {
+    const { lookup, allowPrivate } = this.#reach;
+    try {
+      const { protocol, host, pathname, search } = checkUrl(endpoint, {
+        schemes: Object.keys(this.#schemes),
+        allowPrivate,
+      });
+      const url = new URL(`${this.#schemes[protocol]}//${host}${pathname}${search}`);
+      const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;
+      return { url, lookup, authorization };
+    } catch (error) {
+      throw failureOf(error);
+    }
+  }
+
+  /** Closes and forgets all of them. */
+  close(): void {
+    for (const server of this.#servers.values()) server.close();
+    this.#servers.clear();
+  }
+
+  #makeRoom(): void {
+    if (this.#servers.size < MAX_SERVERS) return;
+    for (const [key, server] of this.#servers) if (server.idle) this.#servers.delete(key);
+    if (this.#servers.size < MAX_SERVERS) return;
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many servers at one time");
+  }
+}

@@ -1,0 +1,150 @@
+/**
+ * How long a plan takes: an alias, eight hard constraints and an objective over 632, 10,000 and 100,000 offerings, beside
+ * the chain of filters and a sort that one would write first. Run: `node test/bench/plan.ts`. Figures are microseconds.
+ */
+import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
+import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
+import { Contract } from "../../src/contracts/contract.ts";
+import { microOf } from "../../src/contracts/price.ts";
+import { Refusal } from "../../src/refusal.ts";
+import { HealthBoard } from "../../src/routing/health.ts";
+import type { PlanArgs } from "../../src/routing/intent.ts";
+import type { Offering } from "../../src/routing/offering.ts";
+import { planFor } from "../../src/routing/plan.ts";
+import { buildSnapshot } from "../../src/routing/snapshot.ts";
+import { seeded } from "../support/chance.ts";
+import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
+
+const REGIONS = ["eu", "us", "asia", "me"];
+const CONTRACTS = [Contract.ACT, Contract.ACT, Contract.PREDICT, Contract.GROUND];
+
+function manyOfferings(count: number): Offering[] {
+  const random = seeded(count);
+  const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+  return Array.from({ length: count }, (_, i) => {
+    const contract = pick(CONTRACTS);
+    const p50Ms = 10 + random() * 400;
+    return offering(`off_${i}`, {
+      model: `owner${i % 50}/model${Math.floor(i / 3)}`,
+      provider: `provider${i % 40}`,
+      region: pick(REGIONS),
+      contracts: [contract],
+      actionSpaces: contract === Contract.ACT ? [pick(ACTION_SPACES).name] : [],
+      priceNano: { [contract]: Math.floor(random() * 1e6) },
+      retainsFrames: random() < 0.2,
+      maxHorizon: pick([8, 16, 64, 256]),
+      advertised: { p50Ms, p95Ms: p50Ms * 2, unitsPerS: random() * 100, uptime30d: 0.9 + random() * 0.1 },
+      ...(random() < 0.3 && { scaledownS: 300, costNanoPerSecond: 100_000 }),
+    });
+  });
+}
+
+const PREFERENCES = prefer({
+  ignore: ["provider3", "provider7"],
+  region: ["eu", "us", "asia"],
+  dataCollection: DataCollection.DENY,
+  maxLatencyMs: 700,
+  minUptime30d: 0.92,
+  maxPricePerActionStep: 0.0009,
+  maxCostUsd: 0.012,
+  requireParameters: true,
+  objective: { price: 1, latency: 2, reliability: 1 },
+});
+
+function argsFor(offerings: readonly Offering[], model: string): PlanArgs {
+  const snapshot = buildSnapshot(supplyOf(offerings));
+  return {
+    intent: intent({ model, provider: PREFERENCES, parameters: ["seed"] }),
+    snapshot,
+    health: new HealthBoard(snapshot, () => 0).view,
+    scope: { models: [], environment: "simulation" },
+    pin: undefined,
+    seed: 7,
+    now: 1_000_000,
+    arrivedAt: 1_000_000,
+    deadline: undefined,
+  };
+}
+
+/** The plan as one would write it first: objects, closures, a sort. */
+function naive(offerings: readonly Offering[]): Offering[] {
+  const cost = (o: Offering): number =>
+    microOf(16, o.priceNano[Contract.ACT] ?? 0) +
+    (o.scaledownS === undefined ? 0 : (o.coldTimeoutMs / 1e6) * o.costNanoPerSecond);
+  const left = offerings
+    .filter((o) => o.family === "vla" && o.contracts.includes(Contract.ACT))
+    .filter((o) => o.actionSpaces.includes("ee_delta_6d_grip"))
+    .filter((o) => !PREFERENCES.ignore.includes(o.provider))
+    .filter((o) => PREFERENCES.region.includes(o.region))
+    .filter((o) => !o.retainsFrames && o.maxHorizon >= 16)
+    .filter((o) => o.parameters.includes("seed"))
+    .filter((o) => (o.advertised.p95Ms ?? Number.POSITIVE_INFINITY) <= 700)
+    .filter((o) => (o.advertised.uptime30d ?? 0) >= 0.92)
+    .filter((o) => (o.priceNano[Contract.ACT] ?? 0) <= 900_000)
+    .filter((o) => cost(o) <= 12_000);
+  const spread = (of: (o: Offering) => number): ((o: Offering) => number) => {
+    const values = left.map(of);
+    const least = Math.min(...values);
+    const most = Math.max(...values);
+    return (o) => (most > least ? (of(o) - least) / (most - least) : 0);
+  };
+  const [price, latency, uptime] = [
+    spread(cost),
+    spread((o) => o.advertised.p50Ms ?? 0),
+    spread((o) => -(o.advertised.uptime30d ?? 0)),
+  ];
+  return [...left].sort((a, b) => total(a) - total(b)).slice(0, 16);
+  function total(o: Offering): number {
+    return price(o) + 2 * latency(o) + uptime(o);
+  }
+}
+
+function time(run: () => unknown, rounds: number): { p50: number; p99: number } {
+  for (let i = 0; i < rounds / 4; i++) run();
+  const took = new Float64Array(rounds);
+  for (let i = 0; i < rounds; i++) {
+    const start = process.hrtime.bigint();
+    run();
+    took[i] = Number(process.hrtime.bigint() - start) / 1000;
+  }
+  took.sort();
+  return { p50: took[rounds >> 1]!, p99: took[Math.floor(rounds * 0.99)]! };
+}
+
+function refused(run: () => unknown): void {
+  try {
+    run();
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown;
+  }
+}
+
+const rows: Record<string, Record<string, string>> = {};
+for (const count of [632, 10_000, 100_000]) {
+  const offerings = manyOfferings(count);
+  const alias = argsFor(offerings, "service/auto:vla");
+  const slug = argsFor(offerings, offerings.find((o) => o.actionSpaces[0] === "ee_delta_6d_grip")!.model);
+  const lax = { ...alias, intent: { ...alias.intent, provider: undefined } };
+  const none = { ...alias, intent: { ...alias.intent, provider: prefer({ maxLatencyMs: 1 }) } };
+  const rounds = count > 50_000 ? 2_000 : 20_000;
+  const plan = time(() => planFor(alias), rounds);
+  const balanced = time(() => planFor(lax), rounds);
+  const exact = time(() => refused(() => planFor(slug)), rounds);
+  const chain = time(() => naive(offerings), count > 50_000 ? 60 : 400);
+  const refusal = time(() => refused(() => planFor(none)), 40);
+  const before = performance.now();
+  buildSnapshot(supplyOf(offerings));
+  const built = performance.now() - before;
+  const us = (figure: number): string => figure.toFixed(1);
+  rows[String(count)] = {
+    "plan p50": us(plan.p50),
+    "plan p99": us(plan.p99),
+    "balanced p50": us(balanced.p50),
+    "slug p50": us(exact.p50),
+    "naive p50": us(chain.p50),
+    "naive / plan": `${(chain.p50 / plan.p50).toFixed(0)} x`,
+    "409 p50": us(refusal.p50),
+    "snapshot ms": us(built),
+  };
+}
+console.table(rows);

@@ -1,0 +1,39 @@
+/** The bare programs that the gateway is compared with: they relay one act call and do nothing else. */
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { type ConnectRouter, createClient } from "@connectrpc/connect";
+import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
+import fastify from "fastify";
+import { Pool } from "undici";
+import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+
+const [kind, upstream] = [process.argv[2], process.argv[3] ?? ""];
+
+/** Fastify in front, undici behind; both bodies are parsed and written again. */
+async function restFloor(): Promise<number> {
+  const pool = new Pool(upstream, { connections: 64 });
+  const app = fastify();
+  app.post("/v1/act", async (request) => {
+    const answer = await pool.request({
+      method: "POST",
+      path: "/act",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(request.body),
+    });
+    return answer.body.json();
+  });
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  return (app.server.address() as AddressInfo).port;
+}
+
+/** Connect's own gRPC handler in front, Connect's own gRPC client behind; messages are typed. */
+function connectFloor(): Promise<number> {
+  const client = createClient(InferenceService, createGrpcTransport({ baseUrl: upstream }));
+  const routes = (router: ConnectRouter): void =>
+    void router.rpc(InferenceService.method.act, (request) => client.act(request));
+  const server = createServer(connectNodeAdapter({ routes }));
+  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port)));
+}
+
+console.log(JSON.stringify({ port: await (kind === "rest" ? restFloor() : connectFloor()) }));
+process.on("SIGTERM", () => process.exit(0));

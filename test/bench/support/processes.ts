@@ -1,0 +1,86 @@
+/** Processes that benchmarks start, and the CPU time that they take. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+
+/** A started process and the first line it printed that `ready` accepted. */
+export interface Started {
+  pid: number;
+  line: string;
+  /** Every line that it has printed so far. */
+  lines: string[];
+  stop(): Promise<void>;
+}
+
+/** Starts a TypeScript file with Node and waits until `ready` accepts a line of its output. */
+export function start(
+  file: string,
+  args: string[],
+  env: Record<string, string>,
+  ready: (line: string) => boolean,
+): Promise<Started> {
+  const child: ChildProcess = spawn(process.execPath, [file, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  const lines: string[] = [];
+  return new Promise((resolve, reject) => {
+    child.once("exit", (code) => reject(new Error(`${file} ended with ${code}: ${lines.join("\n")}`)));
+    createInterface({ input: child.stdout! }).on("line", (line) => {
+      lines.push(line);
+      if (!ready(line)) return;
+      resolve({
+        pid: child.pid!,
+        line,
+        lines,
+        stop: async () => {
+          child.kill("SIGTERM");
+          await gone;
+        },
+      });
+    });
+  });
+}
+
+/** On-CPU nanoseconds of all threads of a process so far. */
+export function cpuNanos(pid: number): number {
+  let total = 0;
+  for (const task of readdirSync(`/proc/${pid}/task`)) {
+    try {
+      total += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]);
+    } catch {
+      // The thread ended between the listing and the reading.
+    }
+  }
+  return total;
+}
+
+/** The processes below a process, such as those of its database. */
+export function descendants(pid: number): number[] {
+  const children = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((candidate) => parentOf(candidate) === pid);
+  return children.flatMap((child) => [child, ...descendants(child)]);
+}
+
+function parentOf(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return -1;
+  }
+}
+
+/** Resident memory of a process in MB. */
+export function residentMb(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1024;
+}
+
+/** The middle of a list. */
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}

@@ -1,0 +1,114 @@
+/**
+ * An instant policy server: answers 16x7 at once over the native wire, as JSON over HTTP/1.1, and as a plain unary gRPC call.
+ * It stands beyond every measured program alike. The first number of each answer is taken from the request, because a
+ * server whose answers never change is a stub that the conformance probe rejects.
+ */
+import { createServer as createHttp } from "node:http";
+import { createServer as createHttp2, type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  ActRequestSchema,
+  ActResponseSchema,
+  DescribeResponseSchema,
+} from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
+import { ActResponseSchema as PublicActResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { frameMessage, MessageReader } from "../../../src/codecs/grpc.ts";
+
+const delayMs = Number(process.argv[2] ?? 0);
+const STEPS = Array.from({ length: 16 }, (_, t) => ({
+  values: Array.from({ length: 7 }, (_, d) => Math.fround((t * 7 + d) / 1000)),
+}));
+const jsonAnswer = Buffer.from(
+  JSON.stringify({
+    id: "act_1",
+    object: "world.action",
+    created: 1_790_000_000,
+    model: "bench/instant",
+    action: { space: "ee_delta_6d_grip", steps: STEPS.map((step) => step.values), dt_ms: 50, note: "" },
+  }),
+);
+const grpcAnswer = frameMessage(
+  toBinary(
+    PublicActResponse,
+    create(PublicActResponse, {
+      id: "act_1",
+      model: "bench/instant",
+      action: { space: "ee_delta_6d_grip", steps: STEPS, dtMs: 50 },
+    }),
+  ),
+);
+
+const later = (run: () => void): void => void (delayMs > 0 ? setTimeout(run, delayMs) : run());
+
+function answerCall(message: Buffer): Buffer | undefined {
+  const request = fromBinary(ActRequestSchema, message);
+  if (request.body.case !== "call") return undefined;
+  const { horizon, observations } = request.body.value;
+  const seen =
+    observations[0]?.proprio.reduce((sum, value) => sum + value, observations[0].frames[0]?.data.length ?? 0) ?? 0;
+  const steps = Array.from({ length: horizon }, (_, t) => ({
+    values: t === 0 ? [seen % 1, ...STEPS[0]!.values.slice(1)] : STEPS[t % 16]!.values,
+  }));
+  return frameMessage(
+    toBinary(
+      ActResponseSchema,
+      create(ActResponseSchema, { callId: request.callId, body: { case: "chunk", value: { steps, dtMs: 50 } } }),
+    ),
+  );
+}
+
+const TRAILERS = { "grpc-status": "0" };
+
+function serve(stream: ServerHttp2Stream, path: string): void {
+  stream.on("error", () => undefined);
+  stream.on("wantTrailers", () => stream.sendTrailers(TRAILERS));
+  stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
+  const isAct = path === "/limber.policy.v1.PolicyService/Act";
+  const reader = new MessageReader(64 << 20, (message) => {
+    if (!isAct) return;
+    const answer = answerCall(message);
+    if (answer) later(() => stream.writable && stream.write(answer));
+  });
+  stream.on("data", (chunk: Buffer) => reader.push(chunk));
+  stream.on("end", () => {
+    if (isAct) stream.end();
+    else if (path.endsWith("/Describe")) stream.end(frameMessage(toBinary(DescribeResponseSchema, describeServer())));
+    else later(() => stream.end(grpcAnswer));
+  });
+}
+
+const describeServer = () =>
+  create(DescribeResponseSchema, {
+    models: [
+      {
+        slug: "bench/instant",
+        name: "Instant",
+        contracts: [Contract.ACT],
+        actionSpaces: ["ee_delta_6d_grip"],
+        actionDim: 7,
+        dtMs: 50,
+        maxHorizon: 256,
+      },
+    ],
+  });
+
+const grpc = createHttp2({ settings: { initialWindowSize: 1 << 20, maxConcurrentStreams: 1000 } });
+grpc.on("stream", (stream, headers) => serve(stream, String(headers[":path"])));
+const rest = createHttp((request, response) => {
+  request.resume();
+  request.on("end", () =>
+    later(() => {
+      response.writeHead(200, { "content-type": "application/json", "content-length": jsonAnswer.length });
+      response.end(jsonAnswer);
+    }),
+  );
+});
+grpc.listen(0, "127.0.0.1", () =>
+  rest.listen(0, "127.0.0.1", () => {
+    const ports = { grpc: (grpc.address() as AddressInfo).port, rest: (rest.address() as AddressInfo).port };
+    console.log(JSON.stringify(ports));
+  }),
+);
+process.on("SIGTERM", () => process.exit(0));

@@ -1,0 +1,108 @@
+/** A small house behind the edge: a gate made of plain functions, and the server over it on a free port of loopback. */
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  getOption,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
+import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
+import type { LogLine } from "../../src/edge/log.ts";
+import type { PortOptions } from "../../src/edge/port.ts";
+import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
+import { assertValid } from "../../src/edge/validate.ts";
+import { Reason, refuse } from "../../src/refusal.ts";
+
+export const KEY = "lmb_sk_test";
+
+/** What the gate answers an RPC with: a message, messages, or a refusal that it throws. */
+type Serve = (request: never, context: CallContext) => unknown;
+
+export interface House extends AsyncDisposable {
+  readonly server: EdgeServer;
+  readonly base: string;
+  readonly port: number;
+  readonly lines: LogLine[];
+  /** Calls that were let in and not yet given their place back. */
+  inside(): number;
+  /** Heads of all calls that asked to be let in. */
+  readonly heads: CallHead[];
+}
+
+export interface HouseOptions {
+  readonly rpcs?: Readonly<Record<string, Serve>>;
+  readonly ready?: () => boolean;
+  readonly port?: PortOptions;
+}
+
+/** Opens a house whose RPCs are `rpcs`, by name; `KEY` is its only key. */
+export async function openHouse(options: HouseOptions = {}): Promise<House> {
+  const lines: LogLine[] = [];
+  const heads: CallHead[] = [];
+  let inside = 0;
+  const serve = (method: DescMethod): Serve => {
+    const found = options.rpcs?.[method.name];
+    if (found === undefined) throw new Error(`this house has no ${method.name}`);
+    return found;
+  };
+  const gate: Gate = {
+    admit(method, head): Admission {
+      heads.push(head);
+      if (getOption(method, rpc).access === Access.PUBLIC) {
+        return { principal: { kind: "public" }, headers: [], leave: () => undefined };
+      }
+      if (head.authorization === undefined) throw refuse(Reason.MISSING_API_KEY, "send an API key");
+      if (head.authorization !== `Bearer ${KEY}`)
+        throw refuse(Reason.INVALID_API_KEY, "this API key is not known here");
+      inside++;
+      return {
+        principal: {
+          kind: "key",
+          keyId: "key_1",
+          orgId: "org_1",
+          role: "developer",
+          scopes: [],
+          models: [],
+          environment: "simulation",
+        },
+        headers: ["ratelimit", '"key";r=5;t=1', "x-ratelimit-limit", "6"],
+        leave: () => void inside--,
+      };
+    },
+    async unary(method, _admission, request, context) {
+      assertValid(method.input, request);
+      return (await serve(method)(request as never, context)) as Message;
+    },
+    serverStream(method, _admission, request, context) {
+      assertValid(method.input, request);
+      if (context.idempotencyKey !== undefined)
+        throw refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed");
+      return serve(method)(request as never, context) as AsyncIterable<Message>;
+    },
+    bidiStream(method, _admission, requests, context) {
+      return serve(method)(requests as never, context) as AsyncIterable<Message>;
+    },
+  };
+  const server = buildServer({
+    gate,
+    readiness: options.ready ?? (() => true),
+    log: (line) => lines.push(line),
+    ...(options.port && { port: options.port }),
+  });
+  const port = await server.listen("127.0.0.1", 0);
+  const scheme = options.port?.tls ? "https" : "http";
+  return {
+    server,
+    port,
+    base: `${scheme}://127.0.0.1:${port}`,
+    lines,
+    heads,
+    inside: () => inside,
+    [Symbol.asyncDispose]: () => server.drain(0),
+  };
+}
+
+/** A message of `desc`, for answers of a house. */
+export const message = <D extends DescMessage>(desc: D, fields: MessageInitShape<D>) => create(desc, fields);

@@ -1,0 +1,76 @@
+/** Golden routing cases: a request over a fixed supply, and the plan or the refusal that it must have. */
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
+import { factsOf, Refusal } from "../../src/refusal.ts";
+import { explain, type PlanArgs, planFor } from "../../src/routing/index.ts";
+import { argsOf, type PlanCase, supplyOf } from "../../tools/plan.ts";
+
+interface GoldenCase extends PlanCase {
+  readonly name: string;
+  /** Ids of the steps, in order. */
+  readonly plan?: readonly string[];
+  /** Every dropped offering and its reason. */
+  readonly dropped?: Readonly<Record<string, string>>;
+  /** The code of the refusal. */
+  readonly refuse?: string;
+  readonly near?: readonly string[];
+  readonly needed?: readonly string[];
+  readonly excluded_by?: readonly string[];
+  readonly suggestions?: readonly { field: string; value?: number; admits: number }[];
+  readonly retry_after?: number;
+  readonly pinned?: boolean;
+  /** Cheapest, first and dearest way, in micro-dollars. */
+  readonly cost?: readonly number[];
+  /** Why the first step stands there. */
+  readonly codes?: readonly string[];
+}
+
+const here = new URL("./", import.meta.url);
+const readJson = (path: string): unknown => JSON.parse(readFileSync(new URL(path, here), "utf8"));
+const supply = supplyOf(readJson("supply.json") as Parameters<typeof supplyOf>[0]);
+
+function attempt(given: GoldenCase): { args?: PlanArgs; plan?: ReturnType<typeof planFor>; refusal?: Refusal } {
+  let args: PlanArgs | undefined;
+  try {
+    args = argsOf(given, supply);
+    return { args, plan: planFor(args) };
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown;
+    return { ...(args && { args }), refusal: thrown };
+  }
+}
+
+const wordOf = (reason: number): string =>
+  DropReasonSchema.value[reason]!.name.slice("DROP_REASON_".length).toLowerCase();
+
+for (const file of readdirSync(new URL("cases/", here)).sort()) {
+  describe(file.replace(".json", ""), () => {
+    test.each(readJson(`cases/${file}`) as GoldenCase[])("$name", (given) => {
+      const { args, plan, refusal } = attempt(given);
+      expect(refusal && factsOf(refusal.reason).code).toBe(given.refuse);
+      if (given.plan) expect(plan?.steps.map((step) => step.offering.id)).toEqual(given.plan);
+      if (given.dropped) {
+        const dropped = refusal ? (refusal.details.dropped ?? []) : explain(args!).dropped;
+        expect(Object.fromEntries(dropped.map((each) => [each.offeringId, wordOf(each.reason)]))).toEqual(
+          given.dropped,
+        );
+      }
+      if (given.near) expect(refusal?.details.near).toEqual(given.near);
+      if (given.needed) expect(refusal?.details.needed).toEqual(given.needed);
+      if (given.excluded_by) expect(refusal?.details.excludedBy).toEqual(given.excluded_by);
+      if (given.suggestions) {
+        const plain = refusal?.details.suggestions?.map(({ field, value, admits }) => ({
+          field,
+          ...(value !== undefined && { value }),
+          admits,
+        }));
+        expect(plain).toEqual(given.suggestions);
+      }
+      if (given.retry_after) expect(refusal?.retryAfter).toBe(given.retry_after);
+      if (given.pinned !== undefined) expect(plan?.pinned).toBe(given.pinned);
+      if (given.cost) expect(plan && [plan.leastMicro, plan.expectedMicro, plan.ceilingMicro]).toEqual(given.cost);
+      if (given.codes) expect(explain(args!).plan[0]?.reasonCodes).toEqual(given.codes);
+    });
+  });
+}

@@ -1,0 +1,42 @@
+/** A database of its own for whoever asks, in the PostgreSQL of the test run. */
+import { randomUUID } from "node:crypto";
+import { inject } from "vitest";
+import { connect, type Sql } from "../../src/store/tx.ts";
+
+/** The database that others are copied from. */
+export const TEMPLATE = "limber_template";
+
+/** A database that nobody else uses, with the house's tables and nothing in them. */
+export interface FreshDatabase {
+  url: string;
+  sql: Sql;
+  /** Closes `sql` and drops the database, whoever else is still connected. */
+  close(): Promise<void>;
+}
+
+/** The address of another database on the server of `url`. */
+export function databaseUrl(url: string, name: string): string {
+  const address = new URL(url);
+  address.pathname = name;
+  return address.href;
+}
+
+/** Makes a database; `max` is that of its `sql`, and an `empty` one has no tables at all. */
+export async function freshDatabase({ max = 8, empty = false } = {}): Promise<FreshDatabase> {
+  const { url: server, problem } = inject("postgres");
+  if (problem !== undefined && !empty) throw new Error(`No test can have a database: ${problem}`);
+  const name = `test_${randomUUID().replaceAll("-", "")}`;
+  await command(server, `create database ${name} template ${empty ? "template1" : TEMPLATE}`);
+  const url = databaseUrl(server, name);
+  const sql = connect(url, { max });
+  const close = async (): Promise<void> => {
+    await sql.end();
+    await command(server, `drop database ${name} with (force)`);
+  };
+  return { url, sql, close };
+}
+
+async function command(url: string, statement: string): Promise<void> {
+  const server = connect(url, { max: 1 });
+  await server.unsafe(statement).finally(() => server.end());
+}

@@ -1,0 +1,113 @@
+/** Tills, payers and records for tests of money, on a real database. */
+import { newId } from "../../src/ambient.ts";
+import type { Payer } from "../../src/money/purse.ts";
+import type { Estimate } from "../../src/money/shortage.ts";
+import { type Hold, Till } from "../../src/money/till.ts";
+import { createKey, type KeyRecord } from "../../src/store/keys.ts";
+import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/ledger.ts";
+import { Notices } from "../../src/store/notices.ts";
+import { addCredits, createOrg } from "../../src/store/orgs.ts";
+import { connect, type Sql } from "../../src/store/tx.ts";
+
+/** The till as the house uses it. */
+export type TestTill = Till<IntentRecord, RequestRecord>;
+/** A hold of it. */
+export type TestHold = Hold<IntentRecord, RequestRecord>;
+
+/** A replica: a till with connections of its own. */
+export interface Replica {
+  till: TestTill;
+  ledger: Ledger;
+  sql: Sql;
+  /** Returns its leases, then ends. */
+  close(): Promise<void>;
+  /** Ends as a killed process does: nothing is returned, nothing more is written. */
+  kill(): Promise<void>;
+}
+
+/** Opens a replica's till on the database at `url`. */
+export async function openReplica(
+  url: string,
+  replica: string,
+  { lifeMs }: { lifeMs?: number } = {},
+): Promise<Replica> {
+  const sql = connect(url, { max: 3 });
+  const notices = await Notices.open(url);
+  const ledger = new Ledger(sql, notices, lifeMs === undefined ? { replica } : { replica, lifeMs });
+  const till = await Till.open(ledger);
+  const leave = async (): Promise<void> => {
+    await notices.close();
+    await sql.end();
+  };
+  return {
+    till,
+    ledger,
+    sql,
+    close: async () => {
+      await till.close();
+      await leave();
+    },
+    kill: leave,
+  };
+}
+
+/** An organisation with credit and a key. */
+export async function makePayer(sql: Sql, credit: number, budget?: KeyRecord["budget"]): Promise<Payer> {
+  const org = await createOrg(sql, { name: "test" });
+  if (credit > 0) await addCredits(sql, { orgId: org.id, amountMicro: credit });
+  return { orgId: org.id, keyId: await makeKey(sql, org.id, budget) };
+}
+
+/** A key of an organisation. */
+export async function makeKey(sql: Sql, orgId: string, budget?: KeyRecord["budget"]): Promise<string> {
+  return (await createKey(sql, { orgId, budget })).key.id;
+}
+
+/** An act call of 16 steps whose whole price is `price` micro-dollars. */
+export const estimate = (price: number): Estimate => ({
+  unit: "action_step",
+  units: 16,
+  priceNano: Math.round((price * 1000) / 16),
+  wakeUpMicro: 0,
+});
+
+/** The promise of a call. */
+export const intentOf = ({ orgId, keyId }: Payer, requestId = newId("req")): IntentRecord => ({
+  orgId,
+  keyId,
+  requestId,
+  contract: "act",
+  model: "reference/reach",
+  provider: "reference",
+  offeringId: "off_1",
+  unit: "action_step",
+});
+
+/** How a call ended that cost `costMicro`. */
+export const endOf = (intent: IntentRecord, costMicro: number, more: Partial<RequestRecord> = {}): RequestRecord => ({
+  ...intent,
+  status: "settled",
+  units: 16,
+  costMicro,
+  wakeUpMicro: 0,
+  hedgeCostMicro: null,
+  simulated: false,
+  httpStatus: 200,
+  errorCode: null,
+  latencyMs: 20.5,
+  log: { attempts: [{ offering_id: intent.offeringId, status: "ok", latency_ms: 20.5 }] },
+  ...more,
+});
+
+/** How a call ended that failed. */
+export const failureOf = (intent: IntentRecord): RequestRecord =>
+  endOf(intent, 0, { status: "failed", units: 0, httpStatus: 502, errorCode: "all_attempts_failed" });
+
+/** A whole call of a fixed price: held, intended, answered once that is durable, settled. Resolves when the settlement is committed. */
+export async function call(till: TestTill, payer: Payer, price: number, ceiling = price): Promise<void> {
+  const hold = await till.hold(payer, ceiling, estimate(ceiling));
+  const intent = intentOf(payer);
+  hold.intend(intent);
+  await hold.durable;
+  await hold.settle(endOf(intent, price));
+}

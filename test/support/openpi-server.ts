@@ -1,0 +1,186 @@
+/** A server of the openpi wire that does as it's told. Its bytes are its own: nothing of the gateway's encoding is used. */
+import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { setTimeout } from "node:timers/promises";
+import { type WebSocket, WebSocketServer } from "ws";
+import { type ActServer, type Behaviour, Behaviours, OVERSIZED_BYTES, type ReceivedAct } from "./act-server.ts";
+import { pack, unpack } from "./plain-msgpack.ts";
+
+/** How a server differs from a plain one. */
+export interface OpenpiOptions {
+  /** The first frame of every connection; undefined sends none. */
+  readonly metadata?: Buffer | undefined;
+  /** Refuses the upgrade with this status. */
+  readonly refuse?: number;
+  /** Where a 3xx leads. */
+  readonly location?: string;
+  /** The status of `/healthz`. */
+  readonly health?: number;
+  /** Makes the answer of some steps; openpi's own form by default. */
+  readonly answer?: (steps: readonly (readonly number[])[]) => Buffer;
+}
+
+/** A server with what is particular to this wire. */
+export interface OpenpiServer extends ActServer {
+  /** Every request as it came. */
+  readonly requests: readonly Buffer[];
+  /** The headers of every `GET /healthz`. */
+  readonly healthChecks: readonly IncomingHttpHeaders[];
+}
+
+/** The metadata of most openpi servers. */
+export const NO_METADATA = Buffer.from([0x80]);
+
+/** An array as openpi-client packs it. */
+export const ndarray = (dtype: string, shape: readonly number[], data: Buffer): Map<unknown, unknown> =>
+  new Map<unknown, unknown>([
+    [Buffer.from("__ndarray__"), true],
+    [Buffer.from("data"), data],
+    [Buffer.from("dtype"), dtype],
+    [Buffer.from("shape"), shape],
+  ]);
+
+/** Rows of numbers as `<f4` of shape [T, D]. */
+export function f4(
+  steps: readonly (readonly number[])[],
+  shape = [steps.length, steps[0]?.length ?? 0],
+): Map<unknown, unknown> {
+  return ndarray("<f4", shape, Buffer.from(Float32Array.from(steps.flat()).buffer));
+}
+
+/** openpi's answer. */
+export const plainAnswer = (steps: readonly (readonly number[])[]): Buffer => {
+  const timing = new Map([["infer_ms", 2.5]]);
+  return pack(
+    new Map<unknown, unknown>([
+      ["actions", f4(steps)],
+      ["server_timing", timing],
+    ]),
+  );
+};
+
+const TRACEBACK_CLOSE = "Internal server error. Traceback included in previous frame.";
+
+/** Starts a server on loopback. */
+export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<OpenpiServer> {
+  const metadata = "metadata" in options ? options.metadata : NO_METADATA;
+  const answer = options.answer ?? plainAnswer;
+  const behaviours = new Behaviours();
+  const acts: ReceivedAct[] = [];
+  const requests: Buffer[] = [];
+  const healthChecks: IncomingHttpHeaders[] = [];
+  const counts = { connections: 0, cancelled: 0 };
+  const sockets = new Set<Socket>();
+  const webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+
+  const serve = (client: WebSocket, socket: Socket, headers: IncomingHttpHeaders): void => {
+    let pending = 0;
+    client.on("error", () => undefined);
+    client.on("close", () => {
+      counts.cancelled += pending;
+    });
+    if (metadata !== undefined) client.send(metadata);
+    client.on("message", (data) => {
+      pending++;
+      requests.push(data as Buffer);
+      acts.push(readRequest(data as Buffer, headers));
+      const settled = act(behaviours.next(), client, socket, answer);
+      void settled.then(() => pending--);
+    });
+  };
+
+  let http: Server;
+  const listen = async (port: number): Promise<void> => {
+    http = createServer((request, response) => {
+      healthChecks.push(request.headers);
+      if (request.url === "/healthz") response.writeHead(options.health ?? 200).end("OK\n");
+      else response.writeHead(426).end();
+    });
+    http.on("connection", (socket) => {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.once("close", () => sockets.delete(socket));
+    });
+    http.on("upgrade", (request, socket: Socket, head) => {
+      counts.connections++;
+      if (options.refuse === undefined) {
+        webSockets.handleUpgrade(request, socket, head, (client) => serve(client, socket, request.headers));
+      } else {
+        const location = options.location === undefined ? "" : `location: ${options.location}\r\n`;
+        socket.end(`HTTP/1.1 ${options.refuse} No\r\n${location}content-length: 6\r\n\r\nsecret`);
+      }
+    });
+    await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
+  };
+  const stop = async (): Promise<void> => {
+    const closed = new Promise((resolve) => http.close(resolve));
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  };
+
+  await listen(0);
+  const { port } = http!.address() as AddressInfo;
+  return {
+    endpoint: `ws://127.0.0.1:${port}/policy`,
+    acts,
+    requests,
+    healthChecks,
+    counts,
+    behave: (...list) => behaviours.set(list),
+    async restart() {
+      await stop();
+      await setTimeout(50); // a client on this machine has heard of it by then
+      await listen(port);
+    },
+    close: stop,
+  };
+}
+
+/** Does it, and resolves when the act is settled; an act that's never answered never is. */
+async function act(
+  behaviour: Behaviour,
+  client: WebSocket,
+  socket: Socket,
+  answer: (steps: readonly (readonly number[])[]) => Buffer,
+): Promise<void> {
+  switch (behaviour.kind) {
+    case "steps":
+      return client.send(answer(behaviour.steps));
+    case "later":
+      await behaviour.after;
+      return client.send(answer(behaviour.steps));
+    case "twice":
+      client.send(answer(behaviour.steps));
+      return client.send(answer(behaviour.steps.map((step) => step.map((value) => -value))));
+    case "garbage":
+      return client.send(Buffer.from("c1ff00c1", "hex"));
+    case "error":
+      client.send(behaviour.text);
+      return client.close(1011, TRACEBACK_CLOSE);
+    case "reset":
+      return void socket.write(frameHead(1_000, 100), () => socket.resetAndDestroy());
+    case "truncated":
+      return void socket.end(frameHead(1_000, 100));
+    case "oversized":
+      return void socket.write(frameHead(OVERSIZED_BYTES, 65_536));
+    case "silence":
+      return new Promise(() => undefined);
+  }
+}
+
+/** The head of an unmasked binary frame of `length` bytes, and the first `sent` of them. */
+function frameHead(length: number, sent: number): Buffer {
+  const head = Buffer.alloc(10 + sent);
+  head[0] = 0x82;
+  head[1] = 127;
+  head.writeBigUInt64BE(BigInt(length), 2);
+  return head;
+}
+
+function readRequest(bytes: Buffer, headers: IncomingHttpHeaders): ReceivedAct {
+  const observation = unpack(bytes) as Map<string, unknown>;
+  const state = observation.get("observation/state") as Map<string, unknown> | undefined;
+  const data = state?.get("data") as Buffer | undefined;
+  const proprio = data === undefined ? [] : [...new Float32Array(new Uint8Array(data).buffer)];
+  return { instruction: String(observation.get("prompt")), proprio, headers };
+}

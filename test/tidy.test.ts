@@ -1,0 +1,169 @@
+/** The house rules that a machine can judge (design: rooms, doors, one place for each thing). */
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize, relative } from "node:path";
+import { getOption, hasOption } from "@bufbuild/protobuf";
+import { describe, expect, it } from "vitest";
+import { http } from "../gen/google/api/annotations_pb.ts";
+import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
+import { file_limber_v1_account_service } from "../gen/limber/v1/account_service_pb.ts";
+import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
+import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
+import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
+import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
+import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
+import { PERMISSIONS } from "../src/services/permissions.ts";
+
+const ROOT = join(import.meta.dirname, "..");
+
+function filesUnder(folder: string, ending = ".ts"): string[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(ending))
+    .map((name) => join(folder, name));
+}
+
+const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
+
+/** Who may import whom; the root files brand, ambient, refusal and gen/ are open to all. */
+const DOORS: Readonly<Record<string, readonly string[]>> = {
+  edge: ["services", "store", "codecs"],
+  services: ["contracts", "routing", "money", "upstream", "store", "events"],
+  upstream: ["contracts", "codecs"],
+  routing: ["contracts"],
+  money: [],
+  contracts: [],
+  store: [],
+  events: ["store"],
+  codecs: [],
+  reference: ["contracts", "codecs"],
+};
+const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts"]);
+
+/** Packages that one room alone may use. */
+const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  fastify: ["edge"],
+  "@connectrpc/connect": ["edge"],
+  "@connectrpc/connect-fastify": ["edge"],
+  "@connectrpc/connect-node": ["edge"],
+  postgres: ["store"],
+  nats: ["events"],
+  undici: ["upstream"],
+  ws: ["upstream", "reference"],
+};
+
+const roomOf = (file: string): string => relative("src", file).split("/")[0] ?? "";
+const importsOf = (file: string): string[] =>
+  [...read(file).matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].map((match) => match[1] ?? "");
+
+describe("rooms", () => {
+  it("import only through the doors that the plan of the house has", () => {
+    const faults: string[] = [];
+    for (const file of filesUnder("src")) {
+      const room = roomOf(file);
+      if (!(room in DOORS)) continue;
+      for (const target of importsOf(file)) {
+        if (!target.startsWith(".")) continue;
+        const path = normalize(join(dirname(file), target));
+        if (path.startsWith("gen/")) continue;
+        const wanted = roomOf(path);
+        if (wanted === room || OPEN_TO_ALL.has(wanted) || DOORS[room]?.includes(wanted)) continue;
+        faults.push(`${file} imports ${path}`);
+      }
+    }
+    expect(faults).toEqual([]);
+  });
+
+  it("keep their packages to themselves", () => {
+    const faults: string[] = [];
+    for (const file of filesUnder("src")) {
+      for (const target of importsOf(file)) {
+        const owners = Object.entries(OWNED_PACKAGES).find(
+          ([name]) => target === name || target.startsWith(`${name}/`),
+        )?.[1];
+        if (owners && !owners.includes(roomOf(file))) faults.push(`${file} imports ${target}`);
+      }
+    }
+    expect(faults).toEqual([]);
+  });
+});
+
+describe("time, chance and the environment", () => {
+  const BANNED = [
+    /\bDate\.now\(/,
+    /\bnew Date\(\)/,
+    /\bMath\.random\(/,
+    /\bsetTimeout\(/,
+    /\bsetInterval\(/,
+    /\bperformance\.now\(/,
+  ];
+
+  it("come in through ambient.ts and config.ts alone", () => {
+    const faults: string[] = [];
+    for (const file of filesUnder("src")) {
+      const text = read(file).replaceAll(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, "");
+      if (file !== "src/ambient.ts") {
+        for (const pattern of BANNED) if (pattern.test(text)) faults.push(`${file}: ${pattern.source}`);
+      }
+      if (file !== "src/config.ts" && /\bprocess\.env\b/.test(text)) faults.push(`${file}: process.env`);
+    }
+    expect(faults).toEqual([]);
+  });
+});
+
+describe("the schema", () => {
+  const services = [
+    file_limber_v1_account_service,
+    file_limber_v1_billing_service,
+    file_limber_v1_inference_service,
+    file_limber_v1_operations_service,
+    file_limber_v1_supply_service,
+  ].flatMap((file) =>
+    [...file.messages, ...file.enums].length >= 0 ? (file as { services: typeof file.services }).services : [],
+  );
+  const methods = services.flatMap((service) => service.methods);
+
+  it("names every service file here", () => {
+    const files = filesUnder("proto/limber/v1", "_service.proto").map((file) =>
+      file.split("/").at(-1)?.replace("_service.proto", ""),
+    );
+    const known = services.map((service) => service.file.name.split("/").at(-1)?.replace("_service", ""));
+    expect(known.sort()).toEqual(files.sort());
+  });
+
+  it("gives every RPC a REST path, an access rule, and a permission that roles hold", () => {
+    const faults = methods.filter((method) => {
+      if (!hasOption(method, http) || !hasOption(method, rpc)) return true;
+      const rule = getOption(method, rpc);
+      return rule.access === Access.UNSPECIFIED || (rule.permission !== "" && !PERMISSIONS.includes(rule.permission));
+    });
+    expect(faults.map((method) => method.name)).toEqual([]);
+  });
+
+  it("has no reason that is thrown nowhere", () => {
+    const sources = filesUnder("src")
+      .filter((file) => file !== "src/refusal.ts")
+      .map(read)
+      .join("\n");
+    const unused = ReasonSchema.values
+      .map((value) => value.localName)
+      .filter((name) => name !== "UNSPECIFIED" && !new RegExp(`\\bReason\\.${name}\\b|"${name}"`).test(sources));
+    expect(unused).toEqual([]);
+  });
+
+  it("has an implementation of the same stem for every service, and tests beside it", () => {
+    const stems = filesUnder("proto/limber/v1", "_service.proto").map((file) =>
+      file.split("/").at(-1)?.replace("_service.proto", ""),
+    );
+    const implemented = new Set(filesUnder("src/services").map((file) => file.split("/").at(-1)?.replace(".ts", "")));
+    const tested = new Set(readdirSync(join(ROOT, "test/api")));
+    expect(stems.filter((stem) => !implemented.has(stem ?? "") || !tested.has(stem ?? ""))).toEqual([]);
+  });
+});
+
+describe("what is committed", () => {
+  it("speaks of the project alone", () => {
+    const faults = [...filesUnder("src"), ...filesUnder("test"), ...filesUnder("proto", ".proto")]
+      .filter((file) => file !== "test/tidy.test.ts")
+      .filter((file) => /\/work\/|\b(TODO|FIXME|XXX|HACK)\b/.test(read(file)));
+    expect(faults).toEqual([]);
+  });
+});

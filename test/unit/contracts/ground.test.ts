@@ -1,0 +1,61 @@
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { GroundedBoxSchema, GroundedPointSchema } from "../../../gen/limber/v1/grounding_pb.ts";
+import { GroundRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { Contract, type GroundAnswer } from "../../../src/contracts/contract.ts";
+import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { checkAnswer, inputOf, intentOf, unitsOf } from "../../../src/contracts/ground.ts";
+
+const request = create(GroundRequestSchema, {
+  observations: [{ frames: [{ camera: "old" }] }, { frames: [{ camera: "a" }, { camera: "b" }] }],
+  instruction: "the red box",
+});
+
+type Point = { x?: number; y?: number; confidence?: number };
+type Box = { xMin?: number; yMin?: number; xMax?: number; yMax?: number; confidence?: number };
+const answer = (points: Point[], boxes: Box[] = [], tokens = 10): GroundAnswer => ({
+  points: points.map((point) => create(GroundedPointSchema, point)),
+  boxes: boxes.map((box) => create(GroundedBoxSchema, box)),
+  note: "",
+  inputTokens: tokens,
+  outputTokens: 2,
+});
+
+test("ground means service/ground when no model is named, and expects more tokens for more frames", () => {
+  const intent = intentOf(request);
+  expect(intent).toMatchObject({ contract: Contract.GROUND, model: "service/ground", actionSpace: undefined });
+  const one = intentOf(create(GroundRequestSchema, { observations: [{ frames: [{}] }], instruction: "the red box" }));
+  expect(intent.units).toBeGreaterThan(one.units);
+  expect(intentOf(create(GroundRequestSchema, { ...request, model: "eye/point" })).model).toBe("eye/point");
+});
+
+test("ground hands the model the last observation alone", () => {
+  expect(inputOf(request).observations.map((each) => each.frames.map((frame) => frame.camera))).toEqual([["a", "b"]]);
+});
+
+describe("checkAnswer", () => {
+  test("passes points and boxes from 0 to 1, and finding nothing", () => {
+    expect(
+      checkAnswer(answer([{ x: 0, y: 1, confidence: 0.5 }], [{ xMin: 0, yMin: 0, xMax: 1, yMax: 1 }])),
+    ).toBeUndefined();
+    expect(checkAnswer(answer([]))).toBeUndefined();
+  });
+
+  test.each([
+    ["a point right of the picture", answer([{ x: 1.01 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["pixels in place of shares", answer([{ x: 320, y: 200 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["a negative coordinate", answer([{ y: -0.1 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["a confidence above one", answer([{ confidence: 2 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["a coordinate that is no number", answer([{ x: Number.NaN }]), AttemptFailure.NON_FINITE_ACTION],
+    ["an infinite box", answer([], [{ xMax: Number.POSITIVE_INFINITY }]), AttemptFailure.NON_FINITE_ACTION],
+    ["a box turned inside out", answer([], [{ xMin: 0.6, xMax: 0.4 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["tokens that cannot be counted", answer([], [], 1.5), AttemptFailure.MALFORMED_ANSWER],
+    ["negative tokens", answer([], [], -1), AttemptFailure.MALFORMED_ANSWER],
+  ])("fails %s", (_, given, failure) => {
+    expect(checkAnswer(given)).toBe(failure);
+  });
+});
+
+test("a ground answer is billed on what it read and wrote", () => {
+  expect(unitsOf(answer([]))).toBe(12);
+});

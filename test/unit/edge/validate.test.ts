@@ -1,0 +1,175 @@
+/** The schema's rules: what they find, by which name, and that the quick yes never disagrees with the judge. */
+import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
+import { createValidator } from "@bufbuild/protovalidate";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { CreateKeyRequestSchema, CreateOrgRequestSchema } from "../../../gen/limber/v1/account_service_pb.ts";
+import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
+import {
+  ActRequestSchema,
+  PredictRequestSchema,
+  PredictStreamRequestSchema,
+} from "../../../gen/limber/v1/inference_service_pb.ts";
+import { DeclareModelRequestSchema } from "../../../gen/limber/v1/supply_service_pb.ts";
+import { decoderOf, Faults } from "../../../src/edge/json.ts";
+import { surelyObeys } from "../../../src/edge/validate/quick.ts";
+import { assertValid, violationsOf } from "../../../src/edge/validate.ts";
+import { Reason, Refusal } from "../../../src/refusal.ts";
+
+const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };
+const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: [Contract.ACT] };
+
+const typesOf = (desc: DescMessage, message: Message): Record<string, string> =>
+  Object.fromEntries(violationsOf(desc, message).map(({ path, type }) => [path, type]));
+
+describe("a message", () => {
+  it("that obeys has no violations", () => {
+    expect(violationsOf(ActRequestSchema, create(ActRequestSchema, ACT))).toEqual([]);
+    expect(() => assertValid(ActRequestSchema, create(ActRequestSchema, ACT))).not.toThrow();
+  });
+
+  it("that breaks rules is refused with all of them at once", () => {
+    const request = create(ActRequestSchema, { ...ACT, model: "", horizon: 257, temperature: -1 });
+    try {
+      assertValid(ActRequestSchema, request);
+      expect.unreachable();
+    } catch (thrown) {
+      expect(thrown).toBeInstanceOf(Refusal);
+      expect(thrown).toMatchObject({
+        reason: Reason.VALIDATION_FAILED,
+        param: "model",
+        message: "model must be at least 1 characters, and 2 more",
+      });
+      expect((thrown as Refusal).details.violations).toHaveLength(3);
+    }
+  });
+
+  it("has each broken rule named as clients of the described service know it", () => {
+    const act = create(ActRequestSchema, {
+      model: "x".repeat(300),
+      models: Array.from({ length: 9 }, () => "a"),
+      idempotencyKey: "é",
+      preference: 9 as 1,
+      temperature: 11,
+      provider: { hedge: { afterMs: 0 }, minUptime30d: 1.5, maxCostUsd: -1, maxLatencyMs: 0, deadlineMs: 3_600_001 },
+    });
+    expect(typesOf(ActRequestSchema, act)).toEqual({
+      model: "string_too_long",
+      observations: "too_short",
+      models: "too_long",
+      idempotency_key: "string_pattern_mismatch",
+      preference: "enum",
+      temperature: "less_than_equal",
+      "provider.hedge.after_ms": "greater_than_equal",
+      "provider.min_uptime_30d": "less_than_equal",
+      "provider.max_cost_usd": "greater_than_equal",
+      "provider.max_latency_ms": "greater_than_equal",
+      "provider.deadline_ms": "less_than_equal",
+    });
+    const declared = create(DeclareModelRequestSchema, {
+      ...DECLARED,
+      contracts: [Contract.ACT, 0],
+      parameters: ["x"],
+      timeoutS: 0,
+    });
+    expect(typesOf(DeclareModelRequestSchema, declared)).toEqual({
+      "contracts.1": "enum",
+      "parameters.0": "enum",
+      timeout_s: "greater_than",
+    });
+    expect(typesOf(PredictStreamRequestSchema, create(PredictStreamRequestSchema))).toEqual({ predict: "missing" });
+    expect(typesOf(CreateOrgRequestSchema, create(CreateOrgRequestSchema, { name: "n", email: "no" }))).toEqual({
+      email: "value_error",
+    });
+  });
+
+  it("has paths that lead through arrays as REST writes them", () => {
+    const request = create(PredictRequestSchema, {
+      ...ACT,
+      observations: [{}, { proprio: [0, Number.NaN] }],
+      actions: [{ values: [1, Number.POSITIVE_INFINITY] }],
+      provider: { objective: { price: -1 } },
+    });
+    expect(typesOf(PredictRequestSchema, request)).toEqual({
+      "observations.1.proprio.1": "finite_number",
+      "actions.0.1": "finite_number",
+      "provider.objective.price": "greater_than_equal",
+    });
+  });
+
+  it("is told the words of an enum, not its numbers", () => {
+    const [violation] = violationsOf(ActRequestSchema, create(ActRequestSchema, { ...ACT, preference: 77 as 1 }));
+    expect(violation?.message).toBe("must be one of balanced, fastest, cheapest, reliable");
+  });
+});
+
+describe("the quick yes", () => {
+  it("is given to sound messages", () => {
+    expect(
+      surelyObeys(ActRequestSchema, create(ActRequestSchema, { ...ACT, horizon: 16, models: ["a"], seed: 1 })),
+    ).toBe(true);
+    expect(surelyObeys(DeclareModelRequestSchema, create(DeclareModelRequestSchema, DECLARED))).toBe(true);
+    expect(
+      surelyObeys(CreateKeyRequestSchema, create(CreateKeyRequestSchema, { scopes: ["act"], role: "viewer" })),
+    ).toBe(true);
+  });
+
+  const judge = createValidator();
+  const leaf = fc.constantFrom<unknown>(
+    0,
+    1,
+    16,
+    257,
+    -1,
+    0.5,
+    1.5,
+    "",
+    "a",
+    "o/n",
+    "é",
+    "a".repeat(257),
+    "fastest",
+    true,
+    null,
+    "act",
+    "AQID",
+    "😀",
+  );
+  const sound = { model: "o/n", observations: [{ proprio: [1] }] };
+
+  it.each<[DescMessage, object]>([
+    [ActRequestSchema, sound],
+    [PredictRequestSchema, sound],
+    [PredictStreamRequestSchema, { predict: sound }],
+    [DeclareModelRequestSchema, { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: ["act"] }],
+    [CreateKeyRequestSchema, {}],
+  ])("is never given where the judge finds a violation in %s", (desc, base) => {
+    let yes = 0;
+    fc.assert(
+      fc.property(jsonOf(desc, leaf), (json) => {
+        const message = decoderOf(desc).decode({ ...base, ...json }, new Faults());
+        if (!surelyObeys(desc, message)) return;
+        yes++;
+        expect(judge.validate(desc, message).kind).toBe("valid");
+      }),
+      { numRuns: 500 },
+    );
+    expect(yes).toBeGreaterThan(0);
+  });
+});
+
+/** Objects with one or two fields of a message, three levels down, and values that are near its bounds. */
+function jsonOf(desc: DescMessage, leaf: fc.Arbitrary<unknown>, depth = 3): fc.Arbitrary<object> {
+  const members = desc.fields.map((field) => {
+    const inside: fc.Arbitrary<unknown> =
+      field.message === undefined || depth === 0 ? leaf : jsonOf(field.message, leaf, depth - 1);
+    const value =
+      field.fieldKind === "list"
+        ? fc.array(inside, { maxLength: 3 })
+        : field.fieldKind === "map"
+          ? fc.dictionary(fc.constantFrom("price", "latency", "x"), inside, { maxKeys: 2 })
+          : inside;
+    return [field.name, value] as const;
+  });
+  return fc.subarray(members, { maxLength: Math.min(2, members.length) }).chain((some) => fc.record(Object.fromEntries(some)));
+}

@@ -1,0 +1,564 @@
+/** What the openpi wire says and understands, byte for byte and in its dialects, and how it holds its connections. */
+import { readFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import sharp from "sharp";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { WebSocketServer } from "ws";
+import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
+import { ImageFit, NumberType, PixelLayout, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { replaceAmbient } from "../../src/ambient.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
+import type { Wire } from "../../src/upstream/wire.ts";
+import { startBadUpstream } from "../support/bad-upstream.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import {
+  f4,
+  ndarray,
+  type OpenpiOptions,
+  type OpenpiServer,
+  plainAnswer,
+  startOpenpiServer,
+} from "../support/openpi-server.ts";
+import { pack, unpack } from "../support/plain-msgpack.ts";
+import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+import { selfSigned } from "../support/wire-client.ts";
+
+const STEPS = [
+  [1, 2],
+  [3, 4],
+];
+const NO_FRAMES = framesOf();
+
+let upstream: Upstream;
+let wire: Required<Pick<Wire, "act" | "health">>;
+let server: OpenpiServer;
+
+const serve = async (options: OpenpiOptions = {}): Promise<void> => {
+  server = await startOpenpiServer(options);
+  server.behave({ kind: "steps", steps: STEPS });
+};
+const act = (more = {}, signal?: AbortSignal) =>
+  wire.act(targetAt(server.endpoint), actInput(more), NO_FRAMES, callWith(signal));
+const received = (count: number) => vi.waitFor(() => expect(server.acts).toHaveLength(count));
+
+beforeEach(() => {
+  upstream = createUpstream({ allowPrivate: true });
+  wire = upstream.wireOf("openpi-ws") as Required<Wire>; // this wire acts
+});
+afterEach(async () => {
+  await upstream.close();
+  await server?.close().catch(() => undefined);
+});
+
+const sample = (name: string): Buffer =>
+  readFileSync(new URL(`../golden/wire-samples/${name}.msgpack`, import.meta.url));
+
+/** The picture of the recorded samples: 8 by 8, bytes of (37·i) mod 256; and the same upside down. */
+const PIXELS = Buffer.from(Uint8Array.from({ length: 192 }, (_, i) => (37 * i) % 256));
+const FLIPPED = Buffer.concat(Array.from({ length: 8 }, (_, row) => PIXELS.subarray((7 - row) * 24, (8 - row) * 24)));
+const png = (pixels: Buffer, width = 8): Promise<Buffer> =>
+  sharp(pixels, { raw: { width, height: pixels.length / 3 / width, channels: 3 } })
+    .png()
+    .toBuffer();
+
+/** As numpy rounds it. */
+const linspace = (count: number): number[] => Array.from({ length: count }, (_, i) => i * (2 / (count - 1)) - 1);
+
+const small = { width: 8, height: 8 };
+const profile = (init: MessageInitShape<typeof WireProfileSchema>) => create(WireProfileSchema, init);
+
+async function sent(
+  observation: Observation,
+  init?: MessageInitShape<typeof WireProfileSchema>,
+  instruction = "go on",
+) {
+  const target = targetAt(server.endpoint, { profile: init && profile(init) });
+  await wire.act(target, actInput({ observations: [observation], instruction }), framesOf(observation), callWith());
+  return server.requests.at(-1)!;
+}
+
+describe("the bytes of a request", () => {
+  beforeEach(() => serve());
+
+  it("are those of openpi's own client for DROID", async () => {
+    const frames = [
+      { camera: "wrist", data: await png(FLIPPED) },
+      { camera: "exterior_1", data: await png(PIXELS) },
+    ];
+    const bytes = await sent(
+      observed({ frames, proprio: linspace(8) }),
+      {
+        preset: "openpi/droid",
+        frames: [
+          { camera: "exterior_1", key: "observation/exterior_image_1_left", ...small },
+          { camera: "wrist", key: "observation/wrist_image_left", ...small },
+        ],
+      },
+      "pick up the green cube",
+    );
+    expect(bytes.equals(sample("openpi_droid_request"))).toBe(true);
+  });
+
+  it("are those of openpi's own client for LIBERO, whose pictures are turned", async () => {
+    const turned = (pixels: Buffer): Buffer =>
+      Buffer.concat(Array.from({ length: 64 }, (_, i) => pixels.subarray((63 - i) * 3, (64 - i) * 3)));
+    const frames = [
+      { camera: "agentview", data: await png(turned(PIXELS)) },
+      { camera: "wrist", data: await png(turned(FLIPPED)) },
+    ];
+    const bytes = await sent(
+      observed({ frames, proprio: linspace(8) }),
+      {
+        preset: "openpi/libero",
+        frames: [
+          { camera: "agentview", key: "observation/image", rotate180: true, ...small },
+          { camera: "wrist", key: "observation/wrist_image", rotate180: true, ...small },
+        ],
+      },
+      "open the drawer",
+    );
+    expect(bytes.equals(sample("openpi_libero_request"))).toBe(true);
+  });
+
+  it("say what openpi's own client says for ALOHA: channels first, in a map of their own", async () => {
+    const frames = [
+      { camera: "cam_high", data: await png(PIXELS) },
+      { camera: "cam_left_wrist", data: await png(FLIPPED) },
+    ];
+    const layout = PixelLayout.CHW;
+    const bytes = await sent(
+      observed({ frames, proprio: linspace(14) }),
+      {
+        preset: "openpi/aloha",
+        frames: [
+          { camera: "cam_high", key: "images.cam_high", layout, ...small },
+          { camera: "cam_left_wrist", key: "images.cam_left_wrist", layout, ...small },
+        ],
+      },
+      "fold",
+    );
+    expect(unpack(bytes)).toEqual(unpack(sample("openpi_aloha_request")));
+  });
+});
+
+describe("the profile of a request", () => {
+  beforeEach(() => serve());
+  type Tree = Map<string, Tree>;
+  const fields = (bytes: Buffer) => unpack(bytes) as Tree;
+
+  it("without one is the first picture at 224 by 224, all proprioception as f4, and the prompt", async () => {
+    const frames = [{ data: await png(PIXELS) }, { data: await png(FLIPPED) }];
+    const seen = fields(await sent(observed({ frames, proprio: [1, 2, 3] })));
+    expect([...seen.keys()]).toEqual(["observation/image", "observation/state", "prompt"]);
+    expect(seen.get("observation/image")?.get("shape")).toEqual([224, 224, 3]);
+    expect(seen.get("observation/state")?.get("dtype")).toBe("<f4");
+  });
+
+  it.each([
+    [
+      "openpi/droid",
+      ["exterior_1", "wrist"],
+      8,
+      [
+        "observation/exterior_image_1_left",
+        "observation/wrist_image_left",
+        "observation/joint_position",
+        "observation/gripper_position",
+        "prompt",
+      ],
+    ],
+    [
+      "openpi/libero",
+      ["agentview", "wrist"],
+      8,
+      ["observation/image", "observation/wrist_image", "observation/state", "prompt"],
+    ],
+    ["openpi/aloha", ["cam_high"], 14, ["images", "state", "prompt"]],
+  ])("%s has openpi's keys at openpi's sizes", async (preset, cameras, dim, keys) => {
+    const data = await png(PIXELS);
+    const frames = cameras.map((camera) => ({ camera, data }));
+    const seen = fields(await sent(observed({ frames, proprio: linspace(dim) }), { preset }));
+    expect([...seen.keys()]).toEqual(keys);
+    const picture = seen.get(keys[0]!);
+    const shape = preset === "openpi/aloha" ? picture?.get("cam_high")?.get("shape") : picture?.get("shape");
+    expect(shape).toEqual(preset === "openpi/aloha" ? [3, 224, 224] : [224, 224, 3]);
+  });
+
+  it("takes frames by their place where the caller names no camera", async () => {
+    const frames = [{ data: await png(PIXELS) }, { data: await png(FLIPPED) }];
+    const slots = [
+      { camera: "a", key: "first", ...small },
+      { camera: "b", key: "second", ...small },
+    ];
+    const seen = fields(await sent(observed({ frames }), { frames: slots }));
+    expect(seen.get("first")?.get("data")).toEqual(PIXELS);
+    expect(seen.get("second")?.get("data")).toEqual(FLIPPED);
+  });
+
+  it("takes the newest observation's frames", async () => {
+    const older = observed({ frames: [{ data: await png(FLIPPED) }], depth: [{ data: await png(FLIPPED) }] });
+    const newer = observed({ frames: [{ data: await png(PIXELS) }] });
+    const target = targetAt(server.endpoint, { profile: profile({ frames: [{ key: "picture", ...small }] }) });
+    const frames = framesOf(older, newer);
+    await wire.act(target, actInput({ observations: [older, newer] }), frames, callWith());
+    expect(fields(server.requests[0]!).get("picture")?.get("data")).toEqual(PIXELS);
+  });
+
+  it("pads to keep the ratio, or stretches", async () => {
+    const wide = { data: await png(Buffer.alloc(8 * 4 * 3, 200)) };
+    const slots = [
+      { key: "padded", ...small },
+      { key: "stretched", fit: ImageFit.STRETCH, ...small },
+    ];
+    const seen = fields(await sent(observed({ frames: [wide, wide] }), { frames: slots }));
+    const expected = Buffer.concat([Buffer.alloc(48), Buffer.alloc(96, 200), Buffer.alloc(48)]);
+    expect(seen.get("padded")?.get("data")).toEqual(expected);
+    expect(seen.get("stretched")?.get("data")).toEqual(Buffer.alloc(192, 200));
+  });
+
+  it("cuts proprioception into parts of the declared types, under keys that open maps", async () => {
+    const proprio = [
+      { start: 1, end: 3, key: "robot.arm.joints", dtype: NumberType.F8 },
+      { start: 0, end: 1, key: "robot.grip" },
+    ];
+    const seen = fields(await sent(observed({ proprio: [0.5, 1, 2] }), { proprio, instructionKey: "task" }, "fold"));
+    const joints = seen.get("robot")?.get("arm")?.get("joints");
+    expect(joints?.get("dtype")).toBe("<f8");
+    expect(joints?.get("data")).toEqual(Buffer.from(Float64Array.of(1, 2).buffer));
+    expect(seen.get("robot")?.get("grip")?.get("data")).toEqual(Buffer.from(Float32Array.of(0.5).buffer));
+    expect(seen.get("task")).toBe("fold");
+  });
+
+  it.each([
+    ["a camera that the caller doesn't have", { frames: [{ camera: "top", key: "x", ...small }] }],
+    [
+      "more pictures than there are",
+      {
+        frames: [
+          { key: "x", ...small },
+          { key: "y", ...small },
+          { key: "z", ...small },
+        ],
+      },
+    ],
+    ["another length of proprioception", { proprioDim: 4 }],
+    ["proprioception beyond its end", { proprio: [{ start: 2, end: 9, key: "x" }] }],
+    ["what a preset wants", { preset: "openpi/droid" }],
+  ])("that wants %s refuses the input and sends nothing", async (_, init) => {
+    const data = await png(PIXELS);
+    const observation = observed({
+      frames: [
+        { camera: "front", data },
+        { camera: "side", data },
+      ],
+      proprio: [1, 2, 3],
+    });
+    expect(nameOf(await failureIn(sent(observation, init)))).toBe("INPUT_REJECTED");
+    expect(server.counts.connections).toBe(0);
+  });
+});
+
+describe("an answer", () => {
+  const answer = async (value: unknown, init: MessageInitShape<typeof WireProfileSchema> = {}, horizon = 2) => {
+    await serve({ answer: () => (Buffer.isBuffer(value) ? value : pack(value)) });
+    return wire.act(
+      targetAt(server.endpoint, { profile: profile(init) }),
+      actInput({ horizon }),
+      NO_FRAMES,
+      callWith(),
+    );
+  };
+  const map = (entries: Record<string, unknown>): Map<string, unknown> => new Map(Object.entries(entries));
+  const f8 = ndarray("<f8", [2, 2], Buffer.from(Float64Array.of(1, 2, 3, 4).buffer));
+  const columns = (values: number[]) =>
+    ndarray("<f8", [2, values.length / 2], Buffer.from(Float64Array.from(values).buffer));
+
+  it.each<[string, unknown]>([
+    ["openpi's", map({ actions: f4(STEPS), server_timing: map({ infer_ms: 1 }) })],
+    ["in double precision", map({ actions: f8 })],
+    ["of one batch", map({ actions: f4(STEPS, [1, 2, 2]) })],
+    ["of more rows than asked for", map({ actions: f4([...STEPS, [5, 6], [7, 8]]) })],
+    ["cosmos-framework's", map({ action: f4(STEPS), video: null })],
+    ["DreamZero's, a bare array", f4(STEPS)],
+    [
+      "starVLA's",
+      map({ status: "ok", ok: true, type: "inference_result", data: map({ actions: f4(STEPS, [1, 2, 2]) }) }),
+    ],
+  ])("%s is read", async (_, value) => {
+    expect(rowsOf(await answer(value))).toEqual(STEPS);
+  });
+
+  it("recorded from openpi's own server is read to its values", async () => {
+    const answered = await answer(sample("openpi_response"), {}, 10);
+    const expected = Array.from({ length: 10 }, (_, t) =>
+      Array.from({ length: 8 }, (_, d) => Math.fround(1 + (8 * t + d) / 1000)),
+    );
+    expect(rowsOf(answered)).toEqual(expected);
+    expect(answered.gpuSeconds).toBe(0.00125);
+  });
+
+  it("of one action is one step", async () => {
+    expect(rowsOf(await answer(map({ actions: f4([[1, 2]], [2]) }), {}, 1))).toEqual([[1, 2]]);
+  });
+
+  it("of named parts is put side by side in the declared order", async () => {
+    const parts = map({ grip: columns([9, 8]), arm: columns([1, 2, 3, 4]), other: columns([0, 0]) });
+    const rows = rowsOf(await answer(parts, { actionKeys: ["arm", "grip"] }));
+    expect(rows).toEqual([
+      [1, 2, 9],
+      [3, 4, 8],
+    ]);
+  });
+
+  it.each<[string, string, unknown, MessageInitShape<typeof WireProfileSchema>?]>([
+    ["fewer rows than asked for", "WRONG_STEP_COUNT", map({ actions: f4([[1, 2]]) })],
+    ["no rows", "EMPTY_ANSWER", map({ actions: f4([], [0, 2]) })],
+    ["no columns", "EMPTY_ANSWER", map({ actions: f4([], [2, 0]) })],
+    ["no action", "MALFORMED_ANSWER", map({ state: f4(STEPS) })],
+    ["an action that's no array", "MALFORMED_ANSWER", map({ actions: "up" })],
+    ["a batch of two", "MALFORMED_ANSWER", map({ actions: f4(STEPS, [2, 1, 2]) })],
+    ["a single number", "MALFORMED_ANSWER", map({ actions: f4([[1]], []) })],
+    ["an array of more than its bytes", "MALFORMED_ANSWER", map({ actions: f4(STEPS, [2, 3]) })],
+    ["an array of objects", "MALFORMED_ANSWER", map({ actions: ndarray("|O", [2, 2], Buffer.alloc(32)) })],
+    ["nothing but a number", "MALFORMED_ANSWER", 7],
+    ["parts of different length", "MALFORMED_ANSWER", map({ a: f4(STEPS), b: f4([[1]]) }), { actionKeys: ["a", "b"] }],
+    ["a missing part", "MALFORMED_ANSWER", map({ a: f4(STEPS) }), { actionKeys: ["a", "b"] }],
+    ["vLLM-Omni's error", "UPSTREAM_ERROR", map({ type: "error", message: "trace\nlast line" })],
+    ["starVLA's error", "UPSTREAM_ERROR", map({ ok: false, error: map({ message: "trace\nlast line" }) })],
+  ])("of %s fails with %s, and the connection serves on", async (_, name, value, init) => {
+    const failure = await failureIn(answer(value, init));
+    expect(nameOf(failure)).toBe(name);
+    if (name === "UPSTREAM_ERROR") expect(failure.message).toBe("last line");
+    const again = wire.act(
+      targetAt(server.endpoint, { profile: profile(init ?? {}) }),
+      actInput(),
+      NO_FRAMES,
+      callWith(),
+    );
+    expect(nameOf(await failureIn(again))).toBe(name);
+    expect(server.counts.connections).toBe(1);
+  });
+});
+
+describe("the dialect", () => {
+  const metadata = (entries: Record<string, unknown>): Buffer => pack(new Map(Object.entries(entries)));
+  const more = { sessionId: "episode 7", seed: 5 };
+  const extras = () => {
+    const seen = unpack(server.requests.at(-1)!) as Map<string, unknown>;
+    return [seen.get("endpoint"), seen.get("session_id"), seen.get("seed")];
+  };
+
+  it.each([
+    ["openpi", { reset_pose: [0, 1] }],
+    ["SGLang", { "action.metadata": "x" }],
+  ])("of a server like %s gets nothing but the observation", async (_, entries) => {
+    await serve({ metadata: metadata(entries) });
+    await act(more);
+    expect(extras()).toEqual([undefined, undefined, undefined]);
+  });
+
+  it.each([
+    ["RoboArena", { image_resolution: null, needs_session_id: true, action_space: "joint_position" }],
+    ["vLLM-Omni", { policy_server_config: new Map([["action_dim", 7]]) }],
+  ])("of a server like %s is told to infer, in which session, with which seed", async (_, entries) => {
+    await serve({ metadata: metadata(entries) });
+    await act(more);
+    expect(extras()).toEqual(["infer", "episode 7", 5]);
+    await act();
+    expect(extras()).toEqual(["infer", undefined, undefined]);
+  });
+
+  it.each([
+    ["a list", Buffer.from([0x90])],
+    ["garbage", Buffer.from([0xc1])],
+  ])("can't be told from metadata that are %s, so the act fails", async (_, bytes) => {
+    await serve({ metadata: bytes });
+    expect(nameOf(await failureIn(act()))).toBe("MALFORMED_ANSWER");
+  });
+
+  it("is waited for, as long as the caller waits", async () => {
+    await serve({ metadata: undefined });
+    const caller = new AbortController();
+    const call = failureIn(act({}, caller.signal));
+    await vi.waitFor(() => expect(server.counts.connections).toBe(1));
+    caller.abort();
+    expect(nameOf(await call)).toBe("TIMEOUT");
+    expect(server.acts).toHaveLength(0);
+  });
+});
+
+describe("an upgrade", () => {
+  it.each([
+    [401, "UPSTREAM_AUTH"],
+    [403, "UPSTREAM_AUTH"],
+    [404, "UPSTREAM_ERROR"],
+    [429, "UPSTREAM_BUSY"],
+    [500, "UPSTREAM_ERROR"],
+    [502, "UNREACHABLE"],
+    [503, "UPSTREAM_BUSY"],
+  ])("refused with %i fails with %s and no word of the answer", async (refuse, name) => {
+    await serve({ refuse });
+    const failure = await failureIn(act());
+    expect(nameOf(failure)).toBe(name);
+    expect(failure.message).toBe(`answered HTTP ${refuse}`);
+  });
+
+  it("is not followed to where a redirect leads", async () => {
+    const other = await startOpenpiServer();
+    await serve({ refuse: 302, location: other.endpoint });
+    expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_ERROR");
+    expect(other.counts.connections).toBe(0);
+    await other.close();
+  });
+
+  it("offers no compression", async () => {
+    await serve();
+    await act();
+    expect(server.acts[0]?.headers["sec-websocket-extensions"]).toBeUndefined();
+  });
+
+  it("under TLS is made only to a server whose certificate we trust", async () => {
+    const { key, cert } = selfSigned();
+    const https = createServer({ key, cert }, (_, response) => response.end("OK\n"));
+    new WebSocketServer({ server: https }).on("connection", (client) => {
+      client.send(Buffer.from([0x80]));
+      client.on("message", () => client.send(plainAnswer(STEPS)));
+    });
+    await new Promise<void>((resolve) => https.listen(0, "127.0.0.1", resolve));
+    const target = targetAt(`wss://localhost:${(https.address() as AddressInfo).port}`);
+    expect(nameOf(await failureIn(wire.act(target, actInput(), NO_FRAMES, callWith())))).toBe("UNREACHABLE");
+    expect(nameOf(await failureIn(wire.health(target, callWith())))).toBe("UNREACHABLE");
+
+    const before = getCACertificates("default");
+    setDefaultCACertificates([...before, cert]);
+    expect(rowsOf(await wire.act(target, actInput(), NO_FRAMES, callWith()))).toEqual(STEPS);
+    await wire.health(target, callWith());
+    setDefaultCACertificates(before);
+    await upstream.close();
+    https.closeAllConnections();
+    await new Promise((resolve) => https.close(resolve));
+  });
+});
+
+describe("the connections to one server", () => {
+  beforeEach(() => serve());
+
+  it("are one for each session, on which its acts take turns", async () => {
+    const first = Promise.withResolvers<void>();
+    server.behave({ kind: "later", steps: STEPS, after: first.promise }, { kind: "steps", steps: STEPS });
+    const a1 = act({ sessionId: "a" });
+    await received(1);
+    const a2 = act({ sessionId: "a" });
+    await act({ sessionId: "b" });
+    expect(server.acts).toHaveLength(2);
+    expect(server.counts.connections).toBe(2);
+    first.resolve();
+    await Promise.all([a1, a2]);
+    expect(server.acts).toHaveLength(3);
+    expect(server.counts.connections).toBe(2);
+  });
+
+  it("are eight at most for acts without a session, and who waits is served in turn", async () => {
+    server.behave({ kind: "silence" });
+    const held = Array.from({ length: 8 }, () => new AbortController());
+    const calls = held.map(({ signal }) => failureIn(act({}, signal)));
+    await received(8);
+    server.behave({ kind: "steps", steps: STEPS });
+    const served: string[] = [];
+    const waiting = ["first", "second"].map((name) => act({ instruction: name }).then(() => served.push(name)));
+    await Promise.resolve();
+    expect(server.acts).toHaveLength(8);
+    held[3]?.abort();
+    await Promise.all(waiting);
+    expect(served).toEqual(["first", "second"]);
+    for (const caller of held) caller.abort();
+    await Promise.all(calls);
+  });
+
+  it("keep no place for a call that was called off while it waited", async () => {
+    server.behave({ kind: "silence" });
+    const holder = new AbortController();
+    const held = failureIn(act({ sessionId: "a" }, holder.signal));
+    await received(1);
+    const caller = new AbortController();
+    const waiting = failureIn(act({ sessionId: "a", instruction: "too late" }, caller.signal));
+    await vi.waitFor(() => expect(server.acts).toHaveLength(1));
+    caller.abort();
+    expect(nameOf(await waiting)).toBe("TIMEOUT");
+    holder.abort();
+    await held;
+    server.behave({ kind: "steps", steps: STEPS });
+    await act({ sessionId: "a" });
+    expect(server.acts.map(({ instruction }) => instruction)).toEqual(["go on", "go on"]);
+  });
+
+  it("refuse more than 256 calls that wait", async () => {
+    server.behave({ kind: "silence" });
+    const caller = new AbortController();
+    const calls = Array.from({ length: 1 + 256 }, () => failureIn(act({ sessionId: "a" }, caller.signal)));
+    await received(1);
+    expect(nameOf(await failureIn(act({ sessionId: "a" })))).toBe("UPSTREAM_BUSY");
+    caller.abort();
+    expect(new Set((await Promise.all(calls)).map(nameOf))).toEqual(new Set(["TIMEOUT"]));
+  });
+
+  it("make room for a new session by closing the one that was unused for longest", async () => {
+    for (let i = 0; i < 258; i++) await act({ sessionId: `s${i}` });
+    expect(server.counts.connections).toBe(258);
+    await act({ sessionId: "s257" });
+    await act({ sessionId: "s2" });
+    expect(server.counts.connections).toBe(258);
+    await act({ sessionId: "s0" });
+    expect(server.counts.connections).toBe(259);
+  });
+
+  it("are closed after 25 seconds without an act, before servers do it", async () => {
+    const clock = new ManualClock();
+    const restore = replaceAmbient({ clock });
+    await act();
+    await clock.advance(24_999);
+    await act();
+    expect(server.counts.connections).toBe(1);
+    await clock.advance(25_000);
+    expect(clock.pending).toBe(0);
+    await act();
+    expect(server.counts.connections).toBe(2);
+    restore();
+  });
+});
+
+describe("health", () => {
+  const health = () => wire.health(targetAt(server.endpoint, { auth: { type: "bearer", secret: "sk" } }), callWith());
+
+  it("is asked at /healthz, with the credential, and is good at 200 and at 426 of dialects that have none", async () => {
+    await serve();
+    await health();
+    await server.close();
+    await serve({ health: 426 });
+    await health();
+    expect(server.healthChecks).toMatchObject([{ authorization: "Bearer sk" }]);
+  });
+
+  it.each([
+    [500, "UPSTREAM_ERROR"],
+    [401, "UPSTREAM_AUTH"],
+    [302, "UPSTREAM_ERROR"],
+  ])("is bad at %i: %s", async (status, name) => {
+    await serve({ health: status });
+    expect(nameOf(await failureIn(health()))).toBe(name);
+  });
+
+  it("is waited for as long as the caller waits, for a server that infers can't answer", async () => {
+    const busy = await startBadUpstream(() => undefined);
+    const caller = new AbortController();
+    const call = failureIn(wire.health(targetAt(`ws://127.0.0.1:${busy.port}`), callWith(caller.signal)));
+    await vi.waitFor(() => expect(busy.connections()).toBe(1));
+    caller.abort();
+    expect(nameOf(await call)).toBe("TIMEOUT");
+    await busy.close();
+    await serve();
+  });
+});

@@ -1,0 +1,25 @@
+/** Writes gen/openapi.json from the schema and its comments. Run by `npm run gen`. */
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { ErrorBodySchema } from "../gen/limber/v1/error_pb.ts";
+import { openapiOf } from "../src/edge/openapi.ts";
+import { SERVICES } from "../src/edge/services.ts";
+
+// Generated code has no comments; the compiler's image does.
+const image = execFileSync("buf", ["build", "-o", "-"], { maxBuffer: 1 << 28 });
+const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, image));
+
+const services = SERVICES.map(({ typeName }) => {
+  const service = registry.getService(typeName);
+  if (service === undefined) throw new Error(`the image has no ${typeName}`);
+  return service;
+});
+const errorBody = registry.getMessage(ErrorBodySchema.typeName);
+if (errorBody === undefined) throw new Error("the image has no body for refusals");
+
+writeFileSync(
+  new URL("../gen/openapi.json", import.meta.url),
+  `${JSON.stringify(openapiOf(services, errorBody), null, 2)}\n`,
+);

@@ -1,0 +1,198 @@
+/**
+ * Replays a routing case: `node tools/plan.ts case.json [supply.json]`. A case is what a plan is a function of (request,
+ * key, pin, health, seed); the supply is that of `test/plans/supply.json` unless another file is given.
+ */
+import { readFileSync } from "node:fs";
+import { fromJson, type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
+import {
+  type PreviewedRequest,
+  PreviewedRequestSchema,
+  type PreviewRoutesResponse,
+  PreviewRoutesResponseSchema,
+} from "../gen/limber/v1/inference_service_pb.ts";
+import * as act from "../src/contracts/act.ts";
+import { Contract, type Intent } from "../src/contracts/contract.ts";
+import * as ground from "../src/contracts/ground.ts";
+import * as predict from "../src/contracts/predict.ts";
+import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from "../src/routing/index.ts";
+import { buildSnapshot } from "../src/routing/snapshot.ts";
+
+/** A case as its file holds it. Times are milliseconds or seconds before the moment of the plan. */
+export interface PlanCase {
+  readonly contract?: ContractWord;
+  /** The body of a request, as REST takes it. */
+  readonly request: JsonObject;
+  readonly key?: Partial<PlanArgs["scope"]>;
+  readonly pin?: PlanArgs["pin"];
+  readonly seed?: number;
+  /** What the caller's own deadline leaves. */
+  readonly remaining_ms?: number;
+  /** How long ago the request arrived. */
+  readonly elapsed_ms?: number;
+  /** What is measured, by offering. */
+  readonly health?: Readonly<Record<string, MeasuredCase>>;
+}
+
+/** Live figures of one offering. */
+export interface MeasuredCase {
+  readonly p50_ms?: number;
+  readonly units_per_s?: number;
+  readonly uptime?: number;
+  readonly success?: number;
+  readonly rests_ms?: number;
+  readonly idle_s?: number;
+}
+
+/** Supply as its file holds it. */
+export interface SupplyCase {
+  readonly offerings: readonly OfferingCase[];
+  readonly catalog: readonly CatalogCase[];
+  readonly providers: readonly string[];
+}
+
+interface CatalogCase {
+  readonly slug: string;
+  readonly contracts: readonly ContractWord[];
+  readonly action_spaces: readonly string[];
+  readonly domain: string;
+  readonly family: string;
+}
+
+interface OfferingCase extends Omit<CatalogCase, "slug"> {
+  readonly id: string;
+  readonly provider: string;
+  readonly model: string;
+  readonly region: string;
+  readonly precision: string;
+  readonly price_nano: Partial<Record<ContractWord, number>>;
+  readonly max_horizon: number;
+  readonly parameters: readonly string[];
+  readonly retains_frames?: boolean;
+  readonly simulated?: boolean;
+  readonly p50_ms?: number;
+  readonly p95_ms?: number;
+  readonly units_per_s?: number;
+  readonly uptime?: number;
+  readonly scaledown_s?: number;
+  readonly cost_nano_per_s?: number;
+}
+
+type ContractWord = "act" | "predict" | "ground" | "evaluate";
+const CONTRACTS = {
+  act: Contract.ACT,
+  predict: Contract.PREDICT,
+  ground: Contract.GROUND,
+  evaluate: Contract.EVALUATE,
+};
+
+/** The moment of every replayed plan, on the steady clock. */
+const NOW = 1_000_000_000;
+
+/** The arguments of a plan, as a case and its supply state them. Throws the refusal of a request that contradicts itself. */
+export function argsOf(given: PlanCase, supply: Supply): PlanArgs {
+  const snapshot = buildSnapshot(supply);
+  const { view } = new HealthBoard(snapshot, () => 0);
+  for (const [id, measured] of Object.entries(given.health ?? {})) {
+    const row = snapshot.offerings.findIndex((offering) => offering.id === id);
+    if (row < 0) throw new Error(`there is no offering ${id}`);
+    if (measured.p50_ms !== undefined) view.p50Ms[row] = measured.p50_ms;
+    if (measured.units_per_s !== undefined) view.unitsPerS[row] = measured.units_per_s;
+    if (measured.uptime !== undefined) view.uptime[row] = measured.uptime;
+    if (measured.success !== undefined) view.success[row] = measured.success;
+    if (measured.rests_ms !== undefined) view.restsUntil[row] = NOW + measured.rests_ms;
+    if (measured.idle_s !== undefined) view.usedAt[row] = NOW - measured.idle_s * 1000;
+  }
+  return {
+    intent: intentOf(given),
+    snapshot,
+    health: view,
+    scope: { models: [], environment: "simulation", ...given.key },
+    pin: given.pin,
+    seed: given.seed ?? 1,
+    now: NOW,
+    arrivedAt: NOW - (given.elapsed_ms ?? 0),
+    deadline: given.remaining_ms === undefined ? undefined : NOW + given.remaining_ms,
+  };
+}
+
+/** Supply, as its file states it. */
+export function supplyOf({ offerings, catalog, providers }: SupplyCase): Supply {
+  const models = [...catalog, ...offerings.map((offering) => ({ ...offering, slug: offering.model }))];
+  return {
+    offerings: offerings.map(offeringOf),
+    catalog: [...new Map(models.map((model) => [model.slug, model])).values()].map((model) => ({
+      slug: model.slug,
+      contracts: model.contracts.map((word) => CONTRACTS[word]),
+      actionSpaces: model.action_spaces,
+      domain: model.domain,
+      family: model.family,
+    })),
+    providers: [...providers, ...offerings.map((offering) => offering.provider)],
+  };
+}
+
+function offeringOf(given: OfferingCase): Offering {
+  const prices = Object.entries(given.price_nano).map(([word, nano]) => [CONTRACTS[word as ContractWord], nano]);
+  return {
+    id: given.id,
+    model: given.model,
+    provider: given.provider,
+    region: given.region,
+    precision: given.precision,
+    contracts: given.contracts.map((word) => CONTRACTS[word]),
+    actionSpaces: given.action_spaces,
+    actionDim: undefined,
+    embodiments: [],
+    domain: given.domain,
+    family: given.family,
+    simulated: given.simulated ?? false,
+    priceNano: Object.fromEntries(prices),
+    maxHorizon: given.max_horizon,
+    dtMs: 50,
+    parameters: given.parameters,
+    retainsFrames: given.retains_frames ?? false,
+    advertised: { p50Ms: given.p50_ms, p95Ms: given.p95_ms, unitsPerS: given.units_per_s, uptime30d: given.uptime },
+    costNanoPerSecond: given.cost_nano_per_s ?? 0,
+    scaledownS: given.scaledown_s,
+    timeoutMs: 30_000,
+    coldTimeoutMs: 60_000,
+  };
+}
+
+function intentOf({ contract = "act", request }: PlanCase): Intent {
+  const message = previewedOf(request);
+  if (contract === "predict") return predict.intentOf(message);
+  if (contract === "ground") return ground.intentOf({ ...message, instruction: message.instruction ?? "" });
+  return act.intentOf(message);
+}
+
+/** REST writes the words of enums in lower case; ProtoJSON writes their names. */
+function previewedOf(request: JsonObject): PreviewedRequest {
+  const named = (value: JsonValue | undefined, prefix: string): JsonObject =>
+    typeof value === "string" ? { [prefix.toLowerCase()]: `${prefix}_${value.toUpperCase()}` } : {};
+  const provider = request.provider as JsonObject | undefined;
+  return fromJson(PreviewedRequestSchema, {
+    ...request,
+    ...named(request.preference, "PREFERENCE"),
+    ...(provider && {
+      provider: {
+        ...provider,
+        ...(provider.sort !== undefined && { sort: `SORT_AXIS_${String(provider.sort).toUpperCase()}` }),
+        ...named(provider.data_collection, "DATA_COLLECTION"),
+      },
+    }),
+  });
+}
+
+/** What the router answers to a case. */
+export const replay = (given: PlanCase, supply: Supply): PreviewRoutesResponse => explain(argsOf(given, supply));
+
+if (import.meta.main) {
+  const [casePath, supplyPath = new URL("../test/plans/supply.json", import.meta.url)] = process.argv.slice(2);
+  if (!casePath) throw new Error("usage: node tools/plan.ts case.json [supply.json]");
+  const read = (path: string | URL): unknown => JSON.parse(readFileSync(path, "utf8"));
+  const answer = replay(read(casePath) as PlanCase, supplyOf(read(supplyPath) as SupplyCase));
+  process.stdout.write(
+    `${JSON.stringify(toJson(PreviewRoutesResponseSchema, answer, { useProtoFieldName: true }), null, 2)}\n`,
+  );
+}
