@@ -78,7 +78,10 @@ export async function openHouse(config: Config): Promise<House> {
 }
 
 async function open(config: Config, closers: Closers): Promise<House> {
-  const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: false }));
+  const log = pino(
+    { level: config.logLevel },
+    pino.destination({ dest: 2, sync: false, minLength: 8192, periodicFlush: 200 }),
+  );
   closers.add(async () => log.flush());
 
   const url =
@@ -95,7 +98,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const notices = await Notices.open(url);
   closers.add(() => notices.close());
   const keys = new KeyCache(sql, notices);
-  const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }));
+  const till = await Till.open(
+    new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }),
+  );
   closers.add(() => till.close());
 
   const { allowPrivateAddresses: allowPrivate } = config;
@@ -104,7 +109,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const upstream = createUpstream({ allowPrivate });
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
-  const loader = new SupplyLoader(sql, notices, async () => {
+  const loader = new SupplyLoader(notices, async () => {
     supply.adopt(factsOfSupply(await loadSupply(sql), vault, (text) => log.error(text)));
   });
   closers.add(async () => loader.close());
@@ -118,7 +123,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   };
 
   const limits = new Limits();
-  const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate };
+  const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const gate = createGate({
     services: [
       [InferenceService, inferenceService({ supply, till, agent, allowPrivate })],
@@ -149,9 +154,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const closing = new AbortController();
   const note = (line: LogLine): void => {
-    if (line.status >= 500 && line.cause !== undefined)
-      log.error({ ...line, cause: undefined, err: line.cause }, "call");
-    else log.info({ ...line, cause: undefined }, "call");
+    const { cause, ...told } = line;
+    if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
+    else log.info(told, "call");
   };
   const hot = [InferenceService.method.act, InferenceService.method.predict, InferenceService.method.predictStream];
   const takeStream = grpcStreams({
@@ -195,11 +200,12 @@ class SupplyLoader {
   readonly #off: () => void;
   #running: Promise<void> | undefined;
   #again = false;
+  #closed = false;
   #forget = (): void => {};
   loaded = false;
   warnings: string[] = [];
 
-  constructor(_sql: Sql, notices: Notices, load: () => Promise<void>) {
+  constructor(notices: Notices, load: () => Promise<void>) {
     this.#load = load;
     const look = (): void => void this.load();
     this.#off = notices.on("supply_changed", look, look);
@@ -207,22 +213,19 @@ class SupplyLoader {
 
   /** Resolves when what the database had at the call is loaded, or could not be. */
   async load(): Promise<void> {
-    if (this.#running) {
-      this.#again = true;
-      return this.#running;
-    }
-    this.#running = this.#run();
-    await this.#running;
-    this.#running = undefined;
+    this.#again = true;
+    this.#running ??= this.#run();
+    return this.#running;
   }
 
   close(): void {
+    this.#closed = true;
     this.#off();
     this.#forget();
   }
 
   async #run(): Promise<void> {
-    do {
+    while (this.#again && !this.#closed) {
       this.#again = false;
       try {
         await this.#load();
@@ -230,9 +233,12 @@ class SupplyLoader {
         this.warnings = [];
       } catch {
         this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
-        this.#forget = after(RETRY_MS, () => void this.load());
+        this.#forget();
+        if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());
       }
-    } while (this.#again);
+    }
+    // In the same turn as the last look at `#again`, so that no change falls between two runs.
+    this.#running = undefined;
   }
 }
 

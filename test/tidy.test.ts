@@ -26,7 +26,7 @@ const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 /** Who may import whom; the root files brand, ambient, refusal and gen/ are open to all. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "store", "codecs"],
-  services: ["contracts", "routing", "money", "upstream", "store", "events"],
+  services: ["contracts", "routing", "money", "upstream", "store", "events", "vault.ts"],
   upstream: ["contracts", "codecs"],
   routing: ["contracts"],
   money: [],

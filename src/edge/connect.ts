@@ -1,18 +1,26 @@
-/** The Connect, gRPC and gRPC-Web faces: every RPC of the schema through the gate, by connect-fastify. */
+/** The Connect, gRPC and gRPC-Web faces: every RPC of the schema through the gate, by Connect. */
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import {
   ConnectError,
+  createConnectRouter,
   createContextKey,
   createContextValues,
   type HandlerContext,
   type MethodImpl,
 } from "@connectrpc/connect";
-import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
+import {
+  compressionBrotli,
+  compressionGzip,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { untilAbort } from "./abort.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { healthService, type Readiness } from "./health.ts";
@@ -46,28 +54,56 @@ export function serveConnect(
   services: readonly DescService[],
   options: ConnectOptions,
 ): void {
-  const names = services.map(({ typeName }) => typeName);
-  fastify.addHook("onRequest", async (request, reply) => {
-    dropEndlessTimeout(request.raw.headers);
-    // Connect makes an address of it, and leaves a call without an answer when it cannot.
-    if (!URL.canParse(`http://${request.headers[":authority"] ?? request.headers.host}`))
-      options.unreadable(request, reply);
-  });
-  fastify.register(fastifyConnectPlugin, {
-    routes(router) {
-      const requestGate = gateOf(options);
-      for (const service of services) {
-        for (const method of service.methods) router.rpc(method, handlerOf(method, options), { requestGate });
-      }
-      router.service(Health, healthService(names, options.readiness));
-      serveReflection(router, [...services, Health]);
-    },
-    contextValues: ({ raw }) => createContextValues().set(peerKey, raw.socket.remoteAddress ?? ""),
-    jsonOptions: { ignoreUnknownFields: false },
+  const router = createConnectRouter({
+    acceptCompression: [compressionGzip, compressionBrotli],
     compressMinBytes: COMPRESS_FROM_BYTES,
     readMaxBytes: MAX_MESSAGE_BYTES,
+    jsonOptions: { ignoreUnknownFields: false },
     shutdownSignal: options.closing,
   });
+  const requestGate = gateOf(options);
+  for (const method of services.flatMap(({ methods }) => methods)) {
+    router.rpc(method, handlerOf(method, options), { requestGate });
+  }
+  const names = services.map(({ typeName }) => typeName);
+  router.service(Health, healthService(names, options.readiness));
+  serveReflection(router, [...services, Health]);
+  for (const handle of router.handlers) {
+    fastify.all(
+      handle.requestPath,
+      { onRequest: async (request, reply) => answer(handle, request, reply, options) },
+      unreachable,
+    );
+  }
+}
+
+const unreachable = (): never => {
+  throw new Error("the call was answered before");
+};
+
+/** Hands one call to Connect, as connect-fastify does, but never leaves a caller without an answer. */
+async function answer(
+  handle: UniversalHandlerFn,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: ConnectOptions,
+): Promise<void> {
+  const { raw } = request;
+  // Connect makes an address of it, and throws where it cannot.
+  if (!URL.canParse(`http://${raw.headers[":authority"] ?? raw.headers.host ?? ""}`)) {
+    options.unreadable(request, reply);
+    return;
+  }
+  reply.hijack();
+  dropEndlessTimeout(raw.headers);
+  const values = createContextValues().set(peerKey, raw.socket.remoteAddress ?? "");
+  try {
+    const response = await handle(universalRequestFromNodeRequest(raw, reply.raw, undefined, values));
+    await universalResponseToNodeResponse(response, reply.raw);
+  } catch {
+    // The answer could not be written, for the caller is gone; the gate has noted why.
+    reply.raw.destroy();
+  }
 }
 
 /** A timeout that no timer can hold is none at all, which is what clients mean by it. */
@@ -204,7 +240,7 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   };
   const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
-    const heard = until(readable(requests), exchange.context.signal);
+    const heard = untilAbort(readable(requests), exchange.context.signal);
     return guarded(exchange, () => gate.bidiStream(method, exchange.admission, heard, exchange.context));
   };
   const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
@@ -227,7 +263,7 @@ function refused(exchange: Exchange, thrown: unknown): ConnectError {
 
 async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
   try {
-    yield* until(open(), exchange.context.signal);
+    yield* untilAbort(open(), exchange.context.signal);
   } catch (thrown) {
     throw refused(exchange, thrown);
   } finally {
@@ -242,40 +278,4 @@ async function* readable(messages: AsyncIterable<Message>): AsyncGenerator<Messa
   } catch (thrown) {
     throw thrown instanceof ConnectError ? refusalOfConnect(thrown) : thrown;
   }
-}
-
-/** The items of `source`, or the signal's reason as soon as it is aborted: a reader that waits is woken by nothing else. */
-async function* until<T>(source: AsyncIterable<T>, signal: AbortSignal): AsyncGenerator<T> {
-  const iterator = source[Symbol.asyncIterator]();
-  let over = false;
-  try {
-    for (;;) {
-      const next = await orAbort(iterator.next(), signal);
-      over = next.done === true;
-      if (next.done) return;
-      yield next.value;
-    }
-  } finally {
-    if (!over) void iterator.return?.().catch(() => undefined);
-  }
-}
-
-/** Not `Promise.race`, which would keep a reaction on the signal's promise for every message of a stream. */
-function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const leave = (): void => reject(signal.reason);
-    if (signal.aborted) leave();
-    signal.addEventListener("abort", leave, { once: true });
-    const stay = (): void => signal.removeEventListener("abort", leave);
-    promise.then(
-      (value) => {
-        stay();
-        resolve(value);
-      },
-      (thrown) => {
-        stay();
-        reject(thrown);
-      },
-    );
-  });
 }

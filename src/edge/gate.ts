@@ -12,13 +12,14 @@ import {
 } from "@bufbuild/protobuf";
 import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { now, steadyNow } from "../ambient.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../services/call.ts";
 import { holds } from "../services/permissions.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
 import { isOutage } from "../store/unavailable.ts";
 import type { Limit, Limits } from "./limits.ts";
+import { wantsStream } from "./stream.ts";
 import { invalid, violationsOf } from "./validate.ts";
 
 /** What the gate reads of a call before its body. */
@@ -169,6 +170,7 @@ export function createGate(parts: GateParts): Gate {
     const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
     if (key === undefined || principal.kind !== "key")
       return answerOf(door, request, callOf(principal, context, undefined));
+    if (wantsStream(method, request)) throw streamReplay();
 
     const claim = { orgId: principal.orgId, key, claimId: context.requestId };
     const hash = fingerprint(method, request);
@@ -225,7 +227,7 @@ export function createGate(parts: GateParts): Gate {
     serverStream(method, admission, request, context) {
       assertValid(method.input, request);
       if (idempotencyKeyOf(streamedRequest(request), context) !== undefined) {
-        throw refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed: leave the idempotency key out");
+        throw streamReplay();
       }
       return streamOf(doorOf(method).serve(request, callOf(admission.principal, context, undefined)));
     },
@@ -304,6 +306,9 @@ const limitOf = (record: KeyRecord | undefined): Limit => {
   if (!record) throw new Error("limits are read for known keys only");
   return record.rateLimit;
 };
+
+const streamReplay = (): Refusal =>
+  refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed: leave the idempotency key out");
 
 const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);

@@ -25,7 +25,7 @@ export interface PortOptions {
   readonly refusal?: RefusalBody;
   /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
   readonly headersTimeoutMs?: number;
-  /** How long a whole HTTP/1 request may take to arrive. */
+  /** How long a whole HTTP/1 request may take to arrive; an HTTP/2 body has as long as its reader gives it. */
   readonly requestTimeoutMs?: number;
   /** How long a connection may rest between requests; HTTP/2 sessions end between one and two of these. */
   readonly idleTimeoutMs?: number;
@@ -64,7 +64,8 @@ type Limits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
 /**
  * A server that speaks HTTP/1.1 and HTTP/2 on the one port it is told to listen on, for Fastify's `serverFactory`.
  * `close` drains: idle connections end at once, the others after the answers they owe, and nothing a peer leaves unsaid
- * or unread holds its callback; only a running request does, and `closeAllConnections` ends those.
+ * or unread holds its callback; only a running request does, and `closeAllConnections` ends those. What is refused here
+ * is answered here: Fastify is to be given a `clientErrorHandler` that does nothing.
  */
 export function onePort(handler: PortHandler, options: PortOptions = {}): http.Server | https.Server {
   const limits: Limits = { ...DEFAULTS, ...options };
@@ -88,8 +89,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
     const greeted = after(limits.headersTimeoutMs, () => http1.expire(socket) || socket.destroy());
     socket.once("close", greeted);
     // A peer that never closes its side would hold the connection, and `close`, for ever.
-    const letGo = (): unknown => after(limits.lingerMs, () => socket.destroy());
-    socket.once("finish", letGo);
+    const letGo = (): unknown => socket.destroy();
+    socket.once("finish", () => socket.once("close", after(limits.lingerMs, letGo)));
     const serve = (protocol: "http1" | "http2"): void => {
       undecided.delete(socket);
       (protocol === "http2" ? http2 : http1).accept(socket, greeted);

@@ -7,6 +7,7 @@ import type { Violation } from "../../gen/limber/v1/error_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { untilAbort } from "./abort.ts";
 import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { decoderOf, encoderOf, Faults, parseBody, toText } from "./json.ts";
@@ -97,14 +98,13 @@ function send(response: Response, status: number, requestId: string, headers: re
     String(Buffer.byteLength(text)),
     "cache-control",
     "no-store",
-    "x-request-id",
-    requestId,
-    "x-api-version",
-    API_VERSION,
+    ...headersOf(requestId),
     ...headers,
   ]);
   response.end(text);
 }
+
+const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];
 
 // Both kinds of response take names and values in turn, which Node writes as they are.
 function writeHead(response: Response, status: number, headers: string[]): void {
@@ -185,24 +185,16 @@ class RestFace {
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
   async #stream({ response, context, admission }: Exchange, events: EventSource): Promise<void> {
     const { signal, requestId } = context;
-    let next = await events.next();
-    const head = [
-      ...EVENT_HEADERS,
-      "x-request-id",
-      requestId,
-      "x-api-version",
-      API_VERSION,
-      ...(admission?.headers ?? []),
-    ];
-    writeHead(response, 200, head);
+    const source = untilAbort(events, signal);
+    let next = await source.next();
+    writeHead(response, 200, [...EVENT_HEADERS, ...headersOf(requestId), ...(admission?.headers ?? [])]);
     const writer = eventWriter(response, signal);
     try {
-      for (; !next.done && !signal.aborted; next = await events.next()) await writer.write(next.value);
+      for (; !next.done; next = await source.next()) await writer.write(next.value);
     } catch (thrown) {
       await writer.write({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body });
       throw thrown;
     } finally {
-      if (signal.aborted) void events.return?.().catch(() => undefined);
       writer.end();
     }
   }
@@ -238,6 +230,8 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   const desc = route.method.input;
   const decoder = decoderOf(desc);
   const faults = new Faults();
+  const parameters = inputs.path as Parameters; // sound: put there by `serve`
+  if (Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
   const body = await readJson(route, request);
   inputs.body = body;
   const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
@@ -246,7 +240,7 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   for (const { name } of route.path) {
     if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
       faults.add("extra_forbidden", "is given by the path", name);
-    decoder.set(message, name, (inputs.path as Parameters)[name], faults);
+    decoder.set(message, name, parameters[name], faults);
   }
   const query = queryOf(request.url ?? "");
   if (query !== undefined) {

@@ -1,5 +1,7 @@
 /** The edge as one server: every face on one port. */
 import { setMaxListeners } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import Fastify, {
   type FastifyInstance,
@@ -74,7 +76,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
   serveDocs(fastify);
   serveRest(fastify, SERVICES, faces);
-  fastify.register(async (scope) => serveConnect(scope, SERVICES, faces));
+  serveConnect(fastify, SERVICES, faces);
 
   return {
     fastify,
@@ -129,8 +131,12 @@ function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusa
     return;
   }
   const head = { "content-type": request.headers["content-type"], "x-request-id": requestId };
-  reply.raw.writeHead(200, { ...head, ...grpcTrailersOf(refusal, requestId) });
-  reply.raw.end();
+  const trailers = { ...head, ...grpcTrailersOf(refusal, requestId) };
+  // Fastify's type knows HTTP/1 only.
+  const raw = reply.raw as ServerResponse | Http2ServerResponse;
+  // Over HTTP/2 the head itself has to end the stream, or clients do not take it for trailers.
+  if ("stream" in raw) raw.stream.respond({ ":status": 200, ...trailers }, { endStream: true });
+  else raw.writeHead(200, trailers).end();
 }
 
 function frameworkRefusal(error: unknown): Refusal {

@@ -182,7 +182,12 @@ export class Pump<I, S> {
       for (const work of works) if (work.kind === "move") work.taken?.(refused);
       return;
     }
+    const life = this.#till;
     for (const work of works) {
+      if (this.#till !== life) {
+        work.done.reject(leaseLost());
+        continue;
+      }
       if (work.kind === "intent") work.ended = false;
       if (work.kind === "settlement") work.intent = undefined;
       await this.#commit([work], compose(this.#committed + 1, [work]));

@@ -20,8 +20,8 @@ export interface Lease {
   running: number;
   /** What it was promised to them. */
   promised: number;
-  /** `new` until the ledger knows it; `old` when another day's lease has followed it; `lost` when its till was fenced. */
-  state: "new" | "open" | "old" | "lost";
+  /** `new` until the ledger knows it; `old` when another has followed it and its calls still run; `gone` when it was ended or lost. */
+  state: "new" | "open" | "old" | "gone";
 }
 
 /** A call that waits for credit. */

@@ -16,9 +16,9 @@ export interface Estimate {
   wakeUpMicro: number;
 }
 
-/** Refuses a call of `ceilingMicro` when only `availableMicro` can be had. */
-export function shortage(short: Short, ceilingMicro: number, availableMicro: number, estimate: Estimate): Refusal {
-  const byBudget = short.short === "key_budget";
+/** Refuses a call of `ceilingMicro` for what was found short. */
+export function shortage(short: Short, ceilingMicro: number, estimate: Estimate): Refusal {
+  const availableMicro = short.roomMicro;
   const details: RefusalDetails = {
     limitSource: short.short,
     requiredUsd: toUsd(ceilingMicro),
@@ -34,7 +34,7 @@ export function shortage(short: Short, ceilingMicro: number, availableMicro: num
   if (short.resetsAt !== null) details.resetsAt = short.resetsAt;
   const horizon = affordableUnits(ceilingMicro, availableMicro, estimate);
   if (horizon > 0) details.maxAffordable = create(AffordableSchema, { horizon });
-  return byBudget
+  return short.short === "key_budget"
     ? refuse(Reason.KEY_BUDGET_EXHAUSTED, "the key's budget does not cover this call", details)
     : refuse(Reason.INSUFFICIENT_CREDITS, "the balance does not cover this call", details);
 }

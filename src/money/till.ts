@@ -169,7 +169,7 @@ export class Till<I, S extends Charged> {
     else if ("short" in outcome) this.#foundShort(purse, lease, outcome);
     else {
       if (lease.state === "new") lease.state = "open";
-      lease.idle += outcome.grantedMicro;
+      if (lease.state !== "gone") lease.idle += outcome.grantedMicro;
       purse.recalled = false;
       purse.contentUntil = steadyNow() + CONTENT_MS;
       if (lease !== purse.lease) this.#retire(lease);
@@ -182,23 +182,27 @@ export class Till<I, S extends Charged> {
     purse.serve(lease);
     const head = purse.waiters[0];
     if (this.#sated(purse) || !head) return;
-    if (short.short === "org_credits" && this.#returnSiblings(purse)) this.#take(purse);
+    if (this.#gather(purse, short)) this.#take(purse);
     else if (short.heldElsewhere && !purse.recalled) this.#recall(purse, short);
-    else if (!short.recalled && short.roomMicro + lease.idle + this.#promised(purse, short) < head.ceiling) {
+    else if (!short.recalled && short.roomMicro + this.#promised(purse, short) < head.ceiling) {
       purse.recalled = false;
-      const room = short.roomMicro + lease.idle;
       const hopeless = purse.waiters.filter((waiter) => waiter.ceiling >= head.ceiling);
-      this.#refuse(purse, hopeless, (waiter) => shortage(short, waiter.ceiling, room, waiter.estimate));
+      this.#refuse(purse, hopeless, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
       this.#look(purse);
     } else purse.short = short;
   }
 
-  /** Returns what other keys of the organisation have idle in this very till; answers whether that was anything. */
-  #returnSiblings(purse: Purse): boolean {
-    const rich = [...this.#pursesOf(purse.payer.orgId)].filter(
-      (other) => other !== purse && (other.lease?.idle ?? 0) > 0,
+  /**
+   * Returns what is idle in this very till, so that the next take finds all of it or nothing: calls that wait must not hold parts of
+   * what each of them needs whole. Other keys of the organisation count when it is the balance that is short, unless calls
+   * wait for them too. Answers whether there was anything.
+   */
+  #gather(purse: Purse, short: Short): boolean {
+    const others = short.short === "org_credits" ? [...this.#pursesOf(purse.payer.orgId)] : [];
+    const rich = [purse, ...others.filter((other) => other.waiters.length === 0)].filter(
+      (any) => (any.lease?.idle ?? 0) > 0,
     );
-    for (const other of rich) this.#returnIdle(other.lease, false);
+    for (const { lease } of rich) this.#returnIdle(lease, false);
     return rich.length > 0;
   }
 
@@ -245,11 +249,10 @@ export class Till<I, S extends Charged> {
     after(LOOK_MS, () => {
       purse.watched = false;
       const { short } = purse;
-      const room = (short?.roomMicro ?? 0) + (purse.lease?.idle ?? 0);
       if (!this.#pump.well) this.#refuse(purse, purse.waiters, storeAway);
       else if (short) {
         const tired = purse.waiters.filter((waiter) => steadyNow() - waiter.since >= PATIENCE_MS);
-        this.#refuse(purse, tired, (waiter) => shortage(short, waiter.ceiling, room, waiter.estimate));
+        this.#refuse(purse, tired, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
       }
       if (purse.waiters.length === 0) return;
       this.#watch(purse);
@@ -258,22 +261,21 @@ export class Till<I, S extends Charged> {
   }
 
   /** Returns what no call was promised; as an `answer` to a recall even when that is nothing. */
-  async #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> {
-    if (lease === undefined || lease.state === "new" || lease.state === "lost" || (lease.idle === 0 && !answers))
-      return;
+  #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> | undefined {
+    if (lease === undefined || !inLedger(lease) || (lease.idle === 0 && !answers)) return undefined;
     const { id, purse, idle: amount } = lease;
     lease.idle = 0;
     purse.contentUntil = steadyNow() + CONTENT_MS;
-    await this.#pump.move({ kind: "return", entry: newEntry(), lease: id, org: purse.payer.orgId, amount, answers });
+    return this.#pump.move({ kind: "return", entry: newEntry(), lease: id, org: purse.payer.orgId, amount, answers });
   }
 
   /** Gives up a lease: what is idle at once, the rest when its last call has ended. */
   #retire(lease: Lease): void {
-    const { id, purse, running, state } = lease;
+    const { id, purse } = lease;
     if (purse.lease === lease) purse.lease = undefined;
-    if (state === "new" || state === "lost") return;
-    lease.state = "old";
-    if (running > 0) this.#returnIdle(lease, false);
+    if (!inLedger(lease)) return;
+    lease.state = lease.running > 0 ? "old" : "gone";
+    if (lease.state === "old") this.#returnIdle(lease, false);
     else {
       lease.idle = 0;
       this.#leases.delete(id);
@@ -333,7 +335,7 @@ export class Till<I, S extends Charged> {
 
   /** The ledger took everything back; those who wait ask again under the new name. */
   #beginAnew(): void {
-    for (const lease of this.#leases.values()) lease.state = "lost";
+    for (const lease of this.#leases.values()) lease.state = "gone";
     this.#leases.clear();
     for (const purse of this.#purses.values()) {
       purse.lease = undefined;
@@ -343,6 +345,9 @@ export class Till<I, S extends Charged> {
     }
   }
 }
+
+/** Whether the ledger holds credit under its name. */
+const inLedger = ({ state }: Lease): boolean => state === "open" || state === "old";
 
 const NO_PURSES: ReadonlySet<Purse> = new Set();
 
@@ -368,7 +373,7 @@ export class Hold<I, S extends Charged> {
   intend(record: I): void {
     if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
     this.#intent = this.#pump.intend(record);
-    if (this.#lease.state === "lost") this.#intent.done.reject(leaseLost());
+    if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
   }
 
   /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
@@ -385,7 +390,7 @@ export class Hold<I, S extends Charged> {
       throw new RangeError(`a charge of ${costMicro} micro-dollars on a ceiling of ${this.ceilingMicro}`);
     }
     this.#over = true;
-    if (this.#lease.state === "lost") {
+    if (this.#lease.state === "gone") {
       const lost = Promise.reject(leaseLost());
       lost.catch(() => {});
       this.#ended(0);

@@ -69,7 +69,7 @@ export async function ground(request: GroundRequest, pictures: Pictures): Promis
 }
 
 /** The model of this slug. Throws `UnsupportedObservation` when there is none, or none for this contract and action space. */
-export function modelOf(slug: string, contract: "act" | "predict" | "ground", space?: string): ReferenceModel {
+function modelOf(slug: string, contract: "act" | "predict" | "ground", space?: string): ReferenceModel {
   const model = REFERENCE_MODELS.find((known) => known.slug === slug && known.contracts.includes(contract));
   if (model === undefined) throw new UnsupportedObservation(`there is no model of this name to ${contract} with`);
   if (space !== undefined && !model.actions.some((action) => action.space === space)) {

@@ -1,9 +1,9 @@
 /** As much of a gRPC server as the reference provider needs, on node:http2: no compression, no reflection, no interceptors. */
 import {
-  constants,
   createServer,
   type Http2Server,
   type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
@@ -14,8 +14,6 @@ import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 /** gRPC's numbers for how a call ended. */
 export const Status = {
   ok: 0,
-  cancelled: 1,
-  unknown: 2,
   invalidArgument: 3,
   deadlineExceeded: 4,
   resourceExhausted: 8,
@@ -95,6 +93,7 @@ class Call {
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
   readonly #controller = new AbortController();
+  #trailers: OutgoingHttpHeaders = { "grpc-status": String(Status.ok) };
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
     this.#stream = stream;
@@ -118,7 +117,7 @@ class Call {
       return;
     }
     this.#stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });
-    this.#stream.once("wantTrailers", () => this.#stream.sendTrailers({ "grpc-status": String(Status.ok) }));
+    this.#stream.once("wantTrailers", () => this.#stream.sendTrailers(this.#trailers));
     if (method.kind === "bidi") this.#converse(method);
     else this.#answer(method).catch((error: unknown) => this.#end(error));
   }
@@ -141,7 +140,9 @@ class Call {
     const { signal } = this.#controller;
     const reader = readerFor(
       method.open((message) => {
-        if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.write(frameMessage(message));
+        if (this.#stream.destroyed || this.#stream.writableEnded) return;
+        // Who doesn't read its answers is not read either.
+        if (!this.#stream.write(frameMessage(message))) this.#stream.pause();
       }, signal),
     );
     this.#stream.on("data", (chunk: Buffer) => {
@@ -151,6 +152,7 @@ class Call {
         this.#end(error);
       }
     });
+    this.#stream.on("drain", () => this.#stream.resume());
     this.#stream.on("end", () => this.#stream.end());
   }
 
@@ -171,15 +173,13 @@ class Call {
     const message = error instanceof Error ? encodeURIComponent(error.message) : "";
     const trailers = { "grpc-status": String(status), "grpc-message": message };
     if (this.#stream.headersSent) {
-      this.#stream.removeAllListeners("wantTrailers").once("wantTrailers", () => this.#stream.sendTrailers(trailers));
+      this.#trailers = trailers;
       this.#stream.end();
     } else {
       const headers = { ":status": 200, "content-type": "application/grpc+proto", ...trailers };
       this.#stream.respond(headers, { endStream: true });
     }
     this.#controller.abort();
-    // Nothing more of the request is of use, however much of it is still to come.
-    if (!this.#stream.readableEnded) this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
 }
 

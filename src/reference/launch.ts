@@ -1,5 +1,6 @@
 /** Runs the reference provider as a child process, and starts it again on the same ports when it dies. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { after, sleep } from "../ambient.ts";
 
@@ -120,10 +121,10 @@ function launch(grpcPort: number, openpiPort: number): Promise<Started> {
     child.once("error", (error) => fail(error.message));
     child.once("exit", onExit);
     child.stdin.on("error", () => undefined); // it has died: `exit` says so
-    child.stdout.once("data", (line: Buffer) => {
+    createInterface(child.stdout).once("line", (line) => {
       forget();
       child.off("exit", onExit);
-      const { grpc, openpi } = JSON.parse(line.toString()) as { grpc: string; openpi: string }; // main.ts prints just this
+      const { grpc, openpi } = JSON.parse(line) as { grpc: string; openpi: string }; // main.ts prints just this
       resolve({ child, grpc, openpi });
     });
   });

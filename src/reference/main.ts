@@ -3,7 +3,7 @@
  * when it listens, and ends on SIGTERM, on SIGINT, and when whoever holds its standard input is gone.
  */
 import { parseArgs } from "node:util";
-import { serveReference } from "./server.ts";
+import { type ReferenceServer, serveReference } from "./server.ts";
 
 const { values } = parseArgs({
   options: {
@@ -13,17 +13,20 @@ const { values } = parseArgs({
   },
 });
 
-const server = await serveReference({
+const listen = {
   host: values.host,
   grpcPort: Number(values["grpc-port"]),
   openpiPort: Number(values["openpi-port"]),
+};
+
+serveReference(listen).then(announce, (error: Error) => {
+  process.stderr.write(`the reference provider can't listen: ${error.message}\n`);
+  process.exit(1);
 });
 
-const end = (): void => {
-  void server.close().then(() => process.exit(0));
-};
-process.once("SIGTERM", end);
-process.once("SIGINT", end);
-process.stdin.once("end", end).once("error", end).resume();
-
-process.stdout.write(`${JSON.stringify({ ready: true, grpc: server.grpc, openpi: server.openpi })}\n`);
+function announce({ grpc, openpi, close }: ReferenceServer): void {
+  const end = (): void => void close().then(() => process.exit(0));
+  process.once("SIGTERM", end).once("SIGINT", end);
+  process.stdin.once("end", end).once("error", end).resume();
+  process.stdout.write(`${JSON.stringify({ ready: true, grpc, openpi })}\n`);
+}

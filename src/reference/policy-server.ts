@@ -14,6 +14,8 @@ import {
   type ServedModelSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import type { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import type { ActionDeclaration } from "./act/types.ts";
 import { act, ground, predict } from "./answers.ts";
 import { type BidiMethod, type GrpcServer, Status, StatusError, type StreamMethod, serveGrpc } from "./grpc.ts";
 import { UnreadableImage } from "./image.ts";
@@ -79,7 +81,25 @@ function cardOf(model: ReferenceModel, actions = model.actions): MessageInitShap
     maxHorizon: model.maxHorizon,
     proprioNames: [...(actions[0]?.proprioLayouts[0] ?? [])],
     parameters: [...model.parameters],
+    samples: samplesOf(actions[0]),
   };
+}
+
+/** Two observations that call for different answers, where what is seen in them differs for models that look. */
+function samplesOf(declaration: ActionDeclaration | undefined): MessageInitShape<typeof ObservationSchema>[] {
+  if (declaration === undefined) return [];
+  const names = declaration.proprioLayouts[0] ?? [];
+  return [0.3, 2].map((angle) => ({
+    proprioNames: [...names],
+    proprio: names.map((name, at) => sampleOf(name, at, angle)),
+  }));
+}
+
+/** An angle is given by its cosine and sine; every other number may be any small one. */
+function sampleOf(name: string, at: number, angle: number): number {
+  if (name.startsWith("cos_")) return Math.cos(angle);
+  if (name.startsWith("sin_")) return Math.sin(angle);
+  return 0.1 + 0.02 * at + 0.1 * angle;
 }
 
 function cardElsewhere(served: ServedElsewhere): MessageInitShape<typeof ServedModelSchema> {

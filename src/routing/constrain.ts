@@ -5,14 +5,8 @@ import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import { Contract, PARAMETERS } from "../contracts/contract.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
+import type { BitTest, CodeTest, MeasuredTest, NumberTest, Test, Tests } from "./sift.ts";
 import { type Codes, Flag, parameterBits } from "./snapshot.ts";
-
-/** How a constraint looks at one column. A row stays when the test holds. */
-export type Test =
-  | { readonly kind: "at_most" | "at_least"; readonly column: Float64Array; readonly limit: number }
-  | { readonly kind: "among"; readonly column: Uint32Array; readonly allowed: Uint8Array }
-  | { readonly kind: "has" | "lacks"; readonly column: Uint32Array; readonly bits: number }
-  | { readonly kind: "measured"; readonly measure: Measure; readonly limit: number };
 
 /** One hard constraint. */
 export interface Constraint {
@@ -40,8 +34,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.NOT_SIMULATED_ALLOWED,
     stage: "expand",
     field: undefined,
-    test: (ask) =>
-      ask.allowSimulated ? undefined : { kind: "lacks", column: ask.snapshot.columns.flags, bits: Flag.SIMULATED },
+    test: (ask) => (ask.allowSimulated ? undefined : lacks(ask.snapshot.columns.flags, Flag.SIMULATED)),
     detail: (ask) =>
       ask.scope.environment === "hardware"
         ? "a hardware key is never given placeholders"
@@ -51,7 +44,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.CONTRACT,
     stage: "expand",
     field: undefined,
-    test: (ask) => ({ kind: "has", column: ask.snapshot.columns.serves, bits: ask.serves & CONTRACT_BITS }),
+    test: (ask) => has(ask.snapshot.columns.serves, ask.serves & CONTRACT_BITS),
     detail: (ask, row) => `serves ${offeringOf(ask, row).contracts.map(contractWord).join(", ")}`,
   },
   {
@@ -59,9 +52,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     stage: "expand",
     field: undefined,
     test: (ask) =>
-      ask.intent.actionSpace === undefined
-        ? undefined
-        : { kind: "has", column: ask.snapshot.columns.serves, bits: ask.serves & ~CONTRACT_BITS },
+      ask.intent.actionSpace === undefined ? undefined : has(ask.snapshot.columns.serves, ask.serves & ~CONTRACT_BITS),
     detail: (ask, row) =>
       `emits ${offeringOf(ask, row).actionSpaces.join(", ") || "nothing"}, not ${ask.intent.actionSpace}`,
   },
@@ -72,7 +63,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) =>
       ask.scope.models.length === 0
         ? undefined
-        : { kind: "among", column: ask.snapshot.columns.model, allowed: ask.snapshot.scopeOf(ask.scope.models) },
+        : { kind: "code", column: ask.snapshot.columns.model, marks: ask.snapshot.scopeOf(ask.scope.models) },
     detail: () => "outside the key's models",
   },
   {
@@ -110,7 +101,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     field: "provider.data_collection",
     test: ({ preferences, snapshot }) =>
       preferences?.dataCollection === DataCollection.DENY
-        ? { kind: "lacks", column: snapshot.columns.flags, bits: Flag.RETAINS_FRAMES }
+        ? lacks(snapshot.columns.flags, Flag.RETAINS_FRAMES)
         : undefined,
     detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames`,
   },
@@ -119,10 +110,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     stage: "remove",
     field: "horizon",
     // Ground is asked for an answer, not for a number of tokens.
-    test: (ask) =>
-      ask.contract === Contract.GROUND
-        ? undefined
-        : { kind: "at_least", column: ask.snapshot.columns.maxHorizon, limit: ask.units },
+    test: (ask) => (ask.contract === Contract.GROUND ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units)),
     detail: (ask, row) => `at most ${offeringOf(ask, row).maxHorizon} units in one answer, not ${ask.units}`,
     admitting: (ask, row) => offeringOf(ask, row).maxHorizon,
   },
@@ -130,8 +118,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.REQUIRE_PARAMETERS,
     stage: "remove",
     field: "provider.require_parameters",
-    test: (ask) =>
-      ask.parameters === 0 ? undefined : { kind: "has", column: ask.snapshot.columns.parameters, bits: ask.parameters },
+    test: (ask) => (ask.parameters === 0 ? undefined : has(ask.snapshot.columns.parameters, ask.parameters)),
     detail: (ask, row) => `ignores ${ignoredBy(ask, row).join(", ")}`,
   },
   {
@@ -181,7 +168,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.CIRCUIT_OPEN,
     stage: "remove",
     field: undefined,
-    test: (ask) => (ask.strictOrder ? undefined : { kind: "at_most", column: ask.health.restsUntil, limit: ask.now }),
+    test: (ask) => (ask.strictOrder ? undefined : atMost(ask.health.restsUntil, ask.now)),
     detail: (ask, row) => {
       const wait = ask.health.restsUntil[row]! - ask.now;
       return Number.isFinite(wait) ? `rests for ${ms(wait)} more after failures` : "taken out by an operator";
@@ -219,12 +206,15 @@ function ignoredBy(ask: Ask, row: number): string[] {
   return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honoured);
 }
 
-function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): Test | undefined {
-  return names?.length ? { kind: "among", column, allowed: marked(codes, names, 0) } : undefined;
+const has = (column: Uint32Array, bits: number): BitTest => ({ kind: "bits", column, mask: bits, wanted: bits });
+const lacks = (column: Uint32Array, bits: number): BitTest => ({ kind: "bits", column, mask: bits, wanted: 0 });
+
+function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
+  return names?.length ? { kind: "code", column, marks: marked(codes, names, 0) } : undefined;
 }
 
-function namesNotIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): Test | undefined {
-  return names?.length ? { kind: "among", column, allowed: marked(codes, names, 1) } : undefined;
+function namesNotIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
+  return names?.length ? { kind: "code", column, marks: marked(codes, names, 1) } : undefined;
 }
 
 function marked(codes: Codes, names: readonly string[], others: 0 | 1): Uint8Array {
@@ -237,20 +227,20 @@ function marked(codes: Codes, names: readonly string[], others: 0 | 1): Uint8Arr
   return marks;
 }
 
-function atMost(column: Float64Array, limit: number | undefined): Test | undefined {
-  return limit === undefined ? undefined : { kind: "at_most", column, limit };
+function atMost(column: Float64Array, limit: number | undefined): NumberTest | undefined {
+  return limit === undefined ? undefined : { kind: "number", column, sign: 1, limit };
 }
 
-function atLeast(column: Float64Array, limit: number | undefined): Test | undefined {
-  return limit === undefined ? undefined : { kind: "at_least", column, limit };
+function atLeast(column: Float64Array, limit: number | undefined): NumberTest | undefined {
+  return limit === undefined ? undefined : { kind: "number", column, sign: -1, limit: -limit };
 }
 
-function atMostMeasured(measure: Measure, limit: number): Test | undefined {
+function atMostMeasured(measure: Measure, limit: number): MeasuredTest | undefined {
   return limit === Number.POSITIVE_INFINITY ? undefined : { kind: "measured", measure, limit };
 }
 
 /** Prices are whole nano-dollars, so that a thousandth of one admits nothing; it takes up the error of a decimal fraction. */
-function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): Test | undefined {
+function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): NumberTest | undefined {
   return ask.contract === contract && limitUsd !== undefined ? atMost(ask.priceNano, limitUsd * 1e9 + 1e-3) : undefined;
 }
 
@@ -261,117 +251,21 @@ const LISTED: ReadonlySet<DropReason> = new Set([
   DropReason.ACTION_SPACE,
 ]);
 
-/** What an alias's rows were listed by. */
-export const LISTING = CONSTRAINTS.filter((constraint) => LISTED.has(constraint.reason));
-
-/** All other constraints. */
+/** All others. */
 export const REMOVING = CONSTRAINTS.filter((constraint) => !LISTED.has(constraint.reason));
 
-/** The tests that a request sets by these constraints, in their order. */
-export function testsOf(ask: Ask, constraints: readonly Constraint[]): Test[] {
-  const tests: Test[] = [];
+/** The tests that a request sets by these constraints, by kind. */
+export function testsOf(ask: Ask, constraints: readonly Constraint[]): Tests {
+  const codes: CodeTest[] = [];
+  const bits: BitTest[] = [];
+  const numbers: NumberTest[] = [];
+  const measuredTests: MeasuredTest[] = [];
   for (const constraint of constraints) {
     const test = constraint.test(ask);
-    if (test) tests.push(test);
+    if (test?.kind === "code") codes.push(test);
+    else if (test?.kind === "bits") bits.push(test);
+    else if (test?.kind === "number") numbers.push(test);
+    else if (test) measuredTests.push(test);
   }
-  return tests;
-}
-
-let figures = new Float64Array(1024);
-
-/**
- * Writes those of the first `count` rows that pass the test to the front of `to`, in order, and returns how many they
- * are. `from` and `to` may be one array. One column at a time: each loop is short, and each is shorter than the last.
- */
-export function sift(ask: Ask, test: Test, from: Uint32Array, count: number, to: Uint32Array): number {
-  switch (test.kind) {
-    case "at_most":
-      return keepAtMost(test.column, test.limit, from, count, to);
-    case "at_least":
-      return keepAtLeast(test.column, test.limit, from, count, to);
-    case "among":
-      return keepAmong(test.column, test.allowed, from, count, to);
-    case "has":
-      return keepMasked(test.column, test.bits, test.bits, from, count, to);
-    case "lacks":
-      return keepMasked(test.column, test.bits, 0, from, count, to);
-    case "measured":
-      if (figures.length < count) figures = new Float64Array(count * 2);
-      test.measure(ask, from, count, figures);
-      return keepMeasured(figures, test.limit, from, count, to);
-  }
-}
-
-function keepAtMost(column: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
-  let kept = 0;
-  for (let i = 0; i < count; i++) {
-    const row = from[i]!;
-    to[kept] = row;
-    kept += notNegative(limit - column[row]!);
-  }
-  return kept;
-}
-
-function keepAtLeast(column: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
-  let kept = 0;
-  for (let i = 0; i < count; i++) {
-    const row = from[i]!;
-    to[kept] = row;
-    kept += notNegative(column[row]! - limit);
-  }
-  return kept;
-}
-
-function keepAmong(
-  column: Uint32Array,
-  allowed: Uint8Array,
-  from: Uint32Array,
-  count: number,
-  to: Uint32Array,
-): number {
-  let kept = 0;
-  for (let i = 0; i < count; i++) {
-    const row = from[i]!;
-    to[kept] = row;
-    kept += allowed[column[row]!]!;
-  }
-  return kept;
-}
-
-function keepMasked(
-  column: Uint32Array,
-  mask: number,
-  wanted: number,
-  from: Uint32Array,
-  count: number,
-  to: Uint32Array,
-): number {
-  let kept = 0;
-  for (let i = 0; i < count; i++) {
-    const row = from[i]!;
-    to[kept] = row;
-    const wrong = (column[row]! & mask) ^ wanted;
-    kept += 1 + ((wrong | -wrong) >> 31);
-  }
-  return kept;
-}
-
-function keepMeasured(figure: Float64Array, limit: number, from: Uint32Array, count: number, to: Uint32Array): number {
-  let kept = 0;
-  for (let i = 0; i < count; i++) {
-    to[kept] = from[i]!;
-    kept += notNegative(limit - figure[i]!);
-  }
-  return kept;
-}
-
-const asDouble = new Float64Array(1);
-const asWords = new Int32Array(asDouble.buffer);
-/** Where a double keeps its sign. */
-const HIGH = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1 ? 1 : 0;
-
-/** 1, or 0 for what is below zero. Read off the sign's bit: a branch here would be guessed wrong every other time. */
-function notNegative(value: number): number {
-  asDouble[0] = value;
-  return 1 + (asWords[HIGH]! >> 31);
+  return { codes, bits, numbers, measured: measuredTests };
 }

@@ -9,9 +9,10 @@ import {
   SuggestionSchema,
 } from "../../gen/limber/v1/plan_pb.ts";
 import { Reason, type Refusal, type RefusalDetails, refuse } from "../refusal.ts";
-import { CONSTRAINTS, type Constraint, sift } from "./constrain.ts";
+import { CONSTRAINTS, type Constraint } from "./constrain.ts";
 import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";
+import { passes } from "./sift.ts";
 
 /** A row that does not survive, and every constraint that it breaks, in the table's order. */
 export interface Drop {
@@ -26,12 +27,9 @@ export function dropsOf(ask: Ask): Drop[] {
     return test ? [{ constraint, test }] : [];
   });
   const drops: Drop[] = [];
-  const one = new Uint32Array(1);
-  const kept = new Uint32Array(1);
   for (const row of consideredRows(ask)) {
-    one[0] = row;
     const broken: Constraint[] = [];
-    for (const { constraint, test } of tests) if (sift(ask, test, one, 1, kept) === 0) broken.push(constraint);
+    for (const { constraint, test } of tests) if (!passes(ask, test, row)) broken.push(constraint);
     if (broken.length > 0) drops.push({ row, broken });
   }
   return drops;
@@ -101,7 +99,8 @@ function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]):
   if (!admitting) return create(SuggestionSchema, { field, admits: alone.length });
   const values = alone.map((drop) => admitting(ask, drop.row));
   // A floor is relaxed downwards, a ceiling upwards: the nearest value admits the fewest and changes the least.
-  const isFloor = constraint.test(ask)?.kind === "at_least";
+  const test = constraint.test(ask);
+  const isFloor = test?.kind === "number" && test.sign === -1;
   const value = values.reduce((a, b) => (isFloor ? Math.max(a, b) : Math.min(a, b)));
   if (!Number.isFinite(value)) return create(SuggestionSchema, { field, admits: alone.length });
   return create(SuggestionSchema, { field, value, admits: values.filter((each) => each === value).length });

@@ -1,13 +1,14 @@
 /** Stages 1 to 4 in order: a request becomes a plan, or a refusal. A pure function of its arguments. */
 import { Contract, type Intent } from "../contracts/contract.ts";
 import { microOf } from "../contracts/price.ts";
-import { LISTING, REMOVING, sift, testsOf } from "./constrain.ts";
+import { CONSTRAINTS, REMOVING, testsOf } from "./constrain.ts";
 import { refusalOf } from "./drops.ts";
 import { expand, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";
 import { isCold } from "./measure.ts";
 import type { Offering } from "./offering.ts";
 import { PINNED, rank, Shortlist } from "./rank.ts";
+import { sift } from "./sift.ts";
 
 /** One offering of a plan. */
 export interface PlanStep {
@@ -103,19 +104,13 @@ const isDirect = (ask: Ask): boolean => !ask.allowFallbacks || ask.contract === 
 function choose(ask: Ask, best: Shortlist): void {
   best.clear();
   const removing = testsOf(ask, REMOVING);
-  for (let place = 0; place < ask.targets.length; place++) {
-    const target = ask.targets[place]!;
+  ask.targets.forEach((target, place) => {
     const rows = expand(ask, target);
     if (survivors.length < rows.length) survivors = new Uint32Array(rows.length * 2);
-    let count = rows.length;
-    let from = rows;
-    const tests = target.alias ? removing : [...testsOf(ask, LISTING), ...removing];
-    for (const test of tests) {
-      count = sift(ask, test, from, count, survivors);
-      from = survivors;
-    }
-    rank(ask, target, place, from, count, best);
-  }
+    const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS);
+    const count = sift(ask, tests, rows, rows.length, survivors);
+    rank(ask, target, place, survivors, count, best);
+  });
 }
 
 function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {

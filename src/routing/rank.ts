@@ -29,11 +29,20 @@ export class Shortlist {
 
   /** Takes a row in if it is among the best and not in yet. Rows come in ascending order, so that an equal one stays behind. */
   offer(row: number, group: number, score: number): void {
+    const last = this.rows.length - 1;
+    if (
+      this.count <= last ||
+      group < this.groups[last]! ||
+      (group === this.groups[last] && score < this.scores[last]!)
+    ) {
+      this.insert(row, group, score);
+    }
+  }
+
+  private insert(row: number, group: number, score: number): void {
     const { rows, scores, groups, count } = this;
-    const last = rows.length - 1;
-    if (count > last && (group > groups[last]! || (group === groups[last] && score >= scores[last]!))) return;
     for (let i = 0; i < count; i++) if (rows[i] === row) return;
-    let place = Math.min(count, last);
+    let place = Math.min(count, rows.length - 1);
     this.count = place + 1;
     while (place > 0 && (group < groups[place - 1]! || (group === groups[place - 1] && score < scores[place - 1]!))) {
       rows[place] = rows[place - 1]!;

@@ -1,7 +1,6 @@
 /** The conformance probe: whether a declared offering does what it declares, asked over its own wire. */
 import { create } from "@bufbuild/protobuf";
-import type { Dispatcher } from "undici";
-import { type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { type ProbeReport, ProbeReportSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { after, newId, nowSeconds, steadyNow } from "../ambient.ts";
 import * as act from "../contracts/act.ts";
@@ -11,7 +10,7 @@ import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import type { Offering } from "../routing/index.ts";
-import { FrameSet } from "../upstream/frames.ts";
+import { type FrameOptions, FrameSet } from "../upstream/frames.ts";
 import type { LimberPolicyWire } from "../upstream/limber-policy/index.ts";
 import { frameSources } from "../upstream/pictures.ts";
 import { redSquare } from "../upstream/test-picture.ts";
@@ -26,7 +25,7 @@ export interface Probed {
 
 /** What a probe needs of the house. */
 export interface ProbeParts {
-  agent: Dispatcher;
+  agent: FrameOptions["agent"];
   allowPrivate: boolean;
   /** Can be asked what it serves, where it is the offering's wire. */
   native: LimberPolicyWire;
@@ -249,14 +248,17 @@ class ProbeRun {
     });
   }
 
-  async #observation(place: { x: number; y: number }, shift: number): Promise<Observation> {
+  /** The declared sample of this number, or one that is made up; with a picture for every camera. */
+  async #observation(place: { x: number; y: number }, sample: number): Promise<Observation> {
     const { proprioNames, proprioDim, cameras } = await this.#layout();
+    const declared = this.#probed.target.profile?.samples[sample];
+    if (declared && declared.frames.length > 0) return declared;
     const picture = await redSquare(place.x, place.y);
-    return create(ObservationSchema, {
-      frames: cameras.map((camera) => ({ camera, data: picture })),
-      proprio: Array.from({ length: proprioDim }, (_, i) => 0.1 + 0.02 * i + 0.15 * shift),
-      proprioNames,
-    });
+    const frames = cameras.map((camera) => ({ camera, data: picture }));
+    if (declared)
+      return create(ObservationSchema, { ...declared, frames: frames.map((frame) => create(FrameSchema, frame)) });
+    const proprio = Array.from({ length: proprioDim }, (_, i) => 0.1 + 0.02 * i + 0.15 * sample);
+    return create(ObservationSchema, { frames, proprio, proprioNames });
   }
 
   /** What the server expects to see: as it says itself, else as the profile says, else what the action space suggests. */

@@ -1,7 +1,7 @@
 /** Brings the provider that ships with the gateway in by the same door as any partner: register, declare, verify. */
 import { create } from "@bufbuild/protobuf";
 import type { ServedModel } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import {
   DeclareModelRequestSchema,
   RegisterProviderRequestSchema,
@@ -135,12 +135,8 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
     ...(serves(Contract.PREDICT) && { pricePerFrame: PRICES.pricePerFrame }),
     ...(serves(Contract.GROUND) && { pricePer1kTokens: PRICES.pricePer1kTokens }),
     parameters: model.parameters,
-    ...(runtime === "openpi-ws" && { profile: profileOf(model) }),
+    profile: create(WireProfileSchema, { samples: model.samples }),
     timeoutS: 10,
     note: model.limits.slice(0, 1024),
   });
 }
-
-/** An openpi server cannot say how long its proprioception is. */
-const profileOf = (model: ServedModel): WireProfile =>
-  create(WireProfileSchema, { proprioDim: model.proprioNames.length });

@@ -1,6 +1,5 @@
 /** How partners bring models: register, declare, verify. */
 import { create, toJson } from "@bufbuild/protobuf";
-import type { Dispatcher } from "undici";
 import {
   type Offering as OfferingMessage,
   OfferingSchema,
@@ -35,6 +34,7 @@ import {
   setOfferingStatus,
 } from "../store/supply.ts";
 import type { Sql } from "../store/tx.ts";
+import type { FrameOptions } from "../upstream/frames.ts";
 import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Wire } from "../upstream/wire.ts";
@@ -48,8 +48,10 @@ export interface SupplyParts {
   sql: Sql;
   vault: Vault;
   upstream: Upstream;
-  agent: Dispatcher;
+  agent: FrameOptions["agent"];
   allowPrivate: boolean;
+  /** Resolves when this replica routes over what the database has now; the others hear of it by themselves. */
+  refresh(): Promise<void>;
 }
 
 /** Price of an action step that was declared without one: 0.0001 US dollars. */
@@ -125,6 +127,7 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
       const kept = toJson(ProbeReportSchema, report) as object;
       const verified = await setOfferingStatus(sql, offeringId, { from, to, report: kept });
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
+      await parts.refresh();
       return create(VerifyOfferingResponseSchema, { offering: offeringMessage(verified), report });
     },
   };
@@ -172,6 +175,14 @@ function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, request: De
     throw violation("price_per_frame", "is required for predict", "missing");
   if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)
     throw violation("price_per_1k_tokens", "is required for ground", "missing");
+  const preset = request.profile?.preset;
+  if (preset !== undefined && !wire.profiles?.includes(preset)) {
+    throw violation(
+      "profile.preset",
+      `must be one of ${(wire.profiles ?? []).join(", ") || "none for this runtime"}`,
+      "enum",
+    );
+  }
   try {
     checkUrl(request.endpoint, { schemes: wire.schemes, allowPrivate });
   } catch (thrown) {

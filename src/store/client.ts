@@ -1,44 +1,44 @@
 /** How this house opens connections to PostgreSQL: the driver with our types, limits and address forms. */
+import { createConnection, type Socket } from "node:net";
 import postgres from "postgres";
+import { ARRAY_TYPES, TYPES } from "./types.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
-const wholeNumber = (text: string): number => {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value))
-    throw new RangeError(`The database holds ${text}, beyond what a number can hold exactly`);
-  return value;
-};
-
-/** Sums of whole numbers are numeric too, so whole values are held to the same bound. */
-const numeric = (text: string): number => (/^-?\d+$/.test(text) ? wholeNumber(text) : Number(text));
-
-const TYPES = {
-  int8: { to: 20, from: [20], serialize: String, parse: wholeNumber },
-  numeric: { to: 1700, from: [1700], serialize: String, parse: numeric },
-};
-
-/** The types that a statement's parameters may have beyond the driver's own. */
-export type StoreTypes = { int8: number; numeric: number };
-
 /** The driver's pool. It doesn't survive a lost connection: see `connect`. */
-export type Client = postgres.Sql<StoreTypes>;
+export type Client = postgres.Sql;
 
 /**
- * What every room of the store may do with a pool as with a transaction: run statements. bigint and numeric come as
- * numbers.
+ * What can be done with a pool as with a transaction: run statements. bigint and numeric come as numbers, exact or
+ * not at all. Arrays of the common types are arrays; one of numbers or texts may be written as
+ * `${values}::bigint[]`, any other needs `sql.array(values, type)`.
  */
-export type Queryable = postgres.ISql<StoreTypes>;
+export type Queryable = postgres.ISql;
 
-/** Seconds. */
-const CONNECT_TIMEOUT = 10;
-const RECONNECT = 0.05;
 /** No statement of a gateway takes this long, and one whose caller is gone must not hold its locks. */
 const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 60_000 };
+
+const DRIVER_OPTIONS = {
+  types: TYPES,
+  fetch_types: false,
+  /** Seconds. */
+  connect_timeout: 10,
+  // A connection ends only when it is lost or when its client is ended.
+  max_lifetime: null,
+  connection: { application_name: "limber", ...LIMITS_MS },
+  onnotice: () => {},
+};
+
+/** What the driver wants to reach: a unix socket, or a host. */
+interface Destination {
+  path: string | false | undefined;
+  host: string[];
+  port: number[];
+}
 
 /** How a client differs from the next. */
 export interface ClientOptions {
   max: number;
-  /** Called whenever a connection of an open client is lost, or can't be made. */
+  /** Called once, when the first of its connections is lost or can't be made. End the client then. */
   onLost?: () => void;
   /** Called for each notification of a channel that this client listens to. */
   onNotify?: (channel: string, payload: string) => void;
@@ -46,40 +46,34 @@ export interface ClientOptions {
 
 /**
  * A client of the database at `url`; `?host=/directory` leads to a unix socket. Connections are made when they are
- * needed.
+ * needed, until one of them is lost: from then on it makes no other.
+ *
+ * The driver itself goes on for ever, and wrongly. It runs the rest of a transaction on the next connection, outside
+ * of any; it stops using a connection whose end met a statement on its way out; and it calls a server that hangs up
+ * at once again and again, without an end.
  */
 export function openClient(url: string, { max, onLost, onNotify }: ClientOptions): Client {
   const address = new URL(url);
-  const host = address.searchParams.get("host");
+  const directory = address.searchParams.get("host");
   address.searchParams.delete("host");
-  const options = {
-    max,
-    types: TYPES,
-    // A connection ends only when it is lost: any end is a reason to make a new one.
-    max_lifetime: null,
-    connect_timeout: CONNECT_TIMEOUT,
-    backoff: () => RECONNECT,
-    connection: { application_name: "limber", ...LIMITS_MS },
-    onnotice: () => {},
-    ...(host === null ? {} : { host }),
-    ...(onLost && { onclose: onLost }),
-    ...(onNotify && { onnotify: onNotify }),
+  let isLost = false;
+  const lose = (): void => {
+    if (!isLost) onLost?.();
+    isLost = true;
   };
-  return postgres(address.href, options);
-}
-
-/**
- * Closes a client whose connection was lost: what is under way on its other connections has `grace` seconds to end,
- * and what waits for a connection rejects. Left alone, and even when it is merely ended, the driver makes new
- * connections for what is still queued: it would run the rest of a transaction outside of it, and leave them open
- * for ever.
- */
-export function retire(client: Client, grace: number): void {
-  // The driver asks this option for each new socket.
-  Object.assign(client.options, { socket: refuseSocket });
-  void client.end({ timeout: grace });
-}
-
-function refuseSocket(): never {
-  throw new StoreUnavailable("The database connection was lost");
+  const call = ({ path, host, port }: Destination): Socket => {
+    if (isLost) throw new StoreUnavailable("The database connection was lost");
+    const socket = path ? createConnection(path) : createConnection(port[0]!, host[0]);
+    // The driver asks a TLS server for the certificate of this name.
+    return Object.assign(socket.once("close", lose), { host: host[0] });
+  };
+  const client = postgres(address.href, {
+    max,
+    ...DRIVER_OPTIONS,
+    ...(directory === null ? {} : { host: directory }),
+    ...{ socket: call, onclose: lose, ...(onNotify && { onnotify: onNotify }) },
+  });
+  // Where the driver's `array` looks for the type of an array.
+  Object.assign(client.options, { shared: { retries: 0, typeArrayMap: ARRAY_TYPES } });
+  return client;
 }

@@ -2,9 +2,19 @@
  * The database that comes with the house: a real PostgreSQL that this process starts, keeps alive and ends. Nothing
  * but its socket leads to it, and the socket is open to its own account (and to root) alone.
  */
-import { accessSync, chownSync, constants, mkdirSync, realpathSync, rmSync, statSync } from "node:fs";
+import {
+  accessSync,
+  chownSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { sleep } from "../ambient.ts";
 import { accountFor } from "./embedded/account.ts";
 import { findBinaries, libraryEnvironment } from "./embedded/binaries.ts";
@@ -89,9 +99,12 @@ export async function startPostgres(options: EmbeddedOptions): Promise<EmbeddedP
   }
 }
 
+/** Its real path; whatever forbids its use is said by the call that finds it. */
 function openDataDir(path: string): string {
-  mkdirSync(path, { recursive: true });
-  accessSync(path, constants.R_OK | constants.W_OK | constants.X_OK);
+  mkdirSync(dirname(path), { recursive: true });
+  if (!existsSync(path)) mkdirSync(path);
+  readdirSync(path);
+  accessSync(path, constants.W_OK | constants.X_OK);
   return realpathSync(path);
 }
 

@@ -1,6 +1,6 @@
 /** Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost. */
 import { after } from "../ambient.ts";
-import { type Client, openClient, retire } from "./client.ts";
+import { type Client, openClient } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 /** One connection. */
@@ -23,9 +23,8 @@ const CLOSED = "The database client is closed";
 /**
  * At most `max` lanes to the database at `url`.
  *
- * The driver lends connections of its pool itself, but when a lent one is lost it runs what follows on the next one,
- * or throws where nobody can catch it, or never answers. A client that has one connection in all its life can do
- * none of that.
+ * The driver lends connections of its pool itself, but when a lent one is lost it throws where nobody can catch it,
+ * or never answers. A client that has one connection in all its life can do neither.
  */
 export class Lanes {
   readonly #url: string;
@@ -93,7 +92,7 @@ export class Lanes {
       this.#all.delete(lane);
       const place = this.#idle.indexOf(lane);
       if (place >= 0) this.#idle.splice(place, 1);
-      retire(lane.client, 0);
+      void lane.client.end({ timeout: 0 });
       lost.reject(new StoreUnavailable("The database connection was lost"));
     };
     const lane: Lane = { client: openClient(this.#url, { max: 1, onLost }), lost: lost.promise, isLost: () => isLost };

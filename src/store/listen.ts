@@ -1,6 +1,6 @@
 /** Hearing what other connections notify. */
 import { sleep } from "../ambient.ts";
-import { openClient, retire } from "./client.ts";
+import { openClient } from "./client.ts";
 
 /** What to listen to, and whom to tell. */
 export interface Listening {
@@ -30,7 +30,7 @@ export function listen(url: string, { channels, onNotify, onJoin }: Listening): 
       } catch {
         // Not there yet: the next round tries again.
       }
-      retire(client, 0);
+      await client.end({ timeout: 0 });
       await sleep(REJOIN_MS, signal).catch(() => {});
     }
   };

@@ -2,7 +2,7 @@
  * The two ways to speak to the database: single statements on a pool, and transactions on a connection of their own.
  */
 import postgres from "postgres";
-import { type Client, openClient, type Queryable, retire } from "./client.ts";
+import { type Client, openClient, type Queryable } from "./client.ts";
 import { type Lane, Lanes } from "./lanes.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
@@ -36,9 +36,9 @@ export function connect(url: string, { max }: { max: number }): Sql {
     const client = openClient(url, {
       max,
       onLost: () => {
-        if (closed || client !== current) return;
+        if (closed) return;
         current = open();
-        retire(client, GRACE);
+        void client.end({ timeout: GRACE });
       },
     });
     return client;
@@ -129,15 +129,12 @@ export async function databaseReachable(url: string): Promise<void> {
   const { hostname, port, searchParams, pathname } = new URL(url);
   const place = `${searchParams.get("host") ?? hostname}${port && `:${port}`}${pathname}`;
   const client = openClient(url, { max: 1 });
-  try {
-    const [row] = await client<{ standby: boolean }[]>`select pg_is_in_recovery() as standby`;
-    if (row?.standby) throw new StoreUnavailable(`DATABASE_URL ${place}: the server is a standby and takes no writes`);
-  } catch (cause) {
-    if (cause instanceof StoreUnavailable) throw cause;
-    throw new StoreUnavailable(`DATABASE_URL ${place}: ${whyUnreachable(cause)}`, { cause });
-  } finally {
-    await client.end({ timeout: 0 });
-  }
+  const problem = await client<{ standby: boolean }[]>`select pg_is_in_recovery() as standby`.then(
+    ([row]) => (row?.standby ? "the server is a standby and takes no writes" : undefined),
+    whyUnreachable,
+  );
+  await client.end({ timeout: 0 });
+  if (problem !== undefined) throw new StoreUnavailable(`DATABASE_URL ${place}: ${problem}`);
 }
 
 const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
@@ -153,6 +150,7 @@ const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
 };
 
 function whyUnreachable(cause: unknown): string {
+  if (cause instanceof StoreUnavailable) return "what listens there hangs up: it may not be PostgreSQL";
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
   return WHY_UNREACHABLE[code] ?? `the connection failed${code && ` (${code})`}`;
 }

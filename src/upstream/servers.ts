@@ -13,6 +13,9 @@ export interface Reach {
   readonly lookup: LookupFunction;
 }
 
+/** No valid message of any wire is larger, to a server or from one. */
+export const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
+
 /** How one server is reached, after its address was found to be allowed. */
 export interface Address {
   /** Its scheme is the one of the protocol beneath, such as `http:` for `grpc:`. */

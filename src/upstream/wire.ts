@@ -41,6 +41,8 @@ export interface Wire {
   readonly id: string;
   /** Schemes of its addresses, such as `["ws:", "wss:"]`. */
   readonly schemes: readonly string[];
+  /** The names of the ready-made profiles that an offering may choose from, where the wire maps observations by one. */
+  readonly profiles?: readonly string[];
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
   predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
   ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;

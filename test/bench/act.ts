@@ -6,119 +6,84 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { create, toBinary } from "@bufbuild/protobuf";
-import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { frameMessage } from "../../src/codecs/grpc.ts";
-import { type Bench, openGateway } from "./support/gateway.ts";
+import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
+import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { cpuNanos, median, type Started, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
-const calls = Number(process.argv[3] ?? 8000);
-const GRPC_PATH = "/limber.v1.InferenceService/Act";
-const PROPRIO = Array.from({ length: 14 }, (_, i) => i / 16);
-const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const calls = Number(process.argv[3] ?? 3000);
+const CALLERS = 32;
+const CONNECTIONS = 8;
 
 interface Row {
   name: string;
-  pids: () => number[];
-  load: (concurrency: number, calls: number) => Promise<Load>;
+  pid: number;
+  load: () => Promise<Load>;
 }
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
-const upstream = await start("test/bench/support/upstream.ts", [], {}, isJson);
+const upstream = await start("test/bench/support/upstream.ts", [], isJson);
 const ports: { grpc: number; rest: number } = JSON.parse(upstream.line);
+const floor = (kind: string, port: number): Promise<Started> =>
+  start("test/bench/support/floors.ts", [kind, `http://127.0.0.1:${port}`], isJson);
 const portOf = (started: Started): number => JSON.parse(started.line).port;
-const restFloor = await start("test/bench/support/floors.ts", ["rest", `http://127.0.0.1:${ports.rest}`], {}, isJson);
-const connectFloor = await start(
-  "test/bench/support/floors.ts",
-  ["connect", `http://127.0.0.1:${ports.grpc}`],
-  {},
-  isJson,
-);
+const restFloor = await floor("rest", ports.rest);
+const connectFloor = await floor("connect", ports.grpc);
 const endpoint = `grpc://127.0.0.1:${ports.grpc}`;
-const gateway: Bench = await openGateway(join(folder, "fast"), endpoint);
-const slowGateway: Bench = await openGateway(join(folder, "slow"), endpoint, { LIMBER_GRPC_FAST_PATH: "off" });
-
-const json = Buffer.from(
-  JSON.stringify({
-    model: "bench/instant",
-    instruction: "pick up the cup",
-    observations: [{ frames: [{ camera: "front", url: `data:image/png;base64,${PIXEL}` }], proprio: PROPRIO }],
-  }),
-);
-const message = create(ActRequestSchema, {
-  model: "bench/instant",
-  instruction: "pick up the cup",
-  observations: [{ frames: [{ camera: "front", data: Buffer.from(PIXEL, "base64") }], proprio: PROPRIO }],
-});
-const frame = frameMessage(toBinary(ActRequestSchema, message));
+const gateway = await openGateway(join(folder, "fast"), endpoint);
+const general = await openGateway(join(folder, "general"), endpoint, { LIMBER_GRPC_FAST_PATH: "off" });
 
 const rest =
-  (port: number, key = gateway.key) =>
-  (concurrency: number, count: number) =>
-    restLoad(`http://127.0.0.1:${port}/v1/act`, json, key, concurrency, count);
+  (port: number, key = "") =>
+  () =>
+    restLoad(`http://127.0.0.1:${port}/v1/act`, actJson, key, CALLERS, calls);
 const grpc =
-  (port: number, key = gateway.key) =>
-  (concurrency: number, count: number) =>
-    grpcLoad(
-      `http://127.0.0.1:${port}`,
-      GRPC_PATH,
-      frame,
-      key,
-      Math.min(8, concurrency),
-      Math.ceil(concurrency / 8),
-      count,
-    );
+  (port: number, key = "") =>
+  () =>
+    grpcLoad(`http://127.0.0.1:${port}`, GRPC_PATH, actFrame, key, CONNECTIONS, CALLERS / CONNECTIONS, calls);
 
-const rows: Row[] = [
-  { name: "REST   bare Fastify + undici", pids: () => [restFloor.pid], load: rest(portOf(restFloor)) },
-  { name: "REST   Limber, everything on", pids: () => [gateway.pid], load: rest(gateway.port) },
-  { name: "gRPC   bare Connect relay", pids: () => [connectFloor.pid], load: grpc(portOf(connectFloor)) },
-  { name: "gRPC   Limber, everything on", pids: () => [gateway.pid], load: grpc(gateway.port) },
-  {
-    name: "gRPC   Limber, fast path off",
-    pids: () => [slowGateway.pid],
-    load: grpc(slowGateway.port, slowGateway.key),
-  },
-];
+const ROWS = {
+  restFloor: { name: "REST  bare Fastify + undici", pid: restFloor.pid, load: rest(portOf(restFloor)) },
+  rest: { name: "REST  Limber, everything on", pid: gateway.pid, load: rest(gateway.port, gateway.key) },
+  connectFloor: { name: "gRPC  bare Connect relay", pid: connectFloor.pid, load: grpc(portOf(connectFloor)) },
+  grpc: { name: "gRPC  Limber, everything on", pid: gateway.pid, load: grpc(gateway.port, gateway.key) },
+  general: { name: "gRPC  Limber, fast path off", pid: general.pid, load: grpc(general.port, general.key) },
+} satisfies Record<string, Row>;
+type RowName = keyof typeof ROWS;
 
-const micros = new Map<string, number[]>();
-const p50 = new Map<string, number[]>();
+const micros: Record<RowName, number[]> = { restFloor: [], rest: [], connectFloor: [], grpc: [], general: [] };
+const p50s: Record<RowName, number[]> = { restFloor: [], rest: [], connectFloor: [], grpc: [], general: [] };
 const databaseMicros: number[] = [];
+
 for (let round = 0; round <= rounds; round++) {
-  for (const row of rows) {
-    const before = row.pids().reduce((sum, pid) => sum + cpuNanos(pid), 0);
+  for (const [key, row] of Object.entries(ROWS) as [RowName, Row][]) {
+    const before = cpuNanos(row.pid);
     const databaseBefore = gateway.databaseNanos();
-    const load = await row.load(32, calls);
-    if (load.failed > 0) throw new Error(`${row.name}: ${load.failed} calls failed`);
-    const spent = row.pids().reduce((sum, pid) => sum + cpuNanos(pid), 0) - before;
+    const { answered, failed, latencies } = await row.load();
+    if (failed > 0) throw new Error(`${row.name}: ${failed} of ${calls} calls failed`);
     if (round === 0) continue; // warm-up
-    micros.set(row.name, [...(micros.get(row.name) ?? []), spent / 1000 / load.answered]);
-    p50.set(row.name, [...(p50.get(row.name) ?? []), load.latencies[Math.floor(load.latencies.length / 2)] ?? 0]);
-    if (row.name.includes("everything on"))
-      databaseMicros.push((gateway.databaseNanos() - databaseBefore) / 1000 / load.answered);
+    micros[key].push((cpuNanos(row.pid) - before) / 1000 / answered);
+    p50s[key].push(median(latencies));
+    if (row.pid === gateway.pid) databaseMicros.push((gateway.databaseNanos() - databaseBefore) / 1000 / answered);
   }
 }
 
-const ratio = (a: string, b: string): number =>
-  median((micros.get(a) ?? []).map((value, i) => value / (micros.get(b)?.[i] ?? Number.NaN)));
-console.log(`\nact, 16x7, 32 callers, ${rounds} rounds of ${calls} calls`);
-console.log("                               CPU µs/call   p50 ms");
-for (const row of rows) {
-  console.log(
-    `${row.name.padEnd(30)} ${median(micros.get(row.name) ?? [])
-      .toFixed(1)
-      .padStart(11)} ${median(p50.get(row.name) ?? [])
-      .toFixed(2)
-      .padStart(8)}`,
-  );
-}
-console.log(`Postgres behind Limber         ${median(databaseMicros).toFixed(1).padStart(11)}`);
-console.log(`\nREST  Limber / bare Fastify + undici: ${ratio(rows[1]!.name, rows[0]!.name).toFixed(2)}   (goal 1.0)`);
-console.log(`gRPC  Limber / bare Connect relay:    ${ratio(rows[3]!.name, rows[2]!.name).toFixed(2)}   (goal 0.30)`);
-console.log(`gRPC  fast path off / bare relay:     ${ratio(rows[4]!.name, rows[2]!.name).toFixed(2)}`);
+const ratio = (a: RowName, b: RowName): string =>
+  median(micros[a].map((value, i) => value / micros[b][i]!)).toFixed(2);
+const line = (name: string, ...figures: string[]): void =>
+  console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(12)).join(""));
 
-await Promise.all([gateway.stop(), slowGateway.stop(), upstream.stop(), restFloor.stop(), connectFloor.stop()]);
+line(`\nact, 16x7, ${CALLERS} callers`, "CPU us/call", "p50 ms");
+for (const [key, { name }] of Object.entries(ROWS) as [RowName, Row][])
+  line(name, median(micros[key]).toFixed(1), median(p50s[key]).toFixed(2));
+line("Postgres behind Limber", median(databaseMicros).toFixed(1));
+console.log(`\nmedians of ${rounds} rounds of ${calls} calls`);
+line("REST  Limber / Fastify + undici", ratio("rest", "restFloor"), "goal 1.00");
+line("gRPC  Limber / Connect relay", ratio("grpc", "connectFloor"), "goal 0.30");
+line("gRPC  fast path off / relay", ratio("general", "connectFloor"));
+console.log("\nwhere the time goes: node test/bench/profile.ts");
+
+await Promise.all([gateway, general, upstream, restFloor, connectFloor].map((started) => started.stop()));
 rmSync(folder, { recursive: true, force: true });

@@ -8,8 +8,11 @@ import {
   type MessageInitShape,
 } from "@bufbuild/protobuf";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { MAX_MESSAGE_BYTES } from "../../src/edge/connect.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
-import type { LogLine } from "../../src/edge/log.ts";
+import { grpcStreams } from "../../src/edge/grpc.ts";
+import type { Log, LogLine } from "../../src/edge/log.ts";
 import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
 import { assertValid } from "../../src/edge/validate.ts";
@@ -35,6 +38,8 @@ export interface HouseOptions {
   readonly rpcs?: Readonly<Record<string, Serve>>;
   readonly ready?: () => boolean;
   readonly port?: PortOptions;
+  /** The hot RPCs over gRPC are served beside Connect. */
+  readonly fastPath?: boolean;
 }
 
 /** Opens a house whose RPCs are `rpcs`, by name; `KEY` is its only key. */
@@ -85,11 +90,22 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
       return serve(method)(requests as never, context) as AsyncIterable<Message>;
     },
   };
+  const closing = new AbortController();
+  const log: Log = (line) => lines.push(line);
+  const { act, predict, predictStream } = InferenceService.method;
+  const fast = {
+    gate,
+    methods: [act, predict, predictStream],
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+    closing: closing.signal,
+    log,
+  };
   const server = buildServer({
     gate,
     readiness: options.ready ?? (() => true),
-    log: (line) => lines.push(line),
-    ...(options.port && { port: options.port }),
+    log,
+    closing,
+    port: { ...options.port, ...(options.fastPath && { onStream: grpcStreams(fast) }) },
   });
   const port = await server.listen("127.0.0.1", 0);
   const scheme = options.port?.tls ? "https" : "http";

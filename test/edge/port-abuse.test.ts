@@ -389,6 +389,15 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await good()).toBe("ok");
   });
 
+  it("is stopped in the middle of a read that spends its budget of resets", async () => {
+    const { port, paths } = await start({ patience: { burst: 50, perSecond: 1 } });
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    const wire = await saying(port, Buffer.concat([HELLO, flood]));
+    const goaway = framesIn(await wire.closed).find(({ type }) => type === FRAME.goaway);
+    expect(goaway?.payload.readUInt32BE(0)).toBeLessThanOrEqual(2 * 50 + 1);
+    expect(paths).toEqual([]);
+  });
+
   it("runs nothing for a stream that was reset in the read that opened it", async () => {
     const { port, paths } = await start();
     const good = await saying(port, Buffer.concat([HELLO, request(1, "/reset"), reset(1), request(3, "/kept")]));

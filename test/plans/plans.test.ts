@@ -1,7 +1,7 @@
 /** Golden routing cases: a request over a fixed supply, and the plan or the refusal that it must have. */
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
+import { type DropReason, DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
 import { factsOf, Refusal } from "../../src/refusal.ts";
 import { explain, type PlanArgs, planFor } from "../../src/routing/index.ts";
 import { argsOf, type PlanCase, supplyOf } from "../../tools/plan.ts";
@@ -41,8 +41,11 @@ function attempt(given: GoldenCase): { args?: PlanArgs; plan?: ReturnType<typeof
   }
 }
 
-const wordOf = (reason: number): string =>
-  DropReasonSchema.value[reason]!.name.slice("DROP_REASON_".length).toLowerCase();
+const wordOf = (reason: DropReason): string =>
+  DropReasonSchema.values
+    .find((each) => each.number === reason)!
+    .name.slice("DROP_REASON_".length)
+    .toLowerCase();
 
 for (const file of readdirSync(new URL("cases/", here)).sort()) {
   describe(file.replace(".json", ""), () => {

@@ -413,7 +413,7 @@ describe("what it can't do is said in one line", () => {
   test("DATA_DIR is a file", async () => {
     const path = closedDirectory();
     writeFileSync(path, "");
-    expect(await problemOf(path)).toMatch(/^StoreUnavailable: DATA_DIR .* can't hold the database: EEXIST.*$/);
+    expect(await problemOf(path)).toMatch(/^StoreUnavailable: DATA_DIR .* can't hold the database: ENOTDIR.*$/);
   });
 
   test.runIf(ROOT)("DATA_DIR belongs to somebody else", async () => {

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
@@ -261,6 +263,48 @@ describe("a lost connection", () => {
   });
 });
 
+describe("a server that is none", () => {
+  const GREETING = Buffer.from("5200000008000000005a0000000549", "hex"); // authenticated, and ready for a query
+
+  test.each([
+    { what: "hangs up at once", serve: (socket: Socket) => socket.destroy() },
+    { what: "hangs up at the first words", serve: (socket: Socket) => socket.once("data", () => socket.destroy()) },
+    {
+      what: "resets at the first words",
+      serve: (socket: Socket) => socket.once("data", () => socket.resetAndDestroy()),
+    },
+    {
+      what: "greets, and resets at the first statement",
+      serve: (socket: Socket) =>
+        socket.once("data", () => {
+          socket.write(GREETING);
+          socket.once("data", () => socket.resetAndDestroy());
+        }),
+    },
+    { what: "speaks another protocol", serve: (socket: Socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n") },
+  ])(
+    "and $what: the statement, the transaction and the start are refused, and no second call is made",
+    async ({ serve }) => {
+      let calls = 0;
+      const server = createServer((socket) => {
+        calls += 1;
+        socket.on("error", () => {});
+        serve(socket);
+      });
+      await once(server.listen(0, "127.0.0.1"), "listening");
+      const { port } = server.address() as AddressInfo;
+      const url = `postgres://limber@127.0.0.1:${port}/limber`;
+      const client = connect(url, { max: 1 });
+      await expect(client`select 1`).rejects.toSatisfy(isOutage);
+      await expect(tx(client, insert)).rejects.toSatisfy(isOutage);
+      await expect(databaseReachable(url)).rejects.toThrow(/^DATABASE_URL 127\.0\.0\.1:\d+\/limber: /);
+      expect(calls).toBe(3);
+      await client.end();
+      server.close();
+    },
+  );
+});
+
 describe("end", () => {
   test("rolls back an open transaction, refuses the next, and leaves no connection", async () => {
     const closing = connect(database.url, { max: 2 });
@@ -306,10 +350,48 @@ describe("numbers", () => {
         expect(answers.map(([row]) => row!.n)).toEqual([1, 2, 3]);
       }),
   );
+});
 
-  test("arrays of numbers are written in one statement", async () => {
+describe("arrays", () => {
+  test("of numbers are written in one statement", async () => {
     await sql`insert into kept select n from unnest(${[1, 2, 3]}::bigint[]) as n`;
     expect(await count()).toBe(3);
+  });
+
+  test("come back as they were written, whatever their texts hold", async () => {
+    const texts = [
+      "",
+      "plain",
+      "NULL",
+      'a "quoted" word',
+      "back\\slash",
+      "{comma, brace}",
+      "two\nlines",
+      " padded ",
+      "日本",
+    ];
+    const [row] =
+      await sql`select ${texts}::text[] as texts, ${[]}::text[] as none, ${[null, "x", null]}::text[] as gaps`;
+    expect(row).toEqual({ texts, none: [], gaps: [null, "x", null] });
+  });
+
+  test.each([
+    { type: "boolean", element: 16, values: [true, false, null] },
+    { type: "integer", element: 23, values: [1, -2] },
+    { type: "double precision", element: 701, values: [0.1, -1e300] },
+    { type: "numeric", element: 1700, values: [12.5, 3] },
+    { type: "timestamptz", element: 1184, values: [new Date("2026-11-21T10:00:00.123Z")] },
+    { type: "uuid", element: 2950, values: ["0198b0a5-9c1e-7c3e-8f5a-1b2c3d4e5f60"] },
+    { type: "jsonb", element: 3802, values: [{ a: 'b "c"' }, [1], null] },
+  ])("of $type come back as they were written", async ({ type, element, values }) => {
+    const [row] = await sql`select ${sql.array(values as string[], element)}::${sql.unsafe(type)}[] as values`;
+    expect(row).toEqual({ values });
+  });
+
+  test("of arrays, and with an undefined element, are refused rather than changed", async () => {
+    await expect(sql`select array[[1, 2], [3, 4]]::integer[] as nested`).rejects.toThrow("Arrays of arrays");
+    await expect(sql`select ${[1, undefined] as number[]}::bigint[]`).rejects.toThrow(TypeError);
+    expect(await count()).toBe(0);
   });
 });
 

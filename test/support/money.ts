@@ -21,8 +21,10 @@ export interface Replica {
   sql: Sql;
   /** Returns its leases, then ends. */
   close(): Promise<void>;
-  /** Ends as a killed process does: nothing is returned, nothing more is written. */
+  /** Ends as a killed process does: nothing is returned, nothing more is written, and whoever waits for it waits for ever. */
   kill(): Promise<void>;
+  /** Resolves when it was killed. */
+  killed: Promise<void>;
 }
 
 /** Opens a replica's till on the database at `url`. */
@@ -39,6 +41,7 @@ export async function openReplica(
     await notices.close();
     await sql.end();
   };
+  const killed = Promise.withResolvers<void>();
   return {
     till,
     ledger,
@@ -47,7 +50,13 @@ export async function openReplica(
       await till.close();
       await leave();
     },
-    kill: leave,
+    kill: () => {
+      const never = (): Promise<never> => new Promise(() => {});
+      Object.assign(ledger, { open: never, commit: never, recall: never, recover: never });
+      killed.resolve();
+      return leave();
+    },
+    killed: killed.promise,
   };
 }
 

@@ -29,7 +29,7 @@ export interface OpenpiServer extends ActServer {
 }
 
 /** The metadata of most openpi servers. */
-export const NO_METADATA = Buffer.from([0x80]);
+const NO_METADATA = Buffer.from([0x80]);
 
 /** An array as openpi-client packs it. */
 export const ndarray = (dtype: string, shape: readonly number[], data: Buffer): Map<unknown, unknown> =>

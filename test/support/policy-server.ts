@@ -43,6 +43,8 @@ export interface PolicyServer extends ActServer {
   readonly requests: readonly Buffer[];
   /** Asks every client to make no new calls on its connection. */
   goAway(): void;
+  /** Calls `listener` whenever a connection has ended. */
+  onDisconnect(listener: () => void): void;
 }
 
 /** A message behind gRPC's prefix; `length` is what the prefix says. */
@@ -61,6 +63,7 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
   const counts = { connections: 0, cancelled: 0 };
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
+  const onDisconnect: (() => void)[] = [];
   let server: Http2Server;
 
   const serveAct = (served: Served): void => {
@@ -82,7 +85,10 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
       counts.connections++;
       sockets.add(socket);
       socket.on("error", () => undefined);
-      socket.once("close", () => sockets.delete(socket));
+      socket.once("close", () => {
+        sockets.delete(socket);
+        for (const listener of onDisconnect) listener();
+      });
     });
     server.on("session", (session) => {
       sessions.add(session);
@@ -112,6 +118,7 @@ export async function startPolicyServer({ methods = {} }: PolicyOptions = {}): P
     goAway: () => {
       for (const session of sessions) session.goaway(0);
     },
+    onDisconnect: (listener) => onDisconnect.push(listener),
     async restart() {
       await stop();
       await setTimeout(50); // a client on this machine has heard of it by then

@@ -63,7 +63,7 @@ export interface WireOptions {
 }
 
 /** An HTTP/1 answer as read from the wire. */
-export interface RawAnswer {
+interface RawAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
@@ -131,7 +131,7 @@ export function request(stream: number, path: string, { method = "GET", end = tr
 }
 
 /** What a request's HEADERS frame may say beyond its path. */
-export interface Head {
+interface Head {
   readonly method?: string;
   readonly end?: boolean;
   readonly more?: Readonly<Record<string, string>>;
@@ -154,7 +154,7 @@ function text(value: string): Buffer {
 }
 
 /** A frame as read from the wire. */
-export interface Frame {
+interface Frame {
   readonly type: number;
   readonly flags: number;
   readonly stream: number;

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { STATUS_CODES } from "node:http";
 import { newId, now } from "../../ambient.ts";
+import { factsOf, Reason } from "../../refusal.ts";
 
 /** One way to break HTTP/1.1: the status that answers it, its code in the error body, and a sentence for the caller. */
 export interface WireFault {
@@ -15,19 +16,20 @@ export type RefusalBody = (status: number, code: string, message: string, reques
 
 /** Every wire fault by name. */
 export const FAULTS = {
-  malformed: fault(400, "malformed_request", "The bytes received are not a valid HTTP/1.1 request."),
-  host: fault(400, "malformed_request", "A request carries exactly one valid Host header."),
-  oldCoding: fault(400, "malformed_request", "HTTP/1.0 knows no Transfer-Encoding."),
-  slow: fault(408, "request_timeout", "The request did not arrive in time."),
-  extensions: fault(413, "payload_too_large", "The chunk extensions are too large."),
-  expectation: fault(417, "expectation_failed", "The only expectation this server meets is 100-continue."),
-  headers: fault(431, "headers_too_large", "The request line and headers are too large."),
-  coding: fault(501, "transfer_coding_unsupported", "The only Transfer-Encoding this server reads is chunked."),
-  method: fault(501, "method_not_implemented", "This server does not implement the request's method."),
-  version: fault(505, "http_version_unsupported", "This port speaks HTTP/1.0, HTTP/1.1 and HTTP/2."),
+  malformed: fault(Reason.MALFORMED_REQUEST, "The bytes received are not a valid HTTP/1.1 request."),
+  host: fault(Reason.MALFORMED_REQUEST, "A request carries exactly one valid Host header."),
+  oldCoding: fault(Reason.MALFORMED_REQUEST, "HTTP/1.0 knows no Transfer-Encoding."),
+  slow: fault(Reason.REQUEST_TIMEOUT, "The request did not arrive in time."),
+  extensions: fault(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
+  expectation: fault(Reason.EXPECTATION_FAILED, "The only expectation this server meets is 100-continue."),
+  headers: fault(Reason.HEADERS_TOO_LARGE, "The request line and headers are too large."),
+  coding: fault(Reason.TRANSFER_CODING_UNSUPPORTED, "The only Transfer-Encoding this server reads is chunked."),
+  method: fault(Reason.METHOD_NOT_IMPLEMENTED, "This server does not implement the request's method."),
+  version: fault(Reason.HTTP_VERSION_UNSUPPORTED, "This port speaks HTTP/1.0, HTTP/1.1 and HTTP/2."),
 } as const satisfies Record<string, WireFault>;
 
-function fault(status: number, code: string, message: string): WireFault {
+function fault(reason: Reason, message: string): WireFault {
+  const { status, code } = factsOf(reason);
   return { status, code, message };
 }
 

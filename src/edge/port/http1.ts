@@ -13,7 +13,7 @@ interface Peer {
 }
 
 /** The HTTP/1 connections of one server. */
-export interface Http1Side {
+interface Http1Side {
   /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
   accept(socket: Socket, greeted: () => void): void;
   /** Ends each connection after the responses it owes; idle ones are closed by the server's own `close`. */

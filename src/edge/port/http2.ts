@@ -12,7 +12,7 @@ export interface Patience {
 }
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
-export interface Http2Limits {
+interface Http2Limits {
   readonly maxSessionStreams: number;
   readonly streamWindow: number;
   readonly sessionWindow: number;
@@ -22,7 +22,7 @@ export interface Http2Limits {
 }
 
 /** The HTTP/2 sessions of one port. */
-export interface Http2Side {
+interface Http2Side {
   /** Serves `socket`, paused, from its preface; `greeted` is called once, when it has acknowledged our settings. */
   accept(socket: Socket, greeted: () => void): void;
   /**

@@ -80,7 +80,10 @@ function syncDirectory(path: string): void {
 }
 
 const EXPLANATIONS: readonly { says: RegExp; text: (dataDir: string) => string }[] = [
-  { says: /No space left on device|Disk quota exceeded/, text: (dir) => `The disk that holds ${dir} is full` },
+  {
+    says: /No space left on device|Disk quota exceeded|Check free disk space/,
+    text: (dir) => `The disk that holds ${dir} is full`,
+  },
   {
     says: /could not (?:access|change|create|open|write).*(?:Permission denied|Read-only file system)/,
     text: (dir) => `PostgreSQL may not write to ${dir}`,

@@ -83,24 +83,19 @@ begin
 end
 $$;
 
--- Takes credit into a lease of `p_till`: as much as is wanted while there is plenty, down to what is needed as it runs out.
--- Never more than an eighth of what is there beyond the calls that wait now, so that replicas share what is left.
--- Answers what was granted, or what was short.
-create function lease_take(
-  p_till text, p_entry text, p_lease text, p_org text, p_key text, p_day date,
-  p_need bigint, p_asked bigint, p_want bigint
-) returns json language plpgsql as $$
+-- What a key may take on a day: the balance, or what is left of its budget if that is less. `short` says what is missing when
+-- that isn't what is needed, and whether other tills hold some of it or were asked for it.
+create function lease_room(
+  p_till text, p_entry text, p_org text, p_key text, p_day date, p_need bigint, out room bigint, out short json
+) language plpgsql as $$
 declare
   available bigint;
   budget bigint;
   period text;
   budget_left bigint;
-  room bigint;
-  granted bigint;
   by_budget boolean;
 begin
-  select available_micro into available from account where org_id = p_org;
-  available := coalesce(available, 0);
+  select coalesce(sum(available_micro), 0) into available from account where org_id = p_org;
   select budget_micro, budget_interval into budget, period from key where id = p_key;
   if budget is not null then
     select greatest(budget - coalesce(sum(taken_micro), 0), 0) into budget_left
@@ -109,7 +104,7 @@ begin
   room := least(available, budget_left);
   if room < p_need then
     by_budget := coalesce(budget_left < available, false);
-    return json_build_object(
+    short := json_build_object(
       'entry', p_entry,
       'short', case when by_budget then 'key_budget' else 'org_credits' end,
       'roomMicro', room,
@@ -124,6 +119,25 @@ begin
       )
     );
   end if;
+end
+$$;
+
+-- Takes credit into a lease of `p_till`: as much as is wanted while there is plenty, down to what is needed as it runs out.
+-- Beyond the calls that wait now it is never more than an eighth of what is there, so that replicas share what is left.
+-- Answers what was granted, or what was short.
+create function lease_take(
+  p_till text, p_entry text, p_lease text, p_org text, p_key text, p_day date,
+  p_need bigint, p_asked bigint, p_want bigint
+) returns json language plpgsql as $$
+declare
+  room bigint;
+  short json;
+  granted bigint;
+begin
+  select r.room, r.short into room, short from lease_room(p_till, p_entry, p_org, p_key, p_day, p_need) as r;
+  if short is not null then
+    return short;
+  end if;
   granted := least(room, greatest(p_asked, least(p_want, room / 8)));
   insert into lease (id, till_id, org_id, key_id, day, amount_micro)
   values (p_lease, p_till, p_org, p_key, p_day, granted)
@@ -137,6 +151,18 @@ begin
   end if;
   return json_build_object('entry', p_entry, 'grantedMicro', granted);
 end
+$$;
+
+-- What became of a take that was committed before: what it was granted, or what was short; null when it has to be asked again.
+create function lease_taken(
+  p_till text, p_entry text, p_lease text, p_org text, p_key text, p_day date, p_need bigint
+) returns json language sql as $$
+  select coalesce(
+    (select json_build_object('entry', p_entry, 'grantedMicro', amount_micro)
+      from transfer where cause = p_entry and kind = 'lease'),
+    (select json_build_object('entry', p_entry, 'grantedMicro', 0) from lease where id = p_lease and p_need = 0),
+    (select short from lease_room(p_till, p_entry, p_org, p_key, p_day, p_need))
+  )
 $$;
 
 -- Returns credit from a lease. A null amount ends the lease: whatever is left goes back.
@@ -187,10 +213,10 @@ begin
       return json_build_object('fenced', true);
     end if;
     return json_build_object('takes', (
-      select json_agg(json_build_object('entry', m.entry, 'grantedMicro', coalesce(t.amount_micro, 0)))
-      from json_to_recordset(p_moves) as m (kind text, entry text, lease text)
-      left join transfer as t on t.cause = m.entry and t.kind = 'lease'
-      where m.kind = 'take' and exists (select from lease where id = m.lease)
+      select json_agg(taken)
+      from json_to_recordset(p_moves) as m (kind text, entry text, lease text, org text, key text, day date, need bigint),
+        lateral lease_taken(p_till, m.entry, m.lease, m.org, m.key, m.day, m.need) as taken
+      where m.kind = 'take' and taken is not null
     ));
   end if;
 

@@ -24,9 +24,8 @@ import type { ActInput, GroundInput, PredictInput } from "../../contracts/contra
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../frames.ts";
 import { picturesIn } from "../pictures.ts";
-
-/** No message is larger, as a server may expect. */
-const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
+import { MAX_MESSAGE_BYTES } from "../servers.ts";
+import type { CallOptions } from "../wire.ts";
 
 /** Bytes of one message in the pieces that it's made of. Fields may stand in any order, so pieces are simply put one after another. */
 interface Pieces {
@@ -38,7 +37,12 @@ interface Pieces {
 export type PreparedAct = Pieces;
 
 /** Collects and writes an act call; waits for pictures that are still being fetched. */
-export async function prepareAct(model: string, input: ActInput, frames: FrameSet): Promise<PreparedAct> {
+export async function prepareAct(
+  model: string,
+  input: ActInput,
+  frames: FrameSet,
+  { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
+): Promise<PreparedAct> {
   const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction } = input;
   const call: ActCall = {
     $typeName: "limber.policy.v1.ActCall",
@@ -49,6 +53,8 @@ export async function prepareAct(model: string, input: ActInput, frames: FrameSe
     horizon,
     returnPrediction,
     sessionId: sessionId ?? "",
+    requestId,
+    budgetMs: Math.max(1, Math.floor(budgetMs)),
     ...(seed !== undefined && { seed }),
     ...(temperature !== undefined && { temperature }),
   };

@@ -19,18 +19,16 @@ import { CodecError } from "../../codecs/error.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, unreachable } from "../failures.ts";
-import type { Address, Server } from "../servers.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
 import { readAct, statusFailure } from "./decode.ts";
 import { encodeCancel } from "./encode.ts";
 
-/** No valid answer is larger. */
-export const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
-
 const MAX_CALL_ID = 2 ** 32 - 1;
-const CONNECT_MS = 5_000;
+/** From the first packet to the server's first frame: a server that infers in its event loop is slow to greet. */
+const CONNECT_MS = 10_000;
 const IDLE_MS = 5 * 60_000;
 /** A call that ran out of time asks whether the connection still lives; without an answer in this time it's given up. */
-const PROOF_OF_LIFE_MS = 5_000;
+const PROOF_OF_LIFE_MS = 10_000;
 const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
 const WINDOW_BYTES = { stream: 4 * 2 ** 20, connection: 32 * 2 ** 20 } as const;
 
@@ -69,6 +67,7 @@ export class Channel implements Server {
         this.#stream?.retire();
         this.#stream = new ActStream(this.#acts.request({ ":path": path }));
       }
+      this.#acts.touch();
       return this.#stream.call(encode, signal).catch((failure: unknown) => {
         if (signal.aborted) this.#acts.proveLife();
         throw failure;
@@ -266,7 +265,7 @@ class ActStream {
   }
 
   #endIfDone(): void {
-    if (this.#retired && this.#pending.size === 0 && !this.#stream.writableEnded) this.#stream.end();
+    if (this.#retired && this.#pending.size === 0) cancel(this.#stream);
   }
 }
 
@@ -300,6 +299,7 @@ class Connection {
   readonly #address: Address;
   readonly #onIdle: () => void;
   #session: ClientHttp2Session | undefined;
+  #usedAt = 0;
   #failures = 0;
   #notBefore = 0;
   #lastFailure: UpstreamFailure | undefined;
@@ -318,7 +318,18 @@ class Connection {
   /** Opens a stream, on a new session if there is none; its failures come as the stream's error. Throws an UpstreamFailure. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
     const session = this.#open();
-    return session.request({ ...this.#headers(), ...headers }, { endStream: false });
+    this.touch();
+    try {
+      return session.request({ ...this.#headers(), ...headers }, { endStream: false });
+    } catch (error) {
+      session.close(); // its stream ids are used up, say: the next one has fresh ones
+      throw failureOf(error);
+    }
+  }
+
+  /** Says that the connection is in use, on a stream that's already open. */
+  touch(): void {
+    this.#usedAt = steadyNow();
   }
 
   /** Gives the session up unless it answers a ping soon. */
@@ -370,15 +381,22 @@ class Connection {
       this.#failures = 0;
       forget();
     });
-    session.setTimeout(IDLE_MS, () => {
-      session.close();
-      this.#onIdle();
-    });
+    let forgetIdle = after(IDLE_MS, () => closeIfIdle());
+    const closeIfIdle = (): void => {
+      const left = this.#usedAt + IDLE_MS - steadyNow();
+      if (left > 0) {
+        forgetIdle = after(left, closeIfIdle);
+      } else {
+        session.close();
+        this.#onIdle();
+      }
+    };
     session.on("error", (error) => {
       failure = failureOf(error);
     });
     session.once("close", () => {
       forget();
+      forgetIdle();
       if (this.#session === session) this.#session = undefined;
       if (!greeted) this.#backOff(failure ?? unreachable("the server hung up before it spoke"));
     });

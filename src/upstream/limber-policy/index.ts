@@ -26,9 +26,9 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     id: "limber-policy",
     schemes: Object.keys(SCHEMES),
     describe,
-    async act(target, input, frames, { signal }) {
-      const prepared = await prepareAct(target.model, input, frames);
-      return actAnswerOf(await channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), signal));
+    async act(target, input, frames, call) {
+      const prepared = await prepareAct(target.model, input, frames, call);
+      return actAnswerOf(await channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), call.signal));
     },
     async *predict(target, input, frames, call) {
       const message = await encodePredict(target.model, input, frames);

@@ -10,12 +10,10 @@ import { BRAND } from "../../brand.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
 import { AddressRefused } from "../guard.ts";
-import type { Address, Server } from "../servers.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
 import { readMetadata } from "./decode.ts";
 import type { Dialect } from "./encode.ts";
 
-/** No valid answer is larger. */
-const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
 const MAX_WAITING = 256;
@@ -58,8 +56,8 @@ export class Pool implements Server {
   }
 
   close(): void {
-    for (const connection of this.#connections) connection.close();
     for (const waiter of this.#waiting.splice(0)) waiter.reject(lost("the gateway closes its connections"));
+    for (const connection of this.#connections) connection.close();
   }
 
   /** A connection that now belongs to the caller; undefined when it has to wait. */
@@ -216,7 +214,7 @@ class Connection {
 
   #receive(data: RawData, isBinary: boolean): void {
     const bytes = data as Buffer; // what the default `binaryType` gives
-    if (!isBinary) this.#fail(new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(bytes.toString("utf8"))));
+    if (!isBinary) this.#fail(new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(tailOf(bytes))));
     else if (this.#listener === undefined) this.#fail(malformed("a frame that nobody asked for"));
     else this.#listener.resolve(bytes);
   }
@@ -258,6 +256,9 @@ function upgradeFailure({ statusCode = 0 }: IncomingMessage): UpstreamFailure {
     `answered HTTP ${statusCode}`,
   );
 }
+
+/** The end of a traceback is all that's shown; it may be megabytes long. */
+const tailOf = (text: Buffer): string => text.subarray(-4_096).toString("utf8");
 
 const closeFailure = (code: number): UpstreamFailure =>
   new UpstreamFailure(BY_CLOSE_CODE[code] ?? AttemptFailure.CONNECTION_LOST, `closed with ${code}`);

@@ -4,7 +4,7 @@ import type { Wire } from "../wire.ts";
 import { readAnswer } from "./decode.ts";
 import { encodeObservation, observationOf } from "./encode.ts";
 import { askHealth, Pool } from "./exchange.ts";
-import { profileOf } from "./profiles.ts";
+import { PRESETS, profileOf } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
@@ -14,6 +14,7 @@ export function openpiWs(reach: Reach): Wire {
   return {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),
+    profiles: Object.keys(PRESETS),
     async act(target, input, frames, { signal }) {
       const profile = profileOf(target.profile);
       const observation = await observationOf(profile, input, frames);

@@ -1,4 +1,6 @@
 /** A gateway as operators run it, with one instant offering, a rich organisation and a key that no limit stops. */
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { cpuNanos, descendants, type Started, start } from "./processes.ts";
 
 /** One running gateway. */
@@ -14,8 +16,17 @@ export interface Bench {
 
 const ADMIN_TOKEN = "benchmark-admin-token";
 
-/** Starts a gateway with its data in `dataDir` and registers the server at `endpoint` as `bench/instant`. */
-export async function openGateway(dataDir: string, endpoint: string, env: Record<string, string> = {}): Promise<Bench> {
+/**
+ * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as
+ * `bench/instant`. `flags` are Node's own.
+ */
+export async function openGateway(
+  dataDir: string,
+  endpoint: string,
+  env: Record<string, string> = {},
+  flags: string[] = [],
+): Promise<Bench> {
+  mkdirSync(dataDir, { recursive: true });
   const settings = {
     PORT: "0",
     DATA_DIR: dataDir,
@@ -23,7 +34,9 @@ export async function openGateway(dataDir: string, endpoint: string, env: Record
     LIMBER_REFERENCE_SUPPLY: "false",
     ...env,
   };
-  const process: Started = await start("src/main.ts", [], settings, (line) => line.startsWith("limber ready "));
+  const ready = (line: string): boolean => line.startsWith("limber ready ");
+  const log = join(dataDir, "log");
+  const process: Started = await start("src/main.ts", [], ready, { env: settings, flags, log });
   const port = Number(new URL(process.line.slice("limber ready ".length)).port);
   const key = await furnish(port, endpoint);
   const database = descendants(process.pid);

@@ -1,6 +1,6 @@
 /** Processes that benchmarks start, and the CPU time that they take. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { openSync, readdirSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 /** A started process and the first line it printed that `ready` accepted. */
@@ -12,18 +12,30 @@ export interface Started {
   stop(): Promise<void>;
 }
 
-/** Starts a TypeScript file with Node and waits until `ready` accepts a line of its output. */
+/** How to start a process. */
+export interface StartOptions {
+  env?: Record<string, string>;
+  /** Flags of Node itself. */
+  flags?: string[];
+  /** A file that takes what it writes to stderr; the terminal when absent. */
+  log?: string;
+}
+
+/** Starts a TypeScript file with Node and waits until `ready` accepts a line of its output. It never outlives this process. */
 export function start(
   file: string,
   args: string[],
-  env: Record<string, string>,
   ready: (line: string) => boolean,
+  { env = {}, flags = [], log }: StartOptions = {},
 ): Promise<Started> {
-  const child: ChildProcess = spawn(process.execPath, [file, ...args], {
+  const child: ChildProcess = spawn(process.execPath, [...flags, file, ...args], {
     env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "pipe", log === undefined ? "inherit" : openSync(log, "a")],
   });
+  const end = (): boolean => child.kill("SIGTERM");
+  process.once("exit", end);
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  void gone.then(() => process.off("exit", end));
   const lines: string[] = [];
   return new Promise((resolve, reject) => {
     child.once("exit", (code) => reject(new Error(`${file} ended with ${code}: ${lines.join("\n")}`)));
@@ -35,7 +47,7 @@ export function start(
         line,
         lines,
         stop: async () => {
-          child.kill("SIGTERM");
+          end();
           await gone;
         },
       });

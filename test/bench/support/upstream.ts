@@ -1,6 +1,6 @@
 /**
  * An instant policy server: answers 16x7 at once over the native wire, as JSON over HTTP/1.1, and as a plain unary gRPC call.
- * It stands beyond every measured program alike. The first number of each answer is taken from the request, because a
+ * It stands beyond every measured program alike. The first number of each answer is taken from the picture, because a
  * server whose answers never change is a stub that the conformance probe rejects.
  */
 import { createServer as createHttp } from "node:http";
@@ -46,10 +46,9 @@ function answerCall(message: Buffer): Buffer | undefined {
   const request = fromBinary(ActRequestSchema, message);
   if (request.body.case !== "call") return undefined;
   const { horizon, observations } = request.body.value;
-  const seen =
-    observations[0]?.proprio.reduce((sum, value) => sum + value, observations[0].frames[0]?.data.length ?? 0) ?? 0;
+  const seen = observations[0]?.frames[0]?.data.reduce((sum, byte) => sum + byte, 0) ?? 0;
   const steps = Array.from({ length: horizon }, (_, t) => ({
-    values: t === 0 ? [seen % 1, ...STEPS[0]!.values.slice(1)] : STEPS[t % 16]!.values,
+    values: t === 0 ? [(seen % 1000) / 1000, ...STEPS[0]!.values.slice(1)] : STEPS[t % 16]!.values,
   }));
   return frameMessage(
     toBinary(

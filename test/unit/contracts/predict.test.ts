@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { PredictRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
@@ -20,7 +20,7 @@ function refusal(run: () => unknown): Refusal {
 }
 
 const PNG = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0);
-const frame = (index: number, init: Partial<PredictedFrame> = {}): PredictedFrame =>
+const frame = (index: number, init: MessageInitShape<typeof PredictedFrameSchema> = {}): PredictedFrame =>
   create(PredictedFrameSchema, { index, tMs: 50, width: 8, height: 8, format: ImageFormat.PNG, data: PNG, ...init });
 
 describe("intentOf", () => {

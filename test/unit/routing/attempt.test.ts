@@ -313,7 +313,7 @@ describe("hedging", () => {
     ["another checkpoint", { model: "acme/other" }],
     ["another step time", { dtMs: 20 }],
     ["the same provider", { provider: "a" }],
-  ])("never across to %s", async (_, facts) => {
+  ])("never across to %s", async (_, facts: Partial<Offering>) => {
     const { world, clock } = house(pair);
     const both = supplyOf([offering("a"), offering("b", facts)]);
     const plan = planFor(
@@ -503,6 +503,18 @@ describe("streams", () => {
     expect(upstream.signals.a!.aborted).toBe(true);
     expect((await refusalOf(read(rest))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
     expect(clock.pending).toBe(0);
+  });
+
+  test("a caller who leaves in the very moment of the first element cancels the upstream", async () => {
+    const { world, plan, clock, caller } = house([offering("a")]);
+    const upstream = streams(clock, { a: ["0", "1"] });
+    const unitsOf = (): number => {
+      caller.abort();
+      return 1;
+    };
+    const { rest } = await attemptStream(plan(), world, { ...upstream, unitsOf });
+    expect(upstream.signals.a!.aborted).toBe(true);
+    expect((await refusalOf(read(rest))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
   });
 
   test("a caller who leaves while a frame is awaited ends the wait", async () => {

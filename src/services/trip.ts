@@ -1,0 +1,205 @@
+/** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
+import { createHash } from "node:crypto";
+import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
+import { ambientClock, random, steadyNow } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import type { Intent } from "../contracts/contract.ts";
+import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { microOf } from "../contracts/price.ts";
+import { asRefusal, Reason, refuse } from "../refusal.ts";
+import {
+  type AttemptOptions,
+  type AttemptWorld,
+  type HedgeBudget,
+  type PinBoard,
+  type Plan,
+  type PlanArgs,
+  type PlanStep,
+  planFor,
+} from "../routing/index.ts";
+import { type FrameOptions, FrameSet } from "../upstream/frames.ts";
+import { frameSources } from "../upstream/pictures.ts";
+import type { CallOptions, Wire } from "../upstream/wire.ts";
+import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
+import { type Call, keyOf } from "./call.ts";
+import type { LiveSupply } from "./live-supply.ts";
+
+/** What inference needs of the house. */
+export interface InferenceParts {
+  supply: LiveSupply;
+  till: HouseTill;
+  /** Fetches frames; made with the same `allowPrivate`. */
+  agent: FrameOptions["agent"];
+  allowPrivate: boolean;
+}
+
+/** The same, with what inference itself remembers between calls. */
+export interface InferenceHouse extends InferenceParts {
+  pins: PinBoard;
+  hedges: HedgeBudget;
+}
+
+/** One call on its way. */
+export class Trip {
+  readonly call: Call;
+  readonly plan: Plan;
+  /** When it arrived, on the steady clock in milliseconds. */
+  readonly arrivedAt = steadyNow();
+  /** What became of the session's pin, once somebody served. */
+  pin: PinOutcome | undefined;
+  readonly #house: InferenceHouse;
+  readonly #asked: Asked;
+
+  /** Plans the call, or refuses it when nothing may serve it. */
+  constructor(house: InferenceHouse, request: Routed, intent: Intent, call: Call) {
+    refusePreset(request.preset);
+    refuseLargeMetadata(request.metadata);
+    this.#house = house;
+    this.call = call;
+    this.plan = planFor(planArgs(house, intent, call, this.arrivedAt));
+    this.#asked = {
+      modelRequested: intent.model,
+      sessionId: request.provider?.sessionId,
+      deadlineMs: request.provider?.deadlineMs,
+      metadata: request.metadata,
+    };
+  }
+
+  /** What attempting the plan needs of the world. */
+  get world(): AttemptWorld {
+    const { supply, hedges } = this.#house;
+    return { clock: ambientClock, health: supply.health, hedges, signal: this.call.signal };
+  }
+
+  /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
+  reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
+    return this.#house.supply.reach(step.offering, actionDim);
+  }
+
+  /** The pictures of the call, fetched and decoded when a wire first asks for them. */
+  frames(observations: readonly Observation[], goal?: Frame): FrameSet {
+    const { agent, allowPrivate } = this.#house;
+    return new FrameSet(frameSources(observations, goal), {
+      agent,
+      allowPrivate,
+      signal: this.call.signal,
+      deadline: this.plan.endsAt,
+    });
+  }
+
+  /** What a wire is told of one attempt. */
+  options({ signal, budgetMs }: AttemptOptions): CallOptions {
+    return { signal, budgetMs, requestId: this.call.requestId };
+  }
+
+  /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
+  get upstreamSession(): string | undefined {
+    const session = sessionOf(this.plan.intent, this.call);
+    return session && createHash("sha256").update(session).digest("hex").slice(0, 32);
+  }
+
+  /** Notes who served the session, and says what that did to its pin. */
+  pinned({ offering }: PlanStep): PinOutcome | undefined {
+    const session = sessionOf(this.plan.intent, this.call);
+    if (session === undefined) return undefined;
+    this.pin = this.#house.pins.served(session, { model: offering.model, provider: offering.provider }, steadyNow());
+    return this.pin;
+  }
+
+  /** What `units` of a step's answer owe. */
+  charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
+    const costMicro = microOf(units, step.offering.priceNano[this.plan.contract] ?? 0) + step.wakeUpMicro;
+    return { step, units, costMicro, hedgeMicro };
+  }
+
+  /** Holds what the plan may cost, or refuses with 402. */
+  openBill(): Promise<Bill> {
+    return Bill.open(this.#house.till, this.plan, this.call, this.#asked);
+  }
+
+  /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
+  async billed<T>(paid: (bill: Bill) => Promise<T>): Promise<T> {
+    const bill = await this.openBill();
+    try {
+      return await paid(bill);
+    } catch (thrown) {
+      bill.void(asRefusal(thrown));
+      throw thrown;
+    }
+  }
+
+  /** The name of an answer: the request's own, under another prefix. */
+  named(prefix: "act" | "pred" | "grnd" | "chunk"): string {
+    const { requestId } = this.call;
+    return prefix + requestId.slice(requestId.indexOf("_"));
+  }
+}
+
+/** The fields of a request that every routed call has. */
+export type Routed = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
+
+/** What a plan is made from at this moment. */
+export function planArgs(house: InferenceHouse, intent: Intent, call: Call, arrivedAt: number): PlanArgs {
+  const session = sessionOf(intent, call);
+  return {
+    intent,
+    snapshot: house.supply.snapshot,
+    health: house.supply.health.view,
+    scope: keyOf(call),
+    pin: session === undefined ? undefined : house.pins.get(session, arrivedAt),
+    seed: Math.floor(random() * 2 ** 32),
+    now: arrivedAt,
+    arrivedAt,
+    deadline: call.deadline,
+  };
+}
+
+/** Sessions of two organisations never share a pin, whatever they call themselves. */
+function sessionOf({ provider }: Intent, call: Call): string | undefined {
+  return provider?.sessionId === undefined ? undefined : `${keyOf(call).orgId} ${provider.sessionId}`;
+}
+
+/** A wire's function for a contract. The probe let no offering live that its wire cannot serve. */
+export function served<A extends unknown[], R>(
+  serve: ((this: Wire, ...args: A) => R) | undefined,
+  wire: Wire,
+): (...args: A) => R {
+  if (!serve) throw new Error(`the wire ${wire.id} does not speak this contract`);
+  return serve.bind(wire);
+}
+
+/** Fails the attempt whose answer is not what its contract promises. */
+export function assertSound(failure: AttemptFailure | undefined): void {
+  if (failure !== undefined) throw new UpstreamFailure(failure, "the answer is not what the contract promises");
+}
+
+/** No organisation has a preset yet, so none can be meant. */
+export function refusePreset(name: string | undefined): void {
+  if (name === undefined) return;
+  throw refuse(
+    Reason.PRESET_NOT_FOUND,
+    `there is no preset ${JSON.stringify(name)} in this organisation`,
+    {},
+    { param: "preset" },
+  );
+}
+
+const METADATA_KEYS = 16;
+const METADATA_LETTERS = 512;
+
+function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
+  if (metadata === undefined) return;
+  const entries = Object.entries(metadata);
+  if (entries.length > METADATA_KEYS) throw violation("metadata", `may have at most ${METADATA_KEYS} keys`, "too_long");
+  for (const [key, value] of entries) {
+    const long = key.length > METADATA_LETTERS || (JSON.stringify(value)?.length ?? 0) > METADATA_LETTERS;
+    if (long)
+      throw violation(
+        `metadata.${key.slice(0, 64)}`,
+        `may have at most ${METADATA_LETTERS} characters`,
+        "string_too_long",
+      );
+  }
+}

@@ -1,0 +1,363 @@
+/** POST /v1/act and its other faces. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, type RpcFace, readEvents, refusalIn } from "../../support/clients.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let offering: string;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const about = { regions: ["eu"] };
+  offering = await app.supply({
+    provider: "acme",
+    about,
+    model: "acme/base",
+    endpoint: model.endpoint,
+    precision: "bf16",
+    parameters: ["seed"],
+  });
+  await app.supply({
+    provider: "acme",
+    model: "acme/arm",
+    endpoint: model.endpoint,
+    action_spaces: ["ee_delta_6d_grip"],
+  });
+  caller = await app.caller();
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
+const act = (body: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...body }, { key });
+
+describe("200", () => {
+  it("answers with every field of the specification and nothing unknown", async () => {
+    const { status, headers, body } = await act();
+    expect(status).toBe(200);
+    const tail = headers.get("x-request-id")?.slice("req_".length);
+    expect(body).toEqual({
+      id: `act_${tail}`,
+      object: "world.action",
+      created: expect.closeTo(Date.now() / 1000, -2),
+      model: "acme/base",
+      action: {
+        space: "base_twist_2d",
+        steps: [
+          [0.5, 0.501],
+          [0.51, 0.511],
+          [0.52, 0.521],
+        ],
+        dt_ms: 50,
+        note: "",
+      },
+      route: {
+        model: "acme/base",
+        provider: "acme",
+        offering_id: offering,
+        region: "eu",
+        precision: "bf16",
+        attempts: [
+          {
+            model: "acme/base",
+            provider: "acme",
+            offering_id: offering,
+            status: "ok",
+            latency_ms: expect.any(Number),
+          },
+        ],
+        fallback_used: false,
+        simulated: false,
+      },
+      usage: { action_steps: 3, gpu_seconds: 0.0025, cost_usd: 0.0003 },
+      chunk_id: `chunk_${tail}`,
+      valid_until_ms: 150,
+      observation_age_ms: expect.any(Number),
+      prediction: [],
+    });
+  });
+
+  it("names its version, its request and what the key has left on every answer", async () => {
+    const { headers } = await act();
+    expect(headers.get("content-type")).toBe("application/json");
+    expect(headers.get("x-api-version")).toBe("0.1.0");
+    expect(headers.get("x-request-id")).toMatch(/^req_[0-9A-Z]{26}$/);
+    expect(headers.get("ratelimit-policy")).toBe('"key";q=6000;w=60');
+    expect(headers.get("ratelimit")).toMatch(/^"key";r=\d+;t=\d+$/);
+    expect(headers.get("x-ratelimit-limit")).toBe("6000");
+    expect(Number(headers.get("x-ratelimit-remaining"))).toBeGreaterThan(0);
+    expect(Number(headers.get("x-ratelimit-reset"))).toBeGreaterThan(Date.now() / 1000 - 5);
+  });
+
+  it("takes ee_delta_6d_grip and 16 steps where the request says nothing", async () => {
+    const { status, body } = await app.call(
+      "/v1/act",
+      { model: "acme/arm", observations: [{ proprio: [0] }] },
+      { key: caller.key },
+    );
+    expect([status, body.action?.space]).toEqual([200, "ee_delta_6d_grip"]);
+    expect(body.action.steps.map((step: number[]) => step.length)).toEqual(Array(16).fill(7));
+    expect(body.usage).toMatchObject({ action_steps: 16, cost_usd: 0.0016 });
+  });
+
+  it("takes null for every field that may be left out", async () => {
+    const { status } = await act({
+      models: null,
+      preference: null,
+      provider: null,
+      seed: null,
+      preset: null,
+      idempotency_key: null,
+      instruction: null,
+      goal_image: null,
+      temperature: null,
+      metadata: null,
+    });
+    expect(status).toBe(200);
+  });
+
+  it("hands the model what the caller sent, and nothing of who he is", async () => {
+    const before = model.acts.length;
+    await act({ instruction: "go to the door", seed: 7, provider: { session_id: "episode-1" } });
+    expect(model.acts.slice(before)).toMatchObject([
+      { model: "acme/base", instruction: "go to the door", seed: 7, horizon: 3, actionSpace: "base_twist_2d" },
+    ]);
+    expect(JSON.stringify(model.acts.at(-1))).not.toContain(caller.key);
+    expect(JSON.stringify(model.acts.at(-1))).not.toContain(caller.org);
+  });
+
+  it("says what became of the session's pin", async () => {
+    const provider = { session_id: "episode-2" };
+    expect((await act({ provider })).body.route.pin).toBe("new");
+    expect((await act({ provider })).body.route.pin).toBe("kept");
+  });
+
+  it("answers on a preference, a sort and every suffix", async () => {
+    for (const preference of ["balanced", "fastest", "cheapest", "reliable"])
+      expect((await act({ preference })).status).toBe(200);
+    for (const sort of ["price", "latency", "throughput", "quality"])
+      expect((await act({ provider: { sort } })).status).toBe(200);
+    for (const suffix of [":nitro", ":turbo", ":floor", ":quality"])
+      expect((await act({ model: `acme/base${suffix}` })).body.model).toBe("acme/base");
+  });
+});
+
+describe("stream: true", () => {
+  it("sends route, one event for each step, and done", async () => {
+    const events = await readEvents(app, "/v1/act", { ...TWIST, stream: true }, caller.key);
+    expect([events.status, events.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
+    const read = await events.rest();
+    expect(read.map(({ event }) => event)).toEqual(["route", "step", "step", "step", "done"]);
+    expect(JSON.stringify(read.slice(1, 4).map(({ data }) => data))).toContain("0.501");
+    expect(JSON.stringify(read[0]?.data)).toContain(offering);
+    expect(JSON.stringify(read[4]?.data)).toContain('"cost_usd":0.0003');
+  });
+
+  it("is refused as a plain error before the first event", async () => {
+    const { status, body, headers } = await act({ stream: true, model: "acme/nothing" });
+    expect([status, body.error.code, headers.get("content-type")]).toEqual([
+      404,
+      "model_not_found",
+      "application/json",
+    ]);
+  });
+
+  it("is refused on the faces that answer it whole", async () => {
+    for (const face of ["connect", "grpc"] as const) {
+      const call = inference(app, face).act(message({ stream: true }), bearer(caller.key));
+      expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "stream_unsupported" });
+    }
+  });
+});
+
+const message = (more: object = {}) => ({
+  model: "acme/base",
+  actionSpace: "base_twist_2d",
+  horizon: 3,
+  observations: [{ proprio: [0.5, 2] }],
+  ...more,
+});
+
+describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (face) => {
+  it("answers as REST does", async () => {
+    const answer = await inference(app, face).act(message(), bearer(caller.key));
+    expect(answer).toMatchObject({
+      object: "world.action",
+      model: "acme/base",
+      action: { space: "base_twist_2d", dtMs: 50, steps: [{ values: [0.5, 0.501] }, {}, {}] },
+      route: { simulated: false, fallbackUsed: false, attempts: [{ provider: "acme", offeringId: offering }] },
+      usage: { actionSteps: 3, costUsd: 0.0003 },
+    });
+  });
+
+  it("refuses for the same reasons as REST does", async () => {
+    const client = inference(app, face);
+    expect(await refusalIn(client.act(message(), bearer("lmb_sk_nobody")))).toMatchObject({
+      code: "Unauthenticated",
+      reason: "invalid_api_key",
+    });
+    expect(await refusalIn(client.act(message({ model: "acme/nothing" }), bearer(caller.key)))).toMatchObject({
+      code: "NotFound",
+      reason: "model_not_found",
+    });
+    expect(await refusalIn(client.act(message({ horizon: 257 }), bearer(caller.key)))).toMatchObject({
+      code: "InvalidArgument",
+      reason: "validation_failed",
+      details: { violations: [{ path: "horizon", type: "less_than_equal" }] },
+    });
+    const nan = message({ observations: [{ proprio: [Number.NaN] }, { proprio: [Number.POSITIVE_INFINITY] }] });
+    expect(await refusalIn(client.act(nan, bearer(caller.key)))).toMatchObject({
+      code: "InvalidArgument",
+      reason: "validation_failed",
+      details: { violations: [{ path: "observations.0.proprio.0" }, { path: "observations.1.proprio.0" }] },
+    });
+    const dropped = message({ provider: { only: ["nobody"] } });
+    expect(await refusalIn(client.act(dropped, bearer(caller.key)))).toMatchObject({
+      code: "FailedPrecondition",
+      reason: "no_route_available",
+      details: { dropped: [{ offeringId: offering }] },
+    });
+  });
+});
+
+describe("404", () => {
+  it("names models near to an unknown one", async () => {
+    const { status, body } = await act({ model: "acme/bade" });
+    expect([status, body.error.code, body.error.type]).toEqual([404, "model_not_found", "not_found_error"]);
+    expect(body.error.param).toBe("model");
+    expect(body.error.details.near).toContain("acme/base");
+  });
+
+  it("takes neither an unknown alias nor an unknown suffix for a model", async () => {
+    for (const name of ["service/best", "acme/base:fast", "service/auto:hand", "base", ":turbo"])
+      expect((await act({ model: name })).body.error?.code, name).toBe("model_not_found");
+    expect((await act({ models: ["acme/bade"] })).body.error).toMatchObject({ code: "model_not_found", param: "models.0" });
+  });
+
+  it("says which preset it does not have", async () => {
+    const { status, body } = await act({ preset: "gentle" });
+    expect([status, body.error.code, body.error.param]).toEqual([404, "preset_not_found", "preset"]);
+  });
+});
+
+describe("409", () => {
+  it("tells a model that is known and not served from one that is not known", async () => {
+    await app.sql`insert into model ${app.sql(KNOWN_MODEL)}`;
+    await expect.poll(async () => (await act({ model: "shelf/humanoid" })).body.error.code).toBe("no_live_deployment");
+    const { status, body } = await act({ model: "shelf/humanoid" });
+    expect([status, body.error.type]).toEqual([409, "routing_error"]);
+    expect(body.error.message).toContain("allow_simulated");
+  });
+
+  it("tells an alias that nothing live serves the same", async () => {
+    const { status, body } = await act({ model: "service/auto:vision-3d" });
+    expect([status, body.error.code]).toEqual([409, "no_live_deployment"]);
+  });
+});
+
+/** Filled in by the columns of the registry that have no default. */
+const KNOWN_MODEL = {
+  slug: "shelf/humanoid",
+  name: "Humanoid",
+  kind: "policy",
+  domain: "embodied",
+  tier: "catalog",
+  era: "current",
+  contracts: ["act"],
+  action_spaces: ["base_twist_2d"],
+};
+
+describe("422", () => {
+  it("is known before dispatch where the named model does not emit the action space", async () => {
+    const before = model.acts.length;
+    const { status, body } = await act({ action_space: "joint_pos_7" });
+    expect([status, body.error.code]).toEqual([422, "action_space_mismatch"]);
+    expect(body.error.details.needed).toEqual(["base_twist_2d"]);
+    expect(model.acts.length).toBe(before);
+  });
+
+  it("lists every violation with its place, and the same again as the described service does", async () => {
+    const { status, body } = await act({
+      horizon: 300,
+      temperature: -1,
+      observations: [],
+      preference: "fast",
+      instuction: "go",
+    });
+    expect(status).toBe(422);
+    expect(body.error).toMatchObject({
+      code: "validation_failed",
+      type: "validation_error",
+      status: 422,
+      retryable: false,
+      retry_after: null,
+      source: "gateway",
+      request_id: expect.stringMatching(/^req_/),
+      docs_url: "/docs/errors#validation_failed",
+    });
+    const places = body.detail.map(({ loc }: { loc: string[] }) => loc.join("."));
+    expect(places.sort()).toEqual(
+      ["body.horizon", "body.instuction", "body.observations", "body.preference", "body.temperature"].sort(),
+    );
+    expect(body.detail.find(({ loc }: { loc: string[] }) => loc[1] === "horizon")).toEqual({
+      loc: ["body", "horizon"],
+      msg: expect.stringContaining("256"),
+      type: "less_than_equal",
+      input: 300,
+    });
+    expect(body.detail.find(({ loc }: { loc: string[] }) => loc[1] === "instuction").msg).toContain("instruction");
+    expect(body.error.details.violations.length).toBe(5);
+  });
+
+  it("excludes an objective together with a sort", async () => {
+    const { status, body } = await act({ provider: { objective: { price: 1 }, sort: "price" } });
+    expect([status, body.error.code, body.error.param]).toEqual([422, "conflicting_preferences", "provider.objective"]);
+  });
+
+  it("excludes two fallback chains that differ, and takes two that are the same", async () => {
+    const { status, body } = await act({ models: ["acme/arm"], provider: { models: ["acme/base"] } });
+    expect([status, body.error.code, body.error.param]).toEqual([422, "conflicting_preferences", "provider.models"]);
+    expect((await act({ models: ["acme/base"], provider: { models: ["acme/base"] } })).status).toBe(200);
+  });
+
+  it("never ignores a misspelt constraint, nor a provider in ignore that there is none of", async () => {
+    const misspelt = await act({ provider: { max_latency: 5 } });
+    expect([misspelt.status, misspelt.body.detail[0].loc]).toEqual([422, ["body", "provider", "max_latency"]]);
+    expect(misspelt.body.detail[0].msg).toContain("max_latency_ms");
+    const unknown = await act({ provider: { ignore: ["acne"] } });
+    expect([unknown.status, unknown.body.error.param]).toEqual([422, "provider.ignore.0"]);
+    expect(unknown.body.error.details.near).toEqual(["acme"]);
+  });
+
+  it("keeps metadata to 16 keys of 512 characters", async () => {
+    const keys = Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, i]));
+    expect((await act({ metadata: keys })).status).toBe(422);
+    expect((await act({ metadata: { note: "x".repeat(600) } })).body.error.param).toBe("metadata.note");
+    expect((await act({ metadata: { note: "x".repeat(500), list: [1, { a: null }] } })).status).toBe(200);
+  });
+});
+
+describe("a client that leaves", () => {
+  it("has the model's work called off, and is not charged", async () => {
+    const asked = Promise.withResolvers<void>();
+    const before = model.cancelled();
+    const { org, key } = await app.caller(1);
+    model.script.act = () => asked.resolve();
+    const leaving = new AbortController();
+    const call = app.call("/v1/act", TWIST, { key, signal: leaving.signal });
+    await asked.promise;
+    leaving.abort();
+    await expect(call).rejects.toThrow();
+    await expect.poll(model.cancelled).toBe(before + 1);
+    model.script.act = undefined;
+    const [spent] = await app.sql`select count(*)::int as charges from transfer where org_id = ${org} and kind = 'charge'`;
+    expect(spent?.charges).toBe(0);
+    const { body } = await app.call("/v1/billing/balance", undefined, { key });
+    expect(body).toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });
+  });
+});

@@ -1,0 +1,103 @@
+/** 402 on inference: refused before anything is asked of anybody. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { brokenInvariants } from "../../../src/store/invariants.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const endpoint = model.endpoint;
+  await app.supply({ provider: "acme", model: "acme/base", endpoint });
+  const contracts = ["predict", "ground"];
+  const prices = { price_per_frame: 0.01, price_per_1k_tokens: 0.01 };
+  await app.supply({ provider: "acme", model: "acme/world", endpoint, contracts, ...prices });
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 100, observations: [{ proprio: [0.5] }] };
+const asked = (): number => model.acts.length + model.predicts.length + model.grounds.length;
+
+it("says what the call needs, what is there, how the sum comes about, and what would pass", async () => {
+  const { key } = await app.caller(0.0042);
+  const before = asked();
+  const { status, body, headers } = await app.call("/v1/act", BODY, { key });
+  expect([status, body.error.code, body.error.type, headers.get("retry-after")]).toEqual([
+    402,
+    "insufficient_credits",
+    "billing_error",
+    null,
+  ]);
+  expect(body.error.details).toEqual({
+    limit_source: "org_credits",
+    required_usd: 0.01,
+    available_usd: 0.0042,
+    shortfall_usd: 0.0058,
+    estimated: { unit: "action_step", units: 100, unit_price_usd: 0.0001, wake_up_usd: 0 },
+    max_affordable: { horizon: 42 },
+  });
+  expect(asked()).toBe(before);
+  expect((await app.call("/v1/act", { ...BODY, horizon: 42 }, { key })).status).toBe(200);
+  expect((await app.call("/v1/act", { ...BODY, horizon: 1 }, { key })).status).toBe(402);
+});
+
+it("refuses every contract before any upstream is called when there is nothing", async () => {
+  const { key } = await app.caller(0);
+  const before = asked();
+  const observations = [{ proprio: [0] }];
+  const calls = [
+    ["/v1/act", BODY],
+    ["/v1/act", { ...BODY, stream: true }],
+    ["/v1/predict", { model: "acme/world", observations }],
+    ["/v1/predict/stream", { model: "acme/world", observations }],
+    ["/v1/ground", { model: "acme/world", observations, instruction: "a cube" }],
+  ] as const;
+  for (const [path, body] of calls) {
+    const answer = await app.call(path, body, { key });
+    expect([answer.status, answer.body.error?.code], path).toEqual([402, "insufficient_credits"]);
+  }
+  expect(asked()).toBe(before);
+});
+
+it("is the same over gRPC and Connect", async () => {
+  const { key } = await app.caller(0);
+  for (const face of ["grpc", "connect"] as const) {
+    const call = inference(app, face).act({ ...BODY, actionSpace: "base_twist_2d" }, bearer(key));
+    expect(await refusalIn(call)).toMatchObject({
+      code: "FailedPrecondition",
+      reason: "insufficient_credits",
+      details: { limitSource: "org_credits", requiredUsd: 0.01, shortfallUsd: 0.01 },
+    });
+  }
+});
+
+it("names the key's budget when that is what ran out, and when it is renewed", async () => {
+  const { org, key: rich } = await app.caller(10);
+  const key = await app.key(org, { budget: { limit_usd: 0.01, interval: "daily" } });
+  expect((await app.call("/v1/act", BODY, { key })).status).toBe(200);
+  const before = asked();
+  const { status, body } = await app.call("/v1/act", BODY, { key });
+  expect([status, body.error.code]).toEqual([402, "key_budget_exhausted"]);
+  expect(body.error.details).toMatchObject({ limit_source: "key_budget", available_usd: 0, shortfall_usd: 0.01 });
+  const midnight = Math.floor(Date.now() / 86_400_000 + 1) * 86_400;
+  expect([midnight, midnight + 86_400]).toContain(body.error.details.resets_at);
+  expect(asked()).toBe(before);
+  expect((await app.call("/v1/act", BODY, { key: rich })).status).toBe(200);
+});
+
+it("serves exactly as many calls as the balance has, however many come at once", async () => {
+  const { org, key } = await app.caller(0.025);
+  const calls = Array.from({ length: 60 }, () => app.call("/v1/act", { ...BODY, horizon: 10 }, { key }));
+  const statuses = (await Promise.all(calls)).map(({ status }) => status);
+  expect(statuses.filter((status) => status === 200).length).toBe(25);
+  expect(statuses.filter((status) => status === 402).length).toBe(35);
+  const { body } = await app.call("/v1/billing/balance", undefined, { key });
+  expect(body).toMatchObject({ org_id: org, granted_usd: 0.025, spent_usd: 0.025, balance_usd: 0, available_usd: 0 });
+  expect(await brokenInvariants(app.sql)).toEqual([]);
+});

@@ -1,0 +1,193 @@
+/** Idempotency keys on act and predict. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let next = 0;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const contracts = ["act", "predict"];
+  await app.supply({
+    provider: "acme",
+    model: "acme/base",
+    endpoint: model.endpoint,
+    contracts,
+    price_per_frame: 0.001,
+  });
+  caller = await app.caller();
+});
+afterEach(() => {
+  model.script.act = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const freshKey = (): string => `key-${next++}`;
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const act = (idempotencyKey: string, more: object = {}, { key } = caller) =>
+  app.call("/v1/act", { ...BODY, ...more }, { key, headers: { "idempotency-key": idempotencyKey } });
+const spent = async ({ key }: Caller): Promise<number> =>
+  (await app.call("/v1/billing/balance", undefined, { key })).body.spent_usd;
+
+describe("200", () => {
+  it("gives the first answer again, byte by byte, without asking the model or charging again", async () => {
+    const payer = await app.caller(1);
+    const key = freshKey();
+    const first = await act(key, {}, payer);
+    const asked = model.acts.length;
+    const again = await act(key, {}, payer);
+    expect([first.status, again.status]).toEqual([200, 200]);
+    expect(again.text).toBe(first.text);
+    expect(model.acts.length).toBe(asked);
+    await expect.poll(() => spent(payer)).toBe(0.0002);
+  });
+
+  it("knows the same request however its JSON is written, and the key in the body as in the header", async () => {
+    const key = freshKey();
+    const first = await act(key);
+    const body = `{"observations":[{"proprio":[5e-1]}],"seed":null,"horizon":2,"idempotency_key":"${key}","action_space":"base_twist_2d","model":"acme/base"}`;
+    const again = await app.call("/v1/act", body, { key: caller.key });
+    expect(again.text).toBe(first.text);
+  });
+
+  it("lets the field win over the header", async () => {
+    const [field, header] = [freshKey(), freshKey()];
+    const first = await act(header, { idempotency_key: field });
+    expect((await act(field)).text).toBe(first.text);
+    expect((await act(header)).text).not.toBe(first.text);
+  });
+
+  it("holds over faces: an answer over REST is given again over gRPC and Connect", async () => {
+    const key = freshKey();
+    const first = await act(key);
+    const asked = model.acts.length;
+    const message = {
+      model: "acme/base",
+      actionSpace: "base_twist_2d",
+      horizon: 2,
+      observations: [{ proprio: [0.5] }],
+    };
+    for (const face of ["grpc", "connect"] as const) {
+      const again = await inference(app, face).act(message, bearer(caller.key, { "idempotency-key": key }));
+      expect(again.id).toBe(first.body.id);
+    }
+    const changed = inference(app, "grpc").act(
+      { ...message, horizon: 3 },
+      bearer(caller.key, { "idempotency-key": key }),
+    );
+    expect(await refusalIn(changed)).toMatchObject({ code: "AlreadyExists", reason: "idempotency_conflict" });
+    expect(model.acts.length).toBe(asked);
+  });
+
+  it("keeps the keys of two organisations apart, and shares them within one", async () => {
+    const key = freshKey();
+    const stranger = await app.caller(1);
+    const first = await act(key);
+    expect((await act(key, {}, stranger)).text).not.toBe(first.text);
+    expect((await act(key, {}, { ...caller, key: await app.key(caller.org) })).text).toBe(first.text);
+  });
+
+  it("holds for predict", async () => {
+    const payer = await app.caller(1);
+    const body = { model: "acme/base", horizon: 2, observations: [{ proprio: [1] }], idempotency_key: freshKey() };
+    const first = await app.call("/v1/predict", body, { key: payer.key });
+    const again = await app.call("/v1/predict", body, { key: payer.key });
+    expect([first.status, again.text === first.text]).toEqual([200, true]);
+    await expect.poll(() => spent(payer)).toBe(0.002);
+  });
+
+  it("runs one of many that come at once", async () => {
+    const key = freshKey();
+    const payer = await app.caller(1);
+    const asked = model.acts.length;
+    const answers = await Promise.all(Array.from({ length: 12 }, () => act(key, {}, payer)));
+    expect(model.acts.length - asked).toBe(1);
+    const good = answers.filter(({ status }) => status === 200);
+    expect(good.length).toBeGreaterThan(0);
+    expect(new Set(good.map(({ text }) => text)).size).toBe(1);
+    for (const { status, body } of answers)
+      if (status !== 200) expect([status, body.error.code]).toEqual([409, "idempotency_in_progress"]);
+    await expect.poll(() => spent(payer)).toBe(0.0002);
+  });
+});
+
+describe("409", () => {
+  it("refuses a changed body", async () => {
+    const key = freshKey();
+    await act(key);
+    const { status, body } = await act(key, { horizon: 3 });
+    expect([status, body.error.code, body.error.type, body.error.param]).toEqual([
+      409,
+      "idempotency_conflict",
+      "conflict_error",
+      "idempotency_key",
+    ]);
+  });
+
+  it("refuses the same body on another contract", async () => {
+    const key = freshKey();
+    await act(key);
+    const body = { model: "acme/base", horizon: 2, observations: [{ proprio: [0.5] }], idempotency_key: key };
+    const answer = await app.call("/v1/predict", body, { key: caller.key });
+    expect([answer.status, answer.body.error.code]).toEqual([409, "idempotency_conflict"]);
+  });
+
+  it("asks for patience while the first call still runs", async () => {
+    const key = freshKey();
+    const finish = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    model.script.act = async (_call, answer) => {
+      asked.resolve();
+      await finish.promise;
+      answer([
+        [1, 2],
+        [3, 4],
+      ]);
+    };
+    const first = act(key);
+    await asked.promise;
+    const { status, body, headers } = await act(key);
+    expect([status, body.error.code, body.error.retryable]).toEqual([409, "idempotency_in_progress", true]);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    finish.resolve();
+    const { text } = await first;
+    expect((await act(key)).text).toBe(text);
+  });
+});
+
+describe("a call that was refused", () => {
+  it("frees its key, whether it failed before or after it was dispatched", async () => {
+    const key = freshKey();
+    const poor = await app.caller(0);
+    expect((await act(key, {}, poor)).status).toBe(402);
+    await app.admin(`/v1/orgs/${poor.org}/credits`, { amount_usd: 1 });
+    model.script.act = (_call, _answer, { stream }) => stream.close(2);
+    expect((await act(key, {}, poor)).status).toBe(502);
+    model.script.act = undefined;
+    await expect.poll(async () => (await act(key, {}, poor)).status).toBe(200);
+    await expect.poll(() => spent(poor)).toBe(0.0002);
+  });
+});
+
+describe("422", () => {
+  it("refuses a key that is no printable ASCII of 1 to 255 characters", async () => {
+    for (const key of ["x".repeat(256), "two words", "ümlaut", ""]) {
+      const { status } = await app.call("/v1/act", { ...BODY, idempotency_key: key }, { key: caller.key });
+      expect(status, JSON.stringify(key)).toBe(422);
+    }
+    expect((await act("x".repeat(256))).body.error.param).toBe("idempotency_key");
+    expect((await act("x".repeat(255))).status).toBe(200);
+  });
+
+  it("refuses a key on act with stream: true", async () => {
+    const { status, body } = await act(freshKey(), { stream: true });
+    expect([status, body.error?.code]).toEqual([422, "idempotency_unsupported"]);
+  });
+});

@@ -1,0 +1,179 @@
+/** Who may call inference: 401, 403 and 429, and what a key's own limits change. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { setKeyDisabled } from "../../../src/store/keys.ts";
+import { setOrgStatus } from "../../../src/store/orgs.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let arm: string;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const { endpoint } = model;
+  await app.supply({ provider: "acme", model: "acme/base", endpoint });
+  arm = await app.supply({ provider: "acme", model: "other/base", endpoint });
+  await app.supply({
+    provider: "acme",
+    model: "acme/world",
+    endpoint,
+    contracts: ["predict", "ground"],
+    price_per_frame: 0.001,
+    price_per_1k_tokens: 0.01,
+  });
+  caller = await app.caller(10);
+});
+afterEach(() => {
+  model.script.act = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+const act = (key: string | undefined, more: object = {}, headers: Record<string, string> = {}) =>
+  app.call("/v1/act", { ...BODY, ...more }, { key, headers });
+
+describe("401", () => {
+  it("says that a key is missing, and how to send one", async () => {
+    const { status, body, headers } = await act(undefined);
+    expect([status, headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
+    expect(body.error).toMatchObject({ code: "missing_api_key", type: "authentication_error", status: 401, param: null });
+    expect(body.detail).toBe(body.error.message);
+    expect(headers.get("x-request-id")).toBe(body.error.request_id);
+  });
+
+  it("says the same of every key that is not known, whatever is wrong with it", async () => {
+    const forged = `${caller.key.slice(0, -1)}${caller.key.endsWith("x") ? "y" : "x"}`;
+    const texts = new Set<string>();
+    for (const authorization of [`Bearer ${forged}`, "Bearer lmb_sk_nobody", "Bearer ", "Basic abc", caller.key]) {
+      const { status, body } = await act(undefined, {}, { authorization });
+      expect([status, body.error.code], authorization).toEqual([401, "invalid_api_key"]);
+      texts.add(body.error.message);
+    }
+    expect(texts.size).toBe(1);
+  });
+
+  it("tells a key that was disabled, one whose time is over, and one of a suspended organisation", async () => {
+    const key = await app.key(caller.org, { expires_at: Math.floor(Date.now() / 1000) + 1000 });
+    expect((await act(key)).status).toBe(200);
+    const [row] = await app.sql`update key set expires_at = now() where org_id = ${caller.org} and expires_at is not null returning id`;
+    await expect.poll(async () => (await act(key)).body.error?.code).toBe("key_expired");
+    await app.sql`update key set expires_at = null where id = ${row?.id}`;
+    await expect.poll(async () => (await act(key)).status).toBe(200);
+    await setKeyDisabled(app.sql, row?.id, true);
+    await expect.poll(async () => (await act(key)).body.error?.code).toBe("key_disabled");
+    const org = await app.caller(1);
+    expect((await act(org.key)).status).toBe(200);
+    await setOrgStatus(app.sql, org.org, "suspended");
+    await expect.poll(async () => (await act(org.key)).body.error?.code).toBe("key_disabled");
+  });
+
+  it("comes before anything of the body is read", async () => {
+    expect((await app.call("/v1/act", "{{{", {})).status).toBe(401);
+    expect((await app.call("/v1/act", "x", { headers: { "content-type": "text/plain" } })).status).toBe(401);
+  });
+});
+
+describe("403", () => {
+  it("holds keys to their scopes", async () => {
+    const key = await app.key(caller.org, { scopes: ["predict"] });
+    const { status, body } = await act(key);
+    expect([status, body.error.code, body.error.type]).toEqual([403, "scope_denied", "permission_error"]);
+    expect(body.error.details.needed).toEqual(["act"]);
+    const predict = { model: "acme/world", horizon: 1, observations: [{ proprio: [0] }] };
+    expect((await app.call("/v1/predict", predict, { key })).status).toBe(200);
+    const ground = { instruction: "a cube", observations: [{ proprio: [0] }] };
+    expect((await app.call("/v1/ground", ground, { key })).body.error.code).toBe("scope_denied");
+    expect(await refusalIn(inference(app, "grpc").act({ model: "acme/base" }, bearer(key)))).toMatchObject({
+      code: "PermissionDenied",
+      reason: "scope_denied",
+    });
+  });
+
+  it("holds keys to what their role may do", async () => {
+    for (const role of ["billing", "viewer", "supplier"]) {
+      const { status, body } = await act(await app.key(caller.org, { role }));
+      expect([status, body.error.code], role).toEqual([403, "permission_denied"]);
+      expect(body.error.details.needed).toEqual(["inference.run"]);
+    }
+    for (const role of ["owner", "admin", "developer", "operator"])
+      expect((await act(await app.key(caller.org, { role }))).status, role).toBe(200);
+  });
+
+  it("holds keys to their models, and does not say which those are", async () => {
+    const key = await app.key(caller.org, { models: ["acme/*"] });
+    expect((await act(key)).status).toBe(200);
+    const { status, body, text } = await act(key, { model: "other/base" });
+    expect([status, body.error.code]).toEqual([403, "model_not_in_scope"]);
+    expect(text).not.toContain("acme");
+    expect((await act(key, { models: ["other/base"] })).body.error).toMatchObject({
+      code: "model_not_in_scope",
+      param: "models.0",
+    });
+    const one = await app.key(caller.org, { models: ["other/base"] });
+    expect((await act(one, { model: "other/base" })).status).toBe(200);
+    expect((await act(one)).status).toBe(403);
+  });
+
+  it("holds for every model that an alias stands for", async () => {
+    const key = await app.key(caller.org, { models: ["other/base"] });
+    for (let i = 0; i < 5; i++) expect((await act(key, { model: "service/auto" })).body.model).toBe("other/base");
+    const narrow = await app.key(caller.org, { models: ["acme/world"] });
+    const { status, body } = await act(narrow, { model: "service/auto" });
+    expect(status).toBe(409);
+    const drop = body.error.details.dropped.find((each: { offering_id: string }) => each.offering_id === arm);
+    expect(drop?.reason).toBe("key_scope");
+  });
+});
+
+describe("429", () => {
+  it("refuses what comes faster than the key may call, and says when to come again", async () => {
+    const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 60, burst: 3 } });
+    for (let left = 2; left >= 0; left--) {
+      const { status, headers } = await act(key);
+      expect([status, headers.get("x-ratelimit-remaining")]).toEqual([200, String(left)]);
+    }
+    const before = model.acts.length;
+    const { status, body, headers } = await act(key);
+    expect([status, body.error.code, body.error.type, body.error.retryable]).toEqual([
+      429,
+      "rate_limit_exceeded",
+      "rate_limit_error",
+      true,
+    ]);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(30);
+    expect(body.error.retry_after).toBe(Number(headers.get("retry-after")));
+    expect(model.acts.length).toBe(before);
+    expect(await refusalIn(inference(app, "grpc").act({ model: "acme/base" }, bearer(key)))).toMatchObject({
+      code: "ResourceExhausted",
+      reason: "rate_limit_exceeded",
+    });
+  });
+
+  it("refuses more calls at once than the key may have, and takes the next one when one has ended", async () => {
+    const key = await app.key(caller.org, { rate_limit: { requests: 6000, window_s: 60, concurrency: 2 } });
+    const finish = Promise.withResolvers<void>();
+    let inside = 0;
+    model.script.act = async (_call, answer) => {
+      inside++;
+      await finish.promise;
+      answer([
+        [0, 0],
+        [0, 0],
+      ]);
+    };
+    const running = [act(key), act(key)];
+    await expect.poll(() => inside).toBe(2);
+    const { status, body, headers } = await act(key);
+    expect([status, body.error.code]).toEqual([429, "concurrency_limit_exceeded"]);
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    finish.resolve();
+    expect((await Promise.all(running)).map((answer) => answer.status)).toEqual([200, 200]);
+    expect((await act(key)).status).toBe(200);
+  });
+});

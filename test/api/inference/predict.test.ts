@@ -1,0 +1,337 @@
+/** POST /v1/predict, /v1/predict/stream, /v1/ground and their other faces. */
+import sharp from "sharp";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { redSquare } from "../../../src/upstream/test-picture.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
+import { frameOf, type Model, startModel, summary } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let offering: string;
+let observations: object[];
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  offering = await app.supply({
+    provider: "acme",
+    model: "acme/world",
+    endpoint: model.endpoint,
+    contracts: ["predict", "ground"],
+    price_per_frame: 0.002,
+    price_per_1k_tokens: 0.01,
+    timeout_s: 2,
+  });
+  caller = await app.caller(100);
+  observations = [{ frames: [{ camera: "front", url: dataUrl(await redSquare(0.3, 0.3)) }] }];
+});
+afterEach(() => {
+  model.script.predict = undefined;
+  model.script.ground = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const dataUrl = (png: Buffer): string => `data:image/png;base64,${png.toString("base64")}`;
+const body = (more: object = {}) => ({ model: "acme/world", horizon: 4, observations, ...more });
+const predict = (more: object = {}, key = caller.key) => app.call("/v1/predict", body(more), { key });
+const stream = (more: object = {}, key = caller.key) => readEvents(app, "/v1/predict/stream", body(more), key);
+const spent = async ({ key }: Caller): Promise<number> =>
+  (await app.call("/v1/billing/balance", undefined, { key })).body.spent_usd;
+
+describe("POST /v1/predict", () => {
+  it("answers with the frames that were asked for, which decode, and charges each", async () => {
+    const payer = await app.caller(1);
+    const { status, body } = await predict({}, payer.key);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      id: expect.stringMatching(/^pred_/),
+      object: "world.prediction",
+      created: expect.any(Number),
+      model: "acme/world",
+      dt_ms: 50,
+      route: { simulated: false, fallback_used: false, attempts: [{ status: "ok", offering_id: offering }] },
+      usage: { frames: 4, gpu_seconds: 0.01, cost_usd: 0.008 },
+    });
+    expect(body.frames.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2, 3]);
+    for (const frame of body.frames) {
+      const { width, height, format } = await sharp(Buffer.from(frame.data, "base64")).metadata();
+      expect([width, height, format]).toEqual([frame.width, frame.height, frame.format]);
+    }
+    await expect.poll(() => spent(payer)).toBe(0.008);
+  });
+
+  it("answers with 16 frames where the request says nothing", async () => {
+    expect((await predict({ horizon: undefined })).body.frames.length).toBe(16);
+  });
+
+  it("refuses actions of another length than their action space has", async () => {
+    const { status, body } = await predict({ action_space: "base_twist_2d", actions: [[1, 2], [1]] });
+    expect([status, body.detail[0].loc]).toEqual([422, ["body", "actions", 1]]);
+  });
+
+  it("does not ignore stream: true", async () => {
+    const { status, body } = await predict({ stream: true });
+    expect([status, body.error.code, body.error.param]).toEqual([422, "stream_unsupported", "stream"]);
+  });
+
+  it("takes fewer frames, a frame that is no picture, and none for failed attempts that cost nothing", async () => {
+    const payer = await app.caller(1);
+    const cases: [string, NonNullable<Model["script"]["predict"]>][] = [
+      ["wrong_step_count", async (call, { send, end }) => (send(await frameOf(call, 0)), send(summary()), end())],
+      ["empty_answer", (_call, { send, end }) => (send(summary()), end())],
+      ["malformed_answer", (_call, { send, end }) => (send(Buffer.from("ffff", "hex")), end())],
+    ];
+    for (const [reason, script] of cases) {
+      model.script.predict = script;
+      const { status, body } = await predict({}, payer.key);
+      expect([status, body.error.code], reason).toEqual([502, "all_attempts_failed"]);
+      expect(body.route.attempts).toMatchObject([{ status: "error", reason }]);
+      model.script.predict = undefined;
+      expect((await predict({}, caller.key)).status).toBe(200);
+    }
+    expect(await spent(payer)).toBe(0);
+  });
+});
+
+describe("POST /v1/predict/stream", () => {
+  it("sends route, then each frame with its number, then done with the bill", async () => {
+    const payer = await app.caller(1);
+    const events = await stream({}, payer.key);
+    expect([events.status, events.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
+    const read = await events.rest();
+    expect(read.map(({ event, id }) => [event, id])).toEqual([
+      ["route", undefined],
+      ["frame", "0"],
+      ["frame", "1"],
+      ["frame", "2"],
+      ["frame", "3"],
+      ["done", undefined],
+    ]);
+    expect(read[0]?.data).toMatchObject({
+      id: expect.stringMatching(/^pred_/),
+      model: "acme/world",
+      simulated: false,
+      fallback_used: false,
+      attempts: [{ offering_id: offering, status: "ok" }],
+      estimated_cost_usd: 0.008,
+      deadline_at: expect.any(Number),
+    });
+    expect(read[5]?.data).toMatchObject({
+      id: read[0]?.data.id,
+      object: "world.prediction",
+      frames: 4,
+      finish_reason: "complete",
+      route: { attempts: [{ offering_id: offering, status: "ok" }], simulated: false },
+      usage: { frames: 4, gpu_seconds: 0.01, cost_usd: 0.008 },
+    });
+    await expect.poll(() => spent(payer)).toBe(0.008);
+  });
+
+  it("sends each frame as soon as it is there", async () => {
+    const more = Promise.withResolvers<void>();
+    model.script.predict = async (call, { send, end }) => {
+      send(await frameOf(call, 0));
+      await more.promise;
+      send(await frameOf(call, 1));
+      send(summary());
+      end();
+    };
+    const events = await stream({ horizon: 2 });
+    expect((await events.next())?.event).toBe("route");
+    expect((await events.next())?.data).toMatchObject({ index: 0 });
+    more.resolve();
+    expect((await events.rest()).map(({ event }) => event)).toEqual(["frame", "done"]);
+  });
+
+  it("ends with a named error in place of done when the model breaks off, and charges nothing", async () => {
+    const payer = await app.caller(1);
+    model.script.predict = async (call, { send, stream }) => {
+      send(await frameOf(call, 0));
+      stream.close(2);
+    };
+    const read = await (await stream({}, payer.key)).rest();
+    expect(read.map(({ event }) => event)).toEqual(["route", "frame", "error"]);
+    expect(read[2]?.data.error).toMatchObject({ code: "all_attempts_failed", source: "upstream", status: 502 });
+    expect(read[2]?.data.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
+    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, payer)).body.held_usd).toBe(0);
+    expect(await spent(payer)).toBe(0);
+  });
+
+  it("hands on no more frames than were asked for, and charges no more", async () => {
+    const payer = await app.caller(1);
+    model.script.predict = async (call, { send, end }) => {
+      for (let index = 0; index < 9; index++) send(await frameOf(call, index));
+      send(summary());
+      end();
+    };
+    const read = await (await stream({ horizon: 2 }, payer.key)).rest();
+    expect(read.filter(({ event }) => event === "frame").length).toBeLessThanOrEqual(2);
+    expect(["done", "error"]).toContain(read.at(-1)?.event);
+    expect(read.at(-1)?.data.error?.code).not.toBe("internal_error");
+    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, payer)).body.held_usd).toBe(0);
+    expect(await spent(payer)).toBeLessThanOrEqual(0.004);
+  });
+
+  it("sends done with what was delivered when the deadline comes", async () => {
+    const payer = await app.caller(1);
+    model.script.predict = async (call, { send }) => send(await frameOf(call, 0));
+    const read = await (await stream({ provider: { deadline_ms: 400 } }, payer.key)).rest();
+    expect(read.map(({ event }) => event)).toEqual(["route", "frame", "done"]);
+    expect(read[2]?.data).toMatchObject({ finish_reason: "deadline", frames: 1, usage: { frames: 1, cost_usd: 0.002 } });
+    await expect.poll(() => spent(payer)).toBe(0.002);
+  });
+
+  it("falls back before the first frame, silently but for the attempts", async () => {
+    const other = await startModel({ predict: (_call, served) => served.end(13, "no") });
+    const model2 = await startModel();
+    other.script.predict = undefined;
+    const facts = { model: "fall/back", contracts: ["predict"], price_per_frame: 0.001 };
+    await app.supply({ provider: "falls", endpoint: other.endpoint, ...facts });
+    await app.supply({ provider: "stands", endpoint: model2.endpoint, ...facts });
+    other.script.predict = (_call, served) => served.end(13, "no");
+    const read = await (await stream({ model: "fall/back", provider: { order: ["falls"] } })).rest();
+    expect(read.map(({ event }) => event)).toEqual(["route", "frame", "frame", "frame", "frame", "done"]);
+    expect(read[0]?.data).toMatchObject({
+      provider: "stands",
+      fallback_used: true,
+      attempts: [
+        { provider: "falls", status: "error", reason: "upstream_error" },
+        { provider: "stands", status: "ok" },
+      ],
+    });
+    await other.close();
+    await model2.close();
+  });
+
+  it("has the model's work called off when the caller leaves, who pays for the frames that he got", async () => {
+    const payer = await app.caller(1);
+    const before = model.cancelled();
+    const asked = Promise.withResolvers<void>();
+    model.script.predict = async (call, { send }) => {
+      send(await frameOf(call, 0));
+      send(await frameOf(call, 1));
+      asked.resolve();
+    };
+    const events = await stream({}, payer.key);
+    expect((await events.next())?.event).toBe("route");
+    expect((await events.next())?.event).toBe("frame");
+    expect((await events.next())?.event).toBe("frame");
+    events.leave();
+    await expect.poll(model.cancelled).toBe(before + 1);
+    await expect.poll(() => spent(payer)).toBe(0.004);
+    const { body } = await app.call("/v1/usage", undefined, payer);
+    expect(body.data).toMatchObject([{ contract: "predict", units: 2, cost_usd: 0.004 }]);
+  });
+
+  it("takes no idempotency key, neither as a header nor as a field", async () => {
+    const header = { key: caller.key, headers: { "idempotency-key": "k1" } };
+    for (const answer of [
+      await app.call("/v1/predict/stream", body(), header),
+      await app.call("/v1/predict/stream", body({ idempotency_key: "k1" }), { key: caller.key }),
+    ]) {
+      expect([answer.status, answer.body.error.code]).toEqual([422, "idempotency_unsupported"]);
+    }
+  });
+
+  it.each(["connect", "grpc", "grpc-web"] as const)("streams the same events over %s", async (face) => {
+    const predict = {
+      model: "acme/world",
+      horizon: 2,
+      observations: [{ frames: [{ camera: "front", data: await redSquare(0.4, 0.4) }] }],
+    };
+    const events = await Array.fromAsync(inference(app, face).predictStream({ predict }, bearer(caller.key)));
+    expect(events.map(({ event }) => event.case)).toEqual(["route", "frame", "frame", "done"]);
+    const refused = Array.fromAsync(
+      inference(app, face).predictStream({ predict }, bearer(caller.key, { "idempotency-key": "k1" })),
+    );
+    expect(await refusalIn(refused)).toMatchObject({ code: "InvalidArgument", reason: "idempotency_unsupported" });
+  });
+
+  it("has the model's work called off when a gRPC caller leaves, who pays for the frames that he got", async () => {
+    const payer = await app.caller(1);
+    const before = model.cancelled();
+    model.script.predict = async (call, { send }) => {
+      send(await frameOf(call, 0));
+      send(await frameOf(call, 1));
+    };
+    const predict = { model: "acme/world", horizon: 4, observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }] };
+    const leaving = new AbortController();
+    const events = inference(app, "grpc").predictStream({ predict }, { ...bearer(payer.key), signal: leaving.signal });
+    const reading = (async () => {
+      let frames = 0;
+      for await (const { event } of events) if (event.case === "frame" && ++frames === 2) leaving.abort();
+    })();
+    expect(await refusalIn(reading)).toMatchObject({ code: "Canceled" });
+    await expect.poll(model.cancelled).toBe(before + 1);
+    await expect.poll(() => spent(payer)).toBe(0.004);
+  });
+});
+
+describe("POST /v1/ground", () => {
+  const ground = (more: object = {}, key = caller.key) =>
+    app.call("/v1/ground", { instruction: "the red square", observations, ...more }, { key });
+
+  it("answers with points and boxes, straight from its provider, and charges the tokens", async () => {
+    const payer = await app.caller(1);
+    const { status, body } = await ground({}, payer.key);
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      id: expect.stringMatching(/^grnd_/),
+      object: "world.grounding",
+      model: "acme/world",
+      points: [{ x: 0.75, y: 0.25, label: "square", confidence: 0.9, frame: 0, camera: "front" }],
+      boxes: [],
+      route: { model: "acme/world", provider: "acme", simulated: false },
+      usage: { input_tokens: 300, output_tokens: 20, cost_usd: 0.0032 },
+    });
+    expect(body.route).not.toHaveProperty("attempts");
+    await expect.poll(() => spent(payer)).toBe(0.0032);
+  });
+
+  it("takes service/ground and the model's own name", async () => {
+    expect((await ground({ model: "service/ground" })).status).toBe(200);
+    expect((await ground({ model: "acme/world" })).status).toBe(200);
+    expect((await ground({ model: "acme/nothing" })).body.error.code).toBe("model_not_found");
+  });
+
+  it("needs an instruction", async () => {
+    const { status, body } = await ground({ instruction: undefined });
+    expect([status, body.detail]).toMatchObject([422, [{ loc: ["body", "instruction"], type: "missing" }]]);
+  });
+
+  it("never charges more than it held, whatever the provider counts", async () => {
+    const payer = await app.caller(1);
+    model.script.ground = (_call, { send, end }) => {
+      send(Buffer.from("20ffffffff07", "hex")); // input_tokens: two thousand million
+      end();
+    };
+    const { status, body } = await ground({}, payer.key);
+    expect(status).toBe(200);
+    expect(body.usage.cost_usd).toBeLessThan(0.05);
+    await expect.poll(() => spent(payer)).toBe(body.usage.cost_usd);
+  });
+
+  it("takes a place outside the picture for a failed attempt", async () => {
+    model.script.ground = (_call, { send, end }) => {
+      const x = Buffer.alloc(9);
+      x[0] = 0x09;
+      x.writeDoubleLE(512, 1);
+      send(Buffer.concat([Buffer.of(0x0a, x.length), x]));
+      end();
+    };
+    const { status, body } = await ground();
+    expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
+  });
+
+  it("answers over Connect and gRPC as over REST", async () => {
+    const request = { instruction: "the red square", observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }] };
+    for (const face of ["connect", "grpc"] as const) {
+      const answer = await inference(app, face).ground(request, bearer(caller.key));
+      expect(answer).toMatchObject({ points: [{ x: 0.75, y: 0.25 }], usage: { costUsd: 0.0032 } });
+    }
+  });
+});

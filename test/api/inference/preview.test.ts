@@ -1,0 +1,121 @@
+/** POST /v1/routes/preview. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference } from "../../support/clients.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let offering: string;
+let world: string;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const { endpoint } = model;
+  offering = await app.supply({ provider: "acme", model: "acme/base", endpoint, advertised: { p50_ms: 20, p95_ms: 40 } });
+  world = await app.supply({
+    provider: "acme",
+    model: "acme/world",
+    endpoint,
+    contracts: ["predict"],
+    price_per_frame: 0.002,
+  });
+  caller = await app.caller(0);
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0.5] }] };
+const preview = (more: object = {}, query = "") =>
+  app.call(`/v1/routes/preview${query}`, { ...BODY, ...more }, { key: caller.key });
+
+describe("200", () => {
+  it("shows the plan and its cost, runs nothing, bills nothing, and needs no credit", async () => {
+    const before = model.acts.length + model.predicts.length;
+    const { status, body } = await preview();
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      object: "route_plan",
+      contract: "act",
+      considered: 1,
+      plan: [
+        {
+          rank: 1,
+          offering_id: offering,
+          model: "acme/base",
+          provider: "acme",
+          region: "",
+          precision: "",
+          score: expect.any(Number),
+          price_unit_usd: 0.0001,
+          price_now_usd: 0.0001,
+          estimated_cost_usd: 0.001,
+          wake_up_usd: 0,
+          expected_ms: { p50: expect.any(Number), p95: expect.any(Number) },
+          cold: false,
+          reason_codes: expect.arrayContaining(["balanced"]),
+        },
+      ],
+      dropped: [],
+      estimated_cost_usd: { min: 0.001, expected: 0.001, max: 0.001 },
+      pinned: false,
+    });
+    expect(model.acts.length + model.predicts.length).toBe(before);
+    const [rows] = await app.sql`select count(*)::int as requests from request where org_id = ${caller.org}`;
+    expect(rows?.requests).toBe(0);
+  });
+
+  it("takes the contract of the query, else the one that the model can serve", async () => {
+    expect((await preview({}, "?contract=act")).body).toMatchObject({ contract: "act", plan: [{}] });
+    const asked = await preview({ model: "acme/world", action_space: undefined }, "?contract=predict");
+    expect(asked.body).toMatchObject({ contract: "predict", plan: [{ offering_id: world }] });
+    const left = await preview({ model: "acme/world", action_space: undefined });
+    expect(left.body).toMatchObject({ contract: "predict", estimated_cost_usd: { max: 0.02 } });
+    expect((await preview({ model: "service/auto" })).body.contract).toBe("act");
+  });
+
+  it("says why nothing would serve, and what was dropped", async () => {
+    const { status, body } = await preview({ provider: { max_cost_usd: 0 } });
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      plan: [],
+      would_refuse: { code: "no_route_available" },
+      dropped: [{ offering_id: offering, provider: "acme", model: "acme/base", reason: "max_cost_usd" }],
+    });
+    const none = await preview({ provider: { only: ["nobody"] } });
+    expect(none.body).toMatchObject({ would_refuse: { code: "no_route_available" }, dropped: [{ reason: "not_in_only" }] });
+  });
+
+  it("is the same over gRPC and Connect", async () => {
+    const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0] }] };
+    for (const face of ["grpc", "connect"] as const) {
+      const answer = await inference(app, face).previewRoutes({ request }, bearer(caller.key));
+      expect(answer).toMatchObject({ object: "route_plan", considered: 1, plan: [{ offeringId: offering }] });
+    }
+  });
+});
+
+describe("422", () => {
+  it("takes neither an unknown contract nor ground, which has no plan", async () => {
+    const unknown = await preview({}, "?contract=dance");
+    expect([unknown.status, unknown.body.detail[0].loc]).toEqual([422, ["query", "contract"]]);
+    const ground = await preview({}, "?contract=ground");
+    expect([ground.status, ground.body.error.code]).toEqual([422, "validation_failed"]);
+    const twice = await preview({}, "?contract=act&contract=predict");
+    expect(twice.status).toBe(422);
+    const misspelt = await preview({}, "?contrat=act");
+    expect([misspelt.status, misspelt.body.detail[0].loc]).toEqual([422, ["query", "contrat"]]);
+  });
+});
+
+describe("401, 403 and 404", () => {
+  it("asks who calls, whether he may, and for a model that there is", async () => {
+    expect((await app.call("/v1/routes/preview", BODY)).status).toBe(401);
+    const viewer = await app.key(caller.org, { role: "viewer" });
+    expect((await app.call("/v1/routes/preview", BODY, { key: viewer })).body.error.code).toBe("permission_denied");
+    expect((await preview({ model: "acme/nothing" })).body.error.code).toBe("model_not_found");
+  });
+});

@@ -1,0 +1,97 @@
+/**
+ * Where the time of an act call goes: shares of the gateway's CPU by room, and the functions that take most of it.
+ * "itself" is time in the room's own code; "with what it calls" adds the libraries and Node's own code called from there,
+ * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls]`
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
+import { openGateway } from "./support/gateway.ts";
+import { grpcLoad, type Load, restLoad } from "./support/load.ts";
+import { start } from "./support/processes.ts";
+import { inspectorOf, profile, type Sample } from "./support/profiler.ts";
+
+const calls = Number(process.argv[2] ?? 10_000);
+const MOST = 25;
+
+type Site = Sample["stack"][number];
+
+/** The room of a place in the code, or the library. */
+function roomOf({ file, name }: Site): string {
+  if (name.startsWith("(garbage")) return "gc";
+  const [, ours] = /\/(src\/[^/]+|gen)\//.exec(file) ?? [];
+  if (ours !== undefined && !file.includes("node_modules")) return ours;
+  const [, ourFile] = /\/(src\/[^/]+\.ts)$/.exec(file) ?? [];
+  if (ourFile !== undefined) return ourFile;
+  const [, library] = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file) ?? [];
+  return library ?? "node";
+}
+
+const isOurs = (site: Site): boolean => roomOf(site).startsWith("src/");
+const placeOf = ({ name, file, line }: Site): string =>
+  file === "" ? name : `${name} ${file.replace(/^.*\/(src|node_modules|gen)\//, "$1/")}:${line}`;
+
+/** Who answers for a sample: the innermost room on its stack, or else the innermost library. */
+function askerOf(stack: Sample["stack"]): string {
+  const rooms = stack.map(roomOf);
+  if (rooms[0] === "gc") return "gc";
+  return rooms.find((room) => room.startsWith("src/")) ?? rooms.find((room) => room !== "node") ?? "node";
+}
+
+function add<K>(totals: Map<K, number>, key: K, micros: number): void {
+  totals.set(key, (totals.get(key) ?? 0) + micros);
+}
+
+function report(title: string, samples: readonly Sample[], perCall: number): void {
+  const itself = new Map<string, number>();
+  const charged = new Map<string, number>();
+  const own = new Map<string, number>();
+  const inclusive = new Map<string, number>();
+  let total = 0;
+  for (const { micros, stack } of samples) {
+    const leaf = stack[0]!;
+    total += micros;
+    add(itself, roomOf(leaf), micros);
+    add(charged, askerOf(stack), micros);
+    const asker = stack.slice(1).find((site) => roomOf(site) !== "node");
+    add(own, asker ? `${placeOf(leaf)}  for ${placeOf(asker)}` : placeOf(leaf), micros);
+    for (const place of new Set(stack.filter(isOurs).map(placeOf))) add(inclusive, place, micros);
+  }
+  const share = (micros = 0): string => `${((100 * micros) / total).toFixed(1)} %`.padStart(10);
+  const each = (micros = 0): string => (micros / perCall).toFixed(1).padStart(10);
+  const ranked = (totals: Map<string, number>): [string, number][] => [...totals].sort((a, b) => b[1] - a[1]);
+
+  console.log(`\n## ${title}: ${(total / perCall).toFixed(0)} us per call under the profiler\n`);
+  console.log(`${"room".padEnd(28)}${"itself".padStart(10)}${"with what it calls".padStart(20)}${"us".padStart(10)}`);
+  for (const [room, micros] of ranked(charged))
+    if (micros / total > 0.003)
+      console.log(`${room.padEnd(28)}${share(itself.get(room))}${share(micros).padStart(20)}${each(micros)}`);
+  for (const [room, micros] of ranked(itself))
+    if (!charged.has(room) && micros / total > 0.003) console.log(`${room.padEnd(28)}${share(micros)}`);
+  console.log("\nour functions, with what they call");
+  for (const [place, micros] of ranked(inclusive).slice(0, 2 * MOST)) console.log(`${share(micros)}${each(micros)}  ${place}`);
+  console.log("\nall functions, themselves");
+  for (const [place, micros] of ranked(own).slice(0, MOST)) console.log(`${share(micros)}${each(micros)}  ${place}`);
+}
+
+const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
+const upstream = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const ports: { grpc: number } = JSON.parse(upstream.line);
+const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`, {}, ["--inspect=127.0.0.1:0"]);
+const inspector = inspectorOf(join(folder, "log"));
+const base = `http://127.0.0.1:${gateway.port}`;
+const loads: Record<string, (count: number) => Promise<Load>> = {
+  REST: (count) => restLoad(`${base}/v1/act`, actJson, gateway.key, 32, count),
+  gRPC: (count) => grpcLoad(base, GRPC_PATH, actFrame, gateway.key, 8, 4, count),
+};
+for (const [face, load] of Object.entries(loads)) {
+  await load(calls); // warm-up
+  const samples = await profile(inspector, async () => {
+    const { failed } = await load(calls);
+    if (failed > 0) throw new Error(`${face}: ${failed} calls failed`);
+  });
+  report(`${face} act`, samples, calls);
+}
+await Promise.all([gateway.stop(), upstream.stop()]);
+rmSync(folder, { recursive: true, force: true });

@@ -1,0 +1,300 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { newId, replaceAmbient } from "../../src/ambient.ts";
+import type { Payer } from "../../src/money/purse.ts";
+import { Refusal } from "../../src/refusal.ts";
+import { brokenInvariants } from "../../src/store/invariants.ts";
+import type { BudgetInterval } from "../../src/store/keys.ts";
+import type { IntentRecord } from "../../src/store/ledger.ts";
+import { addCredits, balanceOf } from "../../src/store/orgs.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import {
+  endOf,
+  estimate,
+  failureOf,
+  intentOf,
+  makeKey,
+  makePayer,
+  openReplica,
+  type Replica,
+  type TestHold,
+} from "../support/money.ts";
+
+const OPERATIONS = 2_400;
+const CHECK_EVERY = 200;
+/** The most operations under way at once. */
+const MOST_PENDING = 48;
+
+let db: FreshDatabase;
+beforeEach(async () => {
+  db = await freshDatabase();
+});
+afterEach(() => db.close());
+
+/** mulberry32: a small generator whose runs can be repeated. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A clock whose wall can be set forth and back, as an operator or NTP does, while the steady one runs on. */
+class JumpyClock extends ManualClock {
+  #offset = 0;
+
+  override wall(): number {
+    return super.wall() + this.#offset;
+  }
+
+  jump(ms: number): void {
+    this.#offset += ms;
+  }
+}
+
+interface Running {
+  hold: TestHold;
+  intent: IntentRecord;
+}
+
+/** Who waits for a killed process waits for ever; the test goes on, with nothing. */
+const unlessKilled = <T>(replica: Replica, promise: T | Promise<T>): Promise<T | undefined> =>
+  Promise.race([promise, replica.killed.then(() => undefined)]);
+
+/** Replicas, payers and everything that was promised to a caller. */
+class World {
+  readonly #random: () => number;
+  readonly #clock: JumpyClock;
+  readonly #payers: Payer[] = [];
+  readonly #replicas = new Map<string, Replica>();
+  readonly #running = new Map<Replica, Running[]>();
+  /** Calls that were answered: their intent was durable. */
+  readonly #answered = new Set<string>();
+  /** What callers were told that a call cost. */
+  readonly #charged = new Map<string, number>();
+  /** Every charge that was ever asked for. */
+  readonly #asked = new Map<string, number>();
+  readonly #pending = new Set<Promise<void>>();
+  /** Things that went wrong without anybody waiting for them. */
+  readonly #mishaps: unknown[] = [];
+  granted = 0;
+
+  constructor(seed: number, clock: JumpyClock) {
+    this.#random = seeded(seed);
+    this.#clock = clock;
+  }
+
+  async begin(): Promise<void> {
+    const intervals: (BudgetInterval | undefined)[] = [undefined, "daily", "weekly", "lifetime"];
+    for (let org = 0; org < 3; org++) {
+      const first = await makePayer(db.sql, this.#credit(60_000));
+      this.#payers.push(first);
+      for (const interval of intervals) {
+        const budget = interval && { limitMicro: 1 + this.#upTo(80_000), interval };
+        this.#payers.push({ orgId: first.orgId, keyId: await makeKey(db.sql, first.orgId, budget) });
+      }
+    }
+    for (const name of ["a", "b", "c"]) await this.#open(name);
+  }
+
+  /** One operation; it may be under way when this resolves. */
+  async operate(): Promise<void> {
+    const draw = this.#random();
+    const chosen = OPERATIONS_BY_SHARE.find(({ until }) => draw < until)!.operation;
+    const done = this[chosen]().catch((thrown: unknown) => {
+      if ((thrown as any).reason === 86) { (globalThis as any).C = String((thrown as any).cause) + (thrown as any).cause?.where; } if (!(thrown instanceof Refusal)) this.#mishaps.push(thrown);
+      else
+        ((globalThis as any).R ??= {})[chosen + thrown.reason] =
+          ((globalThis as any).R[chosen + thrown.reason] ?? 0) + 1;
+    });
+    this.#pending.add(done);
+    done.finally(() => this.#pending.delete(done));
+    await this.#let(this.#upTo(10));
+    while (this.#pending.size >= MOST_PENDING) await this.#let(20);
+  }
+
+  /** Resolves when nothing is under way. */
+  async rest(): Promise<void> {
+    while (this.#pending.size > 0) await this.#let(20);
+    expect(this.#mishaps).toEqual([]);
+  }
+
+  /** Ends every call and every replica, then compares what callers were told with what is on record. */
+  async end(): Promise<void> {
+    console.log((globalThis as any).R, (globalThis as any).C);
+    await this.rest();
+    for (const replica of this.#replicas.values()) {
+      for (const call of this.#running.get(replica)!.splice(0)) await this.#finish(replica, call).catch(() => {});
+    }
+    for (const replica of this.#replicas.values()) await replica.close();
+    await db.sql`select till_recover(id, true) from till where fenced_at is null`;
+    const rows = await db.sql<{ request_id: string; status: string; cost_micro: number }[]>`
+      select request_id, status, cost_micro from request`;
+    const onRecord = new Map(rows.map((row) => [row.request_id, row]));
+    for (const id of this.#answered) expect(onRecord.has(id), `${id} was answered and is not on record`).toBe(true);
+    for (const [id, cost] of this.#charged)
+      expect(onRecord.get(id)).toMatchObject({ status: "settled", cost_micro: cost });
+    for (const row of rows.filter((row) => row.status === "settled")) {
+      expect(this.#asked.get(row.request_id), row.request_id).toBe(row.cost_micro);
+    }
+    const orgs = new Set(this.#payers.map((payer) => payer.orgId));
+    let spent = 0;
+    let granted = 0;
+    for (const org of orgs) {
+      const balance = await balanceOf(db.sql, org);
+      expect(balance.heldMicro).toBe(0);
+      spent += balance.spentMicro;
+      granted += balance.grantedMicro;
+    }
+    expect(granted).toBe(this.granted);
+    expect(spent).toBe(rows.reduce((sum, row) => sum + row.cost_micro, 0));
+    expect(rows.filter((row) => row.status === "settled").length).toBeGreaterThan(OPERATIONS / 20);
+  }
+
+  async begins(): Promise<void> {
+    const replica = this.#anyReplica();
+    const payer = this.#payers[this.#upTo(this.#payers.length)]!;
+    const ceiling = this.#upTo(10) === 0 ? 0 : this.#upTo(4_000);
+    const hold = await unlessKilled(replica, replica.till.hold(payer, ceiling, estimate(ceiling)));
+    if (!hold) return;
+    const intent = intentOf(payer, newId("req"));
+    hold.intend(intent);
+    hold.durable.then(
+      () => this.#answered.add(intent.requestId),
+      () => {},
+    );
+    this.#running.get(replica)!.push({ hold, intent });
+  }
+
+  async ends(): Promise<void> {
+    const replica = this.#anyReplica();
+    const running = this.#running.get(replica)!;
+    if (running.length > 0) await this.#finish(replica, running.splice(this.#upTo(running.length), 1)[0]!);
+  }
+
+  async topUp(): Promise<void> {
+    const { orgId } = this.#payers[this.#upTo(this.#payers.length)]!;
+    await addCredits(db.sql, { orgId, amountMicro: this.#credit(1 + this.#upTo(40_000)) });
+  }
+
+  /** A process is killed and starts again under its old name. */
+  async crash(): Promise<void> {
+    const [name, dead] = [...this.#replicas][this.#upTo(this.#replicas.size)]!;
+    if (this.#replicas.size === 1) return;
+    this.#replicas.delete(name);
+    await dead.kill();
+    await this.#open(name);
+  }
+
+  /** A process sleeps for so long that another takes over, and wakes up. */
+  async sleepOver(): Promise<void> {
+    const { till } = this.#anyReplica();
+    await db.sql`update till set alive_until = now() - interval '1 second' where id = ${till.name} and fenced_at is null`;
+    const other = this.#anyReplica();
+    await unlessKilled(other, other.ledger.recover());
+  }
+
+  /** The next commit of a replica is made and not heard of. */
+  async loseAnswer(): Promise<void> {
+    const { ledger } = this.#anyReplica();
+    const commit = ledger.commit;
+    ledger.commit = async (till, batch) => {
+      ledger.commit = commit;
+      await commit.call(ledger, till, batch);
+      throw new Error("the connection was lost during the commit");
+    };
+  }
+
+  async giveBack(): Promise<void> {
+    const { orgId } = this.#payers[this.#upTo(this.#payers.length)]!;
+    const replica = this.#anyReplica();
+    await unlessKilled(replica, replica.till.giveBack(orgId));
+  }
+
+  async jump(): Promise<void> {
+    this.#clock.jump((this.#random() - 0.4) * 3 * 86_400_000);
+  }
+
+  async idle(): Promise<void> {
+    for (let seconds = this.#upTo(8); seconds > 0; seconds--) await this.#let(1_000);
+  }
+
+  async #finish(replica: Replica, { hold, intent }: Running): Promise<void> {
+    if (this.#upTo(4) === 0) return void (await unlessKilled(replica, hold.release(failureOf(intent))));
+    const cost = this.#upTo(hold.ceilingMicro + 1);
+    this.#asked.set(intent.requestId, cost);
+    const settled = hold.settle(endOf(intent, cost)).then(() => true);
+    if (await unlessKilled(replica, settled)) this.#charged.set(intent.requestId, cost);
+  }
+
+  async #open(name: string): Promise<void> {
+    const replica = await openReplica(db.url, name);
+    this.#running.set(replica, []);
+    this.#replicas.set(name, replica);
+  }
+
+  #anyReplica(): Replica {
+    return [...this.#replicas.values()][this.#upTo(this.#replicas.size)]!;
+  }
+
+  #credit(amount: number): number {
+    this.granted += amount;
+    return amount;
+  }
+
+  #upTo(end: number): number {
+    return Math.floor(this.#random() * end);
+  }
+
+  /** Moves time by `ms`, at a pace at which the database keeps up. */
+  async #let(ms: number): Promise<void> {
+    await this.#clock.advance(ms);
+    for (let turn = 0; turn < 2 + ms / 100; turn++) await db.sql`select`;
+  }
+}
+
+const SHARES = {
+  begins: 44,
+  ends: 40,
+  topUp: 3,
+  crash: 1,
+  sleepOver: 1,
+  loseAnswer: 4,
+  giveBack: 3,
+  jump: 2,
+  idle: 2,
+} as const;
+
+const TOTAL = Object.values(SHARES).reduce((sum, share) => sum + share, 0);
+let sum = 0;
+const OPERATIONS_BY_SHARE = Object.entries(SHARES).map(([operation, share]) => {
+  sum += share;
+  // The names are those of the table above.
+  return { operation: operation as keyof typeof SHARES, until: sum / TOTAL };
+});
+
+describe("money, whatever happens", () => {
+  it.each([1, 2])("adds up, and callers were told the truth (seed %i)", { timeout: 120_000 }, async (seed) => {
+    const clock = new JumpyClock();
+    const restore = replaceAmbient({ clock });
+    const world = new World(seed, clock);
+    await world.begin();
+    for (let done = 0; done < OPERATIONS / 2; done++) {
+      await world.operate();
+      if (done % CHECK_EVERY === 0) expect(await brokenInvariants(db.sql)).toEqual([]);
+    }
+    await world.end();
+    expect(await brokenInvariants(db.sql)).toEqual([]);
+    restore();
+  });
+
+  it("has a checker that sees what is wrong", async () => {
+    const { orgId } = await makePayer(db.sql, 1_000);
+    await db.sql`update account set available_micro = available_micro + 1 where org_id = ${orgId}`;
+    expect(await brokenInvariants(db.sql)).toHaveLength(2);
+    await db.sql`update account set available_micro = available_micro - 1 where org_id = ${orgId}`;
+  });
+});

@@ -1,0 +1,571 @@
+/** gRPC over bare HTTP/2, by Connect and by the fast path beside it: one suite, so that no client can tell them apart. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import * as http2 from "node:http2";
+import { gzipSync } from "node:zlib";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterEach, describe, expect, it } from "vitest";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import { StatusSchema } from "../../gen/google/rpc/status_pb.ts";
+import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/grpc/health/v1/health_pb.ts";
+import {
+  type ActRequest,
+  ActRequestSchema,
+  ActResponseSchema,
+  InferenceService,
+  PredictStreamRequestSchema,
+  PredictStreamResponseSchema,
+} from "../../gen/limber/v1/inference_service_pb.ts";
+import type { CallContext } from "../../src/edge/gate.ts";
+import { Reason, refuse } from "../../src/refusal.ts";
+import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
+
+const houses: House[] = [];
+const sessions: http2.ClientHttp2Session[] = [];
+
+afterEach(async () => {
+  for (const session of sessions.splice(0)) session.destroy();
+  for (const house of houses.splice(0)) await house[Symbol.asyncDispose]();
+});
+
+async function open(options: HouseOptions): Promise<House> {
+  const house = await openHouse(options);
+  houses.push(house);
+  return house;
+}
+
+const AUTH = { authorization: `Bearer ${KEY}` };
+const ACT = "/limber.v1.InferenceService/Act";
+const STREAM = "/limber.v1.InferenceService/PredictStream";
+const REQUEST = toBinary(
+  ActRequestSchema,
+  create(ActRequestSchema, { model: "o/n", observations: [{ proprio: [1] }] }),
+);
+const STREAM_REQUEST = toBinary(
+  PredictStreamRequestSchema,
+  create(PredictStreamRequestSchema, { predict: { model: "o/n", observations: [{ proprio: [1] }] } }),
+);
+const CHUNK = message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } });
+const LARGE = message(ActResponseSchema, {
+  action: { steps: Array.from({ length: 256 }, () => ({ values: Array.from({ length: 29 }, () => 1) })) },
+});
+const frame = (index: number) => message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
+
+/** One message in gRPC's envelope. */
+function envelope(bytes: Uint8Array, flags = 0): Buffer {
+  const head = Buffer.alloc(5);
+  head[0] = flags;
+  head.writeUInt32BE(bytes.length, 1);
+  return Buffer.concat([head, bytes]);
+}
+
+interface Outcome {
+  head: http2.IncomingHttpHeaders;
+  /** The trailers, or the head where it stands alone. */
+  status: http2.IncomingHttpHeaders;
+  body: Buffer;
+}
+
+function begin(house: House, path: string, headers: http2.OutgoingHttpHeaders = {}): http2.ClientHttp2Stream {
+  const session = http2.connect(house.base);
+  sessions.push(session);
+  return session.request({
+    ":path": path,
+    ":method": "POST",
+    "content-type": "application/grpc",
+    te: "trailers",
+    ...AUTH,
+    ...headers,
+  });
+}
+
+async function outcomeOf(stream: http2.ClientHttp2Stream): Promise<Outcome> {
+  const outcome: Outcome = { head: {}, status: {}, body: Buffer.alloc(0) };
+  const chunks: Buffer[] = [];
+  stream.on("response", (head) => {
+    outcome.head = head;
+    if (head["grpc-status"] !== undefined) outcome.status = head;
+  });
+  stream.on("trailers", (trailers) => {
+    outcome.status = trailers;
+  });
+  stream.on("data", (chunk) => chunks.push(chunk));
+  await once(stream, "end");
+  stream.close();
+  outcome.body = Buffer.concat(chunks);
+  return outcome;
+}
+
+async function call(
+  house: House,
+  path: string,
+  body: Uint8Array,
+  headers: http2.OutgoingHttpHeaders = {},
+): Promise<Outcome> {
+  const stream = begin(house, path, headers);
+  stream.end(body);
+  return outcomeOf(stream);
+}
+
+const reasonOf = ({ status }: Outcome): string | undefined => {
+  const details = status["grpc-status-details-bin"];
+  if (typeof details !== "string") return undefined;
+  const { details: list } = fromBinary(StatusSchema, Buffer.from(details, "base64"));
+  return list.map((any) => anyUnpack(any, ErrorInfoSchema)).find((info) => info !== undefined)?.reason;
+};
+
+const codeOf = ({ status }: Outcome): number => Number(status["grpc-status"]);
+
+async function until(check: () => boolean): Promise<void> {
+  while (!check()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+
+describe.each([
+  ["by Connect", false],
+  ["by the fast path", true],
+])("gRPC %s", (_, fastPath) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fastPath });
+
+  it("answers with one message, status 0 in the trailers, and what the limits leave in the head", async () => {
+    const house = await openWith({ Act: () => CHUNK });
+    const outcome = await call(house, ACT, envelope(REQUEST));
+    expect(outcome.head).toMatchObject({ ":status": 200, ratelimit: '"key";r=5;t=1', "x-api-version": "0.1.0" });
+    expect(outcome.head["content-type"]).toMatch(/^application\/grpc/);
+    expect(outcome.head["x-request-id"]).toMatch(/^req_/);
+    expect(outcome.status["grpc-status"]).toBe("0");
+    expect(outcome.body[0]).toBe(0);
+    expect(fromBinary(ActResponseSchema, outcome.body.subarray(5))).toEqual(CHUNK);
+    expect(house.lines).toMatchObject([{ face: "grpc", rpc: ACT.slice(1), status: 200, keyId: "key_1" }]);
+    expect(house.inside()).toBe(0);
+  });
+
+  it("hands on deadline, idempotency key and address", async () => {
+    let seen: CallContext | undefined;
+    const house = await openWith({
+      Act: (_request, context) => {
+        seen = context;
+        return CHUNK;
+      },
+    });
+    await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "10S", "idempotency-key": "k1" });
+    expect(seen?.idempotencyKey).toBe("k1");
+    expect(seen?.deadline).toBeGreaterThan(performance.now());
+    expect(seen?.deadline).toBeLessThan(performance.now() + 10_001);
+    expect(house.heads[0]?.remoteAddress).toBe("127.0.0.1");
+  });
+
+  it("says who may not call before a message is there", async () => {
+    const house = await openWith({});
+    const stream = begin(house, ACT, { authorization: "Bearer no" });
+    const outcome = await outcomeOf(stream);
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.Unauthenticated, "invalid_api_key"]);
+    expect(outcome.head).toMatchObject({ ":status": 200 });
+    expect(outcome.body).toHaveLength(0);
+  });
+
+  it("gives a refusal its code, its text and its details", async () => {
+    const house = await openWith({
+      Act: () => {
+        throw refuse(Reason.RATE_LIMIT_EXCEEDED, "später", { near: ["x"] }, { retryAfter: 2 });
+      },
+    });
+    const outcome = await call(house, ACT, envelope(REQUEST));
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.ResourceExhausted, "rate_limit_exceeded"]);
+    expect(decodeURIComponent(String(outcome.status["grpc-message"]))).toBe("später");
+    expect(house.inside()).toBe(0);
+  });
+
+  it("masks a bug and tells it to the log", async () => {
+    const house = await openWith({
+      Act: () => {
+        throw new Error("hunter2");
+      },
+    });
+    const outcome = await call(house, ACT, envelope(REQUEST));
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.Internal, "internal_error"]);
+    expect(JSON.stringify(outcome.status)).not.toContain("hunter2");
+    expect(house.lines).toMatchObject([{ status: 500, cause: { message: "hunter2" } }]);
+  });
+
+  it("lists the rules that a message breaks", async () => {
+    const house = await openWith({});
+    const outcome = await call(house, ACT, envelope(new Uint8Array()));
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "validation_failed"]);
+  });
+
+  it("refuses to stream what is answered whole", async () => {
+    const house = await openWith({});
+    const request = create(ActRequestSchema, { model: "m", observations: [{}], stream: true });
+    const outcome = await call(house, ACT, envelope(toBinary(ActRequestSchema, request)));
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "stream_unsupported"]);
+  });
+
+  it.each([
+    ["bytes that are no message", envelope(Buffer.from([0x0a, 0xff, 0xff]))],
+    ["half a message", envelope(REQUEST).subarray(0, 12)],
+    ["half an envelope", Buffer.from([0, 0])],
+    ["a gzip flag without gzip", envelope(REQUEST, 1)],
+  ])("blames the caller for %s", async (_name, body) => {
+    const house = await openWith({ Act: () => CHUNK });
+    const outcome = await call(house, ACT, body);
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "malformed_body"]);
+    expect(house.lines).toMatchObject([{ status: 400 }]);
+    expect(house.inside()).toBe(0);
+  });
+
+  it.each([
+    ["no message", Buffer.alloc(0)],
+    ["two messages", Buffer.concat([envelope(REQUEST), envelope(REQUEST)])],
+  ])("takes %s for a call that it does not implement", async (_name, body) => {
+    const house = await openWith({ Act: () => CHUNK });
+    expect(codeOf(await call(house, ACT, body))).toBe(Code.Unimplemented);
+  });
+
+  it("reads compressed messages, and refuses those that are not what they say", async () => {
+    const house = await openWith({ Act: () => CHUNK });
+    const gzip = { "grpc-encoding": "gzip" };
+    expect(codeOf(await call(house, ACT, envelope(gzipSync(REQUEST), 1), gzip))).toBe(0);
+    expect(codeOf(await call(house, ACT, envelope(REQUEST), gzip))).toBe(0);
+    const broken = await call(house, ACT, envelope(Buffer.from("no gzip"), 1), gzip);
+    expect([codeOf(broken), reasonOf(broken)]).toEqual([Code.InvalidArgument, "malformed_body"]);
+    const cut = await call(house, ACT, envelope(gzipSync(REQUEST).subarray(0, 12), 1), gzip);
+    expect(codeOf(cut)).toBe(Code.InvalidArgument);
+    const unknown = await call(house, ACT, envelope(REQUEST, 1), { "grpc-encoding": "lzma" });
+    expect(codeOf(unknown)).toBe(Code.Unimplemented);
+  });
+
+  it("refuses messages beyond 64 MiB, announced or unpacked", async () => {
+    const house = await openWith({ Act: () => CHUNK });
+    const announced = Buffer.alloc(10);
+    announced.writeUInt32BE((64 << 20) + 1, 1);
+    const stream = begin(house, ACT);
+    stream.write(announced);
+    const outcome = await outcomeOf(stream);
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
+    const bomb = envelope(gzipSync(Buffer.alloc((64 << 20) + 1)), 1);
+    const unpacked = await call(house, ACT, bomb, { "grpc-encoding": "gzip" });
+    expect([codeOf(unpacked), reasonOf(unpacked)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
+  });
+
+  it("does not compress the answers of a control loop, though the caller would take it", async () => {
+    const house = await openWith({ Act: () => LARGE });
+    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-accept-encoding": "gzip" });
+    expect(outcome.body[0]).toBe(0);
+    expect(outcome.body.length).toBe(5 + toBinary(ActResponseSchema, LARGE).length);
+  });
+
+  it("ends a call whose time is over, and calls it off", async () => {
+    let reason: unknown;
+    const house = await openWith({
+      Act: async (_request, { signal }) => {
+        try {
+          return await aborted(signal);
+        } catch (thrown) {
+          reason = thrown;
+          throw thrown;
+        }
+      },
+    });
+    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "20m" });
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.DeadlineExceeded, "deadline_exceeded"]);
+    await until(() => reason !== undefined);
+    expect(reason).toMatchObject({ reason: Reason.DEADLINE_EXCEEDED });
+    expect(house.inside()).toBe(0);
+  });
+
+  it("takes a time that no timer can hold for none, and refuses what is no time", async () => {
+    const house = await openWith({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
+    expect(codeOf(await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "99999999H" }))).toBe(0);
+    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "soon" });
+    expect(codeOf(outcome)).toBe(Code.InvalidArgument);
+  });
+
+  it("calls a call off when the caller leaves", async () => {
+    const called = Promise.withResolvers<CallContext>();
+    const house = await openWith({
+      Act: (_request: ActRequest, context: CallContext) => {
+        called.resolve(context);
+        return aborted(context.signal);
+      },
+    });
+    const stream = begin(house, ACT);
+    stream.on("error", () => undefined);
+    stream.end(envelope(REQUEST));
+    const { signal } = await called.promise;
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await until(() => signal.aborted && house.inside() === 0 && house.lines.length === 1);
+    expect(signal.reason).toMatchObject({ reason: Reason.CLIENT_CLOSED_REQUEST });
+    expect(house.lines).toMatchObject([{ code: "client_closed_request" }]);
+  });
+
+  it("does not call off what was answered", async () => {
+    let seen: AbortSignal | undefined;
+    const house = await openWith({
+      Act: (_request: ActRequest, { signal }: CallContext) => {
+        seen = signal;
+        return CHUNK;
+      },
+    });
+    await call(house, ACT, envelope(REQUEST));
+    await until(() => house.lines.length === 1);
+    expect(seen?.aborted).toBe(false);
+  });
+
+  it("streams messages, and ends with the status of whatever happens last", async () => {
+    const house = await openWith({
+      PredictStream: async function* () {
+        yield* [frame(0), frame(1)];
+        throw refuse(Reason.ALL_ATTEMPTS_FAILED, "it broke");
+      },
+    });
+    const outcome = await call(house, STREAM, envelope(STREAM_REQUEST));
+    expect(outcome.body).toEqual(
+      Buffer.concat([frame(0), frame(1)].map((each) => envelope(toBinary(PredictStreamResponseSchema, each)))),
+    );
+    expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.Unavailable, "all_attempts_failed"]);
+    expect(outcome.head["grpc-status"]).toBeUndefined();
+  });
+
+  it("streams nothing and status 0 when there is nothing", async () => {
+    const house = await openWith({ PredictStream: async function* () {} });
+    const outcome = await call(house, STREAM, envelope(STREAM_REQUEST));
+    expect([codeOf(outcome), outcome.body.length]).toEqual([0, 0]);
+  });
+
+  it("makes no more of a stream than is read, and nothing once the reader has left", async () => {
+    let made = 0;
+    let closed = false;
+    const picture = message(PredictStreamResponseSchema, {
+      event: { case: "frame", value: { data: new Uint8Array(1 << 18) } },
+    });
+    const house = await openWith({
+      PredictStream: async function* () {
+        try {
+          for (;;) {
+            made++;
+            yield picture;
+          }
+        } finally {
+          closed = true;
+        }
+      },
+    });
+    const stream = begin(house, STREAM);
+    stream.on("error", () => undefined);
+    stream.end(envelope(STREAM_REQUEST));
+    await once(stream, "response");
+    let before = -1;
+    while (made !== before) {
+      before = made;
+      for (let turn = 0; turn < 2000; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(made).toBeLessThan(200);
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await until(() => closed && house.inside() === 0);
+  });
+
+  it("ends what outlasts a closing house as unavailable", async () => {
+    let started = 0;
+    const house = await openWith({
+      Act: (_request: ActRequest, { signal }: CallContext) => {
+        started++;
+        return aborted(signal);
+      },
+      PredictStream: async function* () {
+        yield frame(0);
+        started++;
+        await new Promise(() => undefined); // deaf to every signal
+      },
+    });
+    const whole = call(house, ACT, envelope(REQUEST));
+    const streamed = call(house, STREAM, envelope(STREAM_REQUEST));
+    await until(() => started === 2);
+    await house.server.drain(10);
+    expect([codeOf(await whole), reasonOf(await whole)]).toEqual([Code.Unavailable, "not_ready"]);
+    expect([codeOf(await streamed), reasonOf(await streamed)]).toEqual([Code.Unavailable, "not_ready"]);
+    expect(house.inside()).toBe(0);
+  });
+
+  it("speaks with the client of its own kind", async () => {
+    const house = await openWith({
+      Act: () => CHUNK,
+      PredictStream: async function* () {
+        yield* [frame(0), frame(1)];
+      },
+    });
+    const client = createClient(InferenceService, createGrpcTransport({ baseUrl: house.base }));
+    const answer = await client.act({ model: "o/n", observations: [{}] }, { headers: AUTH });
+    expect(answer).toEqual(CHUNK);
+    const frames: number[] = [];
+    for await (const { event } of client.predictStream(
+      { predict: { model: "m", observations: [{}] } },
+      { headers: AUTH },
+    )) {
+      if (event.case === "frame") frames.push(event.value.index);
+    }
+    expect(frames).toEqual([0, 1]);
+    const refused = await client.act({ model: "o/n" }, { headers: AUTH }).catch(ConnectError.from);
+    expect(refused).toMatchObject({ code: Code.InvalidArgument });
+  });
+
+  it("speaks with buf curl, which has no schema but what reflection tells it", async () => {
+    const house = await openWith({ Act: () => CHUNK });
+    for (const protocol of ["grpc", "grpcweb", "connect"]) {
+      const { code, out } = await run("node_modules/.bin/buf", [
+        "curl",
+        "--http2-prior-knowledge",
+        "--protocol",
+        protocol,
+        "-H",
+        `authorization: Bearer ${KEY}`,
+        "-d",
+        '{"model":"o/n","observations":[{"proprio":[1]}]}',
+        `${house.base}${ACT}`,
+      ]);
+      expect(out).toContain('"id": "act_1"');
+      expect(code).toBe(0);
+    }
+  });
+
+  it.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("speaks with Python's grpcio", async () => {
+    const house = await openWith({
+      Act: () => LARGE,
+      PredictStream: async function* () {
+        yield* [frame(0), frame(1)];
+        throw refuse(Reason.DEADLINE_EXCEEDED, "zu spät");
+      },
+    });
+    const { out, code } = await run("/usr/bin/python3", [
+      "-c",
+      PYTHON,
+      `127.0.0.1:${house.port}`,
+      KEY,
+      hex(REQUEST),
+      hex(STREAM_REQUEST),
+    ]);
+    expect([code, out.trim().split("\n")]).toEqual([
+      0,
+      [
+        `act ${toBinary(ActResponseSchema, LARGE).length}`,
+        "gzip ok",
+        "frame",
+        "frame",
+        "DEADLINE_EXCEEDED zu spät",
+        "UNAUTHENTICATED",
+        "UNIMPLEMENTED there is no such method",
+      ],
+    ]);
+  });
+});
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+
+const PYTHON = `
+import grpc, sys
+target, key, request, stream = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3]), bytes.fromhex(sys.argv[4])
+channel = grpc.insecure_channel(target)
+meta = [("authorization", "Bearer " + key)]
+same = lambda b: b
+act = channel.unary_unary("/limber.v1.InferenceService/Act", same, same)
+print("act", len(act(request, metadata=meta, timeout=10)))
+act(request, metadata=meta, compression=grpc.Compression.Gzip)
+print("gzip ok")
+try:
+    for m in channel.unary_stream("/limber.v1.InferenceService/PredictStream", same, same)(stream, metadata=meta): print("frame")
+except grpc.RpcError as e: print(e.code().name, e.details())
+try: act(request)
+except grpc.RpcError as e: print(e.code().name)
+try: channel.unary_unary("/limber.v1.InferenceService/Nope", same, same)(request)
+except grpc.RpcError as e: print(e.code().name, e.details())
+`;
+
+async function run(command: string, args: readonly string[]): Promise<{ code: number; out: string }> {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+  let out = "";
+  child.stdout.on("data", (chunk) => (out += chunk));
+  child.stderr.on("data", (chunk) => (out += chunk));
+  const [code] = await once(child, "close");
+  return { code, out };
+}
+
+describe("an unknown method", () => {
+  it("is unimplemented, in trailers that stand alone", async () => {
+    const house = await open({});
+    const outcome = await call(house, "/limber.v1.InferenceService/Nope", envelope(REQUEST));
+    expect(outcome.head).toMatchObject({ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" });
+    expect(reasonOf(outcome)).toBe("method_not_allowed");
+    expect(codeOf(await call(house, "/no.Such/Service", envelope(REQUEST)))).toBe(Code.Unimplemented);
+  });
+});
+
+describe("health", () => {
+  it("follows readiness, for the server and for each service", async () => {
+    let ready = true;
+    const house = await open({ ready: () => ready });
+    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+    const status = async (service: string) => (await client.check({ service })).status;
+    expect(await status("")).toBe(Serving.SERVING);
+    expect(await status("limber.v1.InferenceService")).toBe(Serving.SERVING);
+    expect(await client.check({ service: "no.Such" }).catch(ConnectError.from)).toMatchObject({ code: Code.NotFound });
+    expect((await client.list({})).statuses[""]).toMatchObject({ status: Serving.SERVING });
+    ready = false;
+    expect(await status("")).toBe(Serving.NOT_SERVING);
+  });
+
+  it("tells a watcher of every change, and of the end", async () => {
+    let ready = true;
+    const house = await open({ ready: () => ready });
+    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+    const seen: number[] = [];
+    try {
+      for await (const { status } of client.watch({ service: "" })) {
+        seen.push(status);
+        if (ready) ready = false;
+        else void house.server.drain(0);
+      }
+    } catch (thrown) {
+      expect(ConnectError.from(thrown).code).toBe(Code.Unavailable);
+    }
+    expect(seen).toEqual([Serving.SERVING, Serving.NOT_SERVING]);
+    for await (const { status } of watchOnce(await open({}))) expect(status).toBe(Serving.SERVICE_UNKNOWN);
+  });
+});
+
+async function* watchOnce(house: House) {
+  const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+  for await (const response of client.watch({ service: "no.Such" })) {
+    yield response;
+    return;
+  }
+}
+
+describe("reflection", () => {
+  it.each(["grpc-v1", "grpc-v1alpha"])("lists what the server serves, by %s", async (version) => {
+    const house = await open({});
+    const { out } = await run("node_modules/.bin/buf", [
+      "curl",
+      "--http2-prior-knowledge",
+      "--reflect-protocol",
+      version,
+      "--list-services",
+      house.base,
+    ]);
+    expect(out.trim().split("\n")).toEqual([
+      "grpc.health.v1.Health",
+      "grpc.reflection.v1.ServerReflection",
+      "grpc.reflection.v1alpha.ServerReflection",
+      "limber.v1.AccountService",
+      "limber.v1.BillingService",
+      "limber.v1.InferenceService",
+      "limber.v1.OperationsService",
+      "limber.v1.SupplyService",
+    ]);
+  });
+});

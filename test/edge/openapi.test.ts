@@ -1,0 +1,159 @@
+/** The OpenAPI document: valid, whole, true to what the gateway does, and fresh. */
+import { readFileSync } from "node:fs";
+import { create, type DescMessage } from "@bufbuild/protobuf";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
+import { decoderOf, encoderOf, Faults } from "../../src/edge/json.ts";
+import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
+import { routesOf } from "../../src/edge/rest/route.ts";
+import { SERVICES } from "../../src/edge/services.ts";
+import { violationsOf } from "../../src/edge/validate.ts";
+import { factsOf, type Reason } from "../../src/refusal.ts";
+import { type House, openHouse } from "./house.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: the tests say what is inside
+let document: any;
+let house: House;
+
+beforeAll(async () => {
+  house = await openHouse();
+  document = await (await fetch(`${house.base}/openapi.json`)).json();
+});
+
+afterAll(async () => {
+  await house[Symbol.asyncDispose]();
+});
+
+const routes = routesOf(SERVICES);
+const schemaOf = (name: string) => document.components.schemas[name];
+
+describe("the document", () => {
+  it("is valid OpenAPI 3.1", async () => {
+    expect(document.openapi).toBe("3.1.0");
+    expect(await new Validator().validate(structuredClone(document))).toMatchObject({ valid: true });
+  });
+
+  it("is the committed one", () => {
+    const committed = readFileSync(new URL("../../gen/openapi.json", import.meta.url), "utf8");
+    expect(document).toEqual(JSON.parse(committed));
+  });
+
+  it("has an operation for every route, with the status of its success and a word for refusals", () => {
+    for (const { template, verb, method, status } of routes) {
+      const operation = document.paths[template]?.[verb.toLowerCase()];
+      expect(operation, `${verb} ${template}`).toBeDefined();
+      expect(operation.operationId).toBe(method.localName);
+      expect(operation.description.length).toBeGreaterThan(10);
+      expect(Object.keys(operation.responses)).toContain(String(status));
+      expect(operation.responses.default).toEqual({ $ref: "#/components/responses/Refusal" });
+    }
+    const operations = Object.values(document.paths).flatMap((path) => Object.keys(path as object));
+    expect(operations).toHaveLength(routes.length);
+  });
+
+  it("refers to nothing that is not there", () => {
+    const references = JSON.stringify(document).matchAll(/"\$ref":"#\/components\/(\w+)\/(\w+)"/g);
+    for (const [, kind = "", name = ""] of references) expect(document.components[kind]).toHaveProperty(name);
+  });
+
+  it("says how to sign a call, where one has to be signed", () => {
+    expect(document.paths["/v1/act"].post.security).toEqual([{ apiKey: [] }]);
+    expect(document.paths["/v1/orgs"].post.security).toEqual([{ adminToken: [] }, {}]);
+    expect(document.paths["/v1/orgs/{org_id}/keys"].post.security).toEqual([{ adminToken: [] }, { apiKey: [] }]);
+    expect(document.paths["/health"].get.security).toEqual([]);
+    expect(document.components.securitySchemes.adminToken).toMatchObject({
+      in: "header",
+      name: "x-service-admin-token",
+    });
+  });
+
+  it("has the bounds of the schema's rules", () => {
+    const act = schemaOf("ActRequest");
+    expect(act.required).toEqual(["model", "observations"]);
+    expect(act.additionalProperties).toBe(false);
+    expect(act.properties.horizon).toMatchObject({ type: ["integer", "null"], minimum: 1, maximum: 256 });
+    expect(act.properties.observations).toMatchObject({ type: "array", minItems: 1, maxItems: 32 });
+    expect(act.properties.idempotency_key).toMatchObject({ minLength: 1, maxLength: 255, pattern: "^[!-~]*$" });
+    expect(act.properties.provider.anyOf).toEqual([
+      { $ref: "#/components/schemas/ProviderPreferences" },
+      { type: "null" },
+    ]);
+    expect(schemaOf("ProviderPreferences").properties.min_uptime_30d).toMatchObject({ minimum: 0, maximum: 1 });
+    expect(document.paths["/v1/usage"].get.parameters[0]).toMatchObject({
+      name: "limit",
+      in: "query",
+      schema: { type: "integer", minimum: 1, maximum: 500 },
+    });
+  });
+
+  it("writes words, arrays of arrays, nulls and bytes as REST does", () => {
+    expect(schemaOf("Preference").enum).toEqual(["balanced", "fastest", "cheapest", "reliable"]);
+    expect(schemaOf("Preference")["x-enum-descriptions"].fastest).toBe("Lowest measured latency first.");
+    expect(schemaOf("ActionStep")).toMatchObject({ type: "array", items: { type: "number" } });
+    expect(schemaOf("Action").properties.steps.items).toEqual({ $ref: "#/components/schemas/ActionStep" });
+    expect(schemaOf("Key").required).toContain("expires_at");
+    expect(schemaOf("Key").properties.expires_at.type).toEqual(["integer", "null"]);
+    expect(schemaOf("PredictedFrame").properties.data).toMatchObject({ type: "string", contentEncoding: "base64" });
+    expect(schemaOf("ActResponse").additionalProperties).toBeUndefined();
+  });
+
+  it("takes no body field that the path carries, and shows the answer in the form that REST gives it", () => {
+    const keys = document.paths["/v1/orgs/{org_id}/keys"].post;
+    expect(keys.requestBody.required).toBe(false);
+    expect(keys.requestBody.content["application/json"].schema.properties).not.toHaveProperty("org_id");
+    expect(keys.parameters).toMatchObject([{ name: "org_id", in: "path", required: true }]);
+    expect(keys.responses["201"].content["application/json"].schema).toEqual({ $ref: "#/components/schemas/Key" });
+    const stream = document.paths["/v1/predict/stream"].post;
+    expect(stream.requestBody.content["application/json"].schema).toEqual({
+      $ref: "#/components/schemas/PredictRequest",
+    });
+    expect(Object.keys(stream.responses["200"].content)).toEqual(["text/event-stream"]);
+    expect(Object.keys(document.paths["/v1/act"].post.responses["200"].content)).toEqual([
+      "application/json",
+      "text/event-stream",
+    ]);
+  });
+
+  it("describes everything", () => {
+    const bare: string[] = [];
+    for (const [name, schema] of Object.entries<{ description?: string; properties?: object }>(
+      document.components.schemas,
+    )) {
+      if (!schema.description) bare.push(name);
+      for (const [field, value] of Object.entries<{ description?: string }>((schema.properties ?? {}) as never)) {
+        if (!value.description) bare.push(`${name}.${field}`);
+      }
+    }
+    expect(bare).toEqual([]);
+  });
+
+  it("names every refusal with its meaning", () => {
+    const meanings = schemaOf("Reason")["x-enum-descriptions"];
+    for (const { number } of ReasonSchema.values.filter((value) => value.number !== 0)) {
+      expect(meanings[factsOf(number as Reason).code]?.length).toBeGreaterThan(10);
+    }
+  });
+});
+
+describe("the examples", () => {
+  const messages = new Map<string, DescMessage>(
+    routes.flatMap(({ method: { input, output } }) => [
+      [input.name, input],
+      [output.name, output],
+    ]),
+  );
+
+  it.each(Object.keys(EXAMPLES))("%s is what the gateway takes or gives, and stands in the document", (name) => {
+    const desc = messages.get(name);
+    if (desc === undefined) throw new Error(`${name} is no message of a route`);
+    const faults = new Faults();
+    const message = decoderOf(desc).decode(EXAMPLES[name], faults);
+    expect(faults.list).toEqual([]);
+    expect(violationsOf(desc, message)).toEqual([]);
+    // An answer has all that a real one has.
+    if (name.endsWith("Response")) expect(encoderOf(desc).encode(message)).toEqual(EXAMPLES[name]);
+    expect(create(desc)).toBeDefined();
+    expect(JSON.stringify(document)).toContain(JSON.stringify(EXAMPLES[name]));
+  });
+});

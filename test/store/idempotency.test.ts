@@ -1,0 +1,170 @@
+import { createHash } from "node:crypto";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { newId } from "../../src/ambient.ts";
+import type { Payer } from "../../src/money/purse.ts";
+import { Reason, Refusal } from "../../src/refusal.ts";
+import { claim, pruneIdempotency, unclaim } from "../../src/store/idempotency.ts";
+import { brokenInvariants } from "../../src/store/invariants.ts";
+import { balanceOf } from "../../src/store/orgs.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import {
+  endOf,
+  estimate,
+  failureOf,
+  intentOf,
+  makePayer,
+  openReplica,
+  type Replica,
+  type TestHold,
+} from "../support/money.ts";
+
+const PRICE = 1_600;
+const ANSWER = new Uint8Array([8, 0, 255, 10, 92, 34]);
+const hashOf = (body: string): Buffer => createHash("sha256").update(body).digest();
+
+let db: FreshDatabase;
+let replica: Replica;
+let payer: Payer;
+beforeAll(async () => {
+  db = await freshDatabase();
+});
+beforeEach(async () => {
+  replica = await openReplica(db.url, "one");
+  payer = await makePayer(db.sql, 10 * PRICE);
+});
+afterEach(async () => {
+  await replica.close();
+  expect(await brokenInvariants(db.sql)).toEqual([]);
+});
+afterAll(() => db.close());
+
+/** Claims key `k` for a body, in the present till of `replica`. */
+const claimFor = (body = "a", claimId = newId("req"), key = "k", till = replica.till.name) =>
+  claim(db.sql, {
+    orgId: payer.orgId,
+    key,
+    hash: hashOf(body),
+    method: "limber.v1.InferenceService.Act",
+    claimId,
+    till,
+  });
+
+const reasonOf = async (promise: Promise<unknown>): Promise<Refusal> => {
+  const thrown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  return thrown instanceof Refusal ? thrown : expect.fail(`not refused: ${thrown}`);
+};
+
+/** The road of a call that runs: held, intended, durable. */
+async function dispatch(requestId: string): Promise<{ hold: TestHold; settle: () => Promise<void> }> {
+  const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+  const intent = intentOf(payer, requestId);
+  hold.intend(intent);
+  await hold.durable;
+  return {
+    hold,
+    settle: () => hold.settle(endOf(intent, PRICE, { claim: { key: "k", claimId: requestId, response: ANSWER } })),
+  };
+}
+
+describe("an idempotency key", () => {
+  it("of 100 concurrent identical calls lets one run; the others hear that it runs, and afterwards get its answer byte for byte", async () => {
+    const claims = await Promise.allSettled(Array.from({ length: 100 }, () => claimFor()));
+    const run = claims.flatMap((claim) => (claim.status === "fulfilled" ? [claim.value] : []));
+    expect(run).toMatchObject([{ kind: "run" }]);
+    for (const { reason } of claims.filter((claim) => claim.status === "rejected")) {
+      expect(reason).toMatchObject({ reason: Reason.IDEMPOTENCY_IN_PROGRESS, retryAfter: 1 });
+    }
+    const [first] = run;
+    const { settle } = await dispatch(first?.kind === "run" ? first.claimId : "");
+    await settle();
+    for (const replay of await Promise.all(Array.from({ length: 100 }, () => claimFor()))) {
+      expect(replay.kind === "replay" && Buffer.from(replay.response).equals(ANSWER)).toBe(true);
+    }
+    expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
+  });
+
+  it("is refused with another body, while the first runs and after", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
+    await (await dispatch(requestId)).settle();
+    expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
+  });
+
+  it("of one organisation means nothing to another", async () => {
+    await claimFor();
+    payer = await makePayer(db.sql, 0);
+    expect((await claimFor("b")).kind).toBe("run");
+  });
+
+  it("is free again when its call was not charged", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    const { hold } = await dispatch(requestId);
+    await hold.release({ ...failureOf(intentOf(payer, requestId)), claim: { key: "k", claimId: requestId } });
+    expect((await claimFor("b")).kind).toBe("run");
+  });
+
+  it("is free again when its call was refused before anything was held", async () => {
+    const claimId = newId("req");
+    await claimFor("a", claimId);
+    await unclaim(db.sql, { orgId: payer.orgId, key: "k", claimId: "req_other" });
+    expect((await reasonOf(claimFor())).reason).toBe(Reason.IDEMPOTENCY_IN_PROGRESS);
+    await unclaim(db.sql, { orgId: payer.orgId, key: "k", claimId });
+    expect((await claimFor()).kind).toBe("run");
+  });
+
+  it("keeps its answer when the gateway dies after the settlement", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    await (await dispatch(requestId)).settle();
+    await replica.kill();
+    replica = await openReplica(db.url, "one");
+    expect((await claimFor()).kind).toBe("replay");
+  });
+
+  it("runs again when the gateway died before the settlement, and only after its till was fenced", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    await dispatch(requestId);
+    await replica.kill();
+    replica = await openReplica(db.url, "two");
+    expect((await reasonOf(claimFor())).reason).toBe(Reason.IDEMPOTENCY_IN_PROGRESS);
+    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'one' and fenced_at is null`;
+    await replica.ledger.recover();
+    expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
+    const again = newId("req");
+    expect(await claimFor("a", again)).toEqual({ kind: "run", claimId: again });
+    await (await dispatch(again)).settle();
+    expect((await claimFor()).kind).toBe("replay");
+    expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
+  });
+
+  it("that was taken over is not answered by a fenced call that wakes up", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    const { settle } = await dispatch(requestId);
+    const other = await openReplica(db.url, "two");
+    await db.sql`update till set alive_until = now() - interval '1 second' where id = ${replica.till.name}`;
+    await other.ledger.recover();
+    expect((await claimFor("a", newId("req"), "k", other.till.name)).kind).toBe("run");
+    expect((await reasonOf(settle())).reason).toBe(Reason.STORE_UNAVAILABLE);
+    expect((await reasonOf(claimFor())).reason).toBe(Reason.IDEMPOTENCY_IN_PROGRESS);
+    await other.close();
+  });
+
+  it("is forgotten after 24 hours, not before, and its row is pruned", async () => {
+    const requestId = newId("req");
+    await claimFor("a", requestId);
+    await (await dispatch(requestId)).settle();
+    await db.sql`update idempotency set created = now() - interval '23 hours 59 minutes'`;
+    expect((await claimFor()).kind).toBe("replay");
+    await db.sql`update idempotency set created = now() - interval '24 hours 1 second'`;
+    expect((await claimFor("b")).kind).toBe("run");
+    await db.sql`update idempotency set created = now() - interval '26 hours'`;
+    expect(await pruneIdempotency(db.sql)).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,231 @@
+import { crc32 } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { replaceAmbient } from "../../src/ambient.ts";
+import { KeyCache } from "../../src/store/key-cache.ts";
+import {
+  createKey,
+  DEFAULT_RATE_LIMIT,
+  findKey,
+  findKeyByHash,
+  listKeys,
+  setKeyDisabled,
+  spendingOf,
+} from "../../src/store/keys.ts";
+import { Notices } from "../../src/store/notices.ts";
+import { createOrg, findOrg, setOrgStatus } from "../../src/store/orgs.ts";
+import { hashSecret, isSecret, newSecret } from "../../src/store/secret.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import { call, estimate, makePayer, openReplica } from "../support/money.ts";
+
+let db: FreshDatabase;
+beforeAll(async () => {
+  db = await freshDatabase();
+});
+afterAll(() => db.close());
+
+const newOrg = async (): Promise<string> => (await createOrg(db.sql, { name: "test" })).id;
+
+describe("a secret", () => {
+  it("has the brand's prefix, 12 letters to know it by, 30 of chance and a checksum", () => {
+    const { secret, prefix } = newSecret();
+    expect(secret).toMatch(/^lmb_sk_[0-9A-Za-z]{12}_[0-9A-Za-z]{36}$/);
+    expect(secret.startsWith(`${prefix}_`)).toBe(true);
+    expect(prefix).toHaveLength("lmb_sk_".length + 12);
+  });
+
+  it("is never made twice, and uses every letter", () => {
+    const secrets = Array.from({ length: 2_000 }, () => newSecret().secret);
+    expect(new Set(secrets).size).toBe(secrets.length);
+    expect(new Set(secrets.join("").replaceAll("lmb_sk_", "").replaceAll("_", "")).size).toBe(62);
+  });
+
+  it("is told from garbage without the database: no letter of it can be changed", () => {
+    const { secret } = newSecret();
+    expect(isSecret(secret)).toBe(true);
+    for (let at = 0; at < secret.length; at++) {
+      expect(isSecret(secret.slice(0, at) + (secret[at] === "A" ? "B" : "A") + secret.slice(at + 1))).toBe(false);
+    }
+    for (const garbage of ["", "lmb_sk_", `${secret}A`, secret.slice(1), `${secret}\n`, "x".repeat(100_000)]) {
+      expect(isSecret(garbage)).toBe(false);
+    }
+  });
+
+  it("carries its CRC32 in base 62", () => {
+    const { secret } = newSecret();
+    const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const check = [...secret.slice(-6)].reduce((sum, letter) => sum * 62 + letters.indexOf(letter), 0);
+    expect(check).toBe(crc32(secret.slice(0, -6)));
+  });
+});
+
+describe("a key", () => {
+  it("has the defaults of the house when nothing is said", async () => {
+    const { key } = await createKey(db.sql, { orgId: await newOrg() });
+    expect(key).toMatchObject({
+      role: "developer",
+      scopes: [],
+      models: [],
+      environment: "simulation",
+      disabled: false,
+      orgSuspended: false,
+      expiresAt: undefined,
+      budget: undefined,
+      rateLimit: { requests: 6_000, windowS: 60, burst: 600, concurrency: 64 },
+    });
+  });
+
+  it("comes back from the store as it was made, by its secret's hash and by its name", async () => {
+    const orgId = await newOrg();
+    const { key, secret } = await createKey(db.sql, {
+      orgId,
+      name: "arm 7",
+      role: "operator",
+      scopes: ["act", "ground"],
+      models: ["o/n", 'p/*", {}'],
+      environment: "hardware",
+      expiresAt: 2_000_000_000,
+      budget: { limitMicro: 5_000_000, interval: "weekly" },
+      rateLimit: { requests: 10, burst: 2 },
+    });
+    expect(key).toMatchObject({ scopes: ["act", "ground"], models: ["o/n", 'p/*", {}'], expiresAt: 2_000_000_000 });
+    expect(key.rateLimit).toEqual({ ...DEFAULT_RATE_LIMIT, requests: 10, burst: 2 });
+    expect(await findKeyByHash(db.sql, hashSecret(secret))).toEqual(key);
+    expect(await findKey(db.sql, key.id)).toEqual(key);
+    expect(await listKeys(db.sql, orgId)).toEqual([key]);
+    expect(await findKeyByHash(db.sql, hashSecret(newSecret().secret))).toBeUndefined();
+  });
+
+  it("is stored without its secret", async () => {
+    const { secret } = await createKey(db.sql, { orgId: await newOrg() });
+    const rows = await db.sql<{ text: string }[]>`select key::text as text from key`;
+    const random = secret.slice(-36);
+    for (const { text } of rows) {
+      for (const form of [random, Buffer.from(secret).toString("hex"), Buffer.from(secret).toString("base64")]) {
+        expect(text).not.toContain(form);
+      }
+    }
+  });
+
+  it("shows what it has spent by interval, and what is left of its budget", async () => {
+    const clock = new ManualClock(Date.UTC(2026, 4, 12, 12)); // a Tuesday
+    const restore = replaceAmbient({ clock });
+    const payer = await makePayer(db.sql, 1_000_000, { limitMicro: 100_000, interval: "weekly" });
+    const { till, close } = await openReplica(db.url, "one");
+    await call(till, payer, 1_000);
+    await close();
+    restore();
+    const at = (month: number, day: number) => spendingOf(db.sql, payer.keyId, Date.UTC(2026, month, day, 23));
+    expect(await at(4, 12)).toEqual({
+      dayMicro: 1_000,
+      weekMicro: 1_000,
+      monthMicro: 1_000,
+      totalMicro: 1_000,
+      heldMicro: 0,
+      budget: { limitMicro: 100_000, interval: "weekly", spentMicro: 1_000, resetsAt: Date.UTC(2026, 4, 18) / 1000 },
+    });
+    expect(await at(4, 13)).toMatchObject({ dayMicro: 0, weekMicro: 1_000 });
+    expect(await at(4, 18)).toMatchObject({ weekMicro: 0, monthMicro: 1_000, budget: { spentMicro: 0 } });
+    expect(await at(5, 1)).toMatchObject({ monthMicro: 0, totalMicro: 1_000 });
+  });
+
+  it("tells what its running calls were promised from what it has spent", async () => {
+    const payer = await makePayer(db.sql, 1_000_000);
+    const { till, close } = await openReplica(db.url, "one");
+    const hold = await till.hold(payer, 5_000, estimate(5_000));
+    expect(await spendingOf(db.sql, payer.keyId, Date.now())).toMatchObject({
+      totalMicro: 0,
+      heldMicro: 5_000,
+      budget: undefined,
+    });
+    await hold.release();
+    await close();
+  });
+});
+
+describe("keys in memory", () => {
+  const openCache = async () => {
+    const notices = await Notices.open(db.url);
+    let queries = 0;
+    const sql = new Proxy(db.sql, {
+      apply: (target, self, args) => {
+        queries += 1;
+        return Reflect.apply(target, self, args);
+      },
+    });
+    const cache = new KeyCache(sql, notices);
+    const close = async (): Promise<void> => {
+      cache.close();
+      await notices.close();
+    };
+    return { cache, close, queries: () => queries };
+  };
+
+  it("answer at once and without the database from the second call on", async () => {
+    const { cache, close, queries } = await openCache();
+    const { key, secret } = await createKey(db.sql, { orgId: await newOrg() });
+    await expect.poll(async () => (await cache.find(secret))?.id).toBe(key.id);
+    // The notice of the key's own making may still be under way.
+    await expect.poll(() => cache.find(secret) instanceof Promise).toBe(false);
+    const before = queries();
+    expect(cache.find(secret)).toEqual(key);
+    expect(queries()).toBe(before);
+    await close();
+  });
+
+  it("refuse garbage without asking the database", async () => {
+    const { cache, close, queries } = await openCache();
+    const { secret } = newSecret();
+    expect(cache.find(`${secret.slice(0, -1)}${secret.endsWith("A") ? "B" : "A"}`)).toBeUndefined();
+    expect(queries()).toBe(0);
+    await close();
+  });
+
+  it("ask once for an unknown key, and know it as soon as it is made", async () => {
+    const { cache, close, queries } = await openCache();
+    const { secret } = newSecret();
+    expect(await cache.find(secret)).toBeUndefined();
+    const before = queries();
+    expect(cache.find(secret)).toBeUndefined();
+    expect(queries()).toBe(before);
+    const org = await newOrg();
+    await db.sql`
+      insert into key (id, org_id, name, prefix, hash, role, rate_requests, rate_window_s, rate_burst, rate_concurrency)
+      values ('key_known', ${org}, '', '', ${hashSecret(secret)}, 'viewer', 1, 1, 1, 1)`;
+    await expect.poll(async () => (await cache.find(secret))?.id).toBe("key_known");
+    await close();
+  });
+
+  it("hear of a key that was disabled, and of an organisation that was suspended", async () => {
+    const { cache, close } = await openCache();
+    const orgId = await newOrg();
+    const { key, secret } = await createKey(db.sql, { orgId });
+    await cache.find(secret);
+    expect(await setKeyDisabled(db.sql, key.id, true)).toBe(true);
+    await expect.poll(async () => (await cache.find(secret))?.disabled).toBe(true);
+    await setKeyDisabled(db.sql, key.id, false);
+    expect(await setOrgStatus(db.sql, orgId, "suspended")).toBe(true);
+    expect(await findOrg(db.sql, orgId)).toMatchObject({ status: "suspended" });
+    await expect.poll(async () => (await cache.find(secret))?.orgSuspended).toBe(true);
+    await close();
+  });
+
+  it("are read again behind the call after five seconds, and before it after fifteen, should a notice be lost", async () => {
+    const clock = new ManualClock();
+    const restore = replaceAmbient({ clock });
+    const { cache, close, queries } = await openCache();
+    const { secret, key } = await createKey(db.sql, { orgId: await newOrg() });
+    await expect.poll(async () => (await cache.find(secret))?.id).toBe(key.id);
+    await expect.poll(() => cache.find(secret) instanceof Promise).toBe(false);
+    await clock.advance(6_000);
+    const before = queries();
+    expect(cache.find(secret)).toEqual(key);
+    expect(queries()).toBeGreaterThan(before);
+    await clock.advance(20_000);
+    await expect.poll(() => cache.find(secret) instanceof Promise).toBe(false);
+    await clock.advance(20_000);
+    expect(cache.find(secret)).toBeInstanceOf(Promise);
+    restore();
+    await close();
+  });
+});

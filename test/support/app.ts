@@ -1,0 +1,177 @@
+/** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
+import { type House, openHouse } from "../../src/app.ts";
+import type { Config } from "../../src/config.ts";
+import type { Sql } from "../../src/store/tx.ts";
+import { type FreshDatabase, freshDatabase } from "./database.ts";
+
+/** The operator's token of every test house. */
+export const ADMIN_TOKEN = "an-operators-token-for-tests";
+
+/** An answer of the REST face. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The body as JSON; undefined where it isn't. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
+  readonly body: any;
+}
+
+/** What a call has beyond its body. */
+export interface CallOptions {
+  readonly key?: string | undefined;
+  readonly admin?: string | undefined;
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+/** How a house differs from a plain one; `database` is one that several houses share. */
+export interface AppOptions extends Partial<Config> {
+  readonly database?: FreshDatabase;
+}
+
+/** An organisation with one key. */
+export interface Caller {
+  readonly org: string;
+  readonly key: string;
+}
+
+/** A running house. */
+export interface App {
+  readonly house: House;
+  readonly url: string;
+  /** A connection to its database. */
+  readonly sql: Sql;
+  /** Calls the REST face: GET without a body, else POST; a body that's a string or bytes is sent as it is. */
+  call(path: string, body?: unknown, options?: CallOptions): Promise<Answer>;
+  /** Calls with the operator's token and fails unless it's answered well. */
+  admin(path: string, body?: unknown): Promise<Answer["body"]>;
+  /** Makes an organisation with this credit in US dollars, and a key of the role owner or as `key` says. */
+  caller(credits?: number, key?: object): Promise<Caller>;
+  /** Makes one more key of an organisation. */
+  key(org: string, key?: object): Promise<string>;
+  /** Registers a provider and a model of it, and fails unless the probe lets it live. Answers the offering's id. */
+  supply(declaration: Declaration): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** A model of a provider; everything else that a declaration may say can be given too. */
+export interface Declaration {
+  readonly provider: string;
+  readonly model: string;
+  readonly endpoint: string;
+  /** What's said of the provider itself. */
+  readonly about?: object;
+  readonly [field: string]: unknown;
+}
+
+const DEFAULTS = {
+  host: "127.0.0.1",
+  port: 0,
+  dataDir: "",
+  natsUrl: undefined,
+  adminToken: ADMIN_TOKEN,
+  masterKey: Buffer.alloc(32, 7),
+  roles: new Set(["api"] as const),
+  publicSignup: false,
+  allowPrivateAddresses: true,
+  referenceSupply: false,
+  stripe: { secretKey: undefined, webhookSecret: undefined },
+  tls: undefined,
+  grpcFastPath: true,
+  logLevel: process.env.TEST_LOG === undefined ? "silent" : "error",
+} satisfies Partial<Config>;
+
+/** Opens a house. */
+export async function openApp({ database, ...config }: AppOptions = {}): Promise<App> {
+  const own = database === undefined;
+  const { url: databaseUrl, sql, close: drop } = database ?? (await freshDatabase());
+  const house = await openHouse({ ...DEFAULTS, databaseUrl, ...config });
+  const url = house.url;
+  if (url === undefined) throw new Error("a house without a face can't be called");
+  const call = (path: string, body?: unknown, options?: CallOptions): Promise<Answer> => callRest(url, path, body, options);
+  const admin = async (path: string, body?: unknown): Promise<Answer["body"]> =>
+    wellAnswered(path, await call(path, body, { admin: ADMIN_TOKEN }));
+  const key = async (org: string, facts: object = {}): Promise<string> =>
+    (await admin(`/v1/orgs/${org}/keys`, facts)).key;
+  let supplier: Promise<Caller> | undefined;
+
+  const caller = async (credits = 10, facts: object = { role: "owner" }): Promise<Caller> => {
+    const org: string = (await admin("/v1/orgs", { name: "test" })).id;
+    if (credits > 0) await admin(`/v1/orgs/${org}/credits`, { amount_usd: credits });
+    return { org, key: await key(org, facts) };
+  };
+
+  return {
+    house,
+    url,
+    sql,
+    call,
+    admin,
+    caller,
+    key,
+    async supply({ provider, about = {}, ...declaration }) {
+      supplier ??= caller(0, { role: "supplier" });
+      const { key } = await supplier;
+      const registered = await call("/v1/supply/providers", { name: provider, ...about }, { key });
+      if (registered.status !== 409) wellAnswered("register", registered);
+      const body = { ...ACT_DECLARATION, ...declaration };
+      const { id } = wellAnswered("declare", await call(`/v1/supply/providers/${provider}/models`, body, { key }));
+      const verified = wellAnswered("verify", await call(`/v1/supply/offerings/${id}/verify`, {}, { key }));
+      if (verified.offering.status !== "live") throw new Error(JSON.stringify(verified.report));
+      return id;
+    },
+    async close() {
+      await house.close(0);
+      if (own) await drop();
+    },
+  };
+}
+
+/** A policy of a mobile base at 100 micro-dollars a step, unless a test says otherwise. */
+export const ACT_DECLARATION = {
+  runtime: "limber-policy",
+  hardware: "cpu",
+  contracts: ["act"],
+  action_spaces: ["base_twist_2d"],
+  price_per_action_step: 0.0001,
+  dt_ms: 50,
+  timeout_s: 5,
+} as const;
+
+function wellAnswered(what: string, { status, text, body }: Answer): Answer["body"] {
+  if (status >= 300) throw new Error(`${what} answered ${status}: ${text}`);
+  return body;
+}
+
+/** One call of the REST face at `url`. */
+export async function callRest(
+  url: string,
+  path: string,
+  body?: unknown,
+  { key, admin, method, headers = {}, signal }: CallOptions = {},
+): Promise<Answer> {
+  const raw = typeof body === "string" || body instanceof Uint8Array;
+  const response = await fetch(url + path, {
+    method: method ?? (body === undefined ? "GET" : "POST"),
+    headers: {
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+      ...(admin !== undefined && { "x-service-admin-token": admin }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: raw ? (body as string) : JSON.stringify(body) }),
+    ...(signal && { signal }),
+  });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, body: parsed(text) };
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

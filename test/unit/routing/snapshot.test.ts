@@ -1,0 +1,70 @@
+import { describe, expect, test } from "vitest";
+import { Contract } from "../../../src/contracts/contract.ts";
+import { aliasOf } from "../../../src/routing/aliases.ts";
+import { contractOf } from "../../../src/routing/intent.ts";
+import { buildSnapshot, inScope, servesBits } from "../../../src/routing/snapshot.ts";
+import { catalogued, offering, supplyOf } from "../../support/supply.ts";
+
+const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };
+
+describe("buildSnapshot", () => {
+  test("an empty supply is a snapshot too", () => {
+    const snapshot = buildSnapshot({ offerings: [], catalog: [], providers: [] });
+    expect(snapshot.offerings).toEqual([]);
+    expect(snapshot.rowsOfAlias(aliasOf("service/auto")!)).toHaveLength(0);
+  });
+
+  test("makes a free placeholder of every model that nothing live serves, and of no other", () => {
+    const live = offering("a");
+    const onlySimulated = offering("s", { model: "sim/arm", simulated: true });
+    const supply = supplyOf([live, onlySimulated]);
+    const snapshot = buildSnapshot({ ...supply, catalog: [...supply.catalog, ghost] });
+    const placeholders = snapshot.offerings.slice(snapshot.registered);
+    expect(placeholders.map((each) => each.model)).toEqual(["ghost/arm", "sim/arm"]);
+    expect(placeholders.every((each) => each.simulated && Object.keys(each.priceNano).length === 0)).toBe(true);
+  });
+
+  test("lists of an alias hold what serves the contract in the action space, without placeholders unless asked", () => {
+    const supply = supplyOf([
+      offering("a"),
+      offering("b", { actionSpaces: ["joint_pos_7"] }),
+      offering("c", { contracts: [Contract.PREDICT] }),
+    ]);
+    const snapshot = buildSnapshot({ ...supply, catalog: [...supply.catalog, ghost] });
+    const ids = (bits: number, simulated: boolean) =>
+      [...snapshot.rowsServing(aliasOf("service/auto")!, bits, simulated)].map((row) => snapshot.offerings[row]!.id);
+    expect(ids(servesBits(Contract.ACT, "ee_delta_6d_grip"), false)).toEqual(["a"]);
+    expect(ids(servesBits(Contract.ACT, "ee_delta_6d_grip"), true)).toEqual(["a", "simulated/ghost/arm"]);
+    expect(ids(servesBits(Contract.ACT, "joint_pos_7"), false)).toEqual(["b"]);
+    expect(ids(servesBits(Contract.PREDICT, undefined), false)).toEqual(["c"]);
+  });
+});
+
+test.each([
+  [[], "acme/arm", true],
+  [["acme/arm"], "acme/arm", true],
+  [["acme/arm"], "acme/arm-two", false],
+  [["acme/*"], "acme/arm", true],
+  [["acme/*"], "acme-labs/arm", false],
+  [["*"], "acme/arm", true],
+])("a key for %j and %s: %s", (globs, slug, allowed) => {
+  expect(inScope(globs, slug)).toBe(allowed);
+});
+
+test.each([
+  ["acme/arm", Contract.ACT],
+  ["acme/dream", Contract.PREDICT],
+  ["acme/dream:turbo", Contract.PREDICT],
+  ["service/auto", Contract.ACT],
+  ["acme/judge", Contract.EVALUATE],
+  ["nobody/knows", Contract.ACT],
+])("a preview of %s without a contract is for %i", (model, contract) => {
+  const snapshot = buildSnapshot(
+    supplyOf([
+      offering("a", { contracts: [Contract.PREDICT, Contract.ACT] }),
+      offering("b", { model: "acme/dream", contracts: [Contract.PREDICT] }),
+      offering("c", { model: "acme/judge", contracts: [Contract.EVALUATE] }),
+    ]),
+  );
+  expect(contractOf(model, snapshot)).toBe(contract);
+});
