@@ -6,7 +6,7 @@ import { Contract, type GroundAnswer, type GroundInput, type Intent } from "./co
 import { AttemptFailure } from "./failure.ts";
 
 /** The model that is meant when a ground request names none. */
-export const GROUND_ALIAS = `${ALIAS_PREFIX}ground`;
+const GROUND_ALIAS = `${ALIAS_PREFIX}ground`;
 
 /** The fields of a ground request that its meaning hangs on. */
 export type GroundFields = Pick<GroundRequest, "observations" | "instruction" | "model" | "provider">;

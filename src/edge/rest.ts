@@ -91,17 +91,19 @@ export function sayNo(
 
 function send(response: Response, status: number, requestId: string, headers: readonly string[], text: string): void {
   if (response.destroyed || response.headersSent) return;
+  const length = Buffer.byteLength(text);
   writeHead(response, status, [
     "content-type",
     "application/json",
     "content-length",
-    String(Buffer.byteLength(text)),
+    String(length),
     "cache-control",
     "no-store",
     ...headersOf(requestId),
     ...headers,
   ]);
-  response.end(text);
+  // Node joins head and body into one write, and as Latin-1, which ASCII is, without transcoding.
+  response.end(text, length === text.length ? "latin1" : "utf8");
 }
 
 const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];

@@ -83,7 +83,7 @@ export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
 }
 
 /** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
-export function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
+function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
   const byConstraint = Map.groupBy(
     drops.filter((drop) => drop.broken.length === 1 && drop.broken[0]!.field !== undefined),
     (drop) => drop.broken[0]!,

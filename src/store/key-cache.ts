@@ -37,11 +37,13 @@ export class KeyCache {
 
   /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
   find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
-    if (!isSecret(secret)) return undefined;
     const hash = hashSecret(secret);
-    const name = hash.toString("base64");
+    const name = hash.toString("latin1");
     const entry = this.#entries.get(name);
-    if (!entry) return this.#read(name, hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+    if (!entry) {
+      if (!isSecret(secret)) return undefined;
+      return this.#read(name, hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+    }
     const age = steadyNow() - entry.readMs;
     if (age < FRESH_MS) return entry.key;
     const reading = this.#read(name, hash, entry);

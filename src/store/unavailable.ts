@@ -27,3 +27,7 @@ export function isOutage(error: unknown): boolean {
   const noSocket = code === "ENOENT" && "syscall" in error && error.syscall === "connect";
   return noSocket || NETWORK.test(code) || SERVER.test(code);
 }
+
+/** Whether PostgreSQL refused a text for what is in it: of what gets this far, only U+0000 is none of its letters. */
+export const isUnstorableText = (thrown: unknown): boolean =>
+  thrown instanceof postgres.PostgresError && thrown.code === "22021";

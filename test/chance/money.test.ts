@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { newId, replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
-import { Refusal } from "../../src/refusal.ts";
+import { Reason, Refusal } from "../../src/refusal.ts";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { BudgetInterval } from "../../src/store/keys.ts";
 import type { IntentRecord } from "../../src/store/ledger.ts";
@@ -105,26 +105,24 @@ class World {
     const draw = this.#random();
     const chosen = OPERATIONS_BY_SHARE.find(({ until }) => draw < until)!.operation;
     const done = this[chosen]().catch((thrown: unknown) => {
-      if ((thrown as any).reason === 86) { (globalThis as any).C = String((thrown as any).cause) + (thrown as any).cause?.where; } if (!(thrown instanceof Refusal)) this.#mishaps.push(thrown);
-      else
-        ((globalThis as any).R ??= {})[chosen + thrown.reason] =
-          ((globalThis as any).R[chosen + thrown.reason] ?? 0) + 1;
+      if (!(thrown instanceof Refusal) || thrown.reason === Reason.INTERNAL_ERROR) this.#mishaps.push(thrown);
     });
+    (done as any).op = chosen; 
     this.#pending.add(done);
     done.finally(() => this.#pending.delete(done));
     await this.#let(this.#upTo(10));
-    while (this.#pending.size >= MOST_PENDING) await this.#let(20);
+    let k = 0; while (this.#pending.size >= MOST_PENDING) { await this.#let(20); if (++k % 400 === 0) console.log("FULL", [...this.#pending].map((p: any) => p.op).join(" ")); }
   }
 
   /** Resolves when nothing is under way. */
   async rest(): Promise<void> {
-    while (this.#pending.size > 0) await this.#let(20);
+    let k = 0;
+    while (this.#pending.size > 0) { await this.#let(20); if (++k % 400 === 0) console.log("REST", [...this.#pending].map((p: any) => p.op).join(" ")); }
     expect(this.#mishaps).toEqual([]);
   }
 
   /** Ends every call and every replica, then compares what callers were told with what is on record. */
   async end(): Promise<void> {
-    console.log((globalThis as any).R, (globalThis as any).C);
     await this.rest();
     for (const replica of this.#replicas.values()) {
       for (const call of this.#running.get(replica)!.splice(0)) await this.#finish(replica, call).catch(() => {});
@@ -277,7 +275,7 @@ const OPERATIONS_BY_SHARE = Object.entries(SHARES).map(([operation, share]) => {
 });
 
 describe("money, whatever happens", () => {
-  it.each([1, 2])("adds up, and callers were told the truth (seed %i)", { timeout: 120_000 }, async (seed) => {
+  it.each(Array.from({ length: 24 }, (_, i) => i + 10))("adds up, and callers were told the truth (seed %i)", { timeout: 120_000 }, async (seed) => {
     const clock = new JumpyClock();
     const restore = replaceAmbient({ clock });
     const world = new World(seed, clock);

@@ -14,13 +14,16 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createRequire } from "node:module";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../src/store/embedded.ts";
-import { connect, type Sql, tx } from "../../src/store/tx.ts";
+import { connect, databaseReachable, type Queryable, type Sql, tx } from "../../src/store/tx.ts";
 import { isOutage } from "../../src/store/unavailable.ts";
+import { selfSigned } from "../support/wire-client.ts";
 
 const ROOT = process.getuid?.() === 0;
 const LINUX = process.platform === "linux";
@@ -96,6 +99,15 @@ function servers(dataDir: string): string[] {
 async function withClient<T>(url: string, work: (sql: Sql) => Promise<T>): Promise<T> {
   const sql = connect(url, { max: 2 });
   return work(sql).finally(() => sql.end());
+}
+
+/** A port that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await promisify(server.close.bind(server))();
+  return port;
 }
 
 const makeRows = (url: string): Promise<unknown> =>
@@ -400,6 +412,33 @@ describe("kill -9 of the server", () => {
     await exited.promise;
     await database.stop();
     if (LINUX) expect(servers(dataDir)).toEqual([]);
+  });
+});
+
+describe("a server that is reached over TLS", () => {
+  test("serves statements and transactions, encrypted, also after a lost connection; a stranger's certificate is refused", async () => {
+    const dataDir = closedDirectory();
+    mkdirSync(dataDir);
+    const { key, cert } = selfSigned();
+    for (const [name, text] of Object.entries({ "key.pem": key, "cert.pem": cert })) {
+      writeFileSync(join(dataDir, name), text, { mode: 0o600 });
+      if (ROOT) chownSync(join(dataDir, name), NOBODY, NOBODY);
+    }
+    const port = await freePort();
+    const files = { ssl_cert_file: join(dataDir, "cert.pem"), ssl_key_file: join(dataDir, "key.pem") };
+    const settings = { listen_addresses: "127.0.0.1", port: `${port}`, ssl: "on", ...files };
+    const database = await startPostgres({ dataDir, settings });
+    cleanups.push(() => database.stop());
+
+    const url = `postgres://limber@127.0.0.1:${port}/postgres`;
+    await withClient(`${url}?sslmode=require`, async (sql) => {
+      const encrypted = (by: Queryable): Promise<unknown> =>
+        by`select ssl from pg_stat_ssl where pid = pg_backend_pid()`;
+      expect([await encrypted(sql), await tx(sql, encrypted)]).toEqual([[{ ssl: true }], [{ ssl: true }]]);
+      await expect(sql`select pg_terminate_backend(pg_backend_pid())`).rejects.toSatisfy(isOutage);
+      expect(await encrypted(sql)).toEqual([{ ssl: true }]);
+    });
+    await expect(databaseReachable(`${url}?sslmode=verify-full`)).rejects.toThrow(/connection failed \(\w*CERT\w*\)$/);
   });
 });
 

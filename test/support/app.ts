@@ -1,4 +1,5 @@
 /** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
+import { vi } from "vitest";
 import { type House, openHouse } from "../../src/app.ts";
 import type { Config } from "../../src/config.ts";
 import type { Sql } from "../../src/store/tx.ts";
@@ -53,6 +54,8 @@ export interface App {
   key(org: string, key?: object): Promise<string>;
   /** Registers a provider and a model of it, and fails unless the probe lets it live. Answers the offering's id. */
   supply(declaration: Declaration): Promise<string>;
+  /** Puts an act model for `base_twist_2d` into the catalog that nothing serves. */
+  catalog(slug: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -121,6 +124,14 @@ export async function openApp({ database, ...config }: AppOptions = {}): Promise
       const verified = wellAnswered("verify", await call(`/v1/supply/offerings/${id}/verify`, {}, { key }));
       if (verified.offering.status !== "live") throw new Error(JSON.stringify(verified.report));
       return id;
+    },
+    async catalog(slug) {
+      await sql`insert into model ${sql({ slug, name: slug, contracts: ["act"], action_spaces: ["base_twist_2d"] })}`;
+      const { key } = await caller(0);
+      await vi.waitFor(async () => {
+        const { status } = await call("/v1/routes/preview", { model: slug, observations: [{}] }, { key });
+        if (status === 404) throw new Error(`${slug} is not known yet`);
+      });
     },
     async close() {
       await house.close(0);

@@ -40,10 +40,11 @@ function collect(request: IncomingMessage | Http2ServerRequest): Promise<Buffer>
         reject(tooLarge());
       }
     });
-    request.once("end", () =>
-      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)),
-    );
     const left = (): void => reject(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
+    request.once("end", () => {
+      request.off("close", left); // every request closes; only an early one means that the caller left
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+    });
     request.once("error", left);
     request.once("close", left);
   });

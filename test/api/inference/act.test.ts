@@ -247,8 +247,7 @@ describe("404", () => {
 
 describe("409", () => {
   it("tells a model that is known and not served from one that is not known", async () => {
-    await app.sql`insert into model ${app.sql(KNOWN_MODEL)}`;
-    await expect.poll(async () => (await act({ model: "shelf/humanoid" })).body.error.code).toBe("no_live_deployment");
+    await app.catalog("shelf/humanoid");
     const { status, body } = await act({ model: "shelf/humanoid" });
     expect([status, body.error.type]).toEqual([409, "routing_error"]);
     expect(body.error.message).toContain("allow_simulated");
@@ -259,18 +258,6 @@ describe("409", () => {
     expect([status, body.error.code]).toEqual([409, "no_live_deployment"]);
   });
 });
-
-/** Filled in by the columns of the registry that have no default. */
-const KNOWN_MODEL = {
-  slug: "shelf/humanoid",
-  name: "Humanoid",
-  kind: "policy",
-  domain: "embodied",
-  tier: "catalog",
-  era: "current",
-  contracts: ["act"],
-  action_spaces: ["base_twist_2d"],
-};
 
 describe("422", () => {
   it("is known before dispatch where the named model does not emit the action space", async () => {

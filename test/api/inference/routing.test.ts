@@ -91,9 +91,9 @@ describe("constraints", () => {
   });
 
   it("never serves a hardware key with placeholders, and a simulation key only when it asks", async () => {
-    await app.sql`insert into model ${app.sql({ slug: "shelf/base", name: "Base", contracts: ["act"], action_spaces: ["base_twist_2d"] })}`;
+    await app.catalog("shelf/base");
     const shelf = { model: "shelf/base" };
-    await expect.poll(async () => (await act({}, shelf)).body.error?.code).toBe("no_live_deployment");
+    expect((await act({}, shelf)).body.error?.code).toBe("no_live_deployment");
     const { status, body } = await act({ allow_simulated: true }, shelf);
     expect([status, body.route.simulated, body.route.provider]).toEqual([200, true, "simulated"]);
     expect(body.action.steps.length).toBe(10);

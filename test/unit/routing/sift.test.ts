@@ -25,16 +25,14 @@ const aTest: fc.Arbitrary<Test> = fc.oneof(
     .map(
       ([column, marks]): Test => ({ kind: "code", column: Uint32Array.from(column), marks: Uint8Array.from(marks) }),
     ),
-  fc
-    .tuple(words, small, small)
-    .map(
-      ([column, mask, wanted]): Test => ({
-        kind: "bits",
-        column: Uint32Array.from(column),
-        mask,
-        wanted: wanted & mask,
-      }),
-    ),
+  fc.tuple(words, small, small).map(
+    ([column, mask, wanted]): Test => ({
+      kind: "bits",
+      column: Uint32Array.from(column),
+      mask,
+      wanted: wanted & mask,
+    }),
+  ),
   fc.integer({ min: 0, max: ROWS }).map((limit): Test => ({ kind: "measured", measure: costMicro, limit })),
 );
 

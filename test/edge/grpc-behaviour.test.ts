@@ -1,0 +1,295 @@
+/**
+ * The fast path beside the general handler: the same bytes go to both, and all that comes back is the same, to the last
+ * header. What each answer should be is said in grpc.test.ts.
+ */
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { brotliCompressSync, gzipSync } from "node:zlib";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  type ActRequest,
+  ActRequestSchema,
+  type ActResponse,
+  ActResponseSchema,
+  type PredictStreamRequest,
+  PredictStreamRequestSchema,
+  type PredictStreamResponse,
+  PredictStreamResponseSchema,
+} from "../../gen/limber/v1/inference_service_pb.ts";
+import { frameMessage } from "../../src/codecs/grpc.ts";
+import type { CallContext } from "../../src/edge/gate.ts";
+import { Reason, refuse } from "../../src/refusal.ts";
+import { type House, KEY, message, openHouse } from "./house.ts";
+
+const ACT = "/limber.v1.InferenceService/Act";
+const STREAM = "/limber.v1.InferenceService/PredictStream";
+
+/** What a call comes to, by the model that it asks for. */
+const ACTS: Readonly<Record<string, (context: CallContext) => ActResponse | Promise<ActResponse>>> = {
+  "o/chunk": () => message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } }),
+  "o/empty": () => message(ActResponseSchema, {}),
+  "o/large": () => message(ActResponseSchema, { action: { note: "n".repeat(3 << 20) } }),
+  "o/refused": () => {
+    const details = { near: ["o/chunk"], neededUsd: 1.5 };
+    throw refuse(Reason.INSUFFICIENT_CREDIT, "zu wenig 💸 da: 100 %\n", details);
+  },
+  "o/later": () => {
+    throw refuse(Reason.RATE_LIMIT_EXCEEDED, "later", {}, { retryAfter: 1.25, param: "model" });
+  },
+  "o/busy": () => {
+    throw refuse(Reason.NOT_READY, "busy");
+  },
+  "o/bug": () => {
+    throw new Error("hunter2");
+  },
+  "o/told": ({ idempotencyKey }) => message(ActResponseSchema, { id: String(idempotencyKey) }),
+  "o/timed": ({ deadline }) => message(ActResponseSchema, { id: String(deadline === undefined) }),
+  "o/deaf": () => new Promise(() => undefined),
+};
+
+const frame = (index: number): PredictStreamResponse =>
+  message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
+
+const STREAMS: Readonly<Record<string, (context: CallContext) => AsyncIterable<PredictStreamResponse>>> = {
+  async *"o/two"() {
+    yield* [frame(0), frame(1)];
+  },
+  async *"o/none"() {},
+  async *"o/large"() {
+    yield message(PredictStreamResponseSchema, { event: { case: "frame", value: { data: new Uint8Array(3 << 20) } } });
+  },
+  async *"o/refused"() {
+    throw refuse(Reason.ALL_ATTEMPTS_FAILED, "niemand", {}, { retryAfter: 3 });
+  },
+  "o/at-once"() {
+    throw refuse(Reason.PERMISSION_DENIED, "not you", { needed: ["x"] });
+  },
+  async *"o/broken"() {
+    yield frame(0);
+    throw refuse(Reason.UPSTREAM_TIMEOUT, "zu spät");
+  },
+  async *"o/bug"() {
+    yield frame(0);
+    throw new Error("hunter2");
+  },
+  async *"o/deaf"() {
+    yield frame(0);
+    await new Promise(() => undefined);
+  },
+};
+
+const act = (model: string, more: MessageInitShape<typeof ActRequestSchema> = {}): Uint8Array =>
+  toBinary(ActRequestSchema, create(ActRequestSchema, { model, observations: [{ proprio: [1] }], ...more }));
+const stream = (model: string): Uint8Array =>
+  toBinary(
+    PredictStreamRequestSchema,
+    create(PredictStreamRequestSchema, { predict: { model, observations: [{ proprio: [1] }] } }),
+  );
+
+interface Sent {
+  path?: string;
+  headers?: http2.OutgoingHttpHeaders;
+  /** What is sent, in the pieces it is sent in. */
+  body?: readonly Uint8Array[];
+  /** The caller goes on holding his side open. */
+  open?: boolean;
+}
+
+const asked = (model: string, headers: http2.OutgoingHttpHeaders = {}): Sent => ({
+  headers,
+  body: [frameMessage(act(model))],
+});
+const streamed = (model: string, headers: http2.OutgoingHttpHeaders = {}): Sent => ({
+  path: STREAM,
+  headers,
+  body: [frameMessage(stream(model))],
+});
+
+const CHUNK = frameMessage(act("o/chunk"));
+const announced = (bytes: number): Buffer => {
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(bytes, 1);
+  return head;
+};
+
+const CALLS: Readonly<Record<string, Sent>> = {
+  "an answer": asked("o/chunk"),
+  "an empty answer": asked("o/empty"),
+  "an answer to a client that names the encoding of messages": asked("o/chunk", {
+    "content-type": "application/grpc+proto",
+  }),
+  "an answer in JSON": {
+    headers: { "content-type": "application/grpc+json" },
+    body: [frameMessage(Buffer.from('{"model":"o/chunk","observations":[{"proprio":[1]}]}'))],
+  },
+  "an answer to a message in pieces": { body: [...CHUNK].map((byte) => Buffer.of(byte)) },
+  "a refusal with details and letters of all kinds": asked("o/refused"),
+  "a refusal with a time to wait": asked("o/later"),
+  "a refusal that invites to come again": asked("o/busy"),
+  "a bug": asked("o/bug"),
+  "the idempotency key": asked("o/told", { "idempotency-key": "k 1" }),
+  "a wish for a stream": { body: [frameMessage(act("o/chunk", { stream: true }))] },
+  "a message that breaks rules": { body: [frameMessage(act("", { observations: [] }))] },
+  "an empty message": { body: [frameMessage(new Uint8Array())] },
+  "no key": asked("o/chunk", { authorization: "" }),
+  "a wrong key": asked("o/chunk", { authorization: "Bearer no" }),
+  "a wrong key, with the message still to come": { headers: { authorization: "Bearer no" }, open: true },
+  "the caller's own request id": asked("o/chunk", { "x-request-id": "mine-1" }),
+  "a caller that never ends his side": { body: [CHUNK.subarray(0, 3), Buffer.from([0xff])], open: true },
+
+  "no time": asked("o/deaf", { "grpc-timeout": "0m" }),
+  "a short time": asked("o/deaf", { "grpc-timeout": "30000u" }),
+  "a long time": asked("o/timed", { "grpc-timeout": "20S" }),
+  "a time that no timer can hold": asked("o/timed", { "grpc-timeout": "99999999H" }),
+  "a time that is none": asked("o/chunk", { "grpc-timeout": "1s" }),
+  "a time that is none, and no key": asked("o/chunk", { "grpc-timeout": "1s", authorization: "" }),
+  "a short time of a stream": streamed("o/deaf", { "grpc-timeout": "30m" }),
+
+  "a message in gzip": { headers: { "grpc-encoding": "gzip" }, body: [frameMessage(gzipSync(act("o/chunk")), true)] },
+  "a message in brotli": {
+    headers: { "grpc-encoding": "br" },
+    body: [frameMessage(brotliCompressSync(act("o/chunk")), true)],
+  },
+  "a plain message under gzip": asked("o/chunk", { "grpc-encoding": "gzip" }),
+  "an empty message in gzip": { headers: { "grpc-encoding": "gzip" }, body: [frameMessage(new Uint8Array(), true)] },
+  "what is no gzip": { headers: { "grpc-encoding": "gzip" }, body: [frameMessage(Buffer.from("no"), true)] },
+  "gzip cut short": {
+    headers: { "grpc-encoding": "gzip" },
+    body: [frameMessage(gzipSync(act("o/chunk")).subarray(0, 12), true)],
+  },
+  "what is no brotli": { headers: { "grpc-encoding": "br" }, body: [frameMessage(Buffer.from("no"), true)] },
+  "an encoding that is not known": asked("o/chunk", { "grpc-encoding": "snappy" }),
+  "an encoding that is not known, and no key": asked("o/chunk", { "grpc-encoding": "snappy", authorization: "" }),
+  "a compressed message without an encoding": { body: [frameMessage(act("o/chunk"), true)] },
+  "a compressed message under identity": {
+    headers: { "grpc-encoding": "identity" },
+    body: [frameMessage(act("o/chunk"), true)],
+  },
+  "a client that takes gzip": asked("o/chunk", { "grpc-accept-encoding": "identity, deflate, gzip" }),
+  "a large answer to a client that takes gzip": asked("o/large", { "grpc-accept-encoding": "gzip" }),
+  "a large answer to a client that takes brotli first": asked("o/large", { "grpc-accept-encoding": "br,gzip" }),
+  "a large answer to a client that takes nothing": asked("o/large", { "grpc-accept-encoding": "identity" }),
+  "a large answer to a client that sends gzip": {
+    headers: { "grpc-encoding": "gzip" },
+    body: [frameMessage(gzipSync(act("o/large")), true)],
+  },
+  "a large answer to a client that says nothing": asked("o/large"),
+  "a large message of a stream to a client that takes gzip": streamed("o/large", { "grpc-accept-encoding": "gzip" }),
+
+  "bytes that are no message": { body: [frameMessage(Buffer.from([0x0a, 0xff, 0xff]))] },
+  "a field of another type": { body: [frameMessage(Buffer.from([0x08, 0x01]))] },
+  "text that is not UTF-8": { body: [frameMessage(Buffer.from([0x0a, 0x01, 0xff]))] },
+  "nothing": { body: [] },
+  "half an envelope": { body: [Buffer.alloc(2)] },
+  "half a message": { body: [CHUNK.subarray(0, 12)] },
+  "two messages": { body: [CHUNK, CHUNK] },
+  "a message and half a second": { body: [CHUNK, CHUNK.subarray(0, 7)] },
+  "unknown flags": { body: [Buffer.from([0x80, ...CHUNK.subarray(1)])] },
+  "the announcement of too large a message": { body: [announced((64 << 20) + 1)], open: true },
+  "a bomb": {
+    headers: { "grpc-encoding": "gzip" },
+    body: [frameMessage(gzipSync(Buffer.alloc((64 << 20) + 1)), true)],
+  },
+
+  "a stream": streamed("o/two"),
+  "a stream of nothing": streamed("o/none"),
+  "a refusal in place of a stream": streamed("o/refused"),
+  "a refusal before a stream": streamed("o/at-once"),
+  "a refusal after a message": streamed("o/broken"),
+  "a bug after a message": streamed("o/bug"),
+  "a stream with an idempotency key": streamed("o/two", { "idempotency-key": "k1" }),
+  "a stream without a key": streamed("o/two", { authorization: "" }),
+  "a stream of two requests": { path: STREAM, body: [frameMessage(stream("o/two")), frameMessage(stream("o/two"))] },
+  "a stream of no request": { path: STREAM, body: [] },
+
+  "a method that is not there": { path: "/limber.v1.InferenceService/Nope", body: [CHUNK] },
+  "a service that is not there": { path: "/limber.v1.Nope/Act", body: [CHUNK] },
+  "a content type that is none": { headers: { "content-type": "text/plain" }, body: [CHUNK] },
+  "GET": { headers: { ":method": "GET" }, open: true },
+};
+
+/** All that a client sees of an answer, and what the log says of the call. */
+interface Seen {
+  head: http2.IncomingHttpHeaders;
+  trailers: http2.IncomingHttpHeaders;
+  body: string;
+  code: number;
+  line: unknown;
+}
+
+const ID = /req_[0-9A-Z]{26}/g;
+
+/** Headers with the request's own id, in them and in their details, taken out. */
+function plain(headers: http2.IncomingHttpHeaders): http2.IncomingHttpHeaders {
+  const entries = Object.entries(headers).map(([name, value]) => {
+    if (name === "date") return [name, "now"];
+    const text = name.endsWith("-bin") ? Buffer.from(String(value), "base64").toString("latin1") : String(value);
+    return [name, text.replaceAll(ID, "req")];
+  });
+  return Object.fromEntries(entries);
+}
+
+let fast: House;
+let general: House;
+
+beforeAll(async () => {
+  const rpcs = {
+    Act: ({ model }: ActRequest, context: CallContext) => ACTS[model]!(context),
+    PredictStream: ({ predict }: PredictStreamRequest, context: CallContext) => STREAMS[predict!.model]!(context),
+  };
+  fast = await openHouse({ rpcs, fastPath: true });
+  general = await openHouse({ rpcs });
+});
+
+afterAll(async () => {
+  await fast[Symbol.asyncDispose]();
+  await general[Symbol.asyncDispose]();
+});
+
+async function seenOf(house: House, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
+  const session = http2.connect(house.base);
+  const before = house.lines.length;
+  try {
+    const request = session.request(
+      {
+        ":path": path,
+        ":method": "POST",
+        "content-type": "application/grpc",
+        te: "trailers",
+        authorization: `Bearer ${KEY}`,
+        ...headers,
+      },
+      { endStream: false },
+    );
+    const seen: Seen = { head: {}, trailers: {}, body: "", code: -1, line: undefined };
+    request.on("response", (head) => (seen.head = plain(head)));
+    request.on("trailers", (trailers) => (seen.trailers = plain(trailers)));
+    request.on("data", (chunk: Buffer) => (seen.body += chunk.toString("latin1").replaceAll(ID, "req")));
+    request.on("error", () => undefined);
+    const ended = once(request, "end");
+    for (const piece of body) {
+      request.write(piece);
+      if (body.length > 2) await new Promise(setImmediate);
+    }
+    if (!open) request.end();
+    await ended;
+    request.close();
+    if (!request.closed) await once(request, "close");
+    seen.code = request.rstCode ?? -1;
+    if (house.heads.length > 0) await expect.poll(() => house.inside()).toBe(0);
+    const { requestId: _, latencyMs: __, ...line } = house.lines[before] ?? { requestId: "", latencyMs: 0 };
+    seen.line = line;
+    return seen;
+  } finally {
+    session.destroy();
+  }
+}
+
+describe("no client can tell the fast path from the general handler by", () => {
+  it.each(Object.entries(CALLS))("%s", async (_name, sent) => {
+    const [one, other] = [await seenOf(fast, sent), await seenOf(general, sent)];
+    expect(one).toEqual(other);
+    expect(one.head[":status"]).toBeDefined();
+  });
+});
