@@ -5,6 +5,7 @@ import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
+import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { after, newId, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
@@ -22,8 +23,11 @@ import { inferenceService } from "./services/inference.ts";
 import { LiveSupply } from "./services/live-supply.ts";
 import { operationsService } from "./services/operations.ts";
 import { bringReference } from "./services/reference-supply.ts";
+import { registryService } from "./services/registry.ts";
+import { RegistryShelf } from "./services/registry-shelf.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { factsOfSupply } from "./services/supply-facts.ts";
+import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
 import { KeyCache } from "./store/key-cache.ts";
@@ -62,6 +66,7 @@ class Closers {
 }
 
 const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
+const CATALOG = join(import.meta.dirname, "..", "data");
 const POOL = 10;
 const PRUNE_MS = 3_600_000;
 const DEMO_CREDIT_MICRO = 100_000_000;
@@ -80,7 +85,7 @@ export async function openHouse(config: Config): Promise<House> {
 async function open(config: Config, closers: Closers): Promise<House> {
   const log = pino(
     { level: config.logLevel },
-    pino.destination({ dest: 2, sync: false, minLength: 8192, periodicFlush: 200 }),
+    pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 }),
   );
   closers.add(async () => log.flush());
 
@@ -90,6 +95,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const sql = connect(url, { max: POOL });
   closers.add(() => sql.end());
   await migrate(sql, MIGRATIONS);
+  // A database that others share is their operator's to fill.
+  if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
@@ -109,8 +116,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const upstream = createUpstream({ allowPrivate });
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
+  const shelf = new RegistryShelf(supply);
   const loader = new SupplyLoader(notices, async () => {
-    supply.adopt(factsOfSupply(await loadSupply(sql), vault, (text) => log.error(text)));
+    const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, shelf.catalog)]);
+    supply.adopt(factsOfSupply(known, vault, (text) => log.error(text)));
+    shelf.adopt(known, catalog);
   });
   closers.add(async () => loader.close());
   await loader.load();
@@ -130,6 +140,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [AccountService, accountService({ sql, leftOf: (key) => leftOf(limits, key) })],
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
+      [RegistryService, registryService({ shelf, supply, upstream })],
       [OperationsService, operationsService({ supply, unready, warnings: () => loader.warnings })],
     ],
     keys,
@@ -140,10 +151,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
     limits,
     adminToken,
     publicSignup: config.publicSignup,
+    closing: () => draining,
   });
 
   if (config.referenceSupply) {
-    const reference = await startReference({ log: (text) => log.warn(text), ...(await lastPorts(sql)) });
+    const ports = await lastPorts(sql);
+    const told = { log: (text: string) => log.warn(text) };
+    // Somebody else may listen there now; elsewhere its offerings are new ones.
+    const reference = await startReference({ ...told, ...ports }).catch(() => startReference(told));
     closers.add(() => reference.stop());
     await welcomeReference(reference, supplyParts, (text) => log.error(text));
     await loader.load();
@@ -180,13 +195,28 @@ async function open(config: Config, closers: Closers): Promise<House> {
     demo,
     async close(patienceMs) {
       draining = true;
-      await server.drain(patienceMs);
+      // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
+      await within(patienceMs, limits.idle());
+      await server.drain(LAST_WORDS_MS);
       await closers.close();
     },
   };
 }
 
 const MAX_MESSAGE_BYTES = 64 << 20;
+/** What is still being written when no call runs any more, or when patience is over. */
+const LAST_WORDS_MS = 100;
+
+/** Waits for `done`, but no longer than `ms`. */
+function within(ms: number, done: Promise<void>): Promise<void> {
+  return new Promise((resolve) => {
+    const forget = after(ms, resolve);
+    done.then(() => {
+      forget();
+      resolve();
+    });
+  });
+}
 
 async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
   const database = await startPostgres({ dataDir: config.dataDir, log });

@@ -1,6 +1,7 @@
 /** The environment as one checked value: the only reader of `process.env`. */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { createSecureContext } from "node:tls";
 
 /** What a process does: answers calls, works off jobs, or both. */
 export type Role = "api" | "worker";
@@ -104,6 +105,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if ((text("TLS_CERT") === undefined) !== (text("TLS_KEY") === undefined)) {
     problems.push("TLS_CERT and TLS_KEY must be set together");
   }
+  if (cert && key && !arePair(cert, key)) problems.push("TLS_CERT and TLS_KEY must be a certificate and its key in PEM");
 
   const levelText = text("LOG_LEVEL")?.toLowerCase() ?? "info";
   const logLevel = LOG_LEVELS.find((level) => level === levelText);
@@ -128,4 +130,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
+}
+
+function arePair(cert: Buffer, key: Buffer): boolean {
+  try {
+    createSecureContext({ cert, key });
+    return true;
+  } catch {
+    return false;
+  }
 }

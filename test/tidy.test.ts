@@ -10,6 +10,7 @@ import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
+import { file_limber_v1_registry_service } from "../gen/limber/v1/registry_service_pb.ts";
 import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
 
@@ -115,6 +116,7 @@ describe("the schema", () => {
     file_limber_v1_billing_service,
     file_limber_v1_inference_service,
     file_limber_v1_operations_service,
+    file_limber_v1_registry_service,
     file_limber_v1_supply_service,
   ].flatMap((file) =>
     [...file.messages, ...file.enums].length >= 0 ? (file as { services: typeof file.services }).services : [],

@@ -81,7 +81,7 @@ const unreachable = (): never => {
   throw new Error("the call was answered before");
 };
 
-/** Hands one call to Connect, as connect-fastify does, but never leaves a caller without an answer. */
+/** Hands one call to Connect, and never leaves a caller without an answer. */
 async function answer(
   handle: UniversalHandlerFn,
   request: FastifyRequest,

@@ -17,7 +17,7 @@ import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../service
 import { holds } from "../services/permissions.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
-import { isOutage } from "../store/unavailable.ts";
+import { isOutage, isUnstorableText } from "../store/unavailable.ts";
 import type { Limit, Limits } from "./limits.ts";
 import { wantsStream } from "./stream.ts";
 import { invalid, violationsOf } from "./validate.ts";
@@ -88,6 +88,8 @@ export interface GateParts {
   limits: Limits;
   adminToken: string;
   publicSignup: boolean;
+  /** Whether the house takes no new work. */
+  closing(): boolean;
 }
 
 // Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
@@ -148,7 +150,7 @@ export function createGate(parts: GateParts): Gate {
     return record.then(
       (found) => admitRecord(found, rule),
       (thrown) => {
-        throw orOutage(thrown);
+        throw asToldToCallers(thrown);
       },
     );
   };
@@ -192,6 +194,9 @@ export function createGate(parts: GateParts): Gate {
   return {
     admit(method, head) {
       const { rule } = doorOf(method);
+      if (rule.access !== Access.PUBLIC && parts.closing()) {
+        throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
+      }
       switch (rule.access) {
         case Access.PUBLIC:
           return {
@@ -220,7 +225,7 @@ export function createGate(parts: GateParts): Gate {
       try {
         return await serveOnce(doorOf(method), method, admission.principal, request, context);
       } catch (thrown) {
-        throw orOutage(thrown);
+        throw asToldToCallers(thrown);
       }
     },
 
@@ -252,8 +257,10 @@ function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
   return doors;
 }
 
-/** A database that is away is no bug: the caller is told to come again. */
-function orOutage(thrown: unknown): unknown {
+/** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
+function asToldToCallers(thrown: unknown): unknown {
+  if (isUnstorableText(thrown))
+    return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
   if (!isOutage(thrown)) return thrown;
   const text = "the gateway cannot reach its own state at the moment; nothing was charged";
   return refuse(Reason.STORE_UNAVAILABLE, text, {}, { retryAfter: 1, cause: thrown });

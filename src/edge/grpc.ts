@@ -1,20 +1,20 @@
 /**
  * gRPC for the calls that robots make in their loops, on bare HTTP/2 streams: the same gate and the same service functions
- * as every other face, without the request and response objects that a general handler builds for each call.
+ * as every other face, without the request and response objects that a general handler builds for each call. What it says
+ * is what the general handler says, to the last header, so that no client can tell them apart.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import { promisify } from "node:util";
-import { brotliDecompress, gunzip } from "node:zlib";
 import { type DescMethod, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import { newId, steadyNow } from "../ambient.ts";
+import { after, newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
-import { grpcTrailersOf } from "./grpc-status.ts";
+import { type Coding, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 
@@ -34,18 +34,34 @@ export interface GrpcOptions {
 export type TakeStream = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
-const OK_TRAILERS = { "grpc-status": "0" };
 
 /** The fast path as the port's first look at every HTTP/2 stream. */
 export function grpcStreams(options: GrpcOptions): TakeStream {
   const methods = new Map(options.methods.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
+  const running = new Set<GrpcCall>();
+  options.closing.addEventListener("abort", () => {
+    for (const call of running) call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere"));
+  });
   return (stream, headers) => {
     const method = methods.get(headers[":path"] ?? "");
     if (!method || headers[":method"] !== "POST" || !GRPC_TYPES.has(headers["content-type"] ?? "")) return false;
-    new GrpcCall(options, method, stream, headers).begin();
+    const call = new GrpcCall(options, method, stream, headers, () => running.delete(call));
+    running.add(call);
+    call.begin();
     return true;
   };
 }
+
+/** Smaller messages are sent as they are: compressing an action chunk costs a control loop a millisecond. */
+const COMPRESS_FROM_BYTES = 1 << 20;
+
+/** Timers hold no more than 31 bits of milliseconds; a longer time is none at all, which is what clients mean by it. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** How long a refused caller has to end his side. */
+const LINGER_MS = 100;
+
+const OK_TRAILERS: OutgoingHttpHeaders = { "grpc-status": "0" };
 
 /** One call, from its headers to its trailers. */
 class GrpcCall {
@@ -53,36 +69,40 @@ class GrpcCall {
   readonly #method: DescMethod;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
+  readonly #forget: () => void;
+  readonly #responseCoding: Coding | undefined;
+  /** The caller's time; undefined where he has no end to it, and not a number where it is no time. */
+  readonly #timeoutMs: number | undefined;
   readonly #requestId = newId("req");
+  readonly #startedAt = steadyNow();
   readonly #caller = new AbortController();
+  #forgetTimeout: (() => void) | undefined;
   #admission: Admission | undefined;
-  #message: Buffer | undefined;
-  #compressed = false;
+  /** The gate has nothing more to say: the answer is complete, or the caller is gone. */
   #over = false;
   #refusal: Refusal | undefined;
-  readonly #startedAt = steadyNow();
 
-  constructor(options: GrpcOptions, method: DescMethod, stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
+  /** `forget` is called when nothing more comes of the call. */
+  constructor(
+    options: GrpcOptions,
+    method: DescMethod,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    forget: () => void,
+  ) {
     this.#options = options;
     this.#method = method;
     this.#stream = stream;
     this.#headers = headers;
+    this.#forget = forget;
+    this.#responseCoding = responseCoding(headers);
+    this.#timeoutMs = timeoutOf(textOf(headers["grpc-timeout"]));
   }
 
   begin(): void {
-    const { closing } = this.#options;
-    const houseCloses = (): void =>
-      this.#fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere"));
-    closing.addEventListener("abort", houseCloses, { once: true });
-    this.#stream.once("close", () => {
-      closing.removeEventListener("abort", houseCloses);
-      this.#admission?.leave();
-      if (!this.#over) {
-        this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
-        this.#caller.abort(this.#refusal);
-      }
-      this.#note();
-    });
+    this.#stream.once("close", this.#closed);
+    const timedOut = (): void => this.fail(refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out"));
+    if (this.#timeoutMs! >= 0) this.#forgetTimeout = after(this.#timeoutMs!, timedOut);
     try {
       const admission = this.#options.gate.admit(this.#method, {
         authorization: this.#headers.authorization,
@@ -90,120 +110,161 @@ class GrpcCall {
         remoteAddress: this.#stream.session?.socket.remoteAddress ?? "",
         requestId: this.#requestId,
       });
-      if (admission instanceof Promise) admission.then(this.#read, this.#fail);
+      if (admission instanceof Promise) admission.then(this.#read).catch(this.fail);
       else this.#read(admission);
     } catch (thrown) {
-      this.#fail(thrown);
+      this.fail(thrown);
     }
   }
 
-  readonly #read = (admission: Admission): void => {
-    if (this.#stream.destroyed) {
-      admission.leave();
-      return;
+  /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
+  readonly fail = (thrown: unknown): void => {
+    if (this.#over) return;
+    const refusal = refusalOf(thrown, this.#caller.signal);
+    this.#refusal = refusal;
+    this.#end(grpcTrailersOf(refusal, this.#requestId));
+    this.#caller.abort(refusal);
+  };
+
+  readonly #closed = (): void => {
+    if (!this.#over) {
+      this.#over = true;
+      this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+      this.#caller.abort(this.#refusal);
     }
+    this.#forget();
+    this.#forgetTimeout?.();
+    this.#admission?.leave();
+    this.#note();
+  };
+
+  readonly #read = (admission: Admission): void => {
+    if (this.#over) return admission.leave();
     this.#admission = admission;
-    const reader = new MessageReader(this.#options.maxMessageBytes, (message, compressed) => {
-      if (this.#message) throw new CodecError("trailing_bytes");
-      this.#message = message;
-      this.#compressed = compressed;
+    const coding = requestCoding(this.#headers);
+    const context = this.#context();
+    const { maxMessageBytes } = this.#options;
+    let body: { message: Buffer; compressed: boolean } | undefined;
+    const reader = new MessageReader(maxMessageBytes, (message, compressed) => {
+      if (body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
+      body = { message, compressed };
     });
-    this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
+    const guarded = (run: () => void): void => {
+      if (this.#over) return;
+      try {
+        run();
+      } catch (thrown) {
+        this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, maxMessageBytes) : thrown);
+      }
+    };
+    this.#stream.on("data", (chunk: Buffer) => guarded(() => reader.push(chunk)));
     this.#stream.once("end", () =>
-      this.#guarded(() => {
+      guarded(() => {
         reader.end();
-        this.#answer(admission).catch(this.#fail);
+        if (!body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
+        if (!body.compressed) this.#answer(admission, body.message, context).catch(this.fail);
+        else if (!coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+        else
+          coding
+            .decompress(body.message, maxMessageBytes)
+            .then((message) => this.#answer(admission, message, context))
+            .catch(this.fail);
       }),
     );
   };
 
-  async #answer(admission: Admission): Promise<void> {
+  async #answer(admission: Admission, bytes: Buffer, context: CallContext): Promise<void> {
     if (this.#over) return;
-    const request = this.#decode(this.#compressed ? await this.#decompressed() : this.#message);
     const { gate } = this.#options;
+    const request = this.#decode(bytes);
     if (this.#method.methodKind === "unary") {
       if (wantsStream(this.#method, request)) throw refuseStream();
-      const answer = await gate.unary(this.#method, admission, request, this.#context());
-      if (this.#over || this.#stream.destroyed) return;
-      this.#respond(admission);
-      this.#over = true;
-      this.#stream.end(frameMessage(toBinary(this.#method.output, answer)));
+      const frame = this.#framed(await gate.unary(this.#method, admission, request, context));
+      this.#end(OK_TRAILERS, frame instanceof Promise ? await frame : frame);
       return;
     }
-    for await (const message of gate.serverStream(this.#method, admission, request, this.#context())) {
-      if (this.#over || this.#stream.destroyed) return;
-      if (!this.#stream.headersSent) this.#respond(admission);
-      if (!this.#stream.write(frameMessage(toBinary(this.#method.output, message)))) await drained(this.#stream);
+    for await (const message of gate.serverStream(this.#method, admission, request, context)) {
+      const frame = this.#framed(message);
+      if (!this.#write(frame instanceof Promise ? await frame : frame)) await drained(this.#stream);
+      if (this.#over) return;
     }
-    if (this.#over || this.#stream.destroyed) return;
-    if (!this.#stream.headersSent) this.#respond(admission);
-    this.#over = true;
-    this.#stream.end();
+    this.#end(OK_TRAILERS);
   }
 
   #context(): CallContext {
+    const timeoutMs = this.#timeoutMs;
+    if (Number.isNaN(timeoutMs)) {
+      const value = textOf(this.#headers["grpc-timeout"]);
+      throw refuse(Reason.MALFORMED_BODY, `protocol error: invalid grpc timeout value: ${value}`);
+    }
     return {
       requestId: this.#requestId,
       signal: this.#caller.signal,
-      deadline: deadlineOf(textOf(this.#headers["grpc-timeout"])),
+      deadline: timeoutMs === undefined ? undefined : this.#startedAt + timeoutMs,
       idempotencyKey: textOf(this.#headers["idempotency-key"]),
     };
   }
 
-  #decode(bytes: Buffer | undefined): Message {
-    if (!bytes) throw refuse(Reason.MALFORMED_BODY, "the call carries no message");
+  get #kind(): string {
+    return this.#method.methodKind.replace("_", "-");
+  }
+
+  #decode(bytes: Buffer): Message {
     try {
       return fromBinary(this.#method.input, bytes);
-    } catch {
-      throw refuse(Reason.MALFORMED_BODY, `the message is not a ${this.#method.input.typeName}`);
-    }
-  }
-
-  async #decompressed(): Promise<Buffer> {
-    const encoding = textOf(this.#headers["grpc-encoding"]) ?? "identity";
-    const decompress = DECOMPRESS[encoding];
-    if (!decompress) throw refuse(Reason.MALFORMED_BODY, `messages may be compressed with gzip or br, not ${encoding}`);
-    try {
-      return await decompress(this.#message ?? Buffer.alloc(0), { maxOutputLength: this.#options.maxMessageBytes });
     } catch (thrown) {
-      if (thrown instanceof RangeError) throw tooLarge(this.#options.maxMessageBytes);
-      throw refuse(Reason.MALFORMED_BODY, `the message is not compressed with ${encoding}`);
+      throw refuse(Reason.MALFORMED_BODY, UNREADABLE, {}, { cause: thrown });
     }
   }
 
-  #respond(admission: Admission): void {
-    const headers = this.#head();
-    for (let i = 0; i < admission.headers.length; i += 2) headers[admission.headers[i]!] = admission.headers[i + 1];
-    this.#stream.once("wantTrailers", () => this.#stream.sendTrailers(OK_TRAILERS));
-    this.#stream.respond(headers, { waitForTrailers: true });
+  #framed(message: Message): Buffer | Promise<Buffer> {
+    const bytes = toBinary(this.#method.output, message);
+    const coding = this.#responseCoding;
+    if (!coding || bytes.length < COMPRESS_FROM_BYTES) return frameMessage(bytes);
+    return coding.compress(bytes).then((compressed) => frameMessage(compressed, true));
   }
 
-  /** Ends the call with a refusal: as trailers after what was sent, or as trailers alone. */
-  readonly #fail = (thrown: unknown): void => {
-    if (this.#over || this.#stream.destroyed) return;
+  get #gone(): boolean {
+    return this.#over || this.#stream.closed || this.#stream.destroyed;
+  }
+
+  /** Sends a message of the answer; false asks to wait until the caller has read some of it. */
+  #write(frame: Buffer): boolean {
+    if (this.#gone) return true;
+    this.#respond();
+    return this.#stream.write(frame);
+  }
+
+  #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
+    if (this.#gone) return;
     this.#over = true;
-    const refusal = refusalOf(thrown, this.#caller.signal);
-    this.#refusal = refusal;
-    this.#caller.abort(refusal);
-    const trailers = grpcTrailersOf(refusal, this.#requestId);
-    if (this.#stream.headersSent) {
-      this.#stream.removeAllListeners("wantTrailers");
-      this.#stream.once("wantTrailers", () => this.#stream.sendTrailers(trailers));
-      this.#stream.end();
-      return;
-    }
-    this.#stream.respond({ ...this.#head(), ...trailers }, { endStream: true });
-    // The caller may still be sending; what it sends is of no use any more.
-    if (!this.#stream.readableEnded) this.#stream.close(constants.NGHTTP2_NO_ERROR);
-  };
+    this.#respond();
+    this.#stream.once("wantTrailers", () => {
+      this.#stream.sendTrailers(trailers);
+      if (!this.#stream.readableEnded) this.#hangUp();
+    });
+    this.#stream.end(frame);
+  }
 
-  #head(): OutgoingHttpHeaders {
-    return {
+  /** What a refused caller still sends is of no use; the reset must not overtake the trailers. */
+  #hangUp(): void {
+    this.#stream.resume();
+    const cancel = after(LINGER_MS, () => this.#stream.close(constants.NGHTTP2_NO_ERROR));
+    this.#stream.once("close", cancel);
+  }
+
+  #respond(): void {
+    if (this.#stream.headersSent) return;
+    const headers: OutgoingHttpHeaders = {
       ":status": 200,
       "content-type": "application/grpc+proto",
       "x-request-id": this.#requestId,
       "x-api-version": API_VERSION,
     };
+    if (this.#responseCoding) headers["grpc-encoding"] = this.#responseCoding.name;
+    const limits = this.#admission?.headers ?? [];
+    for (let i = 0; i < limits.length; i += 2) headers[limits[i]!] = limits[i + 1];
+    this.#stream.respond(headers, { waitForTrailers: true });
   }
 
   #note(): void {
@@ -221,42 +282,26 @@ class GrpcCall {
       ...callerIdOf(this.#headers["x-request-id"]),
     });
   }
-
-  #guarded(run: () => void): void {
-    if (this.#over) return;
-    try {
-      run();
-    } catch (thrown) {
-      this.#fail(thrown instanceof CodecError ? this.#refusalOf(thrown) : thrown);
-    }
-  }
-
-  #refusalOf(error: CodecError): unknown {
-    if (error.reason === "too_large") return tooLarge(this.#options.maxMessageBytes);
-    return refuse(Reason.MALFORMED_BODY, "the call must carry exactly one whole gRPC message");
-  }
 }
 
-const tooLarge = (bytes: number): unknown =>
-  refuse(Reason.PAYLOAD_TOO_LARGE, `a message may have at most ${bytes >> 20} MiB`);
+const UNREADABLE = "the message cannot be read";
 
-const DECOMPRESS: Readonly<Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>> = {
-  gzip: promisify(gunzip) as (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>,
-  br: promisify(brotliDecompress) as (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>,
-  identity: async (bytes) => bytes,
-};
+function refusalOfCodec({ reason }: CodecError, maxBytes: number): Refusal {
+  if (reason === "too_large") return refuse(Reason.PAYLOAD_TOO_LARGE, `a message may have at most ${maxBytes} bytes`);
+  return refuse(Reason.MALFORMED_BODY, "protocol error: incomplete envelope");
+}
 
 const textOf = (header: string | string[] | undefined): string | undefined =>
   Array.isArray(header) ? header[0] : header;
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
 
-/** The moment at which a `grpc-timeout` ends, on the steady clock. */
-function deadlineOf(timeout: string | undefined): number | undefined {
-  if (timeout === undefined) return undefined;
-  const [, amount, unit] = /^(\d{1,8})([HMSmun])$/.exec(timeout) ?? [];
-  if (amount === undefined || unit === undefined) throw refuse(Reason.MALFORMED_BODY, "grpc-timeout is not a time");
-  return steadyNow() + Number(amount) * UNIT_MS[unit]!;
+/** A `grpc-timeout` in milliseconds; undefined where no timer can hold it, and not a number where it is no time. */
+function timeoutOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const [, amount, unit] = /^(\d{1,8})([HMSmun])$/.exec(text) ?? [];
+  const timeoutMs = Number(amount) * (UNIT_MS[unit ?? ""] ?? Number.NaN);
+  return timeoutMs > MAX_TIMEOUT_MS ? undefined : timeoutMs;
 }
 
 function drained(stream: ServerHttp2Stream): Promise<void> {

@@ -36,6 +36,8 @@ const FORGET_AFTER_MS = 600_000;
 export class Limits {
   readonly #buckets = new Map<string, Bucket>();
   #sweptAt = 0;
+  #running = 0;
+  #idle = (): void => {};
 
   /** Takes one request from a key's bucket, or refuses with 429 and the time after which it would be let in. */
   enter(keyId: string, limit: Limit, steadyMs: number, unixMs: number): Place {
@@ -55,6 +57,7 @@ export class Limits {
     }
     bucket.tokens -= 1;
     bucket.running += 1;
+    this.#running += 1;
 
     let inside = true;
     const left = Math.floor(bucket.tokens);
@@ -62,10 +65,21 @@ export class Limits {
     return {
       headers: headersOf(limit, left, fullInS, unixMs),
       leave: () => {
-        if (inside) bucket.running -= 1;
+        if (!inside) return;
         inside = false;
+        bucket.running -= 1;
+        this.#running -= 1;
+        if (this.#running === 0) this.#idle();
       },
     };
+  }
+
+  /** Resolves as soon as no call is running. */
+  idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#idle = resolve;
+      if (this.#running === 0) resolve();
+    });
   }
 
   /** What a key has left, without taking any of it. */

@@ -3,7 +3,15 @@ import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 
 /** The services that the gateway serves to callers. */
-export const SERVICES = [InferenceService, AccountService, BillingService, SupplyService, OperationsService] as const;
+export const SERVICES = [
+  InferenceService,
+  RegistryService,
+  AccountService,
+  BillingService,
+  SupplyService,
+  OperationsService,
+] as const;

@@ -1,12 +1,19 @@
-/** Group commit without timers: what has gathered while a batch was under way leaves as the next one. */
+/** Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. */
 import { newId, sleep, steadyNow } from "../ambient.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port.ts";
 
 /** The most rows in one batch. */
 const MOST_WORKS = 512;
+/**
+ * Batches start at least this far apart: under load a batch then carries several calls, and a quick call's promise and end
+ * travel together. It is nothing beside an inference; credit that a call waits for does not wait for it.
+ */
+const DISTANCE_MS = 2;
 /** How long a batch may take until callers are told that the store is away. */
 const STALL_MS = 3_000;
+/** How often a closing pump tries again. */
+const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
 
 /** A promise that is kept elsewhere, and that nobody has to wait for. */
@@ -132,6 +139,12 @@ export class Pump<I, S> {
     return work;
   }
 
+  /** Milliseconds until the next batch may start; 0 when it must not wait. */
+  #restMs(): number {
+    if (this.#closing || this.#queue.length >= MOST_WORKS || this.#queue.some(({ kind }) => kind === "move")) return 0;
+    return Math.max(0, this.#startedAt + DISTANCE_MS - steadyNow());
+  }
+
   #start(): void {
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
@@ -143,6 +156,8 @@ export class Pump<I, S> {
   /** One batch at least, so that a beat with an empty queue renews the till's life. */
   async #run(): Promise<void> {
     do {
+      const restMs = this.#restMs();
+      if (restMs > 0) await sleep(restMs);
       this.#underway = this.#queue.splice(0, MOST_WORKS);
       this.#startedAt = steadyNow();
       try {
@@ -204,12 +219,12 @@ export class Pump<I, S> {
 
   /** Tries until the store answers: what isn't known to be written can't be given up. */
   async #insist<T>(attempt: () => Promise<T>): Promise<T> {
-    for (let wait = RETRY_MS.first; ; wait = Math.min(2 * wait, RETRY_MS.most)) {
+    for (let failures = 0; ; failures++) {
       try {
         return await attempt();
       } catch (cause) {
-        if (this.#closing) throw cause;
-        await sleep(wait);
+        if (this.#closing && failures >= LAST_ATTEMPTS) throw cause;
+        await sleep(Math.min(RETRY_MS.first * 2 ** failures, RETRY_MS.most));
       }
     }
   }

@@ -154,11 +154,13 @@ export class HealthBoard {
 
   /** What is known of every offering. */
   *figures(): IterableIterator<OfferingHealth> {
-    for (const { offering, breaker, success, latency, lastFailure } of this.cells.values()) {
-      const quantile = (q: number): number | undefined => latency?.quantile(q);
-      const [p50Ms, p95Ms, p99Ms] = [quantile(0.5), quantile(0.95), quantile(0.99)];
-      yield { offering, breaker, success, p50Ms, p95Ms, p99Ms, lastFailure };
-    }
+    for (const cell of this.cells.values()) yield figuresOf(cell);
+  }
+
+  /** What is known of one offering; undefined when the newest snapshot has none of this id. */
+  figureOf(offeringId: string): OfferingHealth | undefined {
+    const cell = this.cells.get(offeringId);
+    return cell && figuresOf(cell);
   }
 
   private verdictOf(cell: Cell, report: Report): "succeeded" | "failed" | "released" {
@@ -217,6 +219,12 @@ export class HealthBoard {
     view.usedAt[row] = cell.usedAt;
     view.restsUntil[row] = restsUntil(cell.breaker);
   }
+}
+
+function figuresOf({ offering, breaker, success, latency, lastFailure }: Cell): OfferingHealth {
+  const quantile = (q: number): number | undefined => latency?.quantile(q);
+  const [p50Ms, p95Ms, p99Ms] = [quantile(0.5), quantile(0.95), quantile(0.99)];
+  return { offering, breaker, success, p50Ms, p95Ms, p99Ms, lastFailure };
 }
 
 const average = (old: number | undefined, newest: number): number =>

@@ -14,6 +14,7 @@ export { explain } from "./explain.ts";
 export { HealthBoard, type HealthView, type OfferingHealth, type Report } from "./health.ts";
 export { HedgeBudget } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
+export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
 export { type Pin, PinBoard, pinOutcome } from "./pin.ts";
 export { type Plan, type PlanStep, planFor } from "./plan.ts";

@@ -26,11 +26,20 @@ import { now, nowSeconds } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { fromUsd, toUsd } from "../money/price.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { createKey, findKey, type KeyRecord, type KeySpending, type NewKey, spendingOf } from "../store/keys.ts";
+import {
+  createKey,
+  DEFAULT_ROLE,
+  findKey,
+  type KeyRecord,
+  type KeySpending,
+  type NewKey,
+  spendingOf,
+} from "../store/keys.ts";
 import { addCredits, createOrg, findOrg } from "../store/orgs.ts";
 import type { Sql } from "../store/tx.ts";
 import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
+import { holds, PERMISSIONS } from "./permissions.ts";
 
 /** What accounts need of the house. */
 export interface AccountParts {
@@ -61,6 +70,7 @@ export function accountService({ sql, leftOf }: AccountParts): Implementation<ty
 
     async createKey(request, call) {
       await assertReachable(sql, request.orgId, call);
+      refuseWider(request, call);
       const { key, secret } = await createKey(sql, newKeyOf(request));
       return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
     },
@@ -100,6 +110,22 @@ async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Pr
   const own = principal.kind !== "key" || principal.orgId === orgId;
   if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
 }
+
+/** A key makes no key that may do more than itself, or every limit on it could be stepped around. */
+function refuseWider({ role = DEFAULT_ROLE, scopes, models }: CreateKeyRequest, { principal }: Call): void {
+  if (principal.kind !== "key") return;
+  const lacking = PERMISSIONS.filter((permission) => holds(role, permission) && !holds(principal.role, permission));
+  if (lacking.length > 0 || (role === "owner" && principal.role !== "owner"))
+    throw refuse(Reason.PERMISSION_DENIED, `a key of the role ${principal.role} makes none of the role ${role}`);
+  if (!isWithin(scopes, principal.scopes) || !isWithin(models, principal.models))
+    throw refuse(Reason.SCOPE_DENIED, "a key makes none with scopes or models beyond its own");
+}
+
+/** Whether a list allows no more than another; an empty one allows everything, and `owner/*` all of an owner. */
+const isWithin = (inner: readonly string[], outer: readonly string[]): boolean =>
+  outer.length === 0 ||
+  (inner.length > 0 &&
+    inner.every((name) => outer.some((o) => o === name || (o.endsWith("/*") && name.startsWith(o.slice(0, -1))))));
 
 function newKeyOf(request: CreateKeyRequest): NewKey {
   const { orgId, name, role, scopes, models, environment, expiresAt, budget, rateLimit } = request;

@@ -108,9 +108,11 @@ export class Ledger {
 
   /** Opens a till for this replica and recovers what its earlier ones left; answers its name. */
   async open(): Promise<string> {
-    const [row] = await this.#sql<
-      { till: string }[]
-    >`select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
+    const earlier = await this.#sql<{ id: string }[]>`
+      select id from till where replica = ${this.#replica} and fenced_at is null`;
+    for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
+    const [row] = await this.#sql<{ till: string }[]>`
+      select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
     return row!.till;
   }
 
@@ -141,10 +143,11 @@ export class Ledger {
     await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;
   }
 
-  /** Recovers what dead tills left. */
+  /** Recovers what dead tills left, each in a transaction of its own. */
   async recover(): Promise<void> {
-    await this
-      .#sql`select till_recover(id, false) from till where fenced_at is null and alive_until < clock_timestamp()`;
+    const dead = await this.#sql<{ id: string }[]>`
+      select id from till where fenced_at is null and alive_until < clock_timestamp()`;
+    for (const { id } of dead) await this.#sql`select till_recover(${id}, false)`;
   }
 
   /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */

@@ -28,6 +28,9 @@ export function isOutage(error: unknown): boolean {
   return noSocket || NETWORK.test(code) || SERVER.test(code);
 }
 
-/** Whether PostgreSQL refused a text for what is in it: of what gets this far, only U+0000 is none of its letters. */
-export const isUnstorableText = (thrown: unknown): boolean =>
-  thrown instanceof postgres.PostgresError && thrown.code === "22021";
+/** PostgreSQL's code for text that it cannot hold. */
+const UNSTORABLE_TEXT = "22021";
+
+/** Whether a statement failed for what is in a text of it: strings hold U+0000, which PostgreSQL does not. */
+export const isUnstorableText = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && error.code === UNSTORABLE_TEXT;

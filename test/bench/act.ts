@@ -70,8 +70,7 @@ for (let round = 0; round <= rounds; round++) {
   }
 }
 
-const ratio = (a: RowName, b: RowName): string =>
-  median(micros[a].map((value, i) => value / micros[b][i]!)).toFixed(2);
+const ratio = (a: RowName, b: RowName): string => median(micros[a].map((value, i) => value / micros[b][i]!)).toFixed(2);
 const line = (name: string, ...figures: string[]): void =>
   console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(12)).join(""));
 

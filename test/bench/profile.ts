@@ -70,7 +70,8 @@ function report(title: string, samples: readonly Sample[], perCall: number): voi
   for (const [room, micros] of ranked(itself))
     if (!charged.has(room) && micros / total > 0.003) console.log(`${room.padEnd(28)}${share(micros)}`);
   console.log("\nour functions, with what they call");
-  for (const [place, micros] of ranked(inclusive).slice(0, 2 * MOST)) console.log(`${share(micros)}${each(micros)}  ${place}`);
+  for (const [place, micros] of ranked(inclusive).slice(0, 2 * MOST))
+    console.log(`${share(micros)}${each(micros)}  ${place}`);
   console.log("\nall functions, themselves");
   for (const [place, micros] of ranked(own).slice(0, MOST)) console.log(`${share(micros)}${each(micros)}  ${place}`);
 }

@@ -473,26 +473,29 @@ describe("a conversation", () => {
     await until(() => inside() === 0);
   });
 
-  it("is called off when the caller leaves", async () => {
-    let reason: unknown;
+  it("is called off when the caller leaves, and ends when it was listening", async () => {
+    const reasons: unknown[] = [];
+    const listened: string[] = [];
     const { client, inside } = await openTalk(async function* (requests, { signal }) {
-      signal.addEventListener("abort", () => (reason = signal.reason));
-      yield* echo(requests);
+      const calls = requests[Symbol.asyncIterator]();
+      const { value } = await calls.next();
+      yield message(PolicyActResponseSchema, { callId: value.callId });
+      if (value.callId === 1) await untilAborted(signal, reasons);
+      else listened.push((await calls.next()).done ? "end" : "more");
     });
-    const caller = new AbortController();
-    const answers = client
-      .act(
-        (async function* () {
-          yield { callId: 1 };
-          await new Promise(() => undefined);
-        })(),
-        { signal: caller.signal },
-      )
-      [Symbol.asyncIterator]();
-    await answers.next();
-    caller.abort();
-    await answers.next().catch(() => undefined);
-    await until(() => inside() === 0);
-    expect(reason).toMatchObject({ reason: Reason.CLIENT_CLOSED_REQUEST });
+    for (const callId of [1, 2]) {
+      const caller = new AbortController();
+      const asking = async function* () {
+        yield { callId };
+        await new Promise(() => undefined);
+      };
+      const answers = client.act(asking(), { signal: caller.signal })[Symbol.asyncIterator]();
+      await answers.next();
+      caller.abort();
+      await answers.next().catch(() => undefined);
+      await until(() => inside() === 0);
+    }
+    expect(reasons).toMatchObject([{ reason: Reason.CLIENT_CLOSED_REQUEST }]);
+    expect(listened).toEqual(["end"]);
   });
 });

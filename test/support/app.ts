@@ -42,6 +42,7 @@ export interface Caller {
 export interface App {
   readonly house: House;
   readonly url: string;
+  readonly database: FreshDatabase;
   /** A connection to its database. */
   readonly sql: Sql;
   /** Calls the REST face: GET without a body, else POST; a body that's a string or bytes is sent as it is. */
@@ -87,9 +88,9 @@ const DEFAULTS = {
 } satisfies Partial<Config>;
 
 /** Opens a house. */
-export async function openApp({ database, ...config }: AppOptions = {}): Promise<App> {
-  const own = database === undefined;
-  const { url: databaseUrl, sql, close: drop } = database ?? (await freshDatabase());
+export async function openApp({ database: shared, ...config }: AppOptions = {}): Promise<App> {
+  const database = shared ?? (await freshDatabase());
+  const { url: databaseUrl, sql } = database;
   const house = await openHouse({ ...DEFAULTS, databaseUrl, ...config });
   const url = house.url;
   if (url === undefined) throw new Error("a house without a face can't be called");
@@ -109,6 +110,7 @@ export async function openApp({ database, ...config }: AppOptions = {}): Promise
   return {
     house,
     url,
+    database,
     sql,
     call,
     admin,
@@ -135,7 +137,7 @@ export async function openApp({ database, ...config }: AppOptions = {}): Promise
     },
     async close() {
       await house.close(0);
-      if (own) await drop();
+      if (!shared) await database.close();
     },
   };
 }

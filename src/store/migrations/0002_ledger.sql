@@ -66,15 +66,21 @@ create table lease (
   amount_micro bigint not null default 0,
   spent_micro bigint not null default 0,
   requests bigint not null default 0,
-  -- Another till asks for what is idle of it.
-  recalled boolean not null default false,
   created timestamptz not null default now(),
   check (spent_micro between 0 and amount_micro)
 ) with (fillfactor = 50);
 
 create index lease_of_till on lease (till_id);
 create index lease_of_org on lease (org_id);
-create index lease_recalled on lease (till_id) where recalled;
+
+-- Leases that another till asks for what is idle of, until their own till has answered.
+create table recall (
+  lease text primary key,
+  till_id text not null,
+  org_id text not null,
+  key_id text not null,
+  created timestamptz not null default now()
+);
 
 -- What a key has taken on a day, in leases and charges: less what its leases still hold, this is what it has spent.
 create table key_day (

@@ -1,5 +1,6 @@
 -- What a till may do, each in one statement: open, commit a batch, call credit back, and recover what a dead one left.
--- Locks are taken in one order everywhere, so that tills never wait for each other in a ring: till, accounts by name, leases.
+-- Locks are taken in one order everywhere, so that tills never wait for each other in a ring: the till, accounts by name, its
+-- leases. No transaction locks two tills.
 
 -- The first day of the interval of a budget that `day` lies in.
 create function budget_start(period text, day date) returns date language sql immutable as $$
@@ -20,15 +21,12 @@ create function budget_reset(period text, day date) returns date language sql im
   end
 $$;
 
--- Opens a till for a replica, after recovering every earlier one of the same name: a process that starts knows that its
--- former self is gone. Answers its name.
+-- Opens a till for a replica; answers its name.
 create function till_open(p_replica text, p_life interval) returns text language plpgsql as $$
 declare
   mine text;
 begin
-  -- Two processes that start under one name take their turns.
   perform pg_advisory_xact_lock(hashtext('till'), hashtext(p_replica));
-  perform till_recover(id, true) from till where replica = p_replica and fenced_at is null;
   insert into till (id, replica, epoch, alive_until)
   select p_replica || '/' || next, p_replica, next, clock_timestamp() + p_life
   from (select coalesce(max(epoch), 0) + 1 as next from till where replica = p_replica) as life
@@ -60,6 +58,7 @@ begin
   on conflict (org_id, request_id) do nothing;
   get diagnostics unmetered = row_count;
   delete from intent where till_id = p_till;
+  delete from recall where till_id = p_till;
 
   with gone as (
     delete from lease where till_id = p_till
@@ -114,8 +113,7 @@ begin
         where org_id = p_org and till_id <> p_till and amount_micro > spent_micro and (not by_budget or key_id = p_key)
       ),
       'recalled', exists (
-        select from lease
-        where org_id = p_org and till_id <> p_till and recalled and (not by_budget or key_id = p_key)
+        select from recall where org_id = p_org and till_id <> p_till and (not by_budget or key_id = p_key)
       )
     );
   end if;
@@ -183,10 +181,13 @@ begin
     delete from lease where id = p_lease;
   else
     update account set available_micro = available_micro + back where org_id = l.org_id;
-    update lease set amount_micro = amount_micro - back, recalled = recalled and not p_answers where id = p_lease;
+    update lease set amount_micro = amount_micro - back where id = p_lease;
   end if;
-  if l.recalled then
-    perform pg_notify('lease_returned', l.org_id);
+  if p_answers then
+    delete from recall where lease = p_lease;
+    if found then
+      perform pg_notify('lease_returned', l.org_id);
+    end if;
   end if;
 end
 $$;
@@ -302,7 +303,7 @@ begin
     end loop;
   end if;
 
-  select json_agg(id) into wanted from lease where till_id = p_till and recalled;
+  select json_agg(lease) into wanted from recall where till_id = p_till;
   if cardinality(takes) = 0 and wanted is null then
     return null;
   end if;
@@ -315,12 +316,12 @@ create function lease_recall(p_till text, p_org text, p_key text) returns intege
 declare
   asked integer;
 begin
-  with marked as (
-    update lease set recalled = true
-    where org_id = p_org and till_id <> p_till and amount_micro > spent_micro and (p_key is null or key_id = p_key)
-    returning id
-  )
-  select count(*) into asked from marked;
+  insert into recall (lease, till_id, org_id, key_id)
+  select id, till_id, org_id, key_id from lease
+  where org_id = p_org and till_id <> p_till and amount_micro > spent_micro and (p_key is null or key_id = p_key)
+  order by id
+  on conflict do nothing;
+  get diagnostics asked = row_count;
   if asked > 0 then
     perform pg_notify('lease_wanted', p_org || ' ' || p_till);
   end if;

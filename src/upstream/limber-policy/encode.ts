@@ -3,7 +3,7 @@
  * copied once for each message around them; here they're put between the written pieces, and copied once.
  */
 import { create, toBinary } from "@bufbuild/protobuf";
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { WireType } from "@bufbuild/protobuf/wire";
 import {
   type ActCall,
   ActCallSchema,
@@ -71,7 +71,7 @@ export async function prepareAct(
 
 /** The framed message that makes a prepared call under this id. */
 export function encodeAct(callId: number, call: PreparedAct): Buffer {
-  const id = new BinaryWriter().tag(ACT_REQUEST.callId, WireType.Varint).uint32(callId).finish();
+  const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
   return framed(joined([whole(id), field(ACT_REQUEST.call, call)]));
 }
 
@@ -159,14 +159,37 @@ const FORMATS: Readonly<Record<EncodedFrame["format"], ImageFormat>> = {
 
 const whole = (bytes: Uint8Array): Pieces => ({ list: [bytes], bytes: bytes.length });
 
-const joined = (parts: readonly Pieces[]): Pieces => ({
-  list: parts.flatMap(({ list }) => list),
-  bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
-});
+function joined(parts: readonly Pieces[]): Pieces {
+  if (parts.length === 1) return parts[0]!;
+  const list: Uint8Array[] = [];
+  let bytes = 0;
+  for (const part of parts) {
+    list.push(...part.list);
+    bytes += part.bytes;
+  }
+  return { list, bytes };
+}
 
+/** A field of bytes: its head, then the value's pieces. */
 function field(number: number, value: Pieces): Pieces {
-  const head = new BinaryWriter().tag(number, WireType.LengthDelimited).uint32(value.bytes).finish();
-  return joined([whole(head), value]);
+  const head = varints((number << 3) | WireType.LengthDelimited, value.bytes);
+  return { list: [head, ...value.list], bytes: head.length + value.bytes };
+}
+
+const LONGEST_VARINT = 5;
+
+/** Two numbers below 2^32 as protobuf writes them: seven bits a byte, the lowest first. */
+function varints(first: number, second: number): Buffer {
+  const bytes = Buffer.allocUnsafe(2 * LONGEST_VARINT);
+  return bytes.subarray(0, putVarint(bytes, second, putVarint(bytes, first, 0)));
+}
+
+function putVarint(bytes: Buffer, value: number, from: number): number {
+  let at = from;
+  let rest = value;
+  for (; rest > 0x7f; rest >>>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
+  bytes[at++] = rest;
+  return at;
 }
 
 /** One buffer with gRPC's prefix, so that it leaves in one write. */

@@ -171,5 +171,7 @@ function jsonOf(desc: DescMessage, leaf: fc.Arbitrary<unknown>, depth = 3): fc.A
           : inside;
     return [field.name, value] as const;
   });
-  return fc.subarray(members, { maxLength: Math.min(2, members.length) }).chain((some) => fc.record(Object.fromEntries(some)));
+  return fc
+    .subarray(members, { maxLength: Math.min(2, members.length) })
+    .chain((some) => fc.record(Object.fromEntries(some)));
 }

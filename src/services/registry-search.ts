@@ -1,0 +1,121 @@
+/** Full text over the catalog: every word of a query must be borne by a model, and a typo is forgiven. Pure. */
+
+/** What is searched of one model. */
+export interface Searched {
+  readonly owner: string;
+  readonly name: string;
+  readonly family: string;
+  readonly summary: string;
+}
+
+/** What a word is worth where it stands: a model's own name says more than what is said of it. */
+const WORTH: Readonly<Record<keyof Searched, number>> = { name: 8, owner: 4, family: 2, summary: 1 };
+
+/** How well a word answers a word that was asked for. */
+const WHOLE = 1;
+const BEGINNING = 0.7;
+const INSIDE = 0.4;
+const NEAR = 0.3;
+
+/** Shorter words stand inside too many others, or are a typo of them. */
+const LEAST_INSIDE = 2;
+const LEAST_NEAR = 4;
+/** A word of so many letters may have two typos. */
+const LONG = 8;
+/** More words and letters than a name has are not looked up. */
+const MOST_WORDS = 12;
+const MOST_LETTERS = 48;
+
+/** Where a word stands, as places in the list of models, and what it's worth in each. */
+type Places = Map<number, number>;
+
+/** An index over a list of models. */
+export class SearchIndex {
+  readonly #places = new Map<string, Places>();
+
+  constructor(models: Iterable<Searched>) {
+    let place = 0;
+    for (const model of models) {
+      for (const [field, worth] of Object.entries(WORTH)) {
+        const text = model[field as keyof Searched]; // a key of the table that is made of them
+        for (const word of wordsOf(text)) this.#add(word, place, worth);
+        // So that "gr00tn1" and "openvla" find "GR00T N1" and "Open VLA".
+        if (field === "name" || field === "owner") this.#add(wordsOf(text).join(""), place, worth);
+      }
+      place++;
+    }
+  }
+
+  /** Places of the models that bear every word of `query`, best first, else in their order. A query without words finds none. */
+  find(query: string): number[] {
+    const asked = wordsOf(query).slice(0, MOST_WORDS);
+    if (asked.length === 0) return [];
+    const [first = new Map(), ...others] = asked.map((word) => this.#answers(word));
+    const found: { place: number; score: number }[] = [];
+    for (const [place, score] of first) {
+      const rest = others.map((answers) => answers.get(place));
+      if (rest.includes(undefined)) continue;
+      found.push({ place, score: rest.reduce<number>((sum, each) => sum + (each ?? 0), score) });
+    }
+    found.sort((a, b) => b.score - a.score || a.place - b.place);
+    return found.map(({ place }) => place);
+  }
+
+  #add(word: string, place: number, worth: number): void {
+    if (word === "") return;
+    let places = this.#places.get(word);
+    if (!places) this.#places.set(word, (places = new Map()));
+    places.set(place, Math.max(places.get(place) ?? 0, worth));
+  }
+
+  /** Where an asked word is answered, and how well; by words that are near to it only where nothing bears it. */
+  #answers(asked: string): Places {
+    const borne = this.#collect((word) => likeness(word, asked));
+    if (borne.size > 0 || asked.length < LEAST_NEAR) return borne;
+    const typos = asked.length < LONG ? 1 : 2;
+    return this.#collect((word) => (isNear(word, asked, typos) ? NEAR : 0));
+  }
+
+  #collect(quality: (word: string) => number): Places {
+    const best: Places = new Map();
+    for (const [word, places] of this.#places) {
+      const good = quality(word);
+      if (good === 0) continue;
+      for (const [place, worth] of places) best.set(place, Math.max(best.get(place) ?? 0, good * worth));
+    }
+    return best;
+  }
+}
+
+function likeness(word: string, asked: string): number {
+  if (word === asked) return WHOLE;
+  if (word.startsWith(asked)) return BEGINNING;
+  return asked.length >= LEAST_INSIDE && word.includes(asked) ? INSIDE : 0;
+}
+
+/** Words in small letters without accents: letters and digits of any script. */
+function wordsOf(text: string): string[] {
+  const plain = text.normalize("NFKD").replaceAll(/\p{M}/gu, "").toLowerCase();
+  return (plain.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => word.slice(0, MOST_LETTERS));
+}
+
+/** Whether `most` edits or fewer make one word of the other: a letter more, less, another, or two swapped. */
+function isNear(a: string, b: string, most: number): boolean {
+  if (Math.abs(a.length - b.length) > most) return false;
+  let twoAbove: number[] = [];
+  let above = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1];
+      let edits = Math.min(above[j - 1]! + (same ? 0 : 1), above[j]! + 1, row[j - 1]! + 1);
+      const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      if (swapped) edits = Math.min(edits, twoAbove[j - 2]! + 1);
+      row.push(edits);
+    }
+    if (Math.min(...row) > most) return false;
+    twoAbove = above;
+    above = row;
+  }
+  return above[b.length]! <= most;
+}

@@ -1,0 +1,58 @@
+/** The closed vocabularies of the registry: the store's words and the schema's values. */
+import { Domain, Embodiment, LiteratureKind, ModelEra, ModelKind, ModelTier } from "../../gen/limber/v1/registry_pb.ts";
+
+/** Fields that something was made for. */
+export const DOMAINS = {
+  embodied: Domain.EMBODIED,
+  driving: Domain.DRIVING,
+  game: Domain.GAME,
+  science: Domain.SCIENCE,
+  general: Domain.GENERAL,
+} as const;
+
+/** What a model does. */
+export const KINDS = {
+  "world-model": ModelKind.WORLD_MODEL,
+  policy: ModelKind.POLICY,
+  reasoning: ModelKind.REASONING,
+} as const;
+
+/** How near a model is to being served. */
+export const TIERS = {
+  servable: ModelTier.SERVABLE,
+  integration: ModelTier.INTEGRATION,
+  catalog: ModelTier.CATALOG,
+} as const;
+
+/** Whether a newer model took a model's place. */
+export const ERAS = { current: ModelEra.CURRENT, classic: ModelEra.CLASSIC } as const;
+
+/** Bodies. */
+export const EMBODIMENTS = {
+  arm: Embodiment.ARM,
+  humanoid: Embodiment.HUMANOID,
+  quadruped: Embodiment.QUADRUPED,
+  "mobile-base": Embodiment.MOBILE_BASE,
+  vehicle: Embodiment.VEHICLE,
+  "virtual-agent": Embodiment.VIRTUAL_AGENT,
+  agnostic: Embodiment.AGNOSTIC,
+  none: Embodiment.NONE,
+} as const;
+
+/** What a piece of literature is. */
+export const LITERATURE_KINDS = {
+  survey: LiteratureKind.SURVEY,
+  position: LiteratureKind.POSITION,
+  theory: LiteratureKind.THEORY,
+  tutorial: LiteratureKind.TUTORIAL,
+} as const;
+
+/** The values of the words that a vocabulary has; others, which nobody can filter by, are left out. */
+export function valuesIn<T>(vocabulary: Readonly<Record<string, T>>, words: readonly string[]): T[] {
+  return words.flatMap((word) => (Object.hasOwn(vocabulary, word) ? [vocabulary[word] as T] : []));
+}
+
+/** The word of a value; undefined for none and for the unspecified one. */
+export function wordIn<T>(vocabulary: Readonly<Record<string, T>>, value: T | undefined): string | undefined {
+  return Object.keys(vocabulary).find((word) => vocabulary[word] === value);
+}

@@ -1,0 +1,210 @@
+/** What there is: models and who serves them, scenarios and literature, aliases and runtimes. Served from memory. */
+import { create } from "@bufbuild/protobuf";
+import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
+import {
+  CircuitState,
+  type ModelOffering,
+  ModelOfferingSchema,
+  ModelOfferingsSchema,
+} from "../../gen/limber/v1/registry_pb.ts";
+import {
+  GetModelResponseSchema,
+  GetTaxonomyResponseSchema,
+  ListLiteratureResponseSchema,
+  type ListModelsRequest,
+  ListModelsResponseSchema,
+  ListProvidersResponseSchema,
+  ListRuntimesResponseSchema,
+  ListScenariosResponseSchema,
+  type RegistryService,
+} from "../../gen/limber/v1/registry_service_pb.ts";
+import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
+import { steadyNow } from "../ambient.ts";
+import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
+import { CONTRACT_WORDS, UNIT } from "../contracts/contract.ts";
+import { toUsd, usdFromNano } from "../money/price.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
+import type { Upstream } from "../upstream/index.ts";
+import type { Implementation } from "./call.ts";
+import type { LiveSupply } from "./live-supply.ts";
+import {
+  type Entry,
+  FACET_NAMES,
+  FACETS,
+  type Facet,
+  type RegistryShelf,
+  type RegistryView,
+} from "./registry-shelf.ts";
+import { runtimesOf } from "./runtimes.ts";
+
+/** What the registry needs of the house. */
+export interface RegistryParts {
+  shelf: RegistryShelf;
+  supply: LiveSupply;
+  upstream: Upstream;
+}
+
+const DEFAULT_MODELS = 100;
+/** Lists whose path takes no `limit` in the specification come whole. */
+const DEFAULT_OTHERS = 1000;
+
+/** The registry RPCs. */
+export function registryService({ shelf, supply, upstream }: RegistryParts): Implementation<typeof RegistryService> {
+  const runtimes = runtimesOf(upstream);
+  return {
+    async listModels(request) {
+      const entries = matching(shelf.view, request);
+      const page = pageOf(entries, request, DEFAULT_MODELS);
+      return create(ListModelsResponseSchema, { ...page, data: page.data.map(({ model }) => model) });
+    },
+
+    async getModel({ owner, name }) {
+      const { view } = shelf;
+      const entry = view.find(`${owner}/${name}`);
+      if (!entry) throw unknownModel(view, `${owner}/${name}`);
+      const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, view, entry.model.id) });
+      return create(GetModelResponseSchema, { model: { ...entry.model, offerings } });
+    },
+
+    async getTaxonomy() {
+      const { view } = shelf;
+      return create(GetTaxonomyResponseSchema, { facets: view.facets(), actionSpaces: [...view.actionSpaces()] });
+    },
+
+    async listScenarios(request) {
+      const { target, runnable } = request;
+      const found = shelf.view
+        .scenarios()
+        .filter((scenario) => !target || scenario.target === target)
+        .filter((scenario) => runnable === undefined || scenario.runnable === runnable);
+      return create(ListScenariosResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
+    },
+
+    async listLiterature(request) {
+      const { kind } = request;
+      const found = shelf.view.literature().filter((piece) => !kind || piece.kind === kind);
+      return create(ListLiteratureResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
+    },
+
+    async listProviders(request) {
+      return create(ListProvidersResponseSchema, pageOf(shelf.view.providers(), request, DEFAULT_OTHERS));
+    },
+
+    async listRoutes({ contract }) {
+      return shelf.view.routes(contract || undefined); // the unspecified contract is none
+    },
+
+    async listRuntimes() {
+      return create(ListRuntimesResponseSchema, { object: "list", data: runtimes });
+    },
+  };
+}
+
+interface PageRequest {
+  limit?: number | undefined;
+  offset?: number | undefined;
+}
+
+function pageOf<T>(all: readonly T[], { limit, offset }: PageRequest, most: number) {
+  const [size, start] = [limit ?? most, offset ?? 0];
+  return { object: "list", data: all.slice(start, start + size), total: all.length, limit: size, offset: start };
+}
+
+/** The models that a request's filters leave: best match first where it searches, else by slug. */
+function matching(view: RegistryView, request: ListModelsRequest): readonly Entry[] {
+  const asked: [Facet, string][] = [];
+  for (const facet of FACET_NAMES) {
+    const word = FACETS[facet].asked(request);
+    if (word === undefined) continue;
+    assertKnown(view, facet, word);
+    asked.push([facet, word]);
+  }
+  const { q } = request;
+  const from = q === undefined || q.trim() === "" ? view.entries : view.search(q);
+  return from.filter(({ facets }) => asked.every(([facet, word]) => facets[facet].includes(word)));
+}
+
+/** Families and action spaces have no enum, yet a misspelt one must not look like one without models. */
+function assertKnown(view: RegistryView, facet: Facet, word: string): void {
+  const words = view.facets()[facet].values.map(({ value }) => value);
+  if (words.includes(word)) return;
+  const list = words.length > 0 ? `must be one of ${words.join(", ")}` : "the registry knows no value of it";
+  throw violation(facet, list, "enum", nearNames(word, words));
+}
+
+function unknownModel(view: RegistryView, slug: string): Refusal {
+  const near = nearNames(
+    slug,
+    view.entries.map(({ model }) => model.id),
+  );
+  const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
+  return refuse(Reason.MODEL_NOT_FOUND, `there is no model ${JSON.stringify(slug)}${hint}`, { near });
+}
+
+const CIRCUITS = {
+  closed: CircuitState.CLOSED,
+  open: CircuitState.OPEN,
+  half_open: CircuitState.HALF_OPEN,
+  forced_open: CircuitState.FORCED_OPEN,
+  forced_closed: CircuitState.FORCED_CLOSED,
+} as const satisfies Record<OfferingHealth["breaker"]["state"], CircuitState>;
+
+/** The live offerings of a model as they are at this moment, by provider. */
+function offeringsOf(supply: LiveSupply, view: RegistryView, slug: string): ModelOffering[] {
+  const { snapshot } = supply;
+  const rows = [...(snapshot.rowsOfModel(slug) ?? [])].filter((row) => row < snapshot.registered);
+  return rows
+    .map((row) => offeringMessage(supply, view, row))
+    .sort((a, b) => (a.provider === b.provider ? (a.id < b.id ? -1 : 1) : a.provider < b.provider ? -1 : 1));
+}
+
+function offeringMessage({ snapshot, health }: LiveSupply, view: RegistryView, row: number): ModelOffering {
+  const offering = snapshot.offerings[row]!;
+  const record = view.record(offering.id);
+  const figures = health.figureOf(offering.id);
+  const cold = steadyNow() - health.view.usedAt[row]! > snapshot.columns.warmMs[row]!;
+  const wakeUpMicro = cold ? snapshot.columns.wakeMicro[row]! : 0;
+  const { advertised, actionDim } = offering;
+  // 0 stands for what is not known.
+  const uptime = health.view.uptime[row]!;
+  return create(ModelOfferingSchema, {
+    id: offering.id,
+    provider: offering.provider,
+    status: OfferingStatus.LIVE,
+    circuit: CIRCUITS[figures?.breaker.state ?? "closed"],
+    runtime: record?.runtime ?? "",
+    region: offering.region,
+    precision: offering.precision,
+    hardware: record?.hardware ?? "",
+    contracts: [...offering.contracts],
+    actionSpaces: [...offering.actionSpaces],
+    embodiments: [...offering.embodiments],
+    prices: pricesOf(offering, wakeUpMicro),
+    wakeUpUsd: toUsd(wakeUpMicro),
+    cold,
+    advertisedMs: latency(advertised.p50Ms, advertised.p95Ms),
+    measuredMs: latency(figures?.p50Ms, figures?.p95Ms, figures?.p99Ms),
+    ...(uptime > 0 && { uptime30d: uptime }),
+    maxHorizon: offering.maxHorizon,
+    dtMs: offering.dtMs,
+    ...(actionDim !== undefined && { actionDim }),
+    parameters: [...offering.parameters],
+    dataCollection: offering.retainsFrames ? DataCollection.ALLOW : DataCollection.DENY,
+  });
+}
+
+function pricesOf({ priceNano }: Offering, wakeUpMicro: number) {
+  return Object.values(CONTRACT_WORDS).flatMap((contract) => {
+    const listNano = priceNano[contract];
+    if (listNano === undefined) return [];
+    const nowNano = Math.round(listNano + (wakeUpMicro * 1000) / DEFAULT_HORIZON);
+    return [{ contract, unit: UNIT[contract], listUsd: usdFromNano(listNano), nowUsd: usdFromNano(nowNano) }];
+  });
+}
+
+const latency = (p50?: number, p95?: number, p99?: number) => ({
+  ...(p50 !== undefined && { p50 }),
+  ...(p95 !== undefined && { p95 }),
+  ...(p99 !== undefined && { p99 }),
+});

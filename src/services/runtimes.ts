@@ -1,0 +1,71 @@
+/** The wire protocols that the gateway can serve supply over, as `GET /v1/runtimes` lists them. */
+import { create } from "@bufbuild/protobuf";
+import { type Runtime, RuntimeSchema } from "../../gen/limber/v1/registry_pb.ts";
+import { Contract } from "../contracts/contract.ts";
+import type { Upstream } from "../upstream/index.ts";
+import type { Wire } from "../upstream/wire.ts";
+
+/** What a wire can't say of itself. */
+type Told = Pick<
+  Runtime,
+  "name" | "transport" | "direction" | "encodings" | "auth" | "stateful" | "streaming" | "discovery"
+>;
+
+const ANY_AUTH = ["none", "bearer", "api_key"];
+const WIRE_PROFILE = "/openapi.json#/components/schemas/WireProfile";
+
+const TOLD: Readonly<Record<string, Told>> = {
+  "limber-policy": {
+    name: "Limber policy service (gRPC, limber.policy.v1)",
+    transport: "grpc",
+    direction: "gateway_dials",
+    encodings: ["protobuf"],
+    auth: ANY_AUTH,
+    stateful: "session",
+    streaming: true,
+    discovery: "describe",
+  },
+  "openpi-ws": {
+    name: "openpi policy server and its dialects",
+    transport: "websocket",
+    direction: "gateway_dials",
+    encodings: ["msgpack"],
+    auth: ANY_AUTH,
+    stateful: "connection",
+    streaming: false,
+    discovery: "metadata",
+  },
+  simulated: {
+    name: "Placeholders for catalogued models without a deployment",
+    transport: "none",
+    direction: "gateway_dials",
+    encodings: [],
+    auth: ["none"],
+    stateful: "none",
+    streaming: true,
+    discovery: "none",
+  },
+};
+
+/** Every runtime that this gateway speaks. Throws for a wire that nothing is told of: a new one gets its entry above. */
+export function runtimesOf({ runtimes, wireOf }: Pick<Upstream, "runtimes" | "wireOf">): Runtime[] {
+  return runtimes.map((id) => {
+    const wire = wireOf(id);
+    const told = TOLD[id];
+    if (!wire || !told) throw new Error(`there is nothing to tell of the runtime ${id}`);
+    return create(RuntimeSchema, {
+      id,
+      ...told,
+      contracts: contractsOf(wire),
+      urlSchemes: wire.schemes.map((scheme) => scheme.replace(":", "")),
+      profiles: [...(wire.profiles ?? [])],
+      ...(wire.profiles && { optionsSchema: WIRE_PROFILE }),
+    });
+  });
+}
+
+const contractsOf = ({ act, predict, ground }: Wire): Contract[] => [
+  ...(act ? [Contract.ACT] : []),
+  ...(predict ? [Contract.PREDICT] : []),
+  ...(ground ? [Contract.GROUND] : []),
+];

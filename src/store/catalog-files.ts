@@ -1,0 +1,371 @@
+/** The catalog's files: one JSON object per line, each field of each row checked, every fault named by file and line. */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+
+/** A model as its line states it. `null` stands for a fact that is not known. */
+export interface ModelLine {
+  slug: string;
+  name: string;
+  owner: string;
+  year: number;
+  kind: string;
+  domain: string;
+  family: string;
+  contracts: string[];
+  embodiments: string[];
+  action_spaces: string[];
+  era: string;
+  tier: string;
+  servable_candidate: boolean | null;
+  params_b: number | null;
+  license: string | null;
+  arxiv: string | null;
+  repo: string | null;
+  weights: string | null;
+  protocols: string[] | null;
+  summary: string | null;
+  sources: string[];
+}
+
+/** A scenario as its line states it. */
+export interface ScenarioLine {
+  slug: string;
+  name: string;
+  owner: string;
+  year: number;
+  target: string;
+  topic: string;
+  runnable: boolean;
+  license: string | null;
+  arxiv: string | null;
+  repo: string | null;
+  sources: string[];
+}
+
+/** A piece of literature as its line states it. */
+export interface LiteratureLine {
+  slug: string;
+  title: string;
+  kind: string;
+  year: number;
+  domain: string;
+  arxiv: string | null;
+  repo: string | null;
+  sources: string[];
+}
+
+/** A word of a vocabulary and what it means. */
+export interface Term {
+  id: string;
+  meaning: string;
+}
+
+/** How the numbers of an action space are laid out. */
+export interface SpaceLayout {
+  id: string;
+  /** Null where each offering declares its own. */
+  dims: number | null;
+  dims_rule?: string;
+  units: string;
+  reference?: string;
+  fields: { name: string; unit: string; meaning: string }[];
+  other_layouts?: { name: string; order: string[]; note: string }[];
+  note: string;
+}
+
+/** The words that rows are made of. */
+export interface Taxonomy {
+  domains: Term[];
+  kinds: Term[];
+  tiers: Term[];
+  contracts: Term[];
+  eras: Term[];
+  families: Term[];
+  embodiments: Term[];
+  action_spaces: SpaceLayout[];
+  protocols: Term[];
+  scenario_topics: string[];
+  literature_kinds: Term[];
+}
+
+/** The files as they were read; their rows are not looked at yet. */
+export interface CatalogFiles {
+  /** SHA-256 of all of them: the same bytes are the same catalog. */
+  readonly version: string;
+  readonly texts: Readonly<Record<FileName, string>>;
+}
+
+/** The catalog that the files hold. */
+export interface CatalogRows {
+  models: ModelLine[];
+  scenarios: ScenarioLine[];
+  literature: LiteratureLine[];
+  taxonomy: Taxonomy;
+}
+
+type FileName = (typeof FILES)[number];
+
+const FILES = ["models.jsonl", "scenarios.jsonl", "literature.jsonl", "taxonomy.json"] as const;
+
+/** Changes whenever the same files would come out differently. */
+const FORMAT = "1";
+
+/** More than these would only hide the first. */
+const MOST_FAULTS = 20;
+
+/** A catalog that cannot be taken over. Its text names every fault by file and line, one a line. */
+export class CatalogFault extends Error {
+  constructor(faults: readonly string[]) {
+    const more = faults.length > MOST_FAULTS ? [`and ${faults.length - MOST_FAULTS} more`] : [];
+    super([...faults.slice(0, MOST_FAULTS), ...more].join("\n"));
+    this.name = "CatalogFault";
+  }
+}
+
+/** Reads the files of `directory`. Rejects with a `CatalogFault` that names the one that cannot be read. */
+export async function readCatalogFiles(directory: string): Promise<CatalogFiles> {
+  const hash = createHash("sha256").update(FORMAT);
+  const texts = {} as Record<FileName, string>; // whole after the loop
+  for (const name of FILES) {
+    const bytes = await readFile(join(directory, name)).catch((cause: NodeJS.ErrnoException) => {
+      throw new CatalogFault([`${name} cannot be read: ${cause.code ?? cause.message}`]);
+    });
+    hash.update(`\n${name} ${bytes.length}\n`).update(bytes);
+    texts[name] = bytes.toString("utf8");
+  }
+  return { version: hash.digest("hex"), texts };
+}
+
+/** Takes the rows out of the files. Throws a `CatalogFault` with everything that is wrong with any of them. */
+export function parseCatalog({ texts }: CatalogFiles): CatalogRows {
+  const faults: string[] = [];
+  const taxonomy = parseTaxonomy(texts["taxonomy.json"]);
+  const words = vocabularies(taxonomy);
+  const rows = {
+    // Sound: `parseLines` puts nothing into a row but what the check of each of its fields let through.
+    models: parseLines("models.jsonl", texts, modelFields(words), faults) as unknown as ModelLine[],
+    scenarios: parseLines("scenarios.jsonl", texts, scenarioFields(words), faults) as unknown as ScenarioLine[],
+    literature: parseLines("literature.jsonl", texts, LITERATURE_FIELDS, faults) as unknown as LiteratureLine[],
+  };
+  if (faults.length > 0) throw new CatalogFault(faults);
+  return { ...rows, taxonomy };
+}
+
+/** What a field must be: undefined when the value is, else the rest of the sentence "<field> must be …". */
+type Check = (value: unknown) => string | undefined;
+
+/** A row's fields; those after `optional` may be left out, and are null then. */
+interface Fields {
+  readonly required: Readonly<Record<string, Check>>;
+  readonly optional: Readonly<Record<string, Check>>;
+}
+
+const isText = (value: unknown): value is string => typeof value === "string" && value.trim() !== "";
+const text: Check = (value) => (isText(value) ? undefined : "a text that is not empty");
+const flag: Check = (value) => (typeof value === "boolean" ? undefined : "true or false");
+const year: Check = (value) =>
+  Number.isInteger(value) && Number(value) >= 1900 && Number(value) <= 2100
+    ? undefined
+    : "a whole number of 1900 to 2100";
+const amount: Check = (value) => (typeof value === "number" && value > 0 ? undefined : "a number above 0");
+const matching =
+  (pattern: RegExp, like: string): Check =>
+  (value) =>
+    isText(value) && pattern.test(value) ? undefined : `written like ${like}`;
+const oneOf =
+  (words: readonly string[]): Check =>
+  (value) =>
+    isText(value) && words.includes(value) ? undefined : `one of ${words.join(", ")}`;
+const listOf =
+  (check: Check, least = 0): Check =>
+  (value) => {
+    if (!Array.isArray(value) || value.length < least) return `a list${least > 0 ? ` of at least ${least}` : ""}`;
+    const bad = value.map(check).find((fault) => fault !== undefined);
+    if (bad !== undefined) return `a list whose items are ${bad}`;
+    return new Set(value).size < value.length ? "a list that names nothing twice" : undefined;
+  };
+
+const SLUG = matching(/^[a-z0-9][a-z0-9._-]*\/[a-z0-9][a-z0-9._-]*$/, "owner/name in lower case");
+const ADDRESS = matching(/^https:\/\/\S+$/, "https://…");
+const ARXIV = matching(/^\d{4}\.\d{4,5}$|^[a-z-]+\/\d{7}$/, "2401.01234");
+
+/** Closed vocabularies: the ones of the specification, which the schema has as enums. */
+const DOMAINS = ["embodied", "driving", "game", "science", "general"];
+const KINDS = ["world-model", "policy", "reasoning"];
+const CONTRACTS = ["predict", "act", "ground", "evaluate"];
+const BODIES = ["arm", "humanoid", "quadruped", "mobile-base", "vehicle", "virtual-agent", "agnostic", "none"];
+const ERAS = ["current", "classic"];
+/** `servable` is what live supply makes of a model, and never a fact of the catalog. */
+const TIERS = ["integration", "catalog"];
+const LITERATURE_KINDS = ["survey", "position", "theory", "tutorial"];
+
+/** Open vocabularies: the ones that the catalog's own taxonomy lists. */
+type Words = Readonly<Record<"families" | "spaces" | "protocols" | "topics", readonly string[]>>;
+
+const modelFields = ({ families, spaces, protocols }: Words): Fields => ({
+  required: {
+    slug: SLUG,
+    name: text,
+    owner: text,
+    year,
+    kind: oneOf(KINDS),
+    domain: oneOf(DOMAINS),
+    family: oneOf(families),
+    contracts: listOf(oneOf(CONTRACTS)),
+    embodiments: listOf(oneOf(BODIES)),
+    action_spaces: listOf(oneOf(spaces)),
+    era: oneOf(ERAS),
+    tier: oneOf(TIERS),
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: {
+    servable_candidate: flag,
+    params_b: amount,
+    license: text,
+    arxiv: ARXIV,
+    repo: ADDRESS,
+    weights: text,
+    protocols: listOf(oneOf(protocols)),
+    summary: text,
+  },
+});
+
+const scenarioFields = ({ topics }: Words): Fields => ({
+  required: {
+    slug: SLUG,
+    name: text,
+    owner: text,
+    year,
+    target: oneOf(DOMAINS),
+    topic: oneOf(topics),
+    runnable: flag,
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: { license: text, arxiv: ARXIV, repo: ADDRESS },
+});
+
+const LITERATURE_FIELDS: Fields = {
+  required: {
+    slug: matching(/^[a-z0-9][a-z0-9._-]*$/, "a-title in lower case"),
+    title: text,
+    kind: oneOf(LITERATURE_KINDS),
+    year,
+    domain: oneOf(DOMAINS),
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: { arxiv: ARXIV, repo: ADDRESS },
+};
+
+type Row = Record<string, unknown>;
+
+function parseLines(name: FileName, texts: CatalogFiles["texts"], fields: Fields, faults: string[]): Row[] {
+  const lineOfSlug = new Map<unknown, number>();
+  const rows: Row[] = [];
+  for (const [index, line] of texts[name].split("\n").entries()) {
+    if (line.trim() === "") continue;
+    const number = index + 1;
+    const row = jsonOf(line);
+    const wrong = isObject(row) ? faultsOf(row, fields) : ["is not a JSON object"];
+    faults.push(...wrong.map((fault) => `${name}:${number}: ${fault}`));
+    if (!isObject(row)) continue;
+    const before = lineOfSlug.get(row.slug);
+    if (before !== undefined) faults.push(`${name}:${number}: slug ${row.slug} stands in line ${before} already`);
+    lineOfSlug.set(row.slug, number);
+    rows.push({ ...nothingKnown(fields), ...row });
+  }
+  if (rows.length === 0) faults.push(`${name}: has no rows`);
+  return rows;
+}
+
+function faultsOf(row: Row, { required, optional }: Fields): string[] {
+  const faults: string[] = [];
+  for (const [field, check] of Object.entries({ ...required, ...optional })) {
+    if (!Object.hasOwn(row, field)) {
+      if (field in required) faults.push(`${field} is missing`);
+      continue;
+    }
+    const expected = check(row[field]);
+    if (expected !== undefined) faults.push(`${field} must be ${expected}, not ${shown(row[field])}`);
+  }
+  for (const field of Object.keys(row)) {
+    if (!(field in required) && !(field in optional)) faults.push(`there is no field ${shown(field)}`);
+  }
+  return faults;
+}
+
+const nothingKnown = ({ optional }: Fields): Row =>
+  Object.fromEntries(Object.keys(optional).map((field) => [field, null]));
+
+const shown = (value: unknown): string => JSON.stringify(value).slice(0, 80);
+
+const isObject = (value: unknown): value is Row => typeof value === "object" && value !== null && !Array.isArray(value);
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const term = { id: text, meaning: text };
+const VOCABULARIES = [
+  "domains",
+  "kinds",
+  "tiers",
+  "contracts",
+  "eras",
+  "families",
+  "embodiments",
+  "protocols",
+  "literature_kinds",
+];
+
+function parseTaxonomy(file: string): Taxonomy {
+  const given = jsonOf(file);
+  if (!isObject(given)) throw new CatalogFault(["taxonomy.json: is not a JSON object"]);
+  const faults = VOCABULARIES.flatMap((name) => listFaults(given, name, (item) => fieldFaults(item, term)));
+  faults.push(...listFaults(given, "action_spaces", spaceFaults));
+  const topics = listOf(text, 1)(given.scenario_topics);
+  if (topics !== undefined) faults.push(`scenario_topics must be ${topics}`);
+  if (faults.length > 0) throw new CatalogFault(faults.map((fault) => `taxonomy.json: ${fault}`));
+  return given as unknown as Taxonomy; // every list was checked
+}
+
+function listFaults(taxonomy: Row, name: string, faultsIn: (item: Row) => string[]): string[] {
+  const list = taxonomy[name];
+  if (!Array.isArray(list) || list.length === 0) return [`${name} must be a list of at least 1`];
+  return list.flatMap((item, index) =>
+    (isObject(item) ? faultsIn(item) : ["must be an object"]).map((fault) => `${name}.${index}: ${fault}`),
+  );
+}
+
+const fieldFaults = (item: Row, checks: Readonly<Record<string, Check>>): string[] =>
+  Object.entries(checks).flatMap(([field, check]) => {
+    const expected = check(item[field]);
+    return expected === undefined ? [] : [`${field} must be ${expected}`];
+  });
+
+const spaceFaults = (space: Row): string[] => [
+  ...fieldFaults(space, {
+    id: text,
+    units: text,
+    note: text,
+    dims: (value) => (value === null || Number.isInteger(value) ? undefined : "a whole number or null"),
+    fields: (value) => (Array.isArray(value) && value.length > 0 ? undefined : "a list of at least 1"),
+  }),
+  ...(Array.isArray(space.fields) ? space.fields : []).flatMap((field) =>
+    fieldFaults(isObject(field) ? field : {}, { name: text, unit: text, meaning: text }),
+  ),
+  ...(Array.isArray(space.other_layouts) ? space.other_layouts : []).flatMap((layout) =>
+    fieldFaults(isObject(layout) ? layout : {}, { name: text, order: listOf(text, 1), note: text }),
+  ),
+];
+
+const vocabularies = ({ families, action_spaces, protocols, scenario_topics }: Taxonomy): Words => ({
+  families: families.map(({ id }) => id),
+  spaces: action_spaces.map(({ id }) => id),
+  protocols: protocols.map(({ id }) => id),
+  topics: scenario_topics,
+});

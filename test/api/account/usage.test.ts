@@ -1,0 +1,102 @@
+/** GET /v1/usage. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const act = ({ key }: Caller, horizon: number) =>
+  app.call(
+    "/v1/act",
+    { model: "acme/base", action_space: "base_twist_2d", horizon, observations: [{ proprio: [0] }] },
+    { key },
+  );
+const usage = ({ key }: Caller, query = "") => app.call(`/v1/usage${query}`, undefined, { key });
+
+describe("200", () => {
+  it("lists what was charged, newest first, and sums it up", async () => {
+    const caller = await app.caller(1);
+    const ids: string[] = [];
+    for (const horizon of [1, 2, 3]) ids.unshift((await act(caller, horizon)).headers.get("x-request-id") ?? "");
+    await expect.poll(async () => (await usage(caller)).body.data.length).toBe(3);
+    const { body } = await usage(caller);
+    expect(body).toMatchObject({ object: "list", has_more: false, totals: { requests: 3, cost_usd: 0.0006 } });
+    expect(body).not.toHaveProperty("next_cursor");
+    expect(body.data.map((row: { request_id: string }) => row.request_id)).toEqual(ids);
+    expect(body.data[0]).toEqual({
+      id: ids[0]?.replace("req_", "use_"),
+      request_id: ids[0],
+      created: expect.any(Number),
+      contract: "act",
+      model: "acme/base",
+      provider: "acme",
+      units: 3,
+      unit: "action_step",
+      cost_usd: 0.0003,
+      wake_up_usd: 0,
+      key_id: expect.stringMatching(/^key_/),
+      simulated: false,
+      status: "settled",
+    });
+  });
+
+  it("pages with a cursor, each row once", async () => {
+    const caller = await app.caller(1);
+    for (let i = 0; i < 7; i++) await act(caller, 1);
+    await expect.poll(async () => (await usage(caller)).body.totals.requests).toBe(7);
+    const seen: string[] = [];
+    let cursor = "";
+    for (let pages = 1; ; pages++) {
+      const { body } = await usage(caller, `?limit=3${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+      seen.push(...body.data.map((row: { id: string }) => row.id));
+      expect(body.totals.requests).toBe(7);
+      if (!body.has_more) {
+        expect([pages, body.data.length]).toEqual([3, 1]);
+        break;
+      }
+      cursor = body.next_cursor;
+    }
+    expect(new Set(seen).size).toBe(7);
+    expect([...seen].sort().reverse()).toEqual(seen);
+  });
+
+  it("shows no other organisation's, and no failures", async () => {
+    const [caller, stranger] = [await app.caller(1), await app.caller(1)];
+    await act(stranger, 1);
+    model.script.act = (_call, _answer, { stream }) => stream.close(2);
+    expect((await act(caller, 1)).status).toBe(502);
+    model.script.act = undefined;
+    await expect.poll(async () => (await usage(stranger)).body.data.length).toBe(1);
+    expect((await usage(caller)).body).toMatchObject({ data: [], totals: { requests: 0, cost_usd: 0 } });
+  });
+
+  it("is read by every role but the supplier's", async () => {
+    const { org } = await app.caller(0);
+    for (const role of ["owner", "admin", "developer", "operator", "billing", "viewer"])
+      expect((await usage({ org, key: await app.key(org, { role }) })).status, role).toBe(200);
+    expect((await usage({ org, key: await app.key(org, { role: "supplier" }) })).status).toBe(403);
+  });
+});
+
+describe("422", () => {
+  it("takes a limit from 1 to 500, a cursor that is one, and nothing else", async () => {
+    const caller = await app.caller(0);
+    for (const query of ["?limit=0", "?limit=501", "?limit=ten", "?limit=1.5", "?limit=1&limit=2", "?page=2", `?cursor=${"x".repeat(300)}`]) {
+      const { status, body } = await usage(caller, query);
+      expect([status, body.detail[0].loc[0]], query).toEqual([422, "query"]);
+    }
+    expect((await usage(caller, "?limit=500")).status).toBe(200);
+    expect((await usage(caller, "?cursor=nonsense")).status).toBeLessThan(500);
+    expect((await usage(caller, "?cursor=%00")).status).toBeLessThan(500);
+  });
+});

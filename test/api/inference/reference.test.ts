@@ -1,0 +1,103 @@
+/** The provider that ships with us, through the whole house. */
+import sharp from "sharp";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { readEvents } from "../../support/clients.ts";
+import { iou, movingShapes, psnr, tableScene } from "../../support/scenes.ts";
+
+let app: App;
+let caller: Caller;
+
+beforeAll(async () => {
+  app = await openApp({ referenceSupply: true });
+  caller = await app.caller(10);
+});
+afterAll(() => app.close());
+
+const SPACES = REFERENCE_MODELS.flatMap(({ slug, actions }) =>
+  actions.map(({ space, dim, dtMs, proprioLayouts, visualLayouts }) => {
+    const names = proprioLayouts.find(({ length }) => length > 0 && !visualLayouts.includes(length)) ?? [];
+    return { slug, space, dim, dtMs, names };
+  }),
+);
+
+/** At rest, with a goal to its front. */
+const VALUES: Readonly<Record<string, number>> = { cos_theta: -1, sin_theta: 0.1 };
+const observed = (names: readonly string[]) => ({
+  proprio: names.map((name) => VALUES[name] ?? (name.includes("goal") ? 0.3 : 0)),
+  proprio_names: names,
+});
+
+describe("POST /v1/act", () => {
+  it.each(SPACES)("$slug acts in $space", async ({ slug, space, dim, dtMs, names }) => {
+    for (const model of [slug, "service/auto"]) {
+      const request = { model, action_space: space, horizon: 8, observations: [observed(names)] };
+      const { status, body, text } = await app.call("/v1/act", request, { key: caller.key });
+      expect(status, text).toBe(200);
+      expect(body).toMatchObject({
+        model: slug,
+        action: { space, dt_ms: dtMs },
+        route: { simulated: false, provider: "reference", attempts: [{ status: "ok" }] },
+        usage: { action_steps: 8, cost_usd: 0.0008 },
+      });
+      expect(body.action.steps.map((step: number[]) => step.length)).toEqual(Array(8).fill(dim));
+      expect(body.action.steps.flat().some((value: number) => value !== 0)).toBe(true);
+    }
+  });
+
+  it("says what a model cannot take as an attempt that was refused, and not as the caller's fault alone", async () => {
+    const request = { model: "reference/ik-reach", action_space: "joint_pos_7", observations: [{ proprio: [1, 2] }] };
+    const { status, body } = await app.call("/v1/act", request, { key: caller.key });
+    expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
+    for (const attempt of body.route.attempts) expect(attempt).toMatchObject({ reason: "input_rejected" });
+  });
+});
+
+describe("POST /v1/predict", () => {
+  it("sees further than the last frame, whole and streamed alike", async () => {
+    const sequence = movingShapes(5, 6);
+    const pngs = await Promise.all(
+      sequence.map(({ image: { data, width, height } }) =>
+        sharp(data, { raw: { width, height, channels: 3 } }).png().toBuffer(),
+      ),
+    );
+    const observations = pngs.slice(0, 4).map((png, i) => ({
+      t_ms: i * 100,
+      frames: [{ camera: "front", data: png.toString("base64") }],
+    }));
+    const request = { model: "reference/block-flow", horizon: 2, observations };
+    const { status, body } = await app.call("/v1/predict", request, { key: caller.key });
+    expect([status, body.frames?.length, body.usage?.cost_usd]).toEqual([200, 2, 0.001]);
+    const { data, info } = await sharp(Buffer.from(body.frames[0].data, "base64"))
+      .removeAlpha()
+      .raw()
+      .toBuffer({ resolveWithObject: true });
+    const predicted = { data, width: info.width, height: info.height };
+    const truth = sequence[4]!.image;
+    expect(psnr(predicted, truth)).toBeGreaterThan(psnr(sequence[3]!.image, truth));
+
+    const events = await (await readEvents(app, "/v1/predict/stream", request, caller.key)).rest();
+    expect(events.map(({ event }) => event)).toEqual(["route", "frame", "frame", "done"]);
+    expect(events.slice(1, 3).map((event) => event.data.data)).toEqual(
+      body.frames.map((frame: { data: string }) => frame.data),
+    );
+  });
+});
+
+describe("POST /v1/ground", () => {
+  it("finds the thing that is named where it is", async () => {
+    const { frame, box } = tableScene(3, "red", "square");
+    const { data, width, height } = frame.image;
+    const png = await sharp(data, { raw: { width, height, channels: 3 } }).png().toBuffer();
+    const url = `data:image/png;base64,${png.toString("base64")}`;
+    const request = { instruction: "the red cube", observations: [{ frames: [{ camera: "overhead", url }] }] };
+    const { status, body } = await app.call("/v1/ground", request, { key: caller.key });
+    expect([status, body.model, body.route.simulated]).toEqual([200, "reference/colour-shape", false]);
+    const [found] = body.boxes;
+    const unit = { xMin: found.x_min, yMin: found.y_min, xMax: found.x_max, yMax: found.y_max };
+    expect(iou(unit, box)).toBeGreaterThanOrEqual(0.7);
+    expect(body.points[0].x).toBeGreaterThan(box.xMin);
+    expect(body.points[0].x).toBeLessThan(box.xMax);
+  });
+});

@@ -1,0 +1,83 @@
+/** Two houses on one database. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { brokenInvariants } from "../../src/store/invariants.ts";
+import { setKeyDisabled } from "../../src/store/keys.ts";
+import { type App, openApp } from "../support/app.ts";
+import { type Model, startModel } from "../support/model.ts";
+
+let one: App;
+let two: App;
+let model: Model;
+
+beforeAll(async () => {
+  [one, model] = await Promise.all([openApp(), startModel()]);
+  two = await openApp({ database: one.database });
+  await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+});
+afterAll(async () => {
+  await two.close();
+  await one.close();
+  await model.close();
+});
+
+const act = (app: App, key: string, more: object = {}, headers: Record<string, string> = {}) =>
+  app.call(
+    "/v1/act",
+    { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0] }], ...more },
+    { key, headers },
+  );
+
+it("share a balance for forty calls: exactly forty are answered, however many are asked of both", async () => {
+  const { key } = await one.caller(0.04);
+  const calls = Array.from({ length: 120 }, (_, i) => act(i % 2 === 0 ? one : two, key));
+  const answers = await Promise.all(calls);
+  expect(answers.filter(({ status }) => status === 200).length).toBe(40);
+  for (const { status, body } of answers)
+    if (status !== 200) expect([status, body.error.code]).toEqual([402, "insufficient_credits"]);
+  for (const app of [one, two]) {
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, { key })).body)
+      .toMatchObject({ granted_usd: 0.04, spent_usd: 0.04, balance_usd: 0, held_usd: 0, available_usd: 0 });
+  }
+  expect(await brokenInvariants(one.sql)).toEqual([]);
+});
+
+it("serve the last call of a balance that the other one has at hand", async () => {
+  const { key } = await one.caller(0.02);
+  for (let i = 0; i < 10; i++) expect((await act(one, key)).status).toBe(200);
+  for (let i = 0; i < 10; i++) expect((await act(two, key)).status).toBe(200);
+  expect([(await act(one, key)).status, (await act(two, key)).status]).toEqual([402, 402]);
+  expect(await brokenInvariants(one.sql)).toEqual([]);
+});
+
+it("answer an idempotency key once, whichever was asked first", async () => {
+  const { key } = await one.caller(1);
+  const headers = { "idempotency-key": "once" };
+  const first = await act(one, key, {}, headers);
+  const again = await act(two, key, {}, headers);
+  expect([again.status, again.text]).toEqual([200, first.text]);
+  expect((await act(two, key, { horizon: 3 }, headers)).body.error.code).toBe("idempotency_conflict");
+});
+
+it("hear of new supply, of credit and of keys that were switched off from each other", async () => {
+  const { org, key } = await one.caller(0);
+  expect((await act(two, key)).status).toBe(402);
+  await one.admin(`/v1/orgs/${org}/credits`, { amount_usd: 1 });
+  expect((await act(two, key)).status).toBe(200);
+  await one.supply({ provider: "late", model: "late/base", endpoint: model.endpoint });
+  await expect.poll(async () => (await act(two, key, { model: "late/base" })).status).toBe(200);
+  const [row] = await one.sql`select id from key where org_id = ${org}`;
+  await setKeyDisabled(one.sql, row?.id, true);
+  await expect.poll(async () => (await act(two, key)).body.error?.code).toBe("key_disabled");
+});
+
+it("go on without the other: what it had at hand is there again", async () => {
+  const third = await openApp({ database: one.database });
+  const { key } = await one.caller(0.003);
+  expect((await act(third, key)).status).toBe(200);
+  await third.close();
+  expect([(await act(one, key)).status, (await act(one, key)).status, (await act(one, key)).status]).toEqual([
+    200, 200, 402,
+  ]);
+  expect(await brokenInvariants(one.sql)).toEqual([]);
+});

@@ -1,0 +1,102 @@
+/** The gateway as its operators run it: a process of its own, started from its main file. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** How a process ended. */
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** A gateway that said it's ready. */
+export interface Gateway {
+  readonly pid: number;
+  readonly url: string;
+  /** What it has printed so far. */
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  /** Sends a signal and resolves when the process has ended. */
+  end(signal: NodeJS.Signals): Promise<Ended>;
+}
+
+/** A directory of its own, gone when `remove` is called. */
+export function scratchDir(): { path: string; remove(): void } {
+  const path = mkdtempSync(join(tmpdir(), "limber-start-"));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** Nothing of the environment of the tests reaches the process but what finds its programs. */
+function launch(env: Readonly<Record<string, string>>): { child: ChildProcess; stdout: string[]; stderr: string[]; ended: Promise<Ended> } {
+  const { PATH = "", HOME = "", TMPDIR } = process.env;
+  const child = spawn(process.execPath, [MAIN], {
+    env: { PATH, HOME, ...(TMPDIR !== undefined && { TMPDIR }), PORT: "0", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const stdout: string[] = [];
+  const stderr: string[] = [];
+  child.stdout!.setEncoding("utf8").on("data", (text: string) => stdout.push(text));
+  child.stderr!.setEncoding("utf8").on("data", (text: string) => stderr.push(text));
+  const ended = new Promise<Ended>((resolve) =>
+    child.once("close", (code, signal) => resolve({ code, signal, stdout: stdout.join(""), stderr: stderr.join("") })),
+  );
+  return { child, stdout, stderr, ended };
+}
+
+/** Starts a gateway with this environment and waits until it's ready; fails when it ends before. */
+export async function startGateway(env: Readonly<Record<string, string>>): Promise<Gateway> {
+  const { child, stdout, stderr, ended } = launch(env);
+  const url = await new Promise<string>((resolve, reject) => {
+    const look = (): void => {
+      const found = /^limber ready (\S+)\n/m.exec(stdout.join(""))?.[1];
+      if (found !== undefined) resolve(found);
+    };
+    child.stdout!.on("data", look);
+    void ended.then(({ code, stderr }) => reject(new Error(`the gateway ended with ${code}: ${stderr}`)));
+  });
+  return {
+    pid: child.pid!,
+    url,
+    stdout: () => stdout.join(""),
+    stderr: () => stderr.join(""),
+    end(signal) {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+/** Starts a gateway that can't run and waits until it has ended. */
+export const failToStart = (env: Readonly<Record<string, string>>): Promise<Ended> => launch(env).ended;
+
+/** Every process below another, by the kernel's own list. */
+export function descendantsOf(pid: number): number[] {
+  const children = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && parentOf(Number(name)) === pid);
+  return children.map(Number).flatMap((child) => [child, ...descendantsOf(child)]);
+}
+
+function parentOf(pid: number): number | undefined {
+  try {
+    // "pid (name) state parent …", and the name may hold anything.
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return undefined; // it ended meanwhile
+  }
+}
+
+/** Whether a process runs; one that ended and waits for its parent doesn't. */
+export function isRunning(pid: number): boolean {
+  if (!existsSync(`/proc/${pid}`)) return false;
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
