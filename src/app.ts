@@ -15,6 +15,7 @@ import { grpcStreams } from "./edge/grpc.ts";
 import { Limits } from "./edge/limits.ts";
 import type { LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
+import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
 import { accountService } from "./services/account.ts";
@@ -36,6 +37,7 @@ import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
 import { addCredits, createOrg } from "./store/orgs.ts";
+import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable, type Sql } from "./store/tx.ts";
 import { guardedAgent } from "./upstream/guard.ts";
@@ -69,6 +71,8 @@ const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
 const CATALOG = join(import.meta.dirname, "..", "data");
 const POOL = 10;
 const PRUNE_MS = 3_600_000;
+/** How long events are kept after they were told, or where nobody is told. */
+const EVENT_DAYS = 7;
 const DEMO_CREDIT_MICRO = 100_000_000;
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
@@ -104,6 +108,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const notices = await Notices.open(url);
   closers.add(() => notices.close());
+  if (config.natsUrl !== undefined) {
+    const relay = new Relay({ sql, notices, url: config.natsUrl, warn: (text) => log.warn(text) });
+    closers.add(() => relay.close());
+  }
   const keys = new KeyCache(sql, notices);
   const till = await Till.open(
     new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }),
@@ -137,7 +145,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const gate = createGate({
     services: [
       [InferenceService, inferenceService({ supply, till, agent, allowPrivate })],
-      [AccountService, accountService({ sql, leftOf: (key) => leftOf(limits, key) })],
+      [
+        AccountService,
+        accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),
+      ],
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
       [RegistryService, registryService({ shelf, supply, upstream })],
@@ -164,7 +175,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
     await loader.load();
   }
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
-  if (config.roles.has("worker")) closers.add(keepTidy(sql, (error) => log.warn({ err: error }, "pruning failed")));
+  if (config.roles.has("worker")) {
+    const jobs = [() => pruneIdempotency(sql), () => pruneEvents(sql, EVENT_DAYS)];
+    if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
+    closers.add(keepTidy(jobs, (error) => log.warn({ err: error }, "pruning failed")));
+  }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 
   const closing = new AbortController();
@@ -309,10 +324,10 @@ async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): 
 }
 
 /** Forgets what is no longer needed, once an hour; the returned function ends that. */
-function keepTidy(sql: Sql, failed: (error: unknown) => void): () => Promise<void> {
+function keepTidy(jobs: readonly (() => Promise<unknown>)[], failed: (error: unknown) => void): () => Promise<void> {
   let forget = (): void => {};
   const prune = (): void => {
-    pruneIdempotency(sql).catch(failed);
+    for (const job of jobs) job().catch(failed);
     forget = after(PRUNE_MS, prune);
   };
   prune();

@@ -15,7 +15,7 @@ export interface Config {
   dataDir: string;
   /** An outside database; undefined starts the embedded one. */
   databaseUrl: string | undefined;
-  /** A NATS cluster; undefined keeps events in the process. */
+  /** Where events are carried to; undefined leaves them in the outbox. */
   natsUrl: string | undefined;
   /** The operator's token; undefined makes one for development. */
   adminToken: string | undefined;
@@ -105,7 +105,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if ((text("TLS_CERT") === undefined) !== (text("TLS_KEY") === undefined)) {
     problems.push("TLS_CERT and TLS_KEY must be set together");
   }
-  if (cert && key && !arePair(cert, key)) problems.push("TLS_CERT and TLS_KEY must be a certificate and its key in PEM");
+  if (cert && key && !arePair(cert, key))
+    problems.push("TLS_CERT and TLS_KEY must be a certificate and its key in PEM");
 
   const levelText = text("LOG_LEVEL")?.toLowerCase() ?? "info";
   const logLevel = LOG_LEVELS.find((level) => level === levelText);

@@ -6,7 +6,7 @@ import { ErrorType, ErrorTypeSchema } from "../../gen/limber/edge/v1/options_pb.
 import { ErrorDetailsSchema, type Violation } from "../../gen/limber/v1/error_pb.ts";
 import { RouteSchema } from "../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../brand.ts";
-import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, refuse } from "../refusal.ts";
+import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../refusal.ts";
 import { encoderOf, wordsOf } from "./json.ts";
 
 /** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */
@@ -180,7 +180,8 @@ export type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> }
 /** What a refusal tells machines over gRPC and Connect: google.rpc's standard details, and the schema's own. */
 export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
   const { code } = factsOf(refusal.reason);
-  const { details, retryAfter, route } = refusal;
+  const { retryAfter, route } = refusal;
+  const details = shortened(refusal.details);
   const list: Detail[] = [
     detail(ErrorInfoSchema, { reason: code, domain: ERROR_DOMAIN, metadata: { request_id: requestId } }),
   ];
@@ -201,6 +202,17 @@ export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
     list.push(detail(ErrorDetailsSchema, route === undefined ? details : { ...details, route }));
   }
   return list;
+}
+
+/** These details travel in trailers, of which many clients take 8 KiB: long lists are cut there. REST has them whole. */
+const MOST_LISTED = 24;
+
+function shortened({ dropped, violations, ...rest }: RefusalDetails): RefusalDetails {
+  return {
+    ...rest,
+    ...(dropped && { dropped: dropped.slice(0, MOST_LISTED) }),
+    ...(violations && { violations: violations.slice(0, MOST_LISTED) }),
+  };
 }
 
 const detail = <D extends DescMessage>(desc: D, value: MessageInitShape<D>): Detail => ({ desc, value });

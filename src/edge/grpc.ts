@@ -139,7 +139,10 @@ class GrpcCall {
   };
 
   readonly #read = (admission: Admission): void => {
-    if (this.#over) return admission.leave();
+    if (this.#over) {
+      admission.leave();
+      return;
+    }
     this.#admission = admission;
     const coding = requestCoding(this.#headers);
     const context = this.#context();

@@ -6,10 +6,11 @@ import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port
 /** The most rows in one batch. */
 const MOST_WORKS = 512;
 /**
- * Batches start at least this far apart: under load a batch then carries several calls, and a quick call's promise and end
- * travel together. It is nothing beside an inference; credit that a call waits for does not wait for it.
+ * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
+ * works': a lone call waits for nothing, and under load many calls share a batch, a quick call's promise and its end too. It
+ * is nothing beside an inference; credit that a call waits for does not wait for it.
  */
-const DISTANCE_MS = 2;
+const DISTANCE_MS = { perWork: 0.25, most: 5 };
 /** How long a batch may take until callers are told that the store is away. */
 const STALL_MS = 3_000;
 /** How often a closing pump tries again. */
@@ -84,6 +85,8 @@ export class Pump<I, S> {
   #running: Promise<void> | undefined;
   #closing = false;
   #startedAt = 0;
+  /** Works in the batch that started then. */
+  #carried = 0;
   #endedAt = steadyNow();
 
   constructor(port: LedgerPort<I, S>, till: string, listener: PumpListener) {
@@ -142,7 +145,8 @@ export class Pump<I, S> {
   /** Milliseconds until the next batch may start; 0 when it must not wait. */
   #restMs(): number {
     if (this.#closing || this.#queue.length >= MOST_WORKS || this.#queue.some(({ kind }) => kind === "move")) return 0;
-    return Math.max(0, this.#startedAt + DISTANCE_MS - steadyNow());
+    const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perWork * this.#carried);
+    return Math.max(0, this.#startedAt + distanceMs - steadyNow());
   }
 
   #start(): void {
@@ -160,6 +164,7 @@ export class Pump<I, S> {
       if (restMs > 0) await sleep(restMs);
       this.#underway = this.#queue.splice(0, MOST_WORKS);
       this.#startedAt = steadyNow();
+      this.#carried = this.#underway.length;
       try {
         await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
       } catch {

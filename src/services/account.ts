@@ -35,10 +35,11 @@ import {
   type NewKey,
   spendingOf,
 } from "../store/keys.ts";
-import { addCredits, createOrg, findOrg } from "../store/orgs.ts";
-import type { Sql } from "../store/tx.ts";
+import { addCredits, addOrg, findOrg } from "../store/orgs.ts";
+import { type Sql, type Tx, tx } from "../store/tx.ts";
 import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
+import { emit } from "./emit.ts";
 import { holds, PERMISSIONS } from "./permissions.ts";
 
 /** What accounts need of the house. */
@@ -46,18 +47,23 @@ export interface AccountParts {
   sql: Sql;
   /** What a key has left of its rate limit at this moment. */
   leftOf(key: KeyRecord): { remaining: number; resetAt: number };
+  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  settled(orgId: string): Promise<void>;
 }
 
 const DEFAULT_PAGE = 50;
 
 /** The account RPCs. */
-export function accountService({ sql, leftOf }: AccountParts): Implementation<typeof AccountService> {
+export function accountService({ sql, leftOf, settled }: AccountParts): Implementation<typeof AccountService> {
   return {
     async createOrg({ name, email }, call) {
-      const { id, created } = await createOrg(sql, { name, email });
-      // Whoever signs up by himself has no one to ask for a first key.
-      const signedUp =
-        call.principal.kind === "public" ? await createKey(sql, { orgId: id, role: "owner" }) : undefined;
+      const { id, created, signedUp } = await tx(sql, async (tx) => {
+        const made = await addOrg(tx, { name, email });
+        // Whoever signs up by himself has no one to ask for a first key.
+        const signedUp =
+          call.principal.kind === "public" ? await makeKey(tx, { orgId: made.id, role: "owner" }) : undefined;
+        return { ...made, signedUp };
+      });
       const org = create(OrgSchema, {
         id,
         name,
@@ -71,7 +77,8 @@ export function accountService({ sql, leftOf }: AccountParts): Implementation<ty
     async createKey(request, call) {
       await assertReachable(sql, request.orgId, call);
       refuseWider(request, call);
-      const { key, secret } = await createKey(sql, newKeyOf(request));
+      const wanted = newKeyOf(request);
+      const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted));
       return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
     },
 
@@ -82,7 +89,8 @@ export function accountService({ sql, leftOf }: AccountParts): Implementation<ty
     },
 
     async getKey(_request, call) {
-      const { keyId } = keyOf(call);
+      const { keyId, orgId } = keyOf(call);
+      await settled(orgId);
       const [key, spending] = await Promise.all([findKey(sql, keyId), spendingOf(sql, keyId, now())]);
       if (!key) throw refuse(Reason.NOT_FOUND, "this key was removed");
       return create(GetKeyResponseSchema, { key: keyMessage(key, { spending, left: leftOf(key) }) });
@@ -90,6 +98,7 @@ export function accountService({ sql, leftOf }: AccountParts): Implementation<ty
 
     async listUsage({ limit, cursor }, call) {
       const { orgId } = keyOf(call);
+      await settled(orgId);
       const [page, totals] = await Promise.all([
         listUsage(sql, orgId, limit ?? DEFAULT_PAGE, cursor),
         usageTotals(sql, orgId),
@@ -103,6 +112,13 @@ export function accountService({ sql, leftOf }: AccountParts): Implementation<ty
       });
     },
   };
+}
+
+/** Makes a key and tells of it. */
+async function makeKey(tx: Tx, wanted: NewKey): Promise<{ key: KeyRecord; secret: string }> {
+  const made = await createKey(tx, wanted);
+  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+  return made;
 }
 
 /** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */

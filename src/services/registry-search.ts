@@ -2,14 +2,16 @@
 
 /** What is searched of one model. */
 export interface Searched {
-  readonly owner: string;
   readonly name: string;
+  /** The last part of its slug. */
+  readonly slug: string;
+  readonly owner: string;
   readonly family: string;
   readonly summary: string;
 }
 
 /** What a word is worth where it stands: a model's own name says more than what is said of it. */
-const WORTH: Readonly<Record<keyof Searched, number>> = { name: 8, owner: 4, family: 2, summary: 1 };
+const WORTH: Readonly<Record<keyof Searched, number>> = { name: 8, slug: 6, owner: 4, family: 2, summary: 1 };
 
 /** How well a word answers a word that was asked for. */
 const WHOLE = 1;
@@ -22,8 +24,8 @@ const LEAST_INSIDE = 2;
 const LEAST_NEAR = 4;
 /** A word of so many letters may have two typos. */
 const LONG = 8;
-/** More words and letters than a name has are not looked up. */
-const MOST_WORDS = 12;
+/** More words and letters than names have are not looked up. */
+const MOST_WORDS = 10;
 const MOST_LETTERS = 48;
 
 /** Where a word stands, as places in the list of models, and what it's worth in each. */
@@ -37,10 +39,12 @@ export class SearchIndex {
     let place = 0;
     for (const model of models) {
       for (const [field, worth] of Object.entries(WORTH)) {
-        const text = model[field as keyof Searched]; // a key of the table that is made of them
-        for (const word of wordsOf(text)) this.#add(word, place, worth);
+        const words = wordsOf(model[field as keyof Searched]); // a key of the table that is made of them
+        // A word says more where it stands alone: "OpenVLA" comes before "OpenVLA OFT".
+        const each = worth + 1 / words.length;
+        for (const word of words) this.#add(word, place, each);
         // So that "gr00tn1" and "openvla" find "GR00T N1" and "Open VLA".
-        if (field === "name" || field === "owner") this.#add(wordsOf(text).join(""), place, worth);
+        if (field === "name" || field === "owner") this.#add(words.join(""), place, each);
       }
       place++;
     }
@@ -48,24 +52,20 @@ export class SearchIndex {
 
   /** Places of the models that bear every word of `query`, best first, else in their order. A query without words finds none. */
   find(query: string): number[] {
-    const asked = wordsOf(query).slice(0, MOST_WORDS);
-    if (asked.length === 0) return [];
-    const [first = new Map(), ...others] = asked.map((word) => this.#answers(word));
-    const found: { place: number; score: number }[] = [];
-    for (const [place, score] of first) {
-      const rest = others.map((answers) => answers.get(place));
-      if (rest.includes(undefined)) continue;
-      found.push({ place, score: rest.reduce<number>((sum, each) => sum + (each ?? 0), score) });
+    let scores: Places | undefined;
+    for (const asked of wordsOf(query).slice(0, MOST_WORDS)) {
+      const answers = this.#answers(asked);
+      scores = scores ? bothOf(scores, answers) : answers;
+      if (scores.size === 0) return [];
     }
-    found.sort((a, b) => b.score - a.score || a.place - b.place);
-    return found.map(({ place }) => place);
+    return [...(scores ?? [])].sort(([a, high], [b, low]) => low - high || a - b).map(([place]) => place);
   }
 
   #add(word: string, place: number, worth: number): void {
     if (word === "") return;
-    let places = this.#places.get(word);
-    if (!places) this.#places.set(word, (places = new Map()));
+    const places = this.#places.get(word) ?? new Map<number, number>();
     places.set(place, Math.max(places.get(place) ?? 0, worth));
+    this.#places.set(word, places);
   }
 
   /** Where an asked word is answered, and how well; by words that are near to it only where nothing bears it. */
@@ -87,6 +87,16 @@ export class SearchIndex {
   }
 }
 
+/** What two words have in common, and what it's worth. */
+function bothOf(one: Places, other: Places): Places {
+  const both: Places = new Map();
+  for (const [place, worth] of one) {
+    const more = other.get(place);
+    if (more !== undefined) both.set(place, worth + more);
+  }
+  return both;
+}
+
 function likeness(word: string, asked: string): number {
   if (word === asked) return WHOLE;
   if (word.startsWith(asked)) return BEGINNING;
@@ -106,14 +116,16 @@ function isNear(a: string, b: string, most: number): boolean {
   let above = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
+    let least = i;
     for (let j = 1; j <= b.length; j++) {
       const same = a[i - 1] === b[j - 1];
       let edits = Math.min(above[j - 1]! + (same ? 0 : 1), above[j]! + 1, row[j - 1]! + 1);
       const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
       if (swapped) edits = Math.min(edits, twoAbove[j - 2]! + 1);
-      row.push(edits);
+      row[j] = edits;
+      if (edits < least) least = edits;
     }
-    if (Math.min(...row) > most) return false;
+    if (least > most) return false;
     twoAbove = above;
     above = row;
   }

@@ -184,20 +184,18 @@ function once<T>(make: () => T): () => T {
 
 const union = <T>(...lists: readonly (readonly T[])[]): T[] => [...new Set(lists.flat())];
 
+/** What a record says and live supply adds. */
+const withLive = <T>(stated: readonly T[], live: readonly Offering[], of: (offering: Offering) => readonly T[]): T[] =>
+  live.length === 0 ? [...stated] : union(stated, live.flatMap(of));
+
 function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: readonly Offering[]): Entry {
   // What is not served is not servable, whatever the record says.
   const tier = live.length > 0 ? "servable" : record.tier === "servable" ? "integration" : record.tier;
-  const contracts = union(
-    valuesIn<Contract>(CONTRACT_WORDS, record.contracts),
-    live.flatMap((offering) => offering.contracts),
-  );
-  const actionSpaces = union(
-    record.actionSpaces,
-    live.flatMap((offering) => offering.actionSpaces),
-  );
-  const embodiments = union(
-    record.embodiments,
-    live.flatMap((offering) => offering.embodiments),
+  const contracts = withLive(valuesIn<Contract>(CONTRACT_WORDS, record.contracts), live, (each) => each.contracts);
+  const actionSpaces = withLive(record.actionSpaces, live, (each) => each.actionSpaces);
+  const embodiments = valuesIn(
+    EMBODIMENTS,
+    withLive(record.embodiments, live, (each) => each.embodiments),
   );
   const { slug, name, summary, limits, family, featured } = record;
   const model = create(ModelSchema, {
@@ -213,7 +211,7 @@ function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: rea
     tier: TIERS[tier],
     era: ERAS[record.era],
     contracts,
-    embodiments: valuesIn(EMBODIMENTS, embodiments),
+    embodiments,
     actionSpaces,
     featured,
     providers: union(live.map((offering) => offering.provider)).sort(),
@@ -224,7 +222,7 @@ function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: rea
     family: family === "" ? [] : [family],
     tier: [tier],
     contract: contracts.flatMap((contract) => wordIn(CONTRACT_WORDS, contract) ?? []),
-    embodiment: model.embodiments.flatMap((body) => wordIn(EMBODIMENTS, body) ?? []),
+    embodiment: embodiments.flatMap((body) => wordIn(EMBODIMENTS, body) ?? []),
     action_space: actionSpaces,
     era: [record.era],
     kind: [record.kind],
@@ -259,8 +257,8 @@ function factsOf({
 }
 
 function searchedOf({ id, name, vendor, family, summary }: Model) {
-  const [owner = "", slugName = ""] = id.split("/");
-  return { name: `${name} ${slugName}`, owner: `${vendor} ${owner}`, family, summary };
+  const [owner = "", slug = ""] = id.split("/");
+  return { name, slug, owner: `${vendor} ${owner}`, family, summary };
 }
 
 function facetsOf(entries: readonly Entry[], taxonomy: Taxonomy | undefined): Record<Facet, FacetValues> {

@@ -4,6 +4,7 @@ import {
   type Offering as OfferingMessage,
   OfferingSchema,
   OfferingStatus,
+  type ProbeReport,
   ProbeReportSchema,
   type ProviderAuth,
   ProviderAuthType,
@@ -33,13 +34,14 @@ import {
   type ProviderRecord,
   setOfferingStatus,
 } from "../store/supply.ts";
-import type { Sql } from "../store/tx.ts";
+import { type Sql, tx } from "../store/tx.ts";
 import type { FrameOptions } from "../upstream/frames.ts";
 import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Wire } from "../upstream/wire.ts";
 import type { Vault } from "../vault.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
+import { emit, type Happening } from "./emit.ts";
 import { probe } from "./probe.ts";
 import { liveOffering, secretContext } from "./supply-facts.ts";
 
@@ -125,12 +127,21 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
       const report = await probe({ ...parts, native: parts.upstream.native }, { offering, target, wire });
       const to = report.passed ? "live" : "rejected";
       const kept = toJson(ProbeReportSchema, report) as object;
-      const verified = await setOfferingStatus(sql, offeringId, { from, to, report: kept });
+      const verified = await tx(sql, async (tx) => {
+        const moved = await setOfferingStatus(tx, offeringId, { from, to, report: kept });
+        if (moved) await emit(tx, moved.orgId, outcomeOf(offeringId, report));
+        return moved;
+      });
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
       await parts.refresh();
       return create(VerifyOfferingResponseSchema, { offering: offeringMessage(verified), report });
     },
   };
+}
+
+function outcomeOf(offeringId: string, { id, passed }: ProbeReport): Happening {
+  const value = { offeringId, reportId: id };
+  return passed ? { case: "offeringVerified", value } : { case: "offeringRejected", value };
 }
 
 async function ownProvider(sql: Sql, name: string, call: Call): Promise<ProviderRecord> {

@@ -21,6 +21,7 @@ interface Entry {
 /** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
 export class KeyCache {
   readonly #sql: Sql;
+  /** By the secret itself, which is hashed for the database alone: hashing it for every call costs more than finding it. */
   readonly #entries = new Map<string, Entry>();
   readonly #off: () => void;
   /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
@@ -37,16 +38,14 @@ export class KeyCache {
 
   /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
   find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
-    const hash = hashSecret(secret);
-    const name = hash.toString("latin1");
-    const entry = this.#entries.get(name);
+    const entry = this.#entries.get(secret);
     if (!entry) {
       if (!isSecret(secret)) return undefined;
-      return this.#read(name, hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+      return this.#read(secret, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     }
     const age = steadyNow() - entry.readMs;
     if (age < FRESH_MS) return entry.key;
-    const reading = this.#read(name, hash, entry);
+    const reading = this.#read(secret, entry);
     if (age >= STALE_MS) return reading;
     reading.catch(() => {});
     return entry.key;
@@ -57,12 +56,12 @@ export class KeyCache {
     this.#off();
   }
 
-  #read(name: string, hash: Buffer, entry: Entry): Promise<KeyRecord | undefined> {
+  #read(secret: string, entry: Entry): Promise<KeyRecord | undefined> {
     if (entry.reading) return entry.reading;
     const generation = this.#generation;
-    const reading = findKeyByHash(this.#sql, hash).then((key) => {
+    const reading = findKeyByHash(this.#sql, hashSecret(secret)).then((key) => {
       if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow() });
-      else if (this.#entries.get(name) === entry) this.#entries.delete(name);
+      else if (this.#entries.get(secret) === entry) this.#entries.delete(secret);
       return key;
     });
     entry.reading = reading.finally(() => {
@@ -70,15 +69,15 @@ export class KeyCache {
     });
     entry.reading.catch(() => {});
     if (this.#entries.size >= MOST_KEYS) this.#entries.clear();
-    this.#entries.set(name, entry);
+    this.#entries.set(secret, entry);
     return entry.reading;
   }
 
   /** A new key may be one that was unknown before, so what isn't there is forgotten with every change. */
   #forget(id: string | undefined): void {
     this.#generation += 1;
-    for (const [name, { key }] of this.#entries) {
-      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(name);
+    for (const [secret, { key }] of this.#entries) {
+      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(secret);
     }
   }
 }

@@ -1,7 +1,7 @@
 /** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
 import { newId } from "../ambient.ts";
 import { hashSecret, newSecret } from "./secret.ts";
-import type { Sql } from "./tx.ts";
+import type { Queryable, Sql } from "./tx.ts";
 
 /** When a budget is renewed, in UTC. */
 export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
@@ -106,13 +106,13 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   createdAt: seconds(row.created),
 });
 
-const keyColumns = (sql: Sql) => sql`
+const keyColumns = (sql: Queryable) => sql`
   id, org_id, name, prefix, role, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
   rate_requests, rate_window_s, rate_burst, rate_concurrency, created,
   (select status = 'suspended' from org where org.id = key.org_id) as org_suspended`;
 
 /** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
-export async function createKey(sql: Sql, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
+export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
   const rate = { ...DEFAULT_RATE_LIMIT, ...key.rateLimit };
   const row = {

@@ -27,18 +27,22 @@ const orgOf = ({ id, name, email, status, created }: OrgRow): OrgRecord => ({
 
 const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
 
+/** What an organisation is made from. */
+export interface NewOrg {
+  name: string;
+  email?: string | undefined;
+}
+
 /** Makes an organisation with an empty account. */
-export async function createOrg(
-  sql: Sql,
-  { name, email }: { name: string; email?: string | undefined },
-): Promise<OrgRecord> {
-  return tx(sql, async (tx) => {
-    const [row] = await tx<
-      OrgRow[]
-    >`insert into org (id, name, email) values (${newId("org")}, ${name}, ${email ?? null}) returning *`;
-    await tx`insert into account (org_id) values (${row!.id})`;
-    return orgOf(row!);
-  });
+export const createOrg = (sql: Sql, org: NewOrg): Promise<OrgRecord> => tx(sql, (tx) => addOrg(tx, org));
+
+/** The same in a transaction that makes more than that. */
+export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord> {
+  const [row] = await tx<
+    OrgRow[]
+  >`insert into org (id, name, email) values (${newId("org")}, ${name}, ${email ?? null}) returning *`;
+  await tx`insert into account (org_id) values (${row!.id})`;
+  return orgOf(row!);
 }
 
 /** Finds an organisation by its name in paths. */

@@ -1,5 +1,5 @@
 /** The outbox: events leave the house only after the transaction of their cause has been committed, and none is lost. */
-import type { Queryable, Sql } from "./tx.ts";
+import { type Queryable, type Sql, tx } from "./tx.ts";
 
 /** An event that is to be told. */
 export interface EventRecord {
@@ -38,7 +38,7 @@ interface OutboxRow {
 }
 
 /** The oldest events that were not sent yet, in order. */
-export async function unsentEvents(sql: Sql, limit: number): Promise<OutboxEvent[]> {
+export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
   const rows = await sql<OutboxRow[]>`
     select position, event_id, name, org_id, payload, created from outbox
     where sent_at is null order by position limit ${limit}`;
@@ -53,12 +53,45 @@ export async function unsentEvents(sql: Sql, limit: number): Promise<OutboxEvent
 }
 
 /** Notes that events were sent. Doing it twice is doing it once. */
-export async function markSent(sql: Sql, positions: readonly number[]): Promise<void> {
+export async function markSent(sql: Queryable, positions: readonly number[]): Promise<void> {
   await sql`update outbox set sent_at = now() where position in ${sql([...positions])} and sent_at is null`;
+}
+
+/** Held by whoever carries events out: two at once would mix up their order. */
+const LOCK = 5_417_116_324;
+
+/**
+ * Hands the oldest unsent events to `carry`, in order, and notes them as sent once it resolves; when it rejects they stay as they
+ * are, and are handed out again, though some may have been told. One caller at a time among all that use the database. Answers how
+ * many were carried: none while another is at it.
+ */
+export function carryEvents(
+  sql: Sql,
+  limit: number,
+  carry: (events: readonly OutboxEvent[]) => Promise<void>,
+): Promise<number> {
+  return tx(sql, async (tx) => {
+    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
+    const events = lock?.held ? await unsentEvents(tx, limit) : [];
+    if (events.length === 0) return 0;
+    await carry(events);
+    await markSent(
+      tx,
+      events.map(({ position }) => position),
+    );
+    return events.length;
+  });
 }
 
 /** Forgets events that were sent more than `days` days ago; answers how many. */
 export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
+  return count;
+}
+
+/** Forgets events that nobody carried out in `days` days, for a house that has nobody to do so; answers how many. */
+export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
+  const { count } =
+    await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;
   return count;
 }

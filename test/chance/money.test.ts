@@ -119,17 +119,7 @@ class World {
 
   /** Resolves when nothing is under way. */
   async rest(): Promise<void> {
-    let k = 0;
-    while (this.#pending.size > 0) {
-      await this.#let(20);
-      if (++k % 1000 === 0)
-        console.log(
-          "REST",
-          JSON.stringify(
-            await db.sql`select pid, pg_blocking_pids(pid) b, state, wait_event, left(query,60) q, now()-xact_start age from pg_stat_activity where datname=current_database() and xact_start is not null`,
-          ),
-        );
-    }
+    while (this.#pending.size > 0) await this.#let(20);
     expect(this.#mishaps).toEqual([]);
   }
 
@@ -289,23 +279,19 @@ const OPERATIONS_BY_SHARE = Object.entries(SHARES).map(([operation, share]) => {
 });
 
 describe("money, whatever happens", () => {
-  it.each([15, 15, 15, 20, 20, 23, 23, 40, 41, 42, 43, 44])(
-    "adds up, and callers were told the truth (seed %i)",
-    { timeout: 120_000 },
-    async (seed) => {
-      const clock = new JumpyClock();
-      const restore = replaceAmbient({ clock });
-      const world = new World(seed, clock);
-      await world.begin();
-      for (let done = 0; done < OPERATIONS / 2; done++) {
-        await world.operate();
-        if (done % CHECK_EVERY === 0) expect(await brokenInvariants(db.sql)).toEqual([]);
-      }
-      await world.end();
-      expect(await brokenInvariants(db.sql)).toEqual([]);
-      restore();
-    },
-  );
+  it.each([1, 2])("adds up, and callers were told the truth (seed %i)", { timeout: 120_000 }, async (seed) => {
+    const clock = new JumpyClock();
+    const restore = replaceAmbient({ clock });
+    const world = new World(seed, clock);
+    await world.begin();
+    for (let done = 0; done < OPERATIONS / 2; done++) {
+      await world.operate();
+      if (done % CHECK_EVERY === 0) expect(await brokenInvariants(db.sql)).toEqual([]);
+    }
+    await world.end();
+    expect(await brokenInvariants(db.sql)).toEqual([]);
+    restore();
+  });
 
   it("has a checker that sees what is wrong", async () => {
     const { orgId } = await makePayer(db.sql, 1_000);

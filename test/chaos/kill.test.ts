@@ -79,7 +79,8 @@ async function usage(): Promise<Map<string, { status: string; micro: number }>> 
   const rows = new Map<string, { status: string; micro: number }>();
   for (let cursor = ""; ; ) {
     const { body } = await call(`/v1/usage?limit=500${cursor && `&cursor=${cursor}`}`);
-    for (const row of body.data) rows.set(row.request_id, { status: row.status, micro: Math.round(row.cost_usd * 1e6) });
+    for (const row of body.data)
+      rows.set(row.request_id, { status: row.status, micro: Math.round(row.cost_usd * 1e6) });
     if (!body.has_more) return rows;
     cursor = body.next_cursor;
   }
@@ -94,7 +95,7 @@ it("kill -9 during 200 concurrent acts leaves every answered call on record, not
     await gateway.end("SIGKILL");
     witnesses.push(await calling);
     gateway = await startGateway(env);
-    await expect.poll(async () => (await call("/v1/billing/balance")).body.held_usd, { timeout: 20_000 }).toBe(0);
+    await expect.poll(async () => (await call("/v1/billing/balance")).body.held_usd, { timeout: 10_000 }).toBe(0);
   }
 
   const rows = await usage();

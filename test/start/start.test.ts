@@ -1,14 +1,22 @@
 /** `npm start`, as whoever cloned the repository meets it. */
 import { execFile } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, describe, expect, inject, it } from "vitest";
 import { callRest } from "../support/app.ts";
 import { freshDatabase } from "../support/database.ts";
-import { descendantsOf, type Ended, failToStart, type Gateway, isRunning, scratchDir, startGateway } from "../support/gateway.ts";
+import {
+  descendantsOf,
+  type Ended,
+  failToStart,
+  type Gateway,
+  scratchDir,
+  startGateway,
+  stillRunning,
+} from "../support/gateway.ts";
 
 const run = promisify(execFile);
 const dir = scratchDir();
@@ -22,9 +30,12 @@ afterAll(async () => {
 });
 
 const lineAfter = (text: string, start: string): string =>
-  text.split("\n").find((line) => line.startsWith(start))?.slice(start.length) ?? "";
+  text
+    .split("\n")
+    .find((line) => line.startsWith(start))
+    ?.slice(start.length) ?? "";
 const get = (path: string) => callRest(gateway.url, path, undefined, { key });
-const allGone = (pids: readonly number[]) => expect.poll(() => pids.filter(isRunning), { timeout: 15_000 }).toEqual([]);
+const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids), { timeout: 15_000 }).toEqual([]);
 
 // One tale: each chapter goes on where the last one ended.
 describe("a gateway on an empty directory", () => {
@@ -35,7 +46,10 @@ describe("a gateway on an empty directory", () => {
     key = lineAfter(gateway.stdout(), "LIMBER_KEY=");
     expect(key).toMatch(/^lmb_sk_/);
     expect(lineAfter(gateway.stdout(), "SERVICE_ADMIN_TOKEN=").length).toBeGreaterThan(16);
-    const line = gateway.stdout().split("\n").find((each) => each.startsWith("curl "));
+    const line = gateway
+      .stdout()
+      .split("\n")
+      .find((each) => each.startsWith("curl "));
     const { stdout } = await run("bash", ["-c", line ?? ""]);
     const answer = JSON.parse(stdout);
     expect(answer).toMatchObject({ object: "world.action", route: { simulated: false, attempts: [{ status: "ok" }] } });
@@ -52,7 +66,11 @@ describe("a gateway on an empty directory", () => {
   });
 
   it("answers buf curl over gRPC without the protos", async () => {
-    const line = gateway.stdout().split("\n").find((each) => each.startsWith("curl ")) ?? "";
+    const line =
+      gateway
+        .stdout()
+        .split("\n")
+        .find((each) => each.startsWith("curl ")) ?? "";
     const body = /-d '(.*)'$/.exec(line)?.[1] ?? "";
     const { stdout } = await run(join(import.meta.dirname, "../../node_modules/.bin/buf"), [
       "curl",
@@ -89,7 +107,11 @@ describe("a gateway on an empty directory", () => {
     gateway = await startGateway(env);
     await allGone(pids);
     expect((await get("/ready")).status).toBe(200);
-    const body = { model: "service/auto", action_space: "joint_pos_7", observations: [{ proprio: Array(10).fill(0.1) }] };
+    const body = {
+      model: "service/auto",
+      action_space: "joint_pos_7",
+      observations: [{ proprio: Array(10).fill(0.1) }],
+    };
     const { status, text } = await callRest(gateway.url, "/v1/act", body, { key });
     expect(status, text).toBe(200);
   });
@@ -113,7 +135,11 @@ describe("a gateway on an empty directory", () => {
       }),
     );
     gateway = await startGateway(env);
-    const request = { model: "service/auto", action_space: "joint_pos_7", observations: [{ proprio: Array(10).fill(0.1) }] };
+    const request = {
+      model: "service/auto",
+      action_space: "joint_pos_7",
+      observations: [{ proprio: Array(10).fill(0.1) }],
+    };
     const { status, text } = await callRest(gateway.url, "/v1/act", request, { key });
     expect(status, text).toBe(200);
     for (const server of squatters) server.close();
@@ -128,7 +154,10 @@ describe("a gateway on an empty directory", () => {
 
 describe("a gateway that can't run ends in one clear line and exit code 1", () => {
   const PASSWORD = "hunter2hunter2";
-  const OUTSIDE = { SERVICE_ADMIN_TOKEN: "an-operators-token-for-tests", LIMBER_MASTER_KEY: Buffer.alloc(32).toString("base64") };
+  const OUTSIDE = {
+    SERVICE_ADMIN_TOKEN: "an-operators-token-for-tests",
+    LIMBER_MASTER_KEY: Buffer.alloc(32).toString("base64"),
+  };
 
   const expectOneLine = ({ code, stdout, stderr }: Ended, words: RegExp): void => {
     expect(stderr.trim()).toMatch(words);
@@ -143,7 +172,10 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
     const own = scratchDir();
-    expectOneLine(await failToStart({ DATA_DIR: own.path, PORT: String(port), LIMBER_REFERENCE_SUPPLY: "false" }), new RegExp(`${port}`));
+    expectOneLine(
+      await failToStart({ DATA_DIR: own.path, PORT: String(port), LIMBER_REFERENCE_SUPPLY: "false" }),
+      new RegExp(`${port}`),
+    );
     own.remove();
     server.close();
   });
@@ -203,7 +235,9 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
 
   it("on a certificate that can't be read, or without its key", async () => {
     const own = scratchDir();
-    expect((await failToStart({ DATA_DIR: own.path, TLS_CERT: join(own.path, "none.pem") })).stderr).toMatch(/TLS_CERT/);
+    expect((await failToStart({ DATA_DIR: own.path, TLS_CERT: join(own.path, "none.pem") })).stderr).toMatch(
+      /TLS_CERT/,
+    );
     const nonsense = join(own.path, "nonsense.pem");
     writeFileSync(nonsense, "nonsense");
     const { url, close } = await freshDatabase();

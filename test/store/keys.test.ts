@@ -16,7 +16,7 @@ import { createOrg, findOrg, setOrgStatus } from "../../src/store/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/secret.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { call, estimate, makePayer, openReplica } from "../support/money.ts";
+import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";
 
 let db: FreshDatabase;
 beforeAll(async () => {
@@ -108,8 +108,8 @@ describe("a key", () => {
   });
 
   it("shows what it has spent by interval, and what is left of its budget", async () => {
-    const clock = new ManualClock(Date.UTC(2026, 4, 12, 12)); // a Tuesday
-    const restore = replaceAmbient({ clock });
+    const tuesday = new SettableWall(Date.UTC(2026, 4, 12, 12));
+    const restore = replaceAmbient({ clock: tuesday });
     const payer = await makePayer(db.sql, 1_000_000, { limitMicro: 100_000, interval: "weekly" });
     const { till, close } = await openReplica(db.url, "one");
     await call(till, payer, 1_000);

@@ -66,7 +66,8 @@ it("ends what runs, turns away what comes, says that it's not ready, charges wha
   expect((await stream.rest()).map(({ event }) => event)).toEqual(["route", "frame", "frame", "done"]);
   await closed;
   await expect(app.call("/ready")).rejects.toThrow();
-  const [sum] = await app.sql`select sum(cost_micro)::int as spent, count(*)::int as requests from request where org_id = ${org}`;
+  const [sum] =
+    await app.sql`select sum(cost_micro)::int as spent, count(*)::int as requests from request where org_id = ${org}`;
   expect(sum).toEqual({ spent: 4_000, requests: 3 });
   const [left] = await app.sql`select available_micro::int as available from account where org_id = ${org}`;
   expect(left?.available).toBe(996_000);

@@ -36,7 +36,8 @@ it("stays with who served first, goes on without a gap when he dies, stays with 
   const opening = await step("episode");
   expect(opening.body.route.pin).toBe("new");
   const pinned: string = opening.body.route.provider;
-  for (let i = 0; i < 20; i++) expect((await step("episode")).body.route).toMatchObject({ provider: pinned, pin: "kept" });
+  for (let i = 0; i < 20; i++)
+    expect((await step("episode")).body.route).toMatchObject({ provider: pinned, pin: "kept" });
 
   const dying = pinned === "one" ? first : second;
   dying.script.act = (_call, _answer, { stream }) => stream.close(2);

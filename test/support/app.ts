@@ -94,7 +94,8 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
   const house = await openHouse({ ...DEFAULTS, databaseUrl, ...config });
   const url = house.url;
   if (url === undefined) throw new Error("a house without a face can't be called");
-  const call = (path: string, body?: unknown, options?: CallOptions): Promise<Answer> => callRest(url, path, body, options);
+  const call = (path: string, body?: unknown, options?: CallOptions): Promise<Answer> =>
+    callRest(url, path, body, options);
   const admin = async (path: string, body?: unknown): Promise<Answer["body"]> =>
     wellAnswered(path, await call(path, body, { admin: ADMIN_TOKEN }));
   const key = async (org: string, facts: object = {}): Promise<string> =>

@@ -79,12 +79,15 @@ async function* eventsIn(body: ReadableStream<Uint8Array>): AsyncGenerator<ReadE
   for await (const chunk of body.pipeThrough(new TextDecoderStream() as never) as ReadableStream<string>) {
     text += chunk;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const fields = text.slice(0, end).split("\n").map((line) => line.split(/: (.*)/s));
+      const fields = text
+        .slice(0, end)
+        .split("\n")
+        .map((line) => line.split(/: (.*)/s));
       text = text.slice(end + 2);
       const field = (name: string): string | undefined => fields.find(([key]) => key === name)?.[1];
-      if (field("event") !== undefined) yield { event: field("event")!, id: field("id"), data: JSON.parse(field("data") ?? "null") };
+      if (field("event") !== undefined)
+        yield { event: field("event")!, id: field("id"), data: JSON.parse(field("data") ?? "null") };
     }
   }
   if (text !== "") throw new Error(`an event was cut short: ${JSON.stringify(text)}`);
 }
-

@@ -1,5 +1,5 @@
 /** The gateway as its operators run it: a process of its own, started from its main file. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -33,7 +33,12 @@ export function scratchDir(): { path: string; remove(): void } {
 }
 
 /** Nothing of the environment of the tests reaches the process but what finds its programs. */
-function launch(env: Readonly<Record<string, string>>): { child: ChildProcess; stdout: string[]; stderr: string[]; ended: Promise<Ended> } {
+function launch(env: Readonly<Record<string, string>>): {
+  child: ChildProcess;
+  stdout: string[];
+  stderr: string[];
+  ended: Promise<Ended>;
+} {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
   const child = spawn(process.execPath, [MAIN], {
     env: { PATH, HOME, ...(TMPDIR !== undefined && { TMPDIR }), PORT: "0", ...env },
@@ -75,28 +80,41 @@ export async function startGateway(env: Readonly<Record<string, string>>): Promi
 /** Starts a gateway that can't run and waits until it has ended. */
 export const failToStart = (env: Readonly<Record<string, string>>): Promise<Ended> => launch(env).ended;
 
-/** Every process below another, by the kernel's own list. */
-export function descendantsOf(pid: number): number[] {
-  const children = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && parentOf(Number(name)) === pid);
-  return children.map(Number).flatMap((child) => [child, ...descendantsOf(child)]);
+/** Every process that runs, with its parent; one that has ended and waits for its parent doesn't. */
+function running(): Map<number, number> {
+  const rows = existsSync("/proc/self/stat") ? fromProc() : fromPs();
+  return new Map(
+    rows.filter(([, state]) => !state?.startsWith("Z")).map(([pid, , parent]) => [Number(pid), Number(parent)]),
+  );
 }
 
-function parentOf(pid: number): number | undefined {
-  try {
-    // "pid (name) state parent …", and the name may hold anything.
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-  } catch {
-    return undefined; // it ended meanwhile
-  }
+function fromProc(): string[][] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((pid) => {
+      try {
+        // "pid (name) state parent …", and the name may hold anything.
+        const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+        return [[pid, ...stat.slice(stat.lastIndexOf(")") + 2).split(" ")]];
+      } catch {
+        return []; // it ended meanwhile
+      }
+    });
 }
 
-/** Whether a process runs; one that ended and waits for its parent doesn't. */
-export function isRunning(pid: number): boolean {
-  if (!existsSync(`/proc/${pid}`)) return false;
-  try {
-    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
+function fromPs(): string[][] {
+  const lines = execFileSync("ps", ["-A", "-o", "pid=,stat=,ppid="], { encoding: "utf8" }).trim().split("\n");
+  return lines.map((line) => line.trim().split(/\s+/));
+}
+
+/** Every process below another. */
+export function descendantsOf(pid: number, all = running()): number[] {
+  const children = [...all].filter(([, parent]) => parent === pid).map(([child]) => child);
+  return children.flatMap((child) => [child, ...descendantsOf(child, all)]);
+}
+
+/** Those of `pids` that still run. */
+export function stillRunning(pids: readonly number[]): number[] {
+  const all = running();
+  return pids.filter((pid) => all.has(pid));
 }

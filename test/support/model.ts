@@ -40,7 +40,12 @@ export const honestSteps = ({ horizon, observations }: ActCall, dim: number): nu
     Array.from({ length: dim }, (_, i) => (observations.at(-1)?.proprio[0] ?? 0) + step / 100 + i / 1000),
   );
 
-const DIMS: Readonly<Record<string, number>> = { base_twist_2d: 2, waypoint_se2: 3, ee_delta_6d_grip: 7, joint_pos_7: 7 };
+const DIMS: Readonly<Record<string, number>> = {
+  base_twist_2d: 2,
+  waypoint_se2: 3,
+  ee_delta_6d_grip: 7,
+  joint_pos_7: 7,
+};
 
 /** Starts a model on loopback. */
 export async function startModel(script: Script = {}): Promise<Model> {
@@ -95,7 +100,15 @@ export async function startModel(script: Script = {}): Promise<Model> {
   const server: PolicyServer = await startPolicyServer({
     methods: { Act: serveAct, Predict: servePredict, Ground: serveGround },
   });
-  return { endpoint: server.endpoint, script, acts, predicts, grounds, cancelled: () => cancelled, close: server.close };
+  return {
+    endpoint: server.endpoint,
+    script,
+    acts,
+    predicts,
+    grounds,
+    cancelled: () => cancelled,
+    close: server.close,
+  };
 }
 
 /** One frame of an honest prediction: a small picture that depends on what was observed. */

@@ -1,5 +1,5 @@
 /** Tills, payers and records for tests of money, on a real database. */
-import { newId } from "../../src/ambient.ts";
+import { type Clock, newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import type { Estimate } from "../../src/money/shortage.ts";
 import { type Hold, Till } from "../../src/money/till.ts";
@@ -8,6 +8,28 @@ import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/l
 import { Notices } from "../../src/store/notices.ts";
 import { addCredits, createOrg } from "../../src/store/orgs.ts";
 import { connect, type Sql } from "../../src/store/tx.ts";
+
+/** A clock whose wall a test sets, while everything that waits runs in real time. */
+export class SettableWall implements Clock {
+  at: number;
+
+  constructor(at: number) {
+    this.at = at;
+  }
+
+  wall(): number {
+    return this.at;
+  }
+
+  steady(): number {
+    return performance.now();
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  }
+}
 
 /** The till as the house uses it. */
 export type TestTill = Till<IntentRecord, RequestRecord>;

@@ -265,11 +265,11 @@ begin
       insert into transfer (cause, kind, org_id, debit, credit, amount_micro)
       select request_id, 'charge', org_id, lease, 'spent', cost_micro from s where cost_micro > 0
     ), per_lease as (
-      select lease, coalesce(sum(cost_micro), 0)::bigint as cost, count(*) as requests
-      from s where status is null group by lease
+      select lease, coalesce(sum(cost_micro), 0)::bigint as cost, count(*) filter (where status is null) as requests
+      from s where lease is not null group by lease
     ), charged as (
       update lease set spent_micro = spent_micro + cost, requests = lease.requests + per_lease.requests
-      from per_lease where id = lease and till_id = p_till
+      from per_lease where id = lease
       returning id
     )
     select count(*) - (select count(*) from charged) into unknown from per_lease;

@@ -134,7 +134,13 @@ describe("GET /v1/key", () => {
     expect(status).toBe(200);
     expect(shown).toMatchObject({
       org_id: caller.org,
-      budget: { limit_usd: 1, interval: "monthly", spent_usd: 0.001, remaining_usd: 0.999, resets_at: expect.any(Number) },
+      budget: {
+        limit_usd: 1,
+        interval: "monthly",
+        spent_usd: 0.001,
+        remaining_usd: 0.999,
+        resets_at: expect.any(Number),
+      },
       usage_usd: { day: 0.001, week: 0.001, month: 0.001, total: 0.001 },
       rate_limit: { requests: 6000, window_s: 60, remaining: expect.any(Number), reset_at: expect.any(Number) },
     });

@@ -57,17 +57,18 @@ describe("POST /v1/orgs", () => {
   it("needs a name, and an address that is one", async () => {
     const { status, body } = await app.call("/v1/orgs", { email: "nobody" }, byOperator);
     expect(status).toBe(422);
-    expect(body.detail).toMatchObject([
-      { loc: ["body", "name"], type: "missing" },
-      { loc: ["body", "email"] },
-    ]);
+    expect(body.detail).toMatchObject([{ loc: ["body", "name"], type: "missing" }, { loc: ["body", "email"] }]);
   });
 });
 
 describe("POST /v1/orgs/{org_id}/credits", () => {
   it("adds credit to the micro-dollar", async () => {
     const { org, key } = await app.caller(0);
-    const { status, body } = await app.call(`/v1/orgs/${org}/credits`, { amount_usd: 0.000001, reason: "gift" }, byOperator);
+    const { status, body } = await app.call(
+      `/v1/orgs/${org}/credits`,
+      { amount_usd: 0.000001, reason: "gift" },
+      byOperator,
+    );
     expect([status, body]).toEqual([
       200,
       { org_id: org, balance_usd: 0.000001, entry_id: expect.stringMatching(/^entry_/) },
@@ -87,7 +88,9 @@ describe("POST /v1/orgs/{org_id}/credits", () => {
     const other = await app.call(`/v1/orgs/${org}/credits`, { ...grant, amount_usd: 6 }, byOperator);
     expect([other.status, other.body.error.code]).toEqual([409, "idempotency_conflict"]);
     const many = await Promise.all(
-      Array.from({ length: 8 }, () => app.admin(`/v1/orgs/${org}/credits`, { amount_usd: 1, idempotency_key: "april" })),
+      Array.from({ length: 8 }, () =>
+        app.admin(`/v1/orgs/${org}/credits`, { amount_usd: 1, idempotency_key: "april" }),
+      ),
     );
     expect(new Set(many.map(({ entry_id }) => entry_id)).size).toBe(1);
     expect(many[0].balance_usd).toBe(6);

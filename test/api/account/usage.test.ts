@@ -91,7 +91,15 @@ describe("200", () => {
 describe("422", () => {
   it("takes a limit from 1 to 500, a cursor that is one, and nothing else", async () => {
     const caller = await app.caller(0);
-    for (const query of ["?limit=0", "?limit=501", "?limit=ten", "?limit=1.5", "?limit=1&limit=2", "?page=2", `?cursor=${"x".repeat(300)}`]) {
+    for (const query of [
+      "?limit=0",
+      "?limit=501",
+      "?limit=ten",
+      "?limit=1.5",
+      "?limit=1&limit=2",
+      "?page=2",
+      `?cursor=${"x".repeat(300)}`,
+    ]) {
       const { status, body } = await usage(caller, query);
       expect([status, body.detail[0].loc[0]], query).toEqual([422, "query"]);
     }

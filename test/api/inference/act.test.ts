@@ -236,7 +236,10 @@ describe("404", () => {
   it("takes neither an unknown alias nor an unknown suffix for a model", async () => {
     for (const name of ["service/best", "acme/base:fast", "service/auto:hand", "base", ":turbo"])
       expect((await act({ model: name })).body.error?.code, name).toBe("model_not_found");
-    expect((await act({ models: ["acme/bade"] })).body.error).toMatchObject({ code: "model_not_found", param: "models.0" });
+    expect((await act({ models: ["acme/bade"] })).body.error).toMatchObject({
+      code: "model_not_found",
+      param: "models.0",
+    });
   });
 
   it("says which preset it does not have", async () => {
@@ -342,7 +345,8 @@ describe("a client that leaves", () => {
     await expect(call).rejects.toThrow();
     await expect.poll(model.cancelled).toBe(before + 1);
     model.script.act = undefined;
-    const [spent] = await app.sql`select count(*)::int as charges from transfer where org_id = ${org} and kind = 'charge'`;
+    const [spent] =
+      await app.sql`select count(*)::int as charges from transfer where org_id = ${org} and kind = 'charge'`;
     expect(spent?.charges).toBe(0);
     const { body } = await app.call("/v1/billing/balance", undefined, { key });
     expect(body).toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });

@@ -62,13 +62,15 @@ describe("a body that is no JSON", () => {
 });
 
 describe("a body of another kind", () => {
-  it.each(["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "multipart/form-data; boundary=x"])(
-    "%s is 415",
-    async (type) => {
-      const { status, code } = await refused(TEXT, { "content-type": type });
-      expect([status, code]).toEqual([415, "unsupported_media_type"]);
-    },
-  );
+  it.each([
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "application/json; charset=latin1",
+    "multipart/form-data; boundary=x",
+  ])("%s is 415", async (type) => {
+    const { status, code } = await refused(TEXT, { "content-type": type });
+    expect([status, code]).toEqual([415, "unsupported_media_type"]);
+  });
 
   it("compressed is 415", async () => {
     expect(await refused(TEXT, { "content-encoding": "gzip" })).toMatchObject({ status: 415 });
@@ -95,7 +97,11 @@ describe("422", () => {
     ["a negative seed", { seed: -1 }, "seed"],
     ["no observations", { observations: [] }, "observations"],
     ["33 observations", { observations: Array(33).fill({}) }, "observations"],
-    ["17 frames", { observations: [{ frames: Array(17).fill({ url: "data:image/png;base64,AA==" }) }] }, "observations.0.frames"],
+    [
+      "17 frames",
+      { observations: [{ frames: Array(17).fill({ url: "data:image/png;base64,AA==" }) }] },
+      "observations.0.frames",
+    ],
     ["a frame of nothing", { observations: [{ frames: [{ camera: "front" }] }] }, "observations.0.frames.0"],
     ["an unknown action space", { action_space: "legs_9" }, "action_space"],
     ["an unknown preference", { preference: "quickest" }, "preference"],
@@ -111,7 +117,10 @@ describe("422", () => {
     const { status, code, detail } = await refused({ ...BODY, ...more });
     expect([status, code]).toEqual([422, "validation_failed"]);
     const places = detail.map(({ loc }: { loc: unknown[] }) => loc.slice(1).join("."));
-    expect(places.some((each: string) => each.startsWith(place)), String(places)).toBe(true);
+    expect(
+      places.some((each: string) => each.startsWith(place)),
+      String(places),
+    ).toBe(true);
   });
 
   it("numbers beyond all bounds are named, not rounded to infinity", async () => {
@@ -143,7 +152,12 @@ describe("422", () => {
 
   it("U+0000 and lone surrogates are refused wherever text is kept", async () => {
     for (const bad of ["\\u0000", "\\ud800", "\\udc00x"]) {
-      for (const field of [`"instruction":"a${bad}"`, `"metadata":{"a":"${bad}"}`, `"metadata":{"${bad}":1}`, `"provider":{"session_id":"${bad}"}`]) {
+      for (const field of [
+        `"instruction":"a${bad}"`,
+        `"metadata":{"a":"${bad}"}`,
+        `"metadata":{"${bad}":1}`,
+        `"provider":{"session_id":"${bad}"}`,
+      ]) {
         const { status, code } = await refused(`{${field},${TEXT.slice(1)}`);
         expect([400, 422], `${field} ${code}`).toContain(status);
       }
@@ -172,7 +186,10 @@ describe("over Connect", () => {
 
 describe("a frame", () => {
   const dataUrl = (bytes: Buffer, type = "image/png"): string => `data:${type};base64,${bytes.toString("base64")}`;
-  const withFrame = (frame: object) => ({ ...BODY, observations: [{ proprio: [0.5], frames: [{ camera: "front", ...frame }] }] });
+  const withFrame = (frame: object) => ({
+    ...BODY,
+    observations: [{ proprio: [0.5], frames: [{ camera: "front", ...frame }] }],
+  });
 
   it.each([
     ["that is cut short", () => ({ url: dataUrl(picture.subarray(0, picture.length / 2)) }), "frame_truncated"],

@@ -42,7 +42,12 @@ describe("401", () => {
   it("says that a key is missing, and how to send one", async () => {
     const { status, body, headers } = await act(undefined);
     expect([status, headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
-    expect(body.error).toMatchObject({ code: "missing_api_key", type: "authentication_error", status: 401, param: null });
+    expect(body.error).toMatchObject({
+      code: "missing_api_key",
+      type: "authentication_error",
+      status: 401,
+      param: null,
+    });
     expect(body.detail).toBe(body.error.message);
     expect(headers.get("x-request-id")).toBe(body.error.request_id);
   });
@@ -61,7 +66,8 @@ describe("401", () => {
   it("tells a key that was disabled, one whose time is over, and one of a suspended organisation", async () => {
     const key = await app.key(caller.org, { expires_at: Math.floor(Date.now() / 1000) + 1000 });
     expect((await act(key)).status).toBe(200);
-    const [row] = await app.sql`update key set expires_at = now() where org_id = ${caller.org} and expires_at is not null returning id`;
+    const [row] =
+      await app.sql`update key set expires_at = now() where org_id = ${caller.org} and expires_at is not null returning id`;
     await expect.poll(async () => (await act(key)).body.error?.code).toBe("key_expired");
     await app.sql`update key set expires_at = null where id = ${row?.id}`;
     await expect.poll(async () => (await act(key)).status).toBe(200);

@@ -1,6 +1,7 @@
 /** POST /v1/predict, /v1/predict/stream, /v1/ground and their other faces. */
 import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/test-picture.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
@@ -80,13 +81,16 @@ describe("POST /v1/predict", () => {
 
   it("takes fewer frames, a frame that is no picture, and none for failed attempts that cost nothing", async () => {
     const payer = await app.caller(1);
-    const cases: [string, NonNullable<Model["script"]["predict"]>][] = [
-      ["wrong_step_count", async (call, { send, end }) => (send(await frameOf(call, 0)), send(summary()), end())],
-      ["empty_answer", (_call, { send, end }) => (send(summary()), end())],
-      ["malformed_answer", (_call, { send, end }) => (send(Buffer.from("ffff", "hex")), end())],
-    ];
-    for (const [reason, script] of cases) {
-      model.script.predict = script;
+    const answers = {
+      wrong_step_count: async (call: PredictRequest) => [await frameOf(call, 0), summary()],
+      empty_answer: async () => [summary()],
+      malformed_answer: async () => [Buffer.from("ffff", "hex")],
+    };
+    for (const [reason, messages] of Object.entries(answers)) {
+      model.script.predict = async (call, { send, end }) => {
+        for (const message of await messages(call)) send(message);
+        end();
+      };
       const { status, body } = await predict({}, payer.key);
       expect([status, body.error.code], reason).toEqual([502, "all_attempts_failed"]);
       expect(body.route.attempts).toMatchObject([{ status: "error", reason }]);
@@ -181,7 +185,11 @@ describe("POST /v1/predict/stream", () => {
     model.script.predict = async (call, { send }) => send(await frameOf(call, 0));
     const read = await (await stream({ provider: { deadline_ms: 400 } }, payer.key)).rest();
     expect(read.map(({ event }) => event)).toEqual(["route", "frame", "done"]);
-    expect(read[2]?.data).toMatchObject({ finish_reason: "deadline", frames: 1, usage: { frames: 1, cost_usd: 0.002 } });
+    expect(read[2]?.data).toMatchObject({
+      finish_reason: "deadline",
+      frames: 1,
+      usage: { frames: 1, cost_usd: 0.002 },
+    });
     await expect.poll(() => spent(payer)).toBe(0.002);
   });
 
@@ -258,7 +266,11 @@ describe("POST /v1/predict/stream", () => {
       send(await frameOf(call, 0));
       send(await frameOf(call, 1));
     };
-    const predict = { model: "acme/world", horizon: 4, observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }] };
+    const predict = {
+      model: "acme/world",
+      horizon: 4,
+      observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }],
+    };
     const leaving = new AbortController();
     const events = inference(app, "grpc").predictStream({ predict }, { ...bearer(payer.key), signal: leaving.signal });
     const reading = (async () => {
@@ -328,7 +340,10 @@ describe("POST /v1/ground", () => {
   });
 
   it("answers over Connect and gRPC as over REST", async () => {
-    const request = { instruction: "the red square", observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }] };
+    const request = {
+      instruction: "the red square",
+      observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }],
+    };
     for (const face of ["connect", "grpc"] as const) {
       const answer = await inference(app, face).ground(request, bearer(caller.key));
       expect(answer).toMatchObject({ points: [{ x: 0.75, y: 0.25 }], usage: { costUsd: 0.0032 } });

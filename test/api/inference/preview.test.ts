@@ -13,7 +13,12 @@ let world: string;
 beforeAll(async () => {
   [app, model] = await Promise.all([openApp(), startModel()]);
   const { endpoint } = model;
-  offering = await app.supply({ provider: "acme", model: "acme/base", endpoint, advertised: { p50_ms: 20, p95_ms: 40 } });
+  offering = await app.supply({
+    provider: "acme",
+    model: "acme/base",
+    endpoint,
+    advertised: { p50_ms: 20, p95_ms: 40 },
+  });
   world = await app.supply({
     provider: "acme",
     model: "acme/world",
@@ -86,7 +91,10 @@ describe("200", () => {
       dropped: [{ offering_id: offering, provider: "acme", model: "acme/base", reason: "max_cost_usd" }],
     });
     const none = await preview({ provider: { only: ["nobody"] } });
-    expect(none.body).toMatchObject({ would_refuse: { code: "no_route_available" }, dropped: [{ reason: "not_in_only" }] });
+    expect(none.body).toMatchObject({
+      would_refuse: { code: "no_route_available" },
+      dropped: [{ reason: "not_in_only" }],
+    });
   });
 
   it("is the same over gRPC and Connect", async () => {

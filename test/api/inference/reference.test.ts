@@ -59,7 +59,9 @@ describe("POST /v1/predict", () => {
     const sequence = movingShapes(5, 6);
     const pngs = await Promise.all(
       sequence.map(({ image: { data, width, height } }) =>
-        sharp(data, { raw: { width, height, channels: 3 } }).png().toBuffer(),
+        sharp(data, { raw: { width, height, channels: 3 } })
+          .png()
+          .toBuffer(),
       ),
     );
     const observations = pngs.slice(0, 4).map((png, i) => ({
@@ -89,7 +91,9 @@ describe("POST /v1/ground", () => {
   it("finds the thing that is named where it is", async () => {
     const { frame, box } = tableScene(3, "red", "square");
     const { data, width, height } = frame.image;
-    const png = await sharp(data, { raw: { width, height, channels: 3 } }).png().toBuffer();
+    const png = await sharp(data, { raw: { width, height, channels: 3 } })
+      .png()
+      .toBuffer();
     const url = `data:image/png;base64,${png.toString("base64")}`;
     const request = { instruction: "the red cube", observations: [{ frames: [{ camera: "overhead", url }] }] };
     const { status, body } = await app.call("/v1/ground", request, { key: caller.key });

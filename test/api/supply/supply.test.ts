@@ -40,7 +40,14 @@ const act = (name: string) =>
 describe("POST /v1/supply/providers", () => {
   it("makes the calling organisation a provider", async () => {
     const name = freshName();
-    const body = { name, display_name: "Acme", contact_email: "ops@acme.example", regions: ["eu", "us"], data_collection: "deny", homepage: "https://acme.example" };
+    const body = {
+      name,
+      display_name: "Acme",
+      contact_email: "ops@acme.example",
+      regions: ["eu", "us"],
+      data_collection: "deny",
+      homepage: "https://acme.example",
+    };
     const answer = await register(body);
     expect([answer.status, answer.body]).toEqual([
       201,
@@ -146,7 +153,13 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
 
   it("refuses addresses that the wire cannot dial", async () => {
     const provider = await registered();
-    for (const endpoint of ["http://127.0.0.1:1", "grpc://", "file:///etc/passwd", "grpc://user:secret@host:1", "nonsense"]) {
+    for (const endpoint of [
+      "http://127.0.0.1:1",
+      "grpc://",
+      "file:///etc/passwd",
+      "grpc://user:secret@host:1",
+      "nonsense",
+    ]) {
       const { status, body, text } = await declare(provider, { endpoint });
       expect([status, body.error.code, body.error.param], endpoint).toEqual([422, "address_refused", "endpoint"]);
       expect(text).not.toContain("secret@");
@@ -177,7 +190,12 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
         passed: true,
         started_at: expect.any(Number),
         finished_at: expect.any(Number),
-        measured: { action_dim: 2, p50_ms: expect.any(Number), p95_ms: expect.any(Number), cold_ms: expect.any(Number) },
+        measured: {
+          action_dim: 2,
+          p50_ms: expect.any(Number),
+          p95_ms: expect.any(Number),
+          cold_ms: expect.any(Number),
+        },
       });
       expect(body.report.checks.map(({ name }: { name: string }) => name)).toEqual([
         "reachable",
@@ -198,7 +216,12 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
   it("rejects what fails, with a report that says what to mend, and that is final", async () => {
     const provider = await registered();
     const server = await startPolicyServer();
-    const good = [[0, 0], [0, 0], [0, 0], [0, 0]];
+    const good = [
+      [0, 0],
+      [0, 0],
+      [0, 0],
+      [0, 0],
+    ];
     for (const [steps, check, words] of [
       [good.map((step) => [...step, 0]), "action_shape", /3 numbers per step.* 2/],
       [good.map(() => [Number.NaN, 0]), "action_shape", /not finite/],
@@ -230,7 +253,9 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     const { body: offering } = await declare(provider, { endpoint: server.endpoint, auth });
     const { body, text } = await verify(offering.id);
     expect(body.offering.status).toBe("live");
-    expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(Array(5).fill("Api-Key sk-very-secret-token"));
+    expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(
+      Array(5).fill("Api-Key sk-very-secret-token"),
+    );
     expect(text).not.toContain("sk-very-secret-token");
     await server.close();
   });
@@ -250,12 +275,23 @@ describe("where private addresses are not allowed", () => {
     const strict = await openApp({ allowPrivateAddresses: false });
     const { key } = await strict.caller(0);
     await strict.call("/v1/supply/providers", { name: "inside" }, { key });
-    for (const host of ["127.0.0.1:1", "localhost:1", "[::1]:1", "10.0.0.1:1", "169.254.169.254", "192.168.1.1:50051", "[fd00::1]:1"]) {
+    for (const host of [
+      "127.0.0.1:1",
+      "localhost:1",
+      "[::1]:1",
+      "10.0.0.1:1",
+      "169.254.169.254",
+      "192.168.1.1:50051",
+      "[fd00::1]:1",
+    ]) {
       const body = { ...ACT_DECLARATION, model: "inside/base", endpoint: `grpc://${host}` };
       const answer = await strict.call("/v1/supply/providers/inside/models", body, { key });
       if (answer.status === 201) {
         const verified = await strict.call(`/v1/supply/offerings/${answer.body.id}/verify`, {}, { key });
-        expect(verified.body.report, host).toMatchObject({ passed: false, checks: [{ name: "reachable", passed: false }] });
+        expect(verified.body.report, host).toMatchObject({
+          passed: false,
+          checks: [{ name: "reachable", passed: false }],
+        });
       } else expect([answer.status, answer.body.error.code], host).toEqual([422, "address_refused"]);
     }
     await strict.close();

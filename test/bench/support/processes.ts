@@ -86,11 +86,6 @@ function parentOf(pid: number): number {
   }
 }
 
-/** Resident memory of a process in MB. */
-export function residentMb(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1024;
-}
-
 /** The middle of a list. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);

@@ -55,7 +55,8 @@ export async function profile(address: string, busy: () => Promise<unknown>): Pr
 
 function samplesOf({ nodes, samples, timeDeltas }: Profile): Sample[] {
   const micros = new Map<number, number>();
-  samples.forEach((node, i) => micros.set(node, (micros.get(node) ?? 0) + Math.max(0, timeDeltas[i] ?? 0)));
+  for (const [i, node] of samples.entries())
+    micros.set(node, (micros.get(node) ?? 0) + Math.max(0, timeDeltas[i] ?? 0));
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id] as const)));
   return [...micros].flatMap(([leaf, spent]) => {

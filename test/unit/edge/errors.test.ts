@@ -207,3 +207,24 @@ describe("what a call throws that was called off", () => {
     expect(refusalOf(own, caller.signal)).toBe(own);
   });
 });
+
+describe("details over gRPC", () => {
+  it("fit into the trailers that clients take, however many offerings were dropped", () => {
+    const dropped = Array.from({ length: 500 }, (_, i) =>
+      create(DroppedOfferingSchema, {
+        offeringId: `off_${String(i).padStart(26, "0")}`,
+        model: "some-laboratory/a-model-of-some-length",
+        provider: "some-provider",
+        reason: DropReason.MAX_LATENCY_MS,
+        detail: "p95 412 ms > 200 ms",
+        stage: "remove",
+      }),
+    );
+    const refusal = refuse(Reason.NO_ROUTE_AVAILABLE, "500 offerings considered, none satisfies the constraints", {
+      dropped,
+    });
+    const trailers = grpcTrailersOf(refusal, "req_1");
+    expect(String(trailers["grpc-status-details-bin"]).length).toBeLessThan(8000);
+    expect(JSON.parse(restAnswer(refusal, "req_1").body).error.details.dropped).toHaveLength(500);
+  });
+});

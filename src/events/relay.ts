@@ -1,0 +1,84 @@
+/** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
+import { after, random, sleep } from "../ambient.ts";
+import type { Notices } from "../store/notices.ts";
+import { carryEvents } from "../store/outbox.ts";
+import type { Sql } from "../store/tx.ts";
+import { NatsLink } from "./link.ts";
+
+/** What a relay needs of the house. */
+export interface RelayParts {
+  sql: Sql;
+  notices: Notices;
+  /** Where NATS is. */
+  url: string;
+  /** Told once whenever events begin to wait. */
+  warn(text: string): void;
+}
+
+const BATCH = 100;
+/** Finds what no notification told of. */
+const SWEEP_MS = 10_000;
+const RETRY_MS = { first: 250, most: 10_000 };
+
+/** A relay at work. Any number of them may share an outbox; one carries at a time, and the next takes over when it ends. */
+export class Relay {
+  readonly #parts: RelayParts;
+  readonly #leaving = new AbortController();
+  readonly #work: Promise<void>;
+  readonly #unlisten: () => void;
+  #rung = Promise.withResolvers<void>();
+  #failures = 0;
+
+  /** Begins to carry. NATS need not be there: events wait in the outbox until it is. */
+  constructor(parts: RelayParts) {
+    this.#parts = parts;
+    this.#unlisten = parts.notices.on("outbox", this.#ring, this.#ring);
+    this.#work = this.#stay();
+  }
+
+  /** Ends what is being carried, no later than NATS has to answer, and stops. */
+  close(): Promise<void> {
+    this.#unlisten();
+    this.#leaving.abort();
+    this.#ring();
+    return this.#work;
+  }
+
+  readonly #ring = (): void => this.#rung.resolve();
+
+  async #stay(): Promise<void> {
+    const { signal } = this.#leaving;
+    while (!signal.aborted) {
+      const cause = await this.#once(signal).catch((error: unknown) => error);
+      if (signal.aborted) return;
+      if (++this.#failures === 1) this.#parts.warn(`events wait in the outbox until NATS takes them: ${reason(cause)}`);
+      const longest = Math.min(RETRY_MS.first * 2 ** (this.#failures - 1), RETRY_MS.most);
+      await sleep(longest * (0.5 + random() / 2), signal).catch(() => {});
+    }
+  }
+
+  /** Carries over one connection. Returns when that is over, rejects when it did not come about or failed. */
+  async #once(signal: AbortSignal): Promise<void> {
+    const link = await NatsLink.dial(this.#parts.url);
+    void link.over.then(this.#ring);
+    try {
+      while (!signal.aborted && !link.isOver) {
+        // Before looking, so that what comes meanwhile is looked for again.
+        this.#rung = Promise.withResolvers();
+        const carried = await carryEvents(this.#parts.sql, BATCH, (events) => link.publish(events));
+        this.#failures = 0;
+        if (carried < BATCH) await this.#bell();
+      }
+    } finally {
+      await link.close();
+    }
+  }
+
+  async #bell(): Promise<void> {
+    const forget = after(SWEEP_MS, this.#ring);
+    await this.#rung.promise;
+    forget();
+  }
+}
+
+const reason = (cause: unknown): string => (cause instanceof Error ? cause.message : "the connection was lost");

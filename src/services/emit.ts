@@ -1,0 +1,32 @@
+/** Telling the world: an event is written in the transaction of its cause, and carried out after that was committed. */
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { newId, nowSeconds } from "../ambient.ts";
+import { API_VERSION } from "../brand.ts";
+import { appendEvents } from "../store/outbox.ts";
+import type { Tx } from "../store/tx.ts";
+
+/** What happened: one member of `Event.data`. */
+export type Happening = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;
+
+/** What every event is called on the wire, by its member of `Event.data`: `keyCreated` is `key.created`. */
+export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
+  EventSchema.oneofs[0]?.fields.map(({ localName, name }) => [localName, name.replace("_", ".")]),
+);
+
+/**
+ * Tells what happened to an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
+ * those took then give the events of one thing the order in which they happened.
+ */
+export async function emit(tx: Tx, orgId: string, data: Happening): Promise<void> {
+  const name = EVENT_NAMES.get(data.case);
+  if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
+  const event = create(EventSchema, {
+    id: newId("evt"),
+    apiVersion: API_VERSION,
+    createdAt: nowSeconds(),
+    orgId,
+    data,
+  });
+  await appendEvents(tx, [{ id: event.id, name, orgId, payload: toBinary(EventSchema, event) }]);
+}

@@ -1,0 +1,293 @@
+/** The registry's other lists: taxonomy, scenarios, literature, providers, routes, runtimes. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
+import { Embodiment, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
+import { RegistryService } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { importCatalog } from "../../../src/store/catalog.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+const DATA = join(import.meta.dirname, "..", "..", "..", "data");
+const TAXONOMY = JSON.parse(readFileSync(join(DATA, "taxonomy.json"), "utf8"));
+// biome-ignore lint/suspicious/noExplicitAny: rows of three files.
+const rowsOf = (name: string): any[] =>
+  readFileSync(join(DATA, name), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+const MODELS = rowsOf("models.jsonl");
+
+let database: FreshDatabase;
+let app: App;
+let model: Model;
+beforeAll(async () => {
+  database = await freshDatabase();
+  await importCatalog(database.sql, DATA);
+  app = await openApp({ database });
+  model = await startModel();
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+  await database.close();
+});
+
+const get = async (path: string) => (await app.call(path)).body;
+const served = { action_spaces: ["ee_delta_6d_grip"], price_per_action_step: 0.0001 };
+
+describe("before there is supply", () => {
+  it("no alias is listed, and all that is live is nothing", async () => {
+    const routes = await get("/v1/routes");
+    expect([routes.aliases, routes.data]).toEqual([[], []]);
+    expect(routes.live).toMatchObject({ models: [], providers: [], contracts: [], action_spaces: [] });
+    expect(await get("/v1/providers")).toMatchObject({ object: "list", data: [], total: 0, limit: 1000, offset: 0 });
+  });
+});
+
+describe("with supply", () => {
+  beforeAll(async () => {
+    const endpoint = model.endpoint;
+    await app.supply({ provider: "acme", model: "openvla/openvla-7b", endpoint, region: "eu", ...served });
+    await app.supply({ provider: "zeta", model: "openvla/openvla-7b", endpoint, ...served });
+    await app.supply({
+      provider: "acme",
+      model: "own/dreams",
+      endpoint,
+      contracts: ["predict"],
+      action_spaces: [],
+      price_per_frame: 0.001,
+    });
+  });
+
+  const openvla = {
+    id: "openvla/openvla-7b",
+    name: "OpenVLA",
+    vendor: "OpenVLA team",
+    contracts: ["act"],
+    action_spaces: ["ee_delta_6d_grip"],
+    providers: ["acme", "zeta"],
+  };
+  const dreams = {
+    id: "own/dreams",
+    name: "dreams",
+    vendor: "own",
+    contracts: ["predict"],
+    action_spaces: [],
+    providers: ["acme"],
+  };
+  const description = expect.stringMatching(/\w/);
+
+  it("GET /v1/routes is the specification's, field by field", async () => {
+    const aliases = [
+      { id: "service/auto", description, filter: {}, resolves_to: [openvla, dreams] },
+      { id: "service/fastest", description, filter: {}, sort: "latency", resolves_to: [openvla, dreams] },
+      { id: "service/cheapest", description, filter: {}, sort: "price", resolves_to: [openvla, dreams] },
+      { id: "service/auto:embodied", description, filter: { domain: "embodied" }, resolves_to: [openvla, dreams] },
+      { id: "service/auto:vla", description, filter: { family: "vla" }, resolves_to: [openvla] },
+    ];
+    expect(await get("/v1/routes")).toEqual({
+      object: "list",
+      aliases,
+      variants: [":nitro", ":turbo", ":floor", ":quality"].map((suffix) => ({
+        suffix,
+        description,
+        example: `service/auto${suffix}`,
+      })),
+      preferences: ["balanced", "fastest", "cheapest", "reliable"].map((value) => ({ value, description })),
+      live: {
+        models: ["openvla/openvla-7b", "own/dreams"],
+        providers: ["acme", "zeta"],
+        contracts: ["act", "predict"],
+        action_spaces: ["ee_delta_6d_grip"],
+        catalog_models: MODELS.length + 1,
+        note: description,
+      },
+      data: aliases,
+    });
+  });
+
+  it("GET /v1/routes?contract= leaves what serves it", async () => {
+    const act = await get("/v1/routes?contract=act");
+    expect(act.aliases.map(({ id }: { id: string }) => id)).toContain("service/auto:vla");
+    for (const { resolves_to } of act.aliases) expect(resolves_to).toEqual([openvla]);
+    const predict = await get("/v1/routes?contract=predict");
+    expect(predict.aliases.map(({ id }: { id: string }) => id)).not.toContain("service/auto:vla");
+    for (const { resolves_to } of predict.aliases) expect(resolves_to).toEqual([dreams]);
+    expect(predict.live).toMatchObject({ models: ["own/dreams"], providers: ["acme"], contracts: ["predict"] });
+    expect((await get("/v1/routes?contract=evaluate")).aliases).toEqual([]);
+    expect((await app.call("/v1/routes?contract=fly")).status).toBe(422);
+  });
+
+  it("every listed alias and example can be called", async () => {
+    const { key } = await app.caller(10);
+    const { aliases, variants } = await get("/v1/routes?contract=act");
+    for (const id of [
+      ...aliases.map((each: { id: string }) => each.id),
+      ...variants.map((each: { example: string }) => each.example),
+    ]) {
+      const answer = await app.call("/v1/act", { model: id, horizon: 1, observations: [{ proprio: [0] }] }, { key });
+      expect([id, answer.status]).toEqual([id, 200]);
+    }
+  });
+
+  it("GET /v1/providers shows who serves what, and nobody's address", async () => {
+    const { body, text } = await app.call("/v1/providers");
+    expect(body).toEqual({
+      object: "list",
+      data: [
+        {
+          name: "acme",
+          display_name: "acme",
+          regions: [],
+          data_collection: "allow",
+          models: ["openvla/openvla-7b", "own/dreams"],
+          contracts: ["act", "predict"],
+          action_spaces: ["ee_delta_6d_grip"],
+          live_offerings: 2,
+        },
+        expect.objectContaining({ name: "zeta", models: ["openvla/openvla-7b"], live_offerings: 1 }),
+      ],
+      total: 2,
+      limit: 1000,
+      offset: 0,
+    });
+    expect(text).not.toMatch(/127\.0\.0\.1|email|secret/);
+  });
+
+  it("GET /v1/taxonomy counts every value, and what is live of it", async () => {
+    const { facets } = await get("/v1/taxonomy");
+    const countsOf = (facet: string, value: string) =>
+      facets[facet].find((each: { value: string }) => each.value === value);
+    expect(Object.keys(facets).sort()).toEqual(
+      ["action_space", "contract", "domain", "embodiment", "era", "family", "featured", "kind", "tier"].sort(),
+    );
+    for (const [facet, words] of [
+      ["domain", TAXONOMY.domains],
+      ["family", TAXONOMY.families],
+      ["embodiment", TAXONOMY.embodiments],
+      ["era", TAXONOMY.eras],
+      ["kind", TAXONOMY.kinds],
+      ["tier", TAXONOMY.tiers],
+      ["contract", TAXONOMY.contracts],
+    ]) {
+      for (const { id, meaning } of words) expect(countsOf(facet, id)).toMatchObject({ value: id, meaning });
+      for (const { value, count } of facets[facet]) {
+        const { total } = await get(`/v1/models?${facet}=${value}&limit=1`);
+        expect([facet, value, count]).toEqual([facet, value, total]);
+      }
+    }
+    expect(countsOf("tier", "servable")).toMatchObject({ count: 2, live_count: 2 });
+    expect(countsOf("contract", "act").live_count).toBe(1);
+    expect(countsOf("family", "vla")).toMatchObject({
+      count: MODELS.filter(({ family }) => family === "vla").length,
+      live_count: 1,
+    });
+    expect(countsOf("action_space", "ee_delta_6d_grip").live_count).toBe(1);
+    expect(countsOf("era", "classic").live_count).toBe(0);
+  });
+});
+
+describe("GET /v1/taxonomy", () => {
+  it("has the layout of each action space, as the catalog states it", async () => {
+    const { action_spaces } = await get("/v1/taxonomy");
+    expect(action_spaces).toEqual(TAXONOMY.action_spaces.map((space: object) => ({ other_layouts: [], ...space })));
+  });
+});
+
+describe("GET /v1/scenarios", () => {
+  const rows = rowsOf("scenarios.jsonl");
+  const shown = ({ slug, owner, ...facts }: Record<string, unknown>) => ({
+    id: slug,
+    object: "scenario",
+    vendor: owner,
+    ...facts,
+  });
+
+  it("has every scenario, each as the catalog states it", async () => {
+    const { data, ...page } = await get("/v1/scenarios");
+    expect(page).toEqual({ object: "list", total: rows.length, limit: 1000, offset: 0 });
+    expect(data).toEqual(rows.map(shown));
+    expect((await get("/v1/scenarios?limit=2&offset=3")).data).toEqual(rows.slice(3, 5).map(shown));
+  });
+
+  it.each([
+    ["target=game", (row: { target: string }) => row.target === "game"],
+    ["runnable=true", (row: { runnable: boolean }) => row.runnable],
+    ["runnable=false", (row: { runnable: boolean }) => !row.runnable],
+    [
+      "runnable=true&target=driving",
+      (row: { runnable: boolean; target: string }) => row.runnable && row.target === "driving",
+    ],
+  ])("%s", async (query, holds) => {
+    expect((await get(`/v1/scenarios?${query}`)).data).toEqual(rows.filter(holds).map(shown));
+  });
+
+  it("refuses what it does not know with 422", async () => {
+    for (const query of ["target=space", "runnable=maybe", "limit=0", "kind=survey"])
+      expect((await app.call(`/v1/scenarios?${query}`)).status).toBe(422);
+  });
+});
+
+describe("GET /v1/literature", () => {
+  const rows = rowsOf("literature.jsonl");
+  const shown = ({ slug, ...facts }: Record<string, unknown>) => ({ id: slug, object: "literature", ...facts });
+
+  it("has every piece, and those of one kind", async () => {
+    const { data, total } = await get("/v1/literature");
+    expect([data, total]).toEqual([rows.map(shown), rows.length]);
+    for (const kind of ["survey", "position", "theory", "tutorial"]) {
+      expect((await get(`/v1/literature?kind=${kind}`)).data).toEqual(
+        rows.filter((row) => row.kind === kind).map(shown),
+      );
+    }
+    expect((await app.call("/v1/literature?kind=novel")).status).toBe(422);
+  });
+});
+
+describe("GET /v1/runtimes", () => {
+  it("has every wire that this gateway speaks, and what it carries", async () => {
+    const { object, data } = await get("/v1/runtimes");
+    expect([object, data.map(({ id }: { id: string }) => id)]).toEqual([
+      "list",
+      ["limber-policy", "openpi-ws", "simulated"],
+    ]);
+    for (const runtime of data) {
+      expect(runtime).toMatchObject({
+        name: expect.stringMatching(/\w/),
+        transport: expect.stringMatching(/^(websocket|grpc|http|zmq|none)$/),
+        direction: expect.stringMatching(/^(gateway|supplier)_dials$/),
+        auth: expect.arrayContaining(["none"]),
+      });
+      expect(runtime.contracts).toContain("act");
+    }
+    expect(data[1]).toMatchObject({
+      url_schemes: ["ws", "wss"],
+      contracts: ["act"],
+      profiles: expect.arrayContaining(["openpi/libero"]),
+    });
+    const [, pointer] = data[1].options_schema.split("#");
+    const document = await get("/openapi.json");
+    const schema = pointer
+      .split("/")
+      .slice(1)
+      .reduce((at: Record<string, unknown>, part: string) => at[part], document);
+    expect(schema).toMatchObject({ type: "object" });
+  });
+});
+
+describe("over gRPC", () => {
+  it("the same registry has true enums", async () => {
+    const client = createClient(RegistryService, createGrpcTransport({ baseUrl: app.url }));
+    const { data, total } = await client.listModels({ embodiment: Embodiment.MOBILE_BASE, limit: 3 });
+    expect(total).toBe(MODELS.filter(({ embodiments }) => embodiments.includes("mobile-base")).length);
+    for (const { embodiments } of data) expect(embodiments).toContain(Embodiment.MOBILE_BASE);
+    const { model } = await client.getModel({ owner: "openvla", name: "openvla-7b" });
+    expect([model?.tier, model?.contracts]).toEqual([ModelTier.SERVABLE, [Contract.ACT]]);
+    await expect(client.getModel({ owner: "no", name: "body" })).rejects.toThrow(/no model/);
+  });
+});

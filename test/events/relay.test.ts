@@ -1,0 +1,183 @@
+/** Events on their way to NATS: at least once, one id, the order of each organisation; whatever happens to NATS. */
+import { create, toBinary } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { Relay } from "../../src/events/relay.ts";
+import { Notices } from "../../src/store/notices.ts";
+import { appendEvents, unsentEvents } from "../../src/store/outbox.ts";
+import { tx } from "../../src/store/tx.ts";
+import { openApp } from "../support/app.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { changeStream, type Heard, hear, makeStream, openNats, startNats, streamed } from "../support/nats.ts";
+
+const UNTIL = { timeout: 20_000, interval: 20 };
+const forgotten: (() => Promise<unknown>)[] = [];
+/** Closes it at the end of the test, before what was there earlier. */
+function kept<T extends { close(): Promise<unknown> }>(thing: T): T {
+  forgotten.unshift(() => thing.close());
+  return thing;
+}
+const forget = async (): Promise<void> => {
+  for (const close of forgotten.splice(0)) await close();
+};
+afterEach(forget);
+afterAll(forget);
+
+let db: FreshDatabase;
+let warnings: string[];
+beforeEach(async () => {
+  db = kept(await freshDatabase());
+  warnings = [];
+});
+
+async function relay(url: string): Promise<Relay> {
+  const notices = kept(await Notices.open(db.url));
+  return kept(new Relay({ sql: db.sql, notices, url, warn: (text) => warnings.push(text) }));
+}
+
+let told = 0;
+/** Writes events of an organisation, each in a transaction of its own; answers their ids. */
+async function happen(orgId: string, count: number): Promise<string[]> {
+  const ids = Array.from({ length: count }, () => `evt_${String(told++).padStart(6, "0")}`);
+  for (const id of ids) {
+    const payload = toBinary(EventSchema, create(EventSchema, { id, orgId }));
+    await tx(db.sql, (tx) => appendEvents(tx, [{ id, name: "key.created", orgId, payload }]));
+  }
+  return ids;
+}
+const nothingWaits = (): Promise<unknown> =>
+  vi.waitFor(async () => expect(await unsentEvents(db.sql, 1)).toEqual([]), UNTIL);
+
+/** The ids of an organisation's events in the order in which each came first. */
+const firsts = (heard: readonly Heard[], orgId: string): string[] => [
+  ...new Set(heard.filter(({ event }) => event.orgId === orgId).map(({ event }) => event.id)),
+];
+
+describe("a subscriber", () => {
+  it("gets what an API call caused: once, on its organisation's subject, decoded by the generated schema", async () => {
+    const nats = kept(await openNats());
+    const app = kept(await openApp({ database: db, natsUrl: nats.url }));
+    const org: string = (await app.admin("/v1/orgs", { name: "test" })).id;
+    const { heard } = kept(await hear(nats.url, `limber.v1.${org}.>`));
+    const { id } = await app.admin(`/v1/orgs/${org}/keys`, {});
+    await vi.waitFor(() => expect(heard).toHaveLength(1), UNTIL);
+    await nothingWaits();
+    expect(heard).toMatchObject([
+      {
+        subject: `limber.v1.${org}.key.created`,
+        contentType: "application/protobuf",
+        messageId: heard[0]!.event.id,
+        event: { orgId: org, apiVersion: "0.1.0", data: { case: "keyCreated", value: { keyId: id } } },
+      },
+    ]);
+  });
+
+  it("gets every event at least once and each organisation's in order, from two replicas at once", async () => {
+    const nats = kept(await startNats());
+    const { heard } = kept(await hear(nats.url, "limber.v1.>"));
+    const first = await relay(nats.url);
+    await relay(nats.url);
+    const orgs = ["org_A", "org_B", "org_C"];
+    const early = await Promise.all(orgs.map((org) => happen(org, 150)));
+    await first.close();
+    const late = await Promise.all(orgs.map((org) => happen(org, 150)));
+    await nothingWaits();
+    await vi.waitFor(() => {
+      for (const [i, org] of orgs.entries()) expect(firsts(heard, org)).toEqual([...early[i]!, ...late[i]!]);
+    }, UNTIL);
+    expect(warnings).toEqual([]);
+  });
+});
+
+describe("without NATS", () => {
+  it("no call fails, one line says that events wait, and all are told in order when it's there", async () => {
+    const nats = kept(await startNats());
+    await nats.kill();
+    const app = kept(await openApp({ database: db, natsUrl: nats.url }));
+    await relay(nats.url);
+    const org: string = (await app.admin("/v1/orgs", { name: "test" })).id;
+    const keys: string[] = [];
+    for (let i = 0; i < 5; i++) keys.push((await app.admin(`/v1/orgs/${org}/keys`, {})).id);
+    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    await nats.start();
+    await makeStream(nats.url);
+    await nothingWaits();
+    const rows = await db.sql<{ event_id: string }[]>`select event_id from outbox order by position`;
+    expect(await streamed(nats.url)).toEqual(rows.map((row) => row.event_id));
+    expect(rows).toHaveLength(keys.length);
+    expect(warnings).toEqual([expect.stringContaining("events wait in the outbox")]);
+  });
+});
+
+describe("a NATS that dies by kill -9 while events flow", () => {
+  it("loses none that its stream took, and the stream has each once and in order", async () => {
+    const nats = kept(await startNats());
+    await makeStream(nats.url);
+    await relay(nats.url);
+    const expected: string[] = [];
+    for (let round = 0; round < 4; round++) {
+      const writing = happen("org_A", 120);
+      await vi.waitFor(async () => expect((await streamed(nats.url)).length).toBeGreaterThan(expected.length), UNTIL);
+      await nats.kill();
+      expected.push(...(await writing));
+      await nats.start();
+      await nothingWaits();
+    }
+    expect(await streamed(nats.url)).toEqual(expected);
+  });
+
+  it("and comes back with its subscribers before a relay does tells them all that waited, in order", async () => {
+    const nats = kept(await startNats());
+    const subscriber = kept(await hear(nats.url, "limber.v1.>"));
+    const relaying = await relay(nats.url);
+    const before = await happen("org_A", 20);
+    await nothingWaits();
+    await nats.kill();
+    await relaying.close();
+    const meanwhile = await happen("org_A", 250);
+    await nats.start();
+    await vi.waitFor(() => subscriber.connected(), UNTIL);
+    await relay(nats.url);
+    const after = await happen("org_A", 20);
+    await vi.waitFor(
+      () => expect(firsts(subscriber.heard, "org_A")).toEqual([...before, ...meanwhile, ...after]),
+      UNTIL,
+    );
+  });
+});
+
+describe("what NATS doesn't take", () => {
+  it("waits, when a stream refuses it, and follows in order when there is room", async () => {
+    const nats = kept(await startNats());
+    await makeStream(nats.url, { max_msgs: 2, discard: "new" });
+    await relay(nats.url);
+    const ids = await happen("org_A", 4);
+    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    expect(await streamed(nats.url)).toEqual(ids.slice(0, 2));
+    await changeStream(nats.url, { max_msgs: 10, discard: "new" });
+    await nothingWaits();
+    expect(await streamed(nats.url)).toEqual(ids);
+  });
+
+  it("waits, when the relay's user may not publish it", async () => {
+    const nats = kept(await startNats(USERS));
+    await relay(nats.url.replace("//", "//mute:secret@"));
+    await happen("org_A", 1);
+    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    expect(await unsentEvents(db.sql, 10)).toHaveLength(1);
+    expect(warnings[0]).not.toContain("secret");
+  });
+
+  it("is told by a user that may, without JetStream for its account", async () => {
+    const nats = kept(await startNats(USERS));
+    await relay(nats.url.replace("//", "//free:secret@"));
+    await happen("org_A", 1);
+    await nothingWaits();
+    expect(warnings).toEqual([]);
+  });
+});
+
+const USERS = `accounts { A { users = [
+  { user: free, password: secret }
+  { user: mute, password: secret, permissions: { publish: { deny: "limber.>" } } }
+] } }`;

@@ -1,0 +1,60 @@
+import { describe, expect, it } from "vitest";
+import { type Searched, SearchIndex } from "../../../src/services/registry-search.ts";
+
+const MODELS: readonly Searched[] = [
+  { name: "Octo", slug: "octo", owner: "UC Berkeley berkeley", family: "vla", summary: "Generalist policy." },
+  { name: "OpenVLA-OFT", slug: "openvla-oft", owner: "moojink", family: "vla", summary: "Fine-tuned OpenVLA." },
+  { name: "OpenVLA", slug: "openvla-7b", owner: "OpenVLA team openvla", family: "vla", summary: "" },
+  { name: "GR00T N1", slug: "gr00t-n1", owner: "NVIDIA nvidia", family: "vla", summary: "Humanoid policy." },
+  { name: "DreamerV3", slug: "dreamerv3", owner: "Danijar danijar", family: "latent-dynamics", summary: "Octo-free." },
+  { name: "Rêve", slug: "reve", owner: "École", family: "manipulation", summary: "" },
+];
+const index = new SearchIndex(MODELS);
+const find = (query: string): string[] => index.find(query).map((place) => MODELS[place]!.slug);
+
+describe("search", () => {
+  it("finds by name, slug, owner, family and summary", () => {
+    expect(find("dreamerv3")).toEqual(["dreamerv3"]);
+    expect(find("7b")).toEqual(["openvla-7b"]);
+    expect(find("nvidia")).toEqual(["gr00t-n1"]);
+    expect(find("latent-dynamics")).toEqual(["dreamerv3"]);
+    expect(find("humanoid")).toEqual(["gr00t-n1"]);
+  });
+
+  it("puts a name before a mention, and a whole name before a part of one", () => {
+    expect(find("octo")).toEqual(["octo", "dreamerv3"]);
+    expect(find("openvla")).toEqual(["openvla-7b", "openvla-oft"]);
+  });
+
+  it("asks for every word, in any order and unfinished", () => {
+    expect(find("policy octo")).toEqual(["octo"]);
+    expect(find("octo humanoid")).toEqual([]);
+    expect(find("drea")).toEqual(["dreamerv3"]);
+    expect(find("berk gener")).toEqual(["octo"]);
+  });
+
+  it("looks past case, accents, hyphens and spaces", () => {
+    expect(find("REVE ecole")).toEqual(["reve"]);
+    expect(find("gr00tn1")).toEqual(["gr00t-n1"]);
+    expect(find("open vla")).toEqual(["openvla-7b", "openvla-oft"]);
+  });
+
+  it.each([
+    ["a letter less", "opnvla"],
+    ["a letter more", "opennvla"],
+    ["another letter", "openvka"],
+    ["two letters swapped", "opevnla"],
+  ])("forgives %s", (_, query) => expect(find(query)[0]).toBe("openvla-7b"));
+
+  it("forgives two typos in a long word, and none in a short one", () => {
+    expect(find("dremaervv3")).toEqual(["dreamerv3"]);
+    expect(find("vlo")).toEqual([]);
+    expect(find("openxyz")).toEqual([]);
+  });
+
+  it("finds nothing for what has no words, and takes any text", () => {
+    for (const query of ["", " ", "!?", "🤖", "\u0301", "(".repeat(256), "a b c d e f g h i j k l m n o"]) {
+      expect(find(query)).toEqual([]);
+    }
+  });
+});
