@@ -63,6 +63,9 @@ export const MOST_STEPS = 16;
 /** Without a `deadline_ms` a request may take this long at most. */
 const LONGEST_MS = 120_000;
 
+/** What lies around attempts, so that the last one has its whole budget too when nobody asked for less. */
+const BETWEEN_ATTEMPTS_MS = 1_000;
+
 /** Plans a request. Throws the refusal when nothing may serve it: constraints are never relaxed. */
 export function planFor(args: PlanArgs): Plan {
   const ask = declare(args);
@@ -175,5 +178,5 @@ export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number
 function timeFor(ask: Ask, steps: readonly PlanStep[]): number {
   if (ask.leftMs < Number.POSITIVE_INFINITY) return ask.leftMs;
   const budgets = steps.reduce((sum, step) => sum + step.budgetMs, 0);
-  return Math.min(budgets, LONGEST_MS);
+  return Math.min(budgets + BETWEEN_ATTEMPTS_MS, LONGEST_MS);
 }

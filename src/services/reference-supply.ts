@@ -135,7 +135,11 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
     ...(serves(Contract.PREDICT) && { pricePerFrame: PRICES.pricePerFrame }),
     ...(serves(Contract.GROUND) && { pricePer1kTokens: PRICES.pricePer1kTokens }),
     parameters: model.parameters,
-    profile: create(WireProfileSchema, { samples: model.samples }),
+    profile: create(WireProfileSchema, {
+      samples: model.samples,
+      // An openpi server cannot say how long its proprioception is, and takes what does not fit for its own failure.
+      ...(model.proprioNames.length > 0 && { proprioDim: model.proprioNames.length }),
+    }),
     timeoutS: 10,
     note: model.limits.slice(0, 1024),
   });
