@@ -35,6 +35,15 @@ export const steadyNow = (): number => clock.steady();
 /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
 
+/** Calls `run` every `ms` milliseconds, the first time after that long, until the returned function is called. */
+export function every(ms: number, run: () => void): () => void {
+  let forget = clock.after(ms, function again() {
+    forget = clock.after(ms, again);
+    run();
+  });
+  return () => forget();
+}
+
 /** The clock as a value, for pure code that takes one as an argument. */
 export const ambientClock: Clock = { wall: now, steady: steadyNow, after };
 

@@ -7,9 +7,9 @@ import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
-import { after, newId, nowSeconds, steadyNow } from "./ambient.ts";
+import { after, every, newId, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
-import { type DevelopmentSecrets, developmentSecrets, keepSecrets } from "./development.ts";
+import { demoKey, developmentSecrets } from "./development.ts";
 import { createGate } from "./edge/gate.ts";
 import { grpcStreams } from "./edge/grpc.ts";
 import { Limits } from "./edge/limits.ts";
@@ -23,23 +23,22 @@ import { billingService } from "./services/billing.ts";
 import { inferenceService } from "./services/inference.ts";
 import { LiveSupply } from "./services/live-supply.ts";
 import { operationsService } from "./services/operations.ts";
-import { bringReference } from "./services/reference-supply.ts";
+import { bringReference, lastReferencePorts } from "./services/reference-supply.ts";
 import { registryService } from "./services/registry.ts";
 import { RegistryShelf } from "./services/registry-shelf.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { factsOfSupply } from "./services/supply-facts.ts";
+import { SupplyLoader } from "./services/supply-loader.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
 import { KeyCache } from "./store/key-cache.ts";
-import { createKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
-import { addCredits, createOrg } from "./store/orgs.ts";
 import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
 import { loadSupply } from "./store/supply.ts";
-import { connect, databaseReachable, type Sql } from "./store/tx.ts";
+import { connect, databaseReachable } from "./store/tx.ts";
 import { guardedAgent } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
 import { createVault } from "./vault.ts";
@@ -71,9 +70,10 @@ const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
 const CATALOG = join(import.meta.dirname, "..", "data");
 const POOL = 10;
 const PRUNE_MS = 3_600_000;
+/** How often figures that nobody adds to are looked at, so that old ones fade. */
+const AGE_MS = 5_000;
 /** How long events are kept after they were told, or where nobody is told. */
 const EVENT_DAYS = 7;
-const DEMO_CREDIT_MICRO = 100_000_000;
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
 export async function openHouse(config: Config): Promise<House> {
@@ -125,13 +125,15 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
   const shelf = new RegistryShelf(supply);
-  const loader = new SupplyLoader(notices, async () => {
+  const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, shelf.catalog)]);
     supply.adopt(factsOfSupply(known, vault, (text) => log.error(text)));
     shelf.adopt(known, catalog);
   });
   closers.add(async () => loader.close());
-  await loader.load();
+
+  const ageing = every(AGE_MS, () => supply.health.age(steadyNow()));
+  closers.add(async () => ageing());
 
   let draining = false;
   const unready = (): string | undefined => {
@@ -166,19 +168,27 @@ async function open(config: Config, closers: Closers): Promise<House> {
   });
 
   if (config.referenceSupply) {
-    const ports = await lastPorts(sql);
+    const ports = await lastReferencePorts(sql);
     const told = { log: (text: string) => log.warn(text) };
     // Somebody else may listen there now; elsewhere its offerings are new ones.
     const reference = await startReference({ ...told, ...ports }).catch(() => startReference(told));
     closers.add(() => reference.stop());
-    await welcomeReference(reference, supplyParts, (text) => log.error(text));
-    await loader.load();
+    // Nobody calls yet, so that one look at the end is enough.
+    const unwatched = { ...supplyParts, refresh: async () => {} };
+    await welcomeReference(reference, unwatched, (text) => log.error(text));
   }
+  loader.follow(notices);
+  await loader.load();
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
   if (config.roles.has("worker")) {
     const jobs = [() => pruneIdempotency(sql), () => pruneEvents(sql, EVENT_DAYS)];
     if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
-    closers.add(keepTidy(jobs, (error) => log.warn({ err: error }, "pruning failed")));
+    const prune = (): void => {
+      for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
+    };
+    prune();
+    const rest = every(PRUNE_MS, prune);
+    closers.add(async () => rest());
   }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 
@@ -239,56 +249,6 @@ async function openDatabase(config: Config, closers: Closers, log: (line: string
   return database;
 }
 
-/** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
-class SupplyLoader {
-  readonly #load: () => Promise<void>;
-  readonly #off: () => void;
-  #running: Promise<void> | undefined;
-  #again = false;
-  #closed = false;
-  #forget = (): void => {};
-  loaded = false;
-  warnings: string[] = [];
-
-  constructor(notices: Notices, load: () => Promise<void>) {
-    this.#load = load;
-    const look = (): void => void this.load();
-    this.#off = notices.on("supply_changed", look, look);
-  }
-
-  /** Resolves when what the database had at the call is loaded, or could not be. */
-  async load(): Promise<void> {
-    this.#again = true;
-    this.#running ??= this.#run();
-    return this.#running;
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#off();
-    this.#forget();
-  }
-
-  async #run(): Promise<void> {
-    while (this.#again && !this.#closed) {
-      this.#again = false;
-      try {
-        await this.#load();
-        this.loaded = true;
-        this.warnings = [];
-      } catch {
-        this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
-        this.#forget();
-        if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());
-      }
-    }
-    // In the same turn as the last look at `#again`, so that no change falls between two runs.
-    this.#running = undefined;
-  }
-}
-
-const RETRY_MS = 2_000;
-
 function leftOf(
   limits: Limits,
   { id, rateLimit }: { id: string; rateLimit: Parameters<Limits["peek"]>[1] },
@@ -297,39 +257,6 @@ function leftOf(
   return { remaining, resetAt: nowSeconds() + fullInS };
 }
 
-/** The ports that the reference provider had, so that its offerings are the same after a restart. */
-async function lastPorts(sql: Sql): Promise<{ grpcPort?: number; openpiPort?: number }> {
-  const { offerings } = await loadSupply(sql);
-  const portOf = (runtime: string): number =>
-    Number(
-      new URL(
-        offerings.find((known) => known.provider === "reference" && known.runtime === runtime)?.endpoint ?? "none:0",
-      ).port || 0,
-    );
-  return { grpcPort: portOf("limber-policy"), openpiPort: portOf("openpi-ws") };
-}
-
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {
   for (const fault of await bringReference(parts, reference.grpc)) log(`reference provider: ${fault}`);
-}
-
-/** The demo organisation's key, made with its credit at the first start. */
-async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
-  if (secrets.demoKey !== undefined) return secrets.demoKey;
-  const org = await createOrg(sql, { name: "demo" });
-  await addCredits(sql, { orgId: org.id, amountMicro: DEMO_CREDIT_MICRO, reason: "demo credit" });
-  const { secret } = await createKey(sql, { orgId: org.id, name: "demo", role: "owner" });
-  keepSecrets(dataDir, { ...secrets, demoKey: secret });
-  return secret;
-}
-
-/** Forgets what is no longer needed, once an hour; the returned function ends that. */
-function keepTidy(jobs: readonly (() => Promise<unknown>)[], failed: (error: unknown) => void): () => Promise<void> {
-  let forget = (): void => {};
-  const prune = (): void => {
-    for (const job of jobs) job().catch(failed);
-    forget = after(PRUNE_MS, prune);
-  };
-  prune();
-  return async () => forget();
 }

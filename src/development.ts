@@ -2,6 +2,9 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { secretBytes } from "./ambient.ts";
+import { createKey } from "./store/keys.ts";
+import { addCredits, createOrg } from "./store/orgs.ts";
+import type { Sql } from "./store/tx.ts";
 
 /** The secrets of one data directory. */
 export interface DevelopmentSecrets {
@@ -13,6 +16,7 @@ export interface DevelopmentSecrets {
 }
 
 const FILE = "development.json";
+const DEMO_CREDIT_MICRO = 100_000_000;
 
 /** Reads the secrets of a data directory, or makes them. Only the owner of the process may read the file. */
 export function developmentSecrets(dataDir: string): DevelopmentSecrets {
@@ -24,9 +28,19 @@ export function developmentSecrets(dataDir: string): DevelopmentSecrets {
 }
 
 /** Writes the secrets of a data directory, whole or not at all. */
-export function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
+function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
   mkdirSync(dataDir, { recursive: true });
   const path = join(dataDir, FILE);
   writeFileSync(`${path}.new`, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 });
   renameSync(`${path}.new`, path);
+}
+
+/** The demo organisation's key, made with its credit at the first start. */
+export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
+  if (secrets.demoKey !== undefined) return secrets.demoKey;
+  const org = await createOrg(sql, { name: "demo" });
+  await addCredits(sql, { orgId: org.id, amountMicro: DEMO_CREDIT_MICRO, reason: "demo credit" });
+  const { secret } = await createKey(sql, { orgId: org.id, name: "demo", role: "owner" });
+  keepSecrets(dataDir, { ...secrets, demoKey: secret });
+  return secret;
 }

@@ -16,6 +16,7 @@ import type { Admission, CallContext, Gate } from "./gate.ts";
 import { type Coding, requestCoding, responseCoding } from "./grpc/compression.ts";
 import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
+import { Running } from "./running.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 
 /** What the fast path serves, and how. */
@@ -38,16 +39,15 @@ const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 /** The fast path as the port's first look at every HTTP/2 stream. */
 export function grpcStreams(options: GrpcOptions): TakeStream {
   const methods = new Map(options.methods.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
-  const running = new Set<GrpcCall>();
+  const running = new Running<GrpcCall>();
   options.closing.addEventListener("abort", () => {
-    for (const call of running) call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere"));
+    running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
   });
   return (stream, headers) => {
     const method = methods.get(headers[":path"] ?? "");
     if (!method || headers[":method"] !== "POST" || !GRPC_TYPES.has(headers["content-type"] ?? "")) return false;
-    const call = new GrpcCall(options, method, stream, headers, () => running.delete(call));
-    running.add(call);
-    call.begin();
+    const call = new GrpcCall(options, method, stream, headers);
+    call.begin(running.enter(call));
     return true;
   };
 }
@@ -69,7 +69,7 @@ class GrpcCall {
   readonly #method: DescMethod;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: IncomingHttpHeaders;
-  readonly #forget: () => void;
+  #forget: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   /** The caller's time; undefined where he has no end to it, and not a number where it is no time. */
   readonly #timeoutMs: number | undefined;
@@ -82,24 +82,18 @@ class GrpcCall {
   #over = false;
   #refusal: Refusal | undefined;
 
-  /** `forget` is called when nothing more comes of the call. */
-  constructor(
-    options: GrpcOptions,
-    method: DescMethod,
-    stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
-    forget: () => void,
-  ) {
+  constructor(options: GrpcOptions, method: DescMethod, stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
     this.#options = options;
     this.#method = method;
     this.#stream = stream;
     this.#headers = headers;
-    this.#forget = forget;
     this.#responseCoding = responseCoding(headers);
     this.#timeoutMs = timeoutOf(textOf(headers["grpc-timeout"]));
   }
 
-  begin(): void {
+  /** `forget` is called when nothing more comes of the call. */
+  begin(forget: () => void): void {
+    this.#forget = forget;
     this.#stream.once("close", this.#closed);
     const timedOut = (): void => this.fail(refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out"));
     if (this.#timeoutMs! >= 0) this.#forgetTimeout = after(this.#timeoutMs!, timedOut);
@@ -132,7 +126,7 @@ class GrpcCall {
       this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
       this.#caller.abort(this.#refusal);
     }
-    this.#forget();
+    this.#forget?.();
     this.#forgetTimeout?.();
     this.#admission?.leave();
     this.#note();

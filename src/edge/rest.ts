@@ -16,6 +16,7 @@ import { queryOf, valuesOf } from "./query.ts";
 import { readBody } from "./rest/body.ts";
 import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
 import { type RestRoute, routesOf } from "./rest/route.ts";
+import { Running } from "./running.ts";
 import { EVENT_HEADERS, eventWriter } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 import { invalid, violationOf, violationsOf } from "./validate.ts";
@@ -126,13 +127,13 @@ interface Exchange {
 
 class RestFace {
   readonly #options: RestOptions;
-  readonly #running = new Set<AbortController>();
+  readonly #running = new Running<AbortController>();
 
   constructor(options: RestOptions) {
     this.#options = options;
     options.closing.addEventListener("abort", () => {
       const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
-      for (const call of this.#running) call.abort(reason);
+      this.#running.each((call) => call.abort(reason));
     });
   }
 
@@ -141,7 +142,7 @@ class RestFace {
     const call = new AbortController();
     const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
     response.once("close", left);
-    this.#running.add(call);
+    const leave = this.#running.enter(call);
     const requestId = newId("req");
     const key = request.headers["idempotency-key"];
     const idempotencyKey = typeof key === "string" ? key : undefined;
@@ -155,7 +156,7 @@ class RestFace {
       sayNo(response, refusal, requestId, exchange.admission?.headers, givenOf(exchange));
     } finally {
       response.off("close", left);
-      this.#running.delete(call);
+      leave();
       exchange.admission?.leave();
       this.#note(exchange, startedAt, refusal);
     }

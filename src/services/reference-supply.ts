@@ -11,6 +11,7 @@ import { newId } from "../ambient.ts";
 import { Contract, wordOfContract } from "../contracts/contract.ts";
 import { createOrg } from "../store/orgs.ts";
 import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../store/supply.ts";
+import type { Sql } from "../store/tx.ts";
 import type { Call } from "./call.ts";
 import { type SupplyParts, supplyService } from "./supply.ts";
 
@@ -143,4 +144,14 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
     timeoutS: 10,
     note: model.limits.slice(0, 1024),
   });
+}
+
+/** The ports that the reference provider had, so that its offerings are the same after a restart; 0 for one that is not known. */
+export async function lastReferencePorts(sql: Sql): Promise<{ grpcPort: number; openpiPort: number }> {
+  const { offerings } = await loadSupply(sql);
+  const portOf = (runtime: string): number => {
+    const known = offerings.find((offering) => offering.provider === PROVIDER && offering.runtime === runtime);
+    return known ? Number(new URL(known.endpoint).port) : 0;
+  };
+  return { grpcPort: portOf("limber-policy"), openpiPort: portOf("openpi-ws") };
 }

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vites
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { Relay } from "../../src/events/relay.ts";
 import { Notices } from "../../src/store/notices.ts";
-import { appendEvents, unsentEvents } from "../../src/store/outbox.ts";
+import { appendEvents, carryEvents, unsentEvents } from "../../src/store/outbox.ts";
 import { tx } from "../../src/store/tx.ts";
 import { openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -86,6 +86,28 @@ describe("a subscriber", () => {
       for (const [i, org] of orgs.entries()) expect(firsts(heard, org)).toEqual([...early[i]!, ...late[i]!]);
     }, UNTIL);
     expect(warnings).toEqual([]);
+  });
+});
+
+describe("the outbox", () => {
+  it("hands events to one carrier at a time, and again to the next when that one fails", async () => {
+    const ids = await happen("org_A", 3);
+    const asked = Promise.withResolvers<void>();
+    const carrying = Promise.withResolvers<void>();
+    const first = carryEvents(db.sql, 10, () => {
+      asked.resolve();
+      return carrying.promise;
+    });
+    await asked.promise;
+    const unwanted = vi.fn(async () => {});
+    expect(await carryEvents(db.sql, 10, unwanted)).toBe(0);
+    expect(unwanted).not.toHaveBeenCalled();
+    carrying.reject(new Error("NATS is gone"));
+    await expect(first).rejects.toThrow("NATS is gone");
+    const carried: string[] = [];
+    const carry = async (events: readonly { id: string }[]) => void carried.push(...events.map(({ id }) => id));
+    expect([await carryEvents(db.sql, 2, carry), await carryEvents(db.sql, 2, carry)]).toEqual([2, 1]);
+    expect(carried).toEqual(ids);
   });
 });
 

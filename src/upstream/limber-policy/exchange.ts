@@ -224,7 +224,7 @@ class ActStream {
     const id = this.#nextId++;
     const message = encode(id);
     return new Promise((resolve, reject) => {
-      this.#pending.set(id, new PendingAct(resolve, reject, signal, () => this.#cancel(id)));
+      this.#pending.set(id, new PendingAct({ resolve, reject, signal, onAbort: () => this.#cancel(id) }));
       this.#stream.write(message);
     });
   }
@@ -252,9 +252,8 @@ class ActStream {
     this.#endIfDone();
   }
 
-  #take(id: number): PendingAct | undefined {
-    const call = this.#pending.get(id);
-    call?.leave();
+  #take(id: number): Waiting | undefined {
+    const call = this.#pending.get(id)?.end();
     this.#pending.delete(id);
     return call;
   }
@@ -269,28 +268,32 @@ class ActStream {
   }
 }
 
-/** A call that waits for its answer. */
-class PendingAct {
+/** Who waits for an answer. */
+interface Waiting {
   readonly resolve: (response: ActResponse) => void;
   readonly reject: (failure: UpstreamFailure) => void;
   readonly signal: AbortSignal;
-  readonly #onAbort: () => void;
+  readonly onAbort: () => void;
+}
 
-  constructor(
-    resolve: (response: ActResponse) => void,
-    reject: (failure: UpstreamFailure) => void,
-    signal: AbortSignal,
-    onAbort: () => void,
-  ) {
-    this.resolve = resolve;
-    this.reject = reject;
-    this.signal = signal;
-    this.#onAbort = onAbort;
-    signal.addEventListener("abort", onAbort, { once: true });
+/**
+ * A call that waits for its answer, and that holds nothing once it has it: a Map that makes room leaves a table behind, which
+ * the collector takes for alive until its next full round, with all that was in it.
+ */
+class PendingAct {
+  #waiting: Waiting | undefined;
+
+  constructor(waiting: Waiting) {
+    this.#waiting = waiting;
+    waiting.signal.addEventListener("abort", waiting.onAbort, { once: true });
   }
 
-  leave(): void {
-    this.signal.removeEventListener("abort", this.#onAbort);
+  /** Ends the wait; gives who waited. */
+  end(): Waiting | undefined {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    waiting?.signal.removeEventListener("abort", waiting.onAbort);
+    return waiting;
   }
 }
 
