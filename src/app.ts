@@ -89,7 +89,7 @@ export async function openHouse(config: Config): Promise<House> {
 async function open(config: Config, closers: Closers): Promise<House> {
   const log = pino(
     { level: config.logLevel },
-    pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 }),
+    pino.destination({ dest: 2, sync: false, minLength: 4096, periodicFlush: 200 }),
   );
   closers.add(async () => log.flush());
 

@@ -43,7 +43,6 @@ const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts"]);
 const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   fastify: ["edge"],
   "@connectrpc/connect": ["edge"],
-  "@connectrpc/connect-fastify": ["edge"],
   "@connectrpc/connect-node": ["edge"],
   postgres: ["store"],
   nats: ["events"],

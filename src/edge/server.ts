@@ -20,7 +20,7 @@ import { grpcTrailersOf } from "./grpc-status.ts";
 import type { Readiness } from "./health.ts";
 import type { Log } from "./log.ts";
 import { onePort, type PortHandler, type PortOptions } from "./port.ts";
-import { sayNo, serveRest } from "./rest.ts";
+import { RestFace, sayNo, serveRest } from "./rest.ts";
 import { SERVICES } from "./services.ts";
 import { warmUp } from "./validate.ts";
 
@@ -62,8 +62,9 @@ export function buildServer(options: ServerOptions): EdgeServer {
     closing: closing.signal,
   };
   warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
+  const rest = new RestFace(SERVICES, faces);
   const fastify = Fastify({
-    serverFactory: portFactory(options.port),
+    serverFactory: portFactory(rest, options.port),
     forceCloseConnections: "idle",
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER },
@@ -75,7 +76,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
   serveDocs(fastify);
-  serveRest(fastify, SERVICES, faces);
+  serveRest(fastify, rest);
   serveConnect(fastify, SERVICES, faces);
 
   return {
@@ -102,9 +103,13 @@ const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs
 /** Names in paths may be as long as the schema lets names be, percent-encoded. */
 const MAX_PARAMETER = 1024;
 
-function portFactory(port: PortOptions | undefined): FastifyServerFactory {
-  // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
-  return (handler) => onePort(handler as PortHandler, { refusal: wireBody, ...port });
+function portFactory(rest: RestFace, port: PortOptions | undefined): FastifyServerFactory {
+  return (handler) => {
+    // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
+    const route = handler as PortHandler;
+    const answer: PortHandler = (request, response) => void (rest.take(request, response) || route(request, response));
+    return onePort(answer, { refusal: wireBody, ...port });
+  };
 }
 
 /** No body is read but by the face that knows what it should be. */

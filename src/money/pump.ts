@@ -115,6 +115,12 @@ export class Pump<I, S> {
     return this.#add({ kind: "move", move, done: deferred(), taken }).done.promise;
   }
 
+  /** Resolves when all that was added until now is written, or can't be. */
+  async caughtUp(): Promise<void> {
+    const last = this.#queue.at(-1) ?? this.#underway.at(-1);
+    await last?.done.promise.catch(() => {});
+  }
+
   /** Whether the store answers. */
   get well(): boolean {
     return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;

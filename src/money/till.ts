@@ -99,7 +99,9 @@ export class Till<I, S extends Charged> {
 
   /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
   async giveBack(orgId: string): Promise<void> {
-    await Promise.all([...this.#pursesOf(orgId)].map((purse) => this.#returnIdle(purse.lease, false)));
+    const returned = [...this.#pursesOf(orgId)].map((purse) => this.#returnIdle(purse.lease, false));
+    // A call that was just answered may still be on its way to the ledger.
+    await Promise.all([...returned, this.#pump.caughtUp()]);
   }
 
   /** Takes no new calls, returns every lease and writes what is under way. Calls that still run may settle until then. */
@@ -238,6 +240,7 @@ export class Till<I, S extends Charged> {
   #sated(purse: Purse): boolean {
     if (purse.waiters.length > 0) return false;
     purse.short = undefined;
+    purse.recalled = false;
     this.#hungry.delete(purse);
     return true;
   }
@@ -273,6 +276,7 @@ export class Till<I, S extends Charged> {
   #retire(lease: Lease): void {
     const { id, purse } = lease;
     if (purse.lease === lease) purse.lease = undefined;
+    if (lease.state === "new") this.#leases.delete(id);
     if (!inLedger(lease)) return;
     lease.state = lease.running > 0 ? "old" : "gone";
     if (lease.state === "old") this.#returnIdle(lease, false);

@@ -1,5 +1,5 @@
 /** Which offering serves, and in what order: the six stages of the specification, and the state that they read. */
-export { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS, type Variant } from "./aliases.ts";
+export { ALIASES, type Alias, type Axis, VARIANTS, type Variant } from "./aliases.ts";
 export {
   type AttemptCalls,
   type Attempted,
@@ -16,7 +16,7 @@ export { HedgeBudget } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
-export { type Pin, PinBoard, pinOutcome } from "./pin.ts";
+export { type Pin, PinBoard } from "./pin.ts";
 export { type Plan, type PlanStep, planFor } from "./plan.ts";
-export { attemptsOf, directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
+export { directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
 export { buildSnapshot, SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";

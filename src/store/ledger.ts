@@ -98,6 +98,7 @@ export class Ledger {
   readonly #notices: Notices;
   readonly #replica: string;
   readonly #life: string;
+  #till = "";
 
   constructor(sql: Sql, notices: Notices, { replica, lifeMs = LIFE_MS }: LedgerOptions) {
     this.#sql = sql;
@@ -113,7 +114,8 @@ export class Ledger {
     for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
     const [row] = await this.#sql<{ till: string }[]>`
       select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
-    return row!.till;
+    this.#till = row!.till;
+    return this.#till;
   }
 
   /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
@@ -152,11 +154,10 @@ export class Ledger {
 
   /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
-    const mine = `${this.#replica}/`;
     const offs = [
       this.#notices.on("lease_wanted", (payload) => {
         const [orgId, till] = split(payload);
-        if (!till.startsWith(mine)) heard.wanted(orgId);
+        if (till !== this.#till) heard.wanted(orgId);
       }),
       this.#notices.on("lease_returned", heard.returned),
     ];

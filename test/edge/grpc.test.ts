@@ -565,6 +565,7 @@ describe("reflection", () => {
       "limber.v1.BillingService",
       "limber.v1.InferenceService",
       "limber.v1.OperationsService",
+      "limber.v1.RegistryService",
       "limber.v1.SupplyService",
     ]);
   });

@@ -172,6 +172,31 @@ describe("a refusal for want of credit", () => {
     await call(two.till, payer, 10 * PRICE);
   });
 
+  it("comes only after idle credit was taken from the organisation's other keys", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    await hold.release();
+    await call(till, { orgId: payer.orgId, keyId: await makeKey(db.sql, payer.orgId) }, 10 * PRICE);
+  });
+
+  it("does not keep later calls from calling credit back, when another replica did not answer in time", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [one, two] = [await replica("one"), await replica("two")];
+    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const commit = one.ledger.commit.bind(one.ledger);
+    const awake = Promise.withResolvers<void>();
+    one.ledger.commit = async (name, batch) => {
+      await awake.promise;
+      return commit(name, batch);
+    };
+    expect((await refusalOf(two.till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    awake.resolve();
+    await expect.poll(async () => (await db.sql`select from recall`).count).toBe(0);
+    await hold.release();
+    await call(two.till, payer, PRICE);
+  });
+
   it("comes although another replica holds credit, when that is promised to its calls", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];

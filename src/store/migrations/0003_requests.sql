@@ -4,7 +4,8 @@
 -- it has ended. `promised` is a JSON array of objects with the columns of `request` that are known at dispatch; it is read
 -- by recovery alone, and kept as text because checking it each time would cost more than writing it.
 create table intent (
-  till_id text not null references till,
+  -- No foreign key: the till's own row is locked in the same transaction, and the check would cost each batch a query.
+  till_id text not null,
   batch bigint not null,
   promised text not null,
   created timestamptz not null default now(),

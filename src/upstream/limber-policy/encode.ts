@@ -59,13 +59,17 @@ export async function prepareAct(
     ...(temperature !== undefined && { temperature }),
   };
   const count = picturesIn(input.observations);
-  const hasGoal = frames.cameras.length > count;
-  const observations = count === 0 ? bare(input.observations) : await observationPieces(input.observations, frames);
-  const goal = hasGoal ? [field(ACT_CALL.goalImage, await goalPieces(frames, count))] : [];
+  const pictures = await firstOf(frames, frames.cameras.length);
+  const goal = pictures[count];
+  const goalFrame = goal && withPicture(create(FrameSchema, { camera: frames.cameras[count] ?? "" }), goal);
+  if (sizeOf(pictures) <= SMALL_BYTES) {
+    const observations = filled(input.observations, pictures);
+    return whole(toBinary(ActCallSchema, { ...call, observations, ...(goalFrame && { goalImage: goalFrame }) }));
+  }
   return joined([
     whole(toBinary(ActCallSchema, call)),
-    ...observations.map((each) => field(ACT_CALL.observations, each)),
-    ...goal,
+    ...filled(input.observations, pictures).map((each) => field(ACT_CALL.observations, observationPieces(each))),
+    ...(goalFrame ? [field(ACT_CALL.goalImage, framePieces(goalFrame))] : []),
   ]);
 }
 
@@ -92,16 +96,18 @@ export async function encodePredict(model: string, input: PredictInput, frames: 
     ...(seed !== undefined && { seed }),
     ...(fps !== undefined && { fps }),
   });
-  const observations = await observationPieces(input.observations, frames);
-  const fields = observations.map((each) => field(PREDICT_REQUEST.observations, each));
+  const pictures = await firstOf(frames, picturesIn(input.observations));
+  const observations = filled(input.observations, pictures);
+  const fields = observations.map((each) => field(PREDICT_REQUEST.observations, observationPieces(each)));
   return framed(joined([whole(toBinary(PredictRequestSchema, request)), ...fields]));
 }
 
 /** The framed message of a ground call. */
 export async function encodeGround(model: string, input: GroundInput, frames: FrameSet): Promise<Buffer> {
   const request = create(GroundRequestSchema, { model, instruction: input.instruction });
-  const observations = await observationPieces(input.observations, frames);
-  const fields = observations.map((each) => field(GROUND_REQUEST.observation, each));
+  const pictures = await firstOf(frames, picturesIn(input.observations));
+  const observations = filled(input.observations, pictures);
+  const fields = observations.map((each) => field(GROUND_REQUEST.observation, observationPieces(each)));
   return framed(joined([whole(toBinary(GroundRequestSchema, request)), ...fields]));
 }
 
@@ -120,36 +126,45 @@ const GROUND_REQUEST = { observation: GroundRequestSchema.field.observation.numb
 const OBSERVATION = { frames: ObservationSchema.field.frames.number, depth: ObservationSchema.field.depth.number };
 const FRAME = { data: FrameSchema.field.data.number };
 
-const bare = (observations: readonly Observation[]): Pieces[] =>
-  observations.map((observation) => whole(toBinary(ObservationSchema, observation)));
+/** Together no larger than this, pictures are written with the rest of their message: copying them costs less than pieces do. */
+const SMALL_BYTES = 8 << 10;
 
-async function observationPieces(observations: readonly Observation[], frames: FrameSet): Promise<Pieces[]> {
-  const pictures = await Promise.all(Array.from({ length: picturesIn(observations) }, (_, i) => frames.bytes(i)));
+const sizeOf = (pictures: readonly EncodedFrame[]): number =>
+  pictures.reduce((sum, { bytes }) => sum + bytes.length, 0);
+
+const firstOf = (frames: FrameSet, count: number): Promise<EncodedFrame[]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => frames.bytes(i)));
+
+/** The caller's frame with the picture's bytes in place of its address. */
+const withPicture = (frame: Frame, { bytes, format, width, height }: EncodedFrame): Frame => ({
+  ...frame,
+  url: "",
+  data: bytes,
+  format: FORMATS[format],
+  width,
+  height,
+});
+
+/** The observations with their pictures in them, which come in the order of `frameSources`. */
+function filled(observations: readonly Observation[], pictures: readonly EncodedFrame[]): Observation[] {
   let next = 0;
-  const placed = (list: readonly Frame[], number: number): Pieces[] =>
-    list.map((frame) => field(number, framePieces(frame, pictures[next++]!)));
-  return observations.map((observation) => {
-    const rest = whole(toBinary(ObservationSchema, { ...observation, frames: [], depth: [] }));
-    return joined([
-      rest,
-      ...placed(observation.frames, OBSERVATION.frames),
-      ...placed(observation.depth, OBSERVATION.depth),
-    ]);
-  });
+  const place = (frames: readonly Frame[]): Frame[] => frames.map((frame) => withPicture(frame, pictures[next++]!));
+  return observations.map((each) => ({ ...each, frames: place(each.frames), depth: place(each.depth) }));
 }
 
-async function goalPieces(frames: FrameSet, index: number): Promise<Pieces> {
-  const camera = frames.cameras[index] ?? "";
-  return framePieces(create(FrameSchema, { camera }), await frames.bytes(index));
+function observationPieces(observation: Observation): Pieces {
+  const { frames, depth } = observation;
+  return joined([
+    whole(toBinary(ObservationSchema, { ...observation, frames: [], depth: [] })),
+    ...frames.map((each) => field(OBSERVATION.frames, framePieces(each))),
+    ...depth.map((each) => field(OBSERVATION.depth, framePieces(each))),
+  ]);
 }
 
 const NO_BYTES = new Uint8Array();
 
-/** The caller's frame with the picture's bytes in place of its address. */
-function framePieces(frame: Frame, { bytes, format, width, height }: EncodedFrame): Pieces {
-  const rest = { ...frame, url: "", data: NO_BYTES, format: FORMATS[format], width, height };
-  return joined([whole(toBinary(FrameSchema, rest)), field(FRAME.data, whole(bytes))]);
-}
+const framePieces = (frame: Frame): Pieces =>
+  joined([whole(toBinary(FrameSchema, { ...frame, data: NO_BYTES })), field(FRAME.data, whole(frame.data))]);
 
 const FORMATS: Readonly<Record<EncodedFrame["format"], ImageFormat>> = {
   png: ImageFormat.PNG,

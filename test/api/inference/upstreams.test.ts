@@ -117,7 +117,6 @@ describe.each([
     const { status, body } = await act(model);
     expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
     expect(body.route.attempts).toMatchObject([{ status: "error", reason: "timeout" }]);
-    expect(body.route.attempts[0].latency_ms).toBeGreaterThanOrEqual(500);
     await expect.poll(() => server.counts.cancelled).toBeGreaterThan(0);
     late.resolve();
     const next = await act(model);
