@@ -21,14 +21,14 @@ import { type Reference, startReference } from "./reference/launch.ts";
 import { accountService } from "./services/account.ts";
 import { billingService } from "./services/billing.ts";
 import { inferenceService } from "./services/inference.ts";
-import { LiveSupply } from "./services/live-supply.ts";
 import { operationsService } from "./services/operations.ts";
-import { bringReference, lastReferencePorts } from "./services/reference-supply.ts";
+import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
-import { RegistryShelf } from "./services/registry-shelf.ts";
+import { factsOfSupply } from "./services/supply/facts.ts";
+import { LiveSupply } from "./services/supply/live.ts";
+import { SupplyLoader } from "./services/supply/loader.ts";
+import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
-import { factsOfSupply } from "./services/supply-facts.ts";
-import { SupplyLoader } from "./services/supply-loader.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
@@ -89,7 +89,7 @@ export async function openHouse(config: Config): Promise<House> {
 async function open(config: Config, closers: Closers): Promise<House> {
   const log = pino(
     { level: config.logLevel },
-    pino.destination({ dest: 2, sync: false, minLength: 4096, periodicFlush: 200 }),
+    pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 }),
   );
   closers.add(async () => log.flush());
 

@@ -1,4 +1,4 @@
-/** Writes gen/openapi.json from the schema and its comments. Run by `npm run gen`. */
+/** Writes gen/openapi.json from the schema and its comments. Run by `npm run gen`; another file may be named. */
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
@@ -19,7 +19,5 @@ const services = SERVICES.map(({ typeName }) => {
 const errorBody = registry.getMessage(ErrorBodySchema.typeName);
 if (errorBody === undefined) throw new Error("the image has no body for refusals");
 
-writeFileSync(
-  new URL("../gen/openapi.json", import.meta.url),
-  `${JSON.stringify(openapiOf(services, errorBody), null, 2)}\n`,
-);
+const target = process.argv[2] ?? new URL("../gen/openapi.json", import.meta.url);
+writeFileSync(target, `${JSON.stringify(openapiOf(services, errorBody), null, 2)}\n`);

@@ -5,8 +5,8 @@ import { type BillingService, GetBalanceResponseSchema } from "../../gen/limber/
 import { toUsd } from "../money/price.ts";
 import { balanceOf } from "../store/orgs.ts";
 import type { Sql } from "../store/tx.ts";
-import type { HouseTill } from "./bill.ts";
 import { type Implementation, keyOf } from "./call.ts";
+import type { HouseTill } from "./inference/bill.ts";
 
 /** What billing needs of the house. */
 export interface BillingParts {

@@ -25,10 +25,18 @@ import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
 import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudget, PinBoard, routeOf } from "../routing/index.ts";
-import type { Charge } from "./bill.ts";
 import type { Call, Implementation } from "./call.ts";
-import { streamPredict } from "./predict-stream.ts";
-import { assertSound, type InferenceHouse, type InferenceParts, planArgs, refusePreset, served, Trip } from "./trip.ts";
+import type { Charge } from "./inference/bill.ts";
+import { streamPredict } from "./inference/predict-stream.ts";
+import {
+  assertSound,
+  type InferenceHouse,
+  type InferenceParts,
+  planArgs,
+  refusePreset,
+  served,
+  Trip,
+} from "./inference/trip.ts";
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {

@@ -10,7 +10,7 @@ import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
 import type { Implementation } from "./call.ts";
-import type { LiveSupply } from "./live-supply.ts";
+import type { LiveSupply } from "./supply/live.ts";
 
 /** What there is to know about this instance. */
 export interface OperationsParts {

@@ -27,7 +27,7 @@ import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Implementation } from "./call.ts";
-import type { LiveSupply } from "./live-supply.ts";
+import { runtimesOf } from "./registry/runtimes.ts";
 import {
   type Entry,
   FACET_NAMES,
@@ -35,8 +35,8 @@ import {
   type Facet,
   type RegistryShelf,
   type RegistryView,
-} from "./registry-shelf.ts";
-import { runtimesOf } from "./runtimes.ts";
+} from "./registry/shelf.ts";
+import type { LiveSupply } from "./supply/live.ts";
 
 /** What the registry needs of the house. */
 export interface RegistryParts {

@@ -42,8 +42,8 @@ import type { Wire } from "../upstream/wire.ts";
 import type { Vault } from "../vault.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
 import { emit, type Happening } from "./emit.ts";
-import { probe } from "./probe.ts";
-import { liveOffering, secretContext } from "./supply-facts.ts";
+import { liveOffering, secretContext } from "./supply/facts.ts";
+import { probe } from "./supply/probe.ts";
 
 /** What supply needs of the house. */
 export interface SupplyParts {

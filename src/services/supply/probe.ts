@@ -1,20 +1,20 @@
 /** The conformance probe: whether a declared offering does what it declares, asked over its own wire. */
 import { create } from "@bufbuild/protobuf";
-import { FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { type ProbeReport, ProbeReportSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { after, newId, nowSeconds, steadyNow } from "../ambient.ts";
-import * as act from "../contracts/act.ts";
-import { dimensionOf } from "../contracts/action-spaces.ts";
-import { Contract, type Intent, type PredictAnswer } from "../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import * as ground from "../contracts/ground.ts";
-import * as predict from "../contracts/predict.ts";
-import type { Offering } from "../routing/index.ts";
-import { type FrameOptions, FrameSet } from "../upstream/frames.ts";
-import type { LimberPolicyWire } from "../upstream/limber-policy/index.ts";
-import { frameSources } from "../upstream/pictures.ts";
-import { redSquare } from "../upstream/test-picture.ts";
-import type { CallOptions, Target, Wire } from "../upstream/wire.ts";
+import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { after, newId, nowSeconds, steadyNow } from "../../ambient.ts";
+import * as act from "../../contracts/act.ts";
+import { dimensionOf } from "../../contracts/action-spaces.ts";
+import { Contract, type Intent, type PredictAnswer } from "../../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import * as ground from "../../contracts/ground.ts";
+import * as predict from "../../contracts/predict.ts";
+import type { Offering } from "../../routing/index.ts";
+import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
+import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
+import { frameSources } from "../../upstream/pictures.ts";
+import { redSquare } from "../../upstream/test-picture.ts";
+import type { CallOptions, Target, Wire } from "../../upstream/wire.ts";
 
 /** What is probed. */
 export interface Probed {

@@ -1,9 +1,9 @@
 /** The wire protocols that the gateway can serve supply over, as `GET /v1/runtimes` lists them. */
 import { create } from "@bufbuild/protobuf";
-import { type Runtime, RuntimeSchema } from "../../gen/limber/v1/registry_pb.ts";
-import { Contract } from "../contracts/contract.ts";
-import type { Upstream } from "../upstream/index.ts";
-import type { Wire } from "../upstream/wire.ts";
+import { type Runtime, RuntimeSchema } from "../../../gen/limber/v1/registry_pb.ts";
+import { Contract } from "../../contracts/contract.ts";
+import type { Upstream } from "../../upstream/index.ts";
+import type { Wire } from "../../upstream/wire.ts";
 
 /** What a wire can't say of itself. */
 type Told = Pick<

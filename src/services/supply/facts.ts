@@ -1,11 +1,11 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
 import { fromJson } from "@bufbuild/protobuf";
-import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { CONTRACT_WORDS, type Contract } from "../contracts/contract.ts";
-import type { CatalogModel, Offering } from "../routing/index.ts";
-import type { ModelRecord, OfferingRecord, Supply } from "../store/supply.ts";
-import type { Vault } from "../vault.ts";
-import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
+import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
+import type { CatalogModel, Offering } from "../../routing/index.ts";
+import type { ModelRecord, OfferingRecord, Supply } from "../../store/supply.ts";
+import type { Vault } from "../../vault.ts";
+import type { LiveOffering, SupplyFacts } from "./live.ts";
 
 /** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
 export function factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): SupplyFacts {

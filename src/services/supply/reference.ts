@@ -1,19 +1,19 @@
 /** Brings the provider that ships with the gateway in by the same door as any partner: register, declare, verify. */
 import { create } from "@bufbuild/protobuf";
-import type { ServedModel } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import {
   DeclareModelRequestSchema,
   RegisterProviderRequestSchema,
   VerifyOfferingRequestSchema,
-} from "../../gen/limber/v1/supply_service_pb.ts";
-import { newId } from "../ambient.ts";
-import { Contract, wordOfContract } from "../contracts/contract.ts";
-import { createOrg } from "../store/orgs.ts";
-import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../store/supply.ts";
-import type { Sql } from "../store/tx.ts";
-import type { Call } from "./call.ts";
-import { type SupplyParts, supplyService } from "./supply.ts";
+} from "../../../gen/limber/v1/supply_service_pb.ts";
+import { newId } from "../../ambient.ts";
+import { Contract, wordOfContract } from "../../contracts/contract.ts";
+import { createOrg } from "../../store/orgs.ts";
+import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply.ts";
+import type { Sql } from "../../store/tx.ts";
+import type { Call } from "../call.ts";
+import { type SupplyParts, supplyService } from "../supply.ts";
 
 const PROVIDER = "reference";
 const REGION = "local";

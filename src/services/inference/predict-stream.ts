@@ -8,17 +8,17 @@ import {
   PredictStartedSchema,
   type PredictStreamResponse,
   PredictStreamResponseSchema,
-} from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Route } from "../../gen/limber/v1/route_pb.ts";
-import { now, nowSeconds, steadyNow } from "../ambient.ts";
-import type { PredictAnswerPart } from "../contracts/contract.ts";
-import { AttemptFailure } from "../contracts/failure.ts";
-import * as predict from "../contracts/predict.ts";
-import { toUsd } from "../money/price.ts";
-import { asRefusal, Reason, type Refusal, refuse } from "../refusal.ts";
-import { attemptStream, type Outcome, type PlanStep, routeOf } from "../routing/index.ts";
+} from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Route } from "../../../gen/limber/v1/route_pb.ts";
+import { now, nowSeconds, steadyNow } from "../../ambient.ts";
+import type { PredictAnswerPart } from "../../contracts/contract.ts";
+import { AttemptFailure } from "../../contracts/failure.ts";
+import * as predict from "../../contracts/predict.ts";
+import { toUsd } from "../../money/price.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../../refusal.ts";
+import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routing/index.ts";
+import type { Call } from "../call.ts";
 import type { Bill, Charge } from "./bill.ts";
-import type { Call } from "./call.ts";
 import { assertSound, type InferenceHouse, served, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */

@@ -1,12 +1,12 @@
 /** The route listing: which aliases live supply can serve, and with what. */
 import { create } from "@bufbuild/protobuf";
-import { Preference, SortAxis } from "../../gen/limber/v1/preferences_pb.ts";
-import { type AliasListing, AliasListingSchema, type Domain, type Model } from "../../gen/limber/v1/registry_pb.ts";
-import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
-import { ALIAS_PREFIX } from "../brand.ts";
-import type { Contract } from "../contracts/contract.ts";
-import { ALIASES, type Alias, type Axis, type Offering, type Snapshot, VARIANTS } from "../routing/index.ts";
-import { DOMAINS, valuesIn } from "./registry-words.ts";
+import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import { type AliasListing, AliasListingSchema, type Domain, type Model } from "../../../gen/limber/v1/registry_pb.ts";
+import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { ALIAS_PREFIX } from "../../brand.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { ALIASES, type Alias, type Axis, type Offering, type Snapshot, VARIANTS } from "../../routing/index.ts";
+import { DOMAINS, valuesIn } from "./words.ts";
 
 const PREFERENCES = [
   { value: Preference.BALANCED, description: "Spreads load across healthy offerings, weighted toward cheaper ones" },

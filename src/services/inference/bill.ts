@@ -1,13 +1,13 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { AttemptFailureSchema, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
-import { steadyNow } from "../ambient.ts";
-import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
-import type { Hold, Till } from "../money/till.ts";
-import { factsOf, type Refusal } from "../refusal.ts";
-import type { Plan, PlanStep } from "../routing/index.ts";
-import type { IntentRecord, RequestRecord } from "../store/ledger.ts";
-import { type Call, keyOf } from "./call.ts";
+import { AttemptFailureSchema, AttemptStatusSchema, type Route } from "../../../gen/limber/v1/route_pb.ts";
+import { steadyNow } from "../../ambient.ts";
+import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
+import type { Hold, Till } from "../../money/till.ts";
+import { factsOf, type Refusal } from "../../refusal.ts";
+import type { Plan, PlanStep } from "../../routing/index.ts";
+import type { IntentRecord, RequestRecord } from "../../store/ledger.ts";
+import { type Call, keyOf } from "../call.ts";
 
 /** The till of this house, with the records of its store. */
 export type HouseTill = Till<IntentRecord, RequestRecord>;

@@ -1,5 +1,12 @@
 /** The closed vocabularies of the registry: the store's words and the schema's values. */
-import { Domain, Embodiment, LiteratureKind, ModelEra, ModelKind, ModelTier } from "../../gen/limber/v1/registry_pb.ts";
+import {
+  Domain,
+  Embodiment,
+  LiteratureKind,
+  ModelEra,
+  ModelKind,
+  ModelTier,
+} from "../../../gen/limber/v1/registry_pb.ts";
 
 /** Fields that something was made for. */
 export const DOMAINS = {

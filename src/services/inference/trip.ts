@@ -1,14 +1,14 @@
 /** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
 import { createHash } from "node:crypto";
-import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
-import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
-import { ambientClock, random, steadyNow } from "../ambient.ts";
-import { violation } from "../contracts/conflicts.ts";
-import type { Intent } from "../contracts/contract.ts";
-import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import { microOf } from "../contracts/price.ts";
-import { asRefusal, Reason, refuse } from "../refusal.ts";
+import type { ActRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Frame, Observation } from "../../../gen/limber/v1/observation_pb.ts";
+import type { PinOutcome } from "../../../gen/limber/v1/route_pb.ts";
+import { ambientClock, random, steadyNow } from "../../ambient.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import type { Intent } from "../../contracts/contract.ts";
+import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { microOf } from "../../contracts/price.ts";
+import { asRefusal, Reason, refuse } from "../../refusal.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -18,13 +18,13 @@ import {
   type PlanArgs,
   type PlanStep,
   planFor,
-} from "../routing/index.ts";
-import { type FrameOptions, FrameSet } from "../upstream/frames.ts";
-import { frameSources } from "../upstream/pictures.ts";
-import type { CallOptions, Wire } from "../upstream/wire.ts";
+} from "../../routing/index.ts";
+import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
+import { frameSources } from "../../upstream/pictures.ts";
+import type { CallOptions, Wire } from "../../upstream/wire.ts";
+import { type Call, keyOf } from "../call.ts";
+import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
-import { type Call, keyOf } from "./call.ts";
-import type { LiveSupply } from "./live-supply.ts";
 
 /** What inference needs of the house. */
 export interface InferenceParts {

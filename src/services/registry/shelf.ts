@@ -1,6 +1,6 @@
 /** The registry in memory: everything that its listings say, made once for each state of the supply and the catalog. */
 import { create } from "@bufbuild/protobuf";
-import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
+import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
 import {
   type ActionSpaceLayout,
   ActionSpaceLayoutSchema,
@@ -17,11 +17,11 @@ import {
   ProviderListingSchema,
   type Scenario,
   ScenarioSchema,
-} from "../../gen/limber/v1/registry_pb.ts";
-import type { ListModelsRequest, ListRoutesResponse } from "../../gen/limber/v1/registry_service_pb.ts";
-import { ACTION_SPACES } from "../contracts/action-spaces.ts";
-import { CONTRACT_WORDS, type Contract } from "../contracts/contract.ts";
-import type { Offering, Snapshot } from "../routing/index.ts";
+} from "../../../gen/limber/v1/registry_pb.ts";
+import type { ListModelsRequest, ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
+import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
+import type { Offering, Snapshot } from "../../routing/index.ts";
 import {
   type Catalog,
   type CatalogEntry,
@@ -29,12 +29,12 @@ import {
   NO_CATALOG,
   type ScenarioLine,
   type Taxonomy,
-} from "../store/catalog.ts";
-import type { ModelRecord, OfferingRecord, ProviderRecord, Supply } from "../store/supply.ts";
-import type { LiveSupply } from "./live-supply.ts";
-import { routesOf } from "./registry-routes.ts";
-import { SearchIndex } from "./registry-search.ts";
-import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, valuesIn, wordIn } from "./registry-words.ts";
+} from "../../store/catalog.ts";
+import type { ModelRecord, OfferingRecord, ProviderRecord, Supply } from "../../store/supply.ts";
+import type { LiveSupply } from "../supply/live.ts";
+import { routesOf } from "./routes.ts";
+import { SearchIndex } from "./search.ts";
+import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
 export interface Entry {

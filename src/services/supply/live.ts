@@ -1,9 +1,9 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
-import { random, steadyNow } from "../ambient.ts";
-import type { CatalogModel, Offering } from "../routing/index.ts";
-import { buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
-import type { Upstream } from "../upstream/index.ts";
-import type { Target, Wire } from "../upstream/wire.ts";
+import { random, steadyNow } from "../../ambient.ts";
+import type { CatalogModel, Offering } from "../../routing/index.ts";
+import { buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../../routing/index.ts";
+import type { Upstream } from "../../upstream/index.ts";
+import type { Target, Wire } from "../../upstream/wire.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Searched, SearchIndex } from "../../../src/services/registry-search.ts";
+import { type Searched, SearchIndex } from "../../../../src/services/registry/search.ts";
 
 const MODELS: readonly Searched[] = [
   { name: "Octo", slug: "octo", owner: "UC Berkeley berkeley", family: "vla", summary: "Generalist policy." },
