@@ -38,14 +38,16 @@ export class KeyCache {
 
   /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
   find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
-    const entry = this.#entries.get(secret);
+    // Kept by hash: what lies in this memory must not open anything.
+    const hash = hashSecret(secret);
+    const entry = this.#entries.get(hash.toString("latin1"));
     if (!entry) {
       if (!isSecret(secret)) return undefined;
-      return this.#read(secret, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+      return this.#read(hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     }
     const age = steadyNow() - entry.readMs;
     if (age < FRESH_MS) return entry.key;
-    const reading = this.#read(secret, entry);
+    const reading = this.#read(hash, entry);
     if (age >= STALE_MS) return reading;
     reading.catch(() => {});
     return entry.key;
@@ -56,12 +58,13 @@ export class KeyCache {
     this.#off();
   }
 
-  #read(secret: string, entry: Entry): Promise<KeyRecord | undefined> {
+  #read(hash: Buffer, entry: Entry): Promise<KeyRecord | undefined> {
     if (entry.reading) return entry.reading;
+    const name = hash.toString("latin1");
     const generation = this.#generation;
-    const reading = findKeyByHash(this.#sql, hashSecret(secret)).then((key) => {
+    const reading = findKeyByHash(this.#sql, hash).then((key) => {
       if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow() });
-      else if (this.#entries.get(secret) === entry) this.#entries.delete(secret);
+      else if (this.#entries.get(name) === entry) this.#entries.delete(name);
       return key;
     });
     entry.reading = reading.finally(() => {
@@ -69,15 +72,15 @@ export class KeyCache {
     });
     entry.reading.catch(() => {});
     if (this.#entries.size >= MOST_KEYS) this.#entries.clear();
-    this.#entries.set(secret, entry);
+    this.#entries.set(name, entry);
     return entry.reading;
   }
 
   /** A new key may be one that was unknown before, so what isn't there is forgotten with every change. */
   #forget(id: string | undefined): void {
     this.#generation += 1;
-    for (const [secret, { key }] of this.#entries) {
-      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(secret);
+    for (const [name, { key }] of this.#entries) {
+      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(name);
     }
   }
 }
