@@ -21,7 +21,7 @@ interface Entry {
 /** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
 export class KeyCache {
   readonly #sql: Sql;
-  /** By the secret itself, which is hashed for the database alone: hashing it for every call costs more than finding it. */
+  /** By the hash of the secret. */
   readonly #entries = new Map<string, Entry>();
   readonly #off: () => void;
   /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
