@@ -10,6 +10,7 @@ import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
 import type { Implementation } from "./call.ts";
+import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
 /** What there is to know about this instance. */
@@ -49,6 +50,10 @@ export function operationsService({
       const why = unready();
       if (why !== undefined) throw refuse(Reason.NOT_READY, why, {}, { retryAfter: 1 });
       return create(GetReadinessResponseSchema, { status: "ready" });
+    },
+
+    async getStatus() {
+      return statusOf(supply.health.figures());
     },
   };
 }

@@ -2,17 +2,19 @@
 // @generated from file limber/v1/operations_service.proto (package limber.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { Message } from "@bufbuild/protobuf";
+import type { AttemptFailure } from "./route_pb.ts";
+import { file_limber_v1_route } from "./route_pb.ts";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/operations_service.proto.
  */
 export const file_limber_v1_operations_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAky3wEKEU9wZXJhdGlvbnNTZXJ2aWNlEmAKCUdldEhlYWx0aBIbLmxpbWJlci52MS5HZXRIZWFsdGhSZXF1ZXN0GhwubGltYmVyLnYxLkdldEhlYWx0aFJlc3BvbnNlIhiQAgGquxgCCAGC0+STAgkSBy9oZWFsdGgSaAoMR2V0UmVhZGluZXNzEh4ubGltYmVyLnYxLkdldFJlYWRpbmVzc1JlcXVlc3QaHy5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVzcG9uc2UiF5ACAaq7GAIIAYLT5JMCCBIGL3JlYWR5YgZwcm90bzM", [file_google_api_annotations, file_limber_edge_v1_options]);
+  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCJoChFHZXRTdGF0dXNSZXNwb25zZRIlCgZzdGF0dXMYASABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIsCglwcm92aWRlcnMYAiADKAsyGS5saW1iZXIudjEuUHJvdmlkZXJTdGF0dXMifQoOUHJvdmlkZXJTdGF0dXMSEAoIcHJvdmlkZXIYASABKAkSJQoGc3RhdHVzGAIgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISMgoJb2ZmZXJpbmdzGAMgAygLMh8ubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzUmVjb3JkIrIDChRPZmZlcmluZ1N0YXR1c1JlY29yZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmxpbWJlci52MS5CcmVha2VyU3RhdGUSIwoEdGllchgEIAEoDjIVLmxpbWJlci52MS5IZWFsdGhUaWVyEhQKDGZhaWx1cmVfcmF0ZRgFIAEoARIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgGIAEoDRIWCglvcGVuZWRfYXQYByABKA1IAIgBARIVCghyZXRyeV9hdBgIIAEoDUgBiAEBEjcKD2xhc3RfZXJyb3JfY29kZRgJIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZUgCiAEBEhMKBnA1MF9tcxgKIAEoAUgDiAEBEhMKBnA5NV9tcxgLIAEoAUgEiAEBEhMKBnA5OV9tcxgMIAEoAUgFiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXMqvAEKDEJyZWFrZXJTdGF0ZRIdChlCUkVBS0VSX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUQlJFQUtFUl9TVEFURV9DTE9TRUQQARIWChJCUkVBS0VSX1NUQVRFX09QRU4QAhIbChdCUkVBS0VSX1NUQVRFX0hBTEZfT1BFThADEh0KGUJSRUFLRVJfU1RBVEVfRk9SQ0VEX09QRU4QBBIfChtCUkVBS0VSX1NUQVRFX0ZPUkNFRF9DTE9TRUQQBSpyCgpIZWFsdGhUaWVyEhsKF0hFQUxUSF9USUVSX1VOU1BFQ0lGSUVEEAASFwoTSEVBTFRIX1RJRVJfSEVBTFRIWRABEhgKFEhFQUxUSF9USUVSX0RFR1JBREVEEAISFAoQSEVBTFRIX1RJRVJfRE9XThADMsQCChFPcGVyYXRpb25zU2VydmljZRJgCglHZXRIZWFsdGgSGy5saW1iZXIudjEuR2V0SGVhbHRoUmVxdWVzdBocLmxpbWJlci52MS5HZXRIZWFsdGhSZXNwb25zZSIYkAIBqrsYAggBgtPkkwIJEgcvaGVhbHRoEmgKDEdldFJlYWRpbmVzcxIeLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXF1ZXN0Gh8ubGltYmVyLnYxLkdldFJlYWRpbmVzc1Jlc3BvbnNlIheQAgGquxgCCAGC0+STAggSBi9yZWFkeRJjCglHZXRTdGF0dXMSGy5saW1iZXIudjEuR2V0U3RhdHVzUmVxdWVzdBocLmxpbWJlci52MS5HZXRTdGF0dXNSZXNwb25zZSIbkAIBqrsYAggBgtPkkwIMEgovdjEvc3RhdHVzYgZwcm90bzM", [file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
 
 /**
  * Asks for liveness.
@@ -150,6 +152,292 @@ export const GetReadinessResponseSchema: GenMessage<GetReadinessResponse> = /*@_
   messageDesc(file_limber_v1_operations_service, 4);
 
 /**
+ * Asks how the providers do.
+ *
+ * @generated from message limber.v1.GetStatusRequest
+ */
+export type GetStatusRequest = Message<"limber.v1.GetStatusRequest"> & {
+};
+
+/**
+ * Describes the message limber.v1.GetStatusRequest.
+ * Use `create(GetStatusRequestSchema)` to create a new message.
+ */
+export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 5);
+
+/**
+ * How the providers do, as this replica sees them.
+ *
+ * @generated from message limber.v1.GetStatusResponse
+ */
+export type GetStatusResponse = Message<"limber.v1.GetStatusResponse"> & {
+  /**
+   * The worst tier of any provider; healthy when there is none.
+   *
+   * @generated from field: limber.v1.HealthTier status = 1;
+   */
+  status: HealthTier;
+
+  /**
+   * Every provider with live offerings, by name.
+   *
+   * @generated from field: repeated limber.v1.ProviderStatus providers = 2;
+   */
+  providers: ProviderStatus[];
+};
+
+/**
+ * Describes the message limber.v1.GetStatusResponse.
+ * Use `create(GetStatusResponseSchema)` to create a new message.
+ */
+export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 6);
+
+/**
+ * How one provider does.
+ *
+ * @generated from message limber.v1.ProviderStatus
+ */
+export type ProviderStatus = Message<"limber.v1.ProviderStatus"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The worst tier of its offerings.
+   *
+   * @generated from field: limber.v1.HealthTier status = 2;
+   */
+  status: HealthTier;
+
+  /**
+   * Its live offerings.
+   *
+   * @generated from field: repeated limber.v1.OfferingStatusRecord offerings = 3;
+   */
+  offerings: OfferingStatusRecord[];
+};
+
+/**
+ * Describes the message limber.v1.ProviderStatus.
+ * Use `create(ProviderStatusSchema)` to create a new message.
+ */
+export const ProviderStatusSchema: GenMessage<ProviderStatus> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 7);
+
+/**
+ * How one offering does.
+ *
+ * @generated from message limber.v1.OfferingStatusRecord
+ */
+export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * Its model.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * Where its circuit breaker stands.
+   *
+   * @generated from field: limber.v1.BreakerState state = 3;
+   */
+  state: BreakerState;
+
+  /**
+   * How reliable it was of late.
+   *
+   * @generated from field: limber.v1.HealthTier tier = 4;
+   */
+  tier: HealthTier;
+
+  /**
+   * Share of its last calls that failed through its own fault; newer calls weigh more.
+   *
+   * @generated from field: double failure_rate = 5;
+   */
+  failureRate: number;
+
+  /**
+   * Failures since its last success.
+   *
+   * @generated from field: uint32 consecutive_failures = 6;
+   */
+  consecutiveFailures: number;
+
+  /**
+   * When the breaker opened, in unix seconds; absent while it is closed.
+   *
+   * @generated from field: optional uint32 opened_at = 7;
+   */
+  openedAt?: number | undefined;
+
+  /**
+   * When it is tried again, in unix seconds; absent while it is closed.
+   *
+   * @generated from field: optional uint32 retry_at = 8;
+   */
+  retryAt?: number | undefined;
+
+  /**
+   * Its last failure that counted against it.
+   *
+   * @generated from field: optional limber.v1.AttemptFailure last_error_code = 9;
+   */
+  lastErrorCode?: AttemptFailure | undefined;
+
+  /**
+   * Measured median latency, in milliseconds; absent until there are calls.
+   *
+   * @generated from field: optional double p50_ms = 10;
+   */
+  p50Ms?: number | undefined;
+
+  /**
+   * Measured 95th percentile of latency, in milliseconds.
+   *
+   * @generated from field: optional double p95_ms = 11;
+   */
+  p95Ms?: number | undefined;
+
+  /**
+   * Measured 99th percentile of latency, in milliseconds.
+   *
+   * @generated from field: optional double p99_ms = 12;
+   */
+  p99Ms?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.OfferingStatusRecord.
+ * Use `create(OfferingStatusRecordSchema)` to create a new message.
+ */
+export const OfferingStatusRecordSchema: GenMessage<OfferingStatusRecord> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 8);
+
+/**
+ * Where a circuit breaker stands.
+ *
+ * @generated from enum limber.v1.BreakerState
+ */
+export const BreakerState = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: BREAKER_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Calls pass.
+   *
+   * @generated from enum value: BREAKER_STATE_CLOSED = 1;
+   */
+  CLOSED: 1,
+
+  /**
+   * The offering rests after failures.
+   *
+   * @generated from enum value: BREAKER_STATE_OPEN = 2;
+   */
+  OPEN: 2,
+
+  /**
+   * One call at a time is let through to see whether it has recovered.
+   *
+   * @generated from enum value: BREAKER_STATE_HALF_OPEN = 3;
+   */
+  HALF_OPEN: 3,
+
+  /**
+   * An operator keeps calls away.
+   *
+   * @generated from enum value: BREAKER_STATE_FORCED_OPEN = 4;
+   */
+  FORCED_OPEN: 4,
+
+  /**
+   * An operator lets calls through.
+   *
+   * @generated from enum value: BREAKER_STATE_FORCED_CLOSED = 5;
+   */
+  FORCED_CLOSED: 5,
+} as const;
+
+/**
+ * Where a circuit breaker stands.
+ *
+ * @generated from enum limber.v1.BreakerState
+ */
+export type BreakerState = (typeof BreakerState)[keyof typeof BreakerState] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.BreakerState.
+ */
+export const BreakerStateSchema: GenEnum<BreakerState> = /*@__PURE__*/
+  enumDesc(file_limber_v1_operations_service, 0);
+
+/**
+ * How reliable an offering was of late.
+ *
+ * @generated from enum limber.v1.HealthTier
+ */
+export const HealthTier = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: HEALTH_TIER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * At least 95 % of its last calls succeeded.
+   *
+   * @generated from enum value: HEALTH_TIER_HEALTHY = 1;
+   */
+  HEALTHY: 1,
+
+  /**
+   * At least 80 %.
+   *
+   * @generated from enum value: HEALTH_TIER_DEGRADED = 2;
+   */
+  DEGRADED: 2,
+
+  /**
+   * Less, or its breaker is open.
+   *
+   * @generated from enum value: HEALTH_TIER_DOWN = 3;
+   */
+  DOWN: 3,
+} as const;
+
+/**
+ * How reliable an offering was of late.
+ *
+ * @generated from enum limber.v1.HealthTier
+ */
+export type HealthTier = (typeof HealthTier)[keyof typeof HealthTier] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.HealthTier.
+ */
+export const HealthTierSchema: GenEnum<HealthTier> = /*@__PURE__*/
+  enumDesc(file_limber_v1_operations_service, 1);
+
+/**
  * Whether the gateway lives and should receive traffic.
  *
  * @generated from service limber.v1.OperationsService
@@ -174,6 +462,16 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof GetReadinessRequestSchema;
     output: typeof GetReadinessResponseSchema;
+  },
+  /**
+   * Shows how the providers do: the breaker and the measured figures of every live offering.
+   *
+   * @generated from rpc limber.v1.OperationsService.GetStatus
+   */
+  getStatus: {
+    methodKind: "unary";
+    input: typeof GetStatusRequestSchema;
+    output: typeof GetStatusResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_operations_service, 0);

@@ -57,3 +57,43 @@ describe("with supply", () => {
     expect([status, text]).toEqual([200, ""]);
   });
 });
+
+describe("status", () => {
+  it("shows an offering that fails with its breaker open, until when it rests and why, and no address", async () => {
+    const sick = await startModel();
+    await app.supply({ provider: "sick", model: "sick/base", endpoint: sick.endpoint });
+    const payer = await app.caller(10);
+    const act = () =>
+      app.call(
+        "/v1/act",
+        { model: "sick/base", observations: [{ proprio: [1] }], action_space: "base_twist_2d" },
+        payer,
+      );
+    expect((await act()).status).toBe(200);
+    const offering = async () => {
+      const { status, body, text } = await app.call("/v1/status");
+      expect([status, text.includes(sick.endpoint)]).toEqual([200, false]);
+      return { whole: body, sick: body.providers.find((each: { provider: string }) => each.provider === "sick") };
+    };
+    expect((await offering()).sick).toMatchObject({
+      status: "healthy",
+      offerings: [{ model: "sick/base", state: "closed", tier: "healthy", failure_rate: 0, consecutive_failures: 0 }],
+    });
+
+    sick.script.act = (_call, answer) => answer([[Number.NaN]]);
+    for (let i = 0; i < 5; i++) expect((await act()).status).toBe(502);
+    const { whole, sick: after } = await offering();
+    expect([whole.status, after.status]).toEqual(["down", "down"]);
+    const [record] = after.offerings;
+    expect(record).toMatchObject({
+      state: "open",
+      tier: "down",
+      consecutive_failures: 5,
+      last_error_code: "action_dim_mismatch",
+    });
+    expect(record.retry_at).toBeGreaterThan(record.opened_at);
+    const resting = await act();
+    expect([resting.status, resting.body.error.code]).toEqual([503, "capacity_exhausted"]);
+    await sick.close();
+  });
+});
