@@ -119,10 +119,11 @@ export const CONTRACT_WORDS = {
   evaluate: Contract.EVALUATE,
 } as const;
 
+const wordOf = new Map(Object.entries(CONTRACT_WORDS).map(([word, contract]) => [contract as Contract, word]));
+
 /** The word of a contract. */
 export function wordOfContract(contract: Contract): keyof typeof CONTRACT_WORDS {
-  for (const [word, value] of Object.entries(CONTRACT_WORDS)) {
-    if (value === contract) return word as keyof typeof CONTRACT_WORDS; // a key of the table that it was read from
-  }
-  throw new Error(`contract ${contract} is not in the schema`);
+  const word = wordOf.get(contract);
+  if (word === undefined) throw new Error(`contract ${contract} is not in the schema`);
+  return word as keyof typeof CONTRACT_WORDS; // a key of the table that it was read from
 }

@@ -1,4 +1,4 @@
-/** What a number of units costs. The till computes charges by the same rule; a test holds the two together. */
+/** What a number of units is planned to cost. Charges are made by `charge` in money, the same rule; a test holds the two together. */
 
 /**
  * `units` at `nanoPerUnit` nano-dollars each, in integer micro-dollars, rounded once, half to even.

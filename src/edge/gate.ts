@@ -101,12 +101,12 @@ interface Door {
 }
 
 const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2 };
+const NOTHING_TO_LEAVE = (): void => {};
+
 function assertValid(schema: DescMessage, message: Message): void {
   const violations = violationsOf(schema, message);
   if (violations.length > 0) throw invalid(violations);
 }
-
-const NOTHING_TO_LEAVE = (): void => {};
 
 /** Builds the gate over the services of the house. */
 export function createGate(parts: GateParts): Gate {
@@ -174,7 +174,7 @@ export function createGate(parts: GateParts): Gate {
       return answerOf(door, request, callOf(principal, context, undefined));
     if (wantsStream(method, request)) throw streamReplay();
 
-    const claim = { orgId: principal.orgId, key, claimId: context.requestId };
+    const claim = { orgId: principal.orgId, key, claimId: context.requestId, promised: false };
     const hash = fingerprint(method, request);
     const claimed = await parts.idempotency.claim({
       ...claim,
@@ -185,8 +185,8 @@ export function createGate(parts: GateParts): Gate {
     try {
       return await answerOf(door, request, callOf(principal, context, claim));
     } catch (thrown) {
-      // Nothing was charged, so the same key may try again; a claim that was settled is past releasing.
-      await parts.idempotency.release(claim).catch(NOTHING_TO_LEAVE);
+      // Refused before anything was promised, so the same key may try again. Else a charge may still be on its way.
+      if (!claim.promised) await parts.idempotency.release(claim).catch(NOTHING_TO_LEAVE);
       throw thrown;
     }
   };

@@ -30,6 +30,8 @@ export interface IdempotencyClaim {
   key: string;
   /** Names this claim among those that ever held the key, so that a fenced owner writes nothing. */
   claimId: string;
+  /** Set once credit is held for the call: from then on the record of its end keeps the key or frees it, and nobody else may. */
+  promised: boolean;
 }
 
 /** One call. */

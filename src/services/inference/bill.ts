@@ -37,6 +37,7 @@ export class Bill {
   readonly #asked: Asked;
   readonly #intent: IntentRecord;
   readonly #openedAt = steadyNow();
+  #ended = false;
 
   private constructor(hold: Hold<IntentRecord, RequestRecord>, call: Call, asked: Asked, intent: IntentRecord) {
     this.#hold = hold;
@@ -61,7 +62,10 @@ export class Bill {
       offeringId: first.id,
       unit: unitOf(plan),
     };
-    return new Bill(held instanceof Promise ? await held : held, call, asked, intent);
+    const hold = held instanceof Promise ? await held : held;
+    // From here on the record of the call's end keeps the key with the answer, or frees it.
+    if (call.idempotency) call.idempotency.promised = true;
+    return new Bill(hold, call, asked, intent);
   }
 
   /** The most that may be charged, in micro-dollars. */
@@ -79,6 +83,7 @@ export class Bill {
     schema: D,
     answer: MessageShape<D>,
   ): Promise<void> {
+    this.#ended = true;
     const settled = this.#hold.settle(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
     settled.catch(nothing); // a ledger that is away keeps trying; the promise on record covers what it never hears of
     await this.#hold.durable;
@@ -87,6 +92,7 @@ export class Bill {
 
   /** Charges what a stream delivered; nobody waits for it. */
   close(charge: Charge, route: Route | undefined): void {
+    this.#ended = true;
     this.#hold.settle(this.#record(charge, route, {})).catch(nothing);
   }
 
@@ -95,8 +101,13 @@ export class Bill {
     return this.#hold.durable;
   }
 
-  /** Ends the call without a charge; its failure is on record. */
-  void(refusal: Refusal): void {
+  /**
+   * Ends the call without a charge, its failure on record; a bill that was settled stays settled, whatever became of the
+   * answer. Never rejects. With an idempotency key it resolves when the key is free again.
+   */
+  async void(refusal: Refusal): Promise<void> {
+    if (this.#ended) return;
+    this.#ended = true;
     const { code, status } = factsOf(refusal.reason);
     const record: RequestRecord = {
       ...this.#intent,
@@ -112,8 +123,9 @@ export class Bill {
       log: this.#log(refusal.route),
       ...this.#claim(undefined),
     };
-    this.#hold.release(record).catch(nothing);
+    const released = this.#hold.release(record).catch(nothing);
     this.#hold.durable.catch(nothing);
+    if (this.#call.idempotency) await released;
   }
 
   #record(

@@ -7,7 +7,7 @@ import { ambientClock, random, steadyNow } from "../../ambient.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import type { Intent } from "../../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { microOf } from "../../contracts/price.ts";
+import { charge } from "../../money/price.ts";
 import { asRefusal, Reason, refuse } from "../../refusal.ts";
 import {
   type AttemptOptions,
@@ -110,7 +110,7 @@ export class Trip {
 
   /** What `units` of a step's answer owe. */
   charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
-    const costMicro = microOf(units, step.offering.priceNano[this.plan.contract] ?? 0) + step.wakeUpMicro;
+    const costMicro = charge(units, step.offering.priceNano[this.plan.contract] ?? 0) + step.wakeUpMicro;
     return { step, units, costMicro, hedgeMicro };
   }
 
@@ -125,7 +125,7 @@ export class Trip {
     try {
       return await paid(bill);
     } catch (thrown) {
-      bill.void(asRefusal(thrown));
+      await bill.void(asRefusal(thrown));
       throw thrown;
     }
   }

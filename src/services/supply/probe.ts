@@ -66,12 +66,20 @@ interface Check {
   latencyMs: number;
 }
 
+/** What a server expects to see. */
+interface Layout {
+  proprioNames: string[];
+  proprioDim: number;
+  cameras: string[];
+}
+
 class ProbeRun {
   readonly checks: Check[] = [];
   readonly #parts: ProbeParts;
   readonly #probed: Probed;
   readonly #latencies: number[] = [];
   #actionDim: number | undefined;
+  #asked: Promise<Layout> | undefined;
 
   constructor(parts: ProbeParts, probed: Probed) {
     this.#parts = parts;
@@ -262,7 +270,12 @@ class ProbeRun {
   }
 
   /** What the server expects to see: as it says itself, else as the profile says, else what the action space suggests. */
-  async #layout(): Promise<{ proprioNames: string[]; proprioDim: number; cameras: string[] }> {
+  #layout(): Promise<Layout> {
+    this.#asked ??= this.#askLayout();
+    return this.#asked;
+  }
+
+  async #askLayout(): Promise<Layout> {
     const { offering, target, wire } = this.#probed;
     const { profile } = target;
     const cameras = profile && profile.frames.length > 0 ? profile.frames.map((frame) => frame.camera) : ["front"];
