@@ -86,6 +86,7 @@ function ulid(): string {
 /** The prefixes that a resource's name may start with. */
 export type IdPrefix =
   | "act"
+  | "aud"
   | "entry"
   | "evt"
   | "key"

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { pino } from "pino";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
+import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
@@ -19,6 +20,7 @@ import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
 import { accountService } from "./services/account.ts";
+import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
 import { inferenceService } from "./services/inference.ts";
 import { operationsService } from "./services/operations.ts";
@@ -151,6 +153,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
         AccountService,
         accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),
       ],
+      [AuditService, auditService({ sql })],
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
       [RegistryService, registryService({ shelf, supply, upstream })],

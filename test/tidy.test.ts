@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { http } from "../gen/google/api/annotations_pb.ts";
 import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
 import { file_limber_v1_account_service } from "../gen/limber/v1/account_service_pb.ts";
+import { file_limber_v1_audit_service } from "../gen/limber/v1/audit_service_pb.ts";
 import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
@@ -112,6 +113,7 @@ describe("time, chance and the environment", () => {
 describe("the schema", () => {
   const services = [
     file_limber_v1_account_service,
+    file_limber_v1_audit_service,
     file_limber_v1_billing_service,
     file_limber_v1_inference_service,
     file_limber_v1_operations_service,

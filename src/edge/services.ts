@@ -1,5 +1,6 @@
 /** Every public service of the schema, in the order that the documentation shows them. */
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
+import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
@@ -12,6 +13,7 @@ export const SERVICES = [
   RegistryService,
   AccountService,
   BillingService,
+  AuditService,
   SupplyService,
   OperationsService,
 ] as const;

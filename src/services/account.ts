@@ -26,6 +26,7 @@ import { now, nowSeconds } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { fromUsd, toUsd } from "../money/price.ts";
 import { Reason, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
 import {
   createKey,
   DEFAULT_ROLE,
@@ -35,10 +36,11 @@ import {
   type NewKey,
   spendingOf,
 } from "../store/keys.ts";
-import { addCredits, addOrg, findOrg } from "../store/orgs.ts";
+import { addOrg, grantCredits } from "../store/orgs.ts";
 import { type Sql, type Tx, tx } from "../store/tx.ts";
 import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
-import { type Call, type Implementation, keyOf } from "./call.ts";
+import { assertReachable } from "./account/reach.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
 import { holds, PERMISSIONS } from "./permissions.ts";
 
@@ -59,9 +61,16 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {
         const made = await addOrg(tx, { name, email });
+        await audit(tx, {
+          ...byCall(call),
+          orgId: made.id,
+          action: "org.created",
+          subject: made.id,
+          details: { name },
+        });
         // Whoever signs up by himself has no one to ask for a first key.
         const signedUp =
-          call.principal.kind === "public" ? await makeKey(tx, { orgId: made.id, role: "owner" }) : undefined;
+          call.principal.kind === "public" ? await makeKey(tx, { orgId: made.id, role: "owner" }, call) : undefined;
         return { ...made, signedUp };
       });
       const org = create(OrgSchema, {
@@ -78,13 +87,19 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
       await assertReachable(sql, request.orgId, call);
       refuseWider(request, call);
       const wanted = newKeyOf(request);
-      const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted));
+      const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
       return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
     },
 
-    async addCredits({ orgId, amountUsd, reason, idempotencyKey }) {
+    async addCredits({ orgId, amountUsd, reason, idempotencyKey }, call) {
       const amountMicro = fromUsd(amountUsd);
-      const { entryId, balanceMicro } = await addCredits(sql, { orgId, amountMicro, reason, idempotencyKey });
+      const { entryId, balanceMicro } = await tx(sql, async (tx) => {
+        const granted = await grantCredits(tx, { orgId, amountMicro, reason, idempotencyKey });
+        const details = { amount_usd: amountUsd, reason, idempotency_key: idempotencyKey };
+        if (granted.isNew)
+          await audit(tx, { ...byCall(call), orgId, action: "credits.added", subject: granted.entryId, details });
+        return granted;
+      });
       return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });
     },
 
@@ -114,17 +129,14 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
   };
 }
 
-/** Makes a key and tells of it. */
-async function makeKey(tx: Tx, wanted: NewKey): Promise<{ key: KeyRecord; secret: string }> {
+/** Makes a key, and tells of it. */
+async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
   const made = await createKey(tx, wanted);
-  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+  const { id, name, role, environment } = made.key;
+  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } });
+  const details = { name, role, environment };
+  await audit(tx, { ...byCall(call), orgId: wanted.orgId, action: "key.created", subject: id, details });
   return made;
-}
-
-/** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
-async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
-  const own = principal.kind !== "key" || principal.orgId === orgId;
-  if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
 }
 
 /** A key makes no key that may do more than itself, or every limit on it could be stepped around. */

@@ -53,6 +53,12 @@ export function keyOf(call: Call): KeyPrincipal {
   return call.principal;
 }
 
+/** Who acts by a call, as the audit log has it: `admin`, `public` or the name of the key. Spread it into `audit(tx, {...})`. */
+export const byCall = ({ principal, requestId }: Call): { actor: string; requestId: string } => ({
+  actor: principal.kind === "key" ? principal.keyId : principal.kind,
+  requestId,
+});
+
 /** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
 export type Implementation<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>

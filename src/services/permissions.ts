@@ -5,6 +5,7 @@ const EVERYONE_WHO_RUNS = ["owner", "admin", "developer", "operator"] as const;
 /** The roles that hold each permission that an RPC can ask for. */
 const HOLDERS: Readonly<Record<string, readonly string[]>> = {
   "inference.run": EVERYONE_WHO_RUNS,
+  "audit.read": ["owner", "admin"],
   "keys.write": ["owner", "admin"],
   "usage.read": ["owner", "admin", "developer", "operator", "billing", "viewer"],
   "billing.read": ["owner", "admin", "billing"],

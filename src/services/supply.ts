@@ -23,12 +23,14 @@ import { knownActionSpace, violation } from "../contracts/conflicts.ts";
 import { CONTRACT_WORDS, Contract, wordOfContract } from "../contracts/contract.ts";
 import { nanoFromUsd, usdFromNano } from "../money/price.ts";
 import { Reason, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
 import {
   addModel,
   createOffering,
   createProvider,
   findOffering,
   findProvider,
+  type ModelRecord,
   type OfferingDeclaration,
   type OfferingRecord,
   type ProviderRecord,
@@ -40,7 +42,7 @@ import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Wire } from "../upstream/wire.ts";
 import type { Vault } from "../vault.ts";
-import { type Call, type Implementation, keyOf } from "./call.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit, type Happening } from "./emit.ts";
 import { liveOffering, secretContext } from "./supply/facts.ts";
 import { probe } from "./supply/probe.ts";
@@ -67,14 +69,20 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
   const { sql } = parts;
   return {
     async registerProvider(request, call) {
-      const provider = await createProvider(sql, {
-        orgId: keyOf(call).orgId,
-        name: request.name,
-        displayName: request.displayName ?? request.name,
-        contactEmail: request.contactEmail ?? null,
-        homepage: request.homepage ?? null,
-        regions: request.regions,
-        retainsFrames: request.dataCollection !== "deny",
+      const { orgId } = keyOf(call);
+      const { name } = request;
+      const provider = await tx(sql, async (tx) => {
+        const made = await createProvider(tx, {
+          orgId,
+          name,
+          displayName: request.displayName ?? name,
+          contactEmail: request.contactEmail ?? null,
+          homepage: request.homepage ?? null,
+          regions: request.regions,
+          retainsFrames: request.dataCollection !== "deny",
+        });
+        await audit(tx, { ...byCall(call), orgId, action: "provider.registered", subject: made.id, details: { name } });
+        return made;
       });
       return create(RegisterProviderResponseSchema, { provider: providerMessage(provider) });
     },
@@ -84,7 +92,7 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
       const wire = wireFor(parts, request);
       checkDeclaration(parts, wire, request);
       const declaration = declarationOf(parts.vault, provider, request);
-      await addModel(sql, {
+      const model: ModelRecord = {
         slug: request.model,
         name: request.model.slice(request.model.indexOf("/") + 1),
         summary: "",
@@ -102,8 +110,15 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
         actionSpaces: declaration.actionSpaces,
         embodiments: declaration.embodiments,
         featured: false,
+      };
+      const offering = await tx(sql, async (tx) => {
+        await addModel(tx, model);
+        const made = await createOffering(tx, declaration);
+        const { id: subject, orgId, provider } = made;
+        const details = { provider, model: made.model };
+        await audit(tx, { ...byCall(call), orgId, action: "offering.declared", subject, details });
+        return made;
       });
-      const offering = await createOffering(sql, declaration);
       return create(DeclareModelResponseSchema, { offering: offeringMessage(offering) });
     },
 
@@ -129,7 +144,11 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
       const kept = toJson(ProbeReportSchema, report) as object;
       const verified = await tx(sql, async (tx) => {
         const moved = await setOfferingStatus(tx, offeringId, { from, to, report: kept });
-        if (moved) await emit(tx, moved.orgId, outcomeOf(offeringId, report));
+        if (!moved) return undefined;
+        await emit(tx, moved.orgId, outcomeOf(offeringId, report));
+        const action = report.passed ? "offering.verified" : "offering.rejected";
+        const details = { report_id: report.id };
+        await audit(tx, { ...byCall(call), orgId: moved.orgId, action, subject: offeringId, details });
         return moved;
       });
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");

@@ -66,15 +66,25 @@ export interface Grant {
   idempotencyKey?: string | undefined;
 }
 
+/** Credit on the balance: the ledger's entry, what there is now, and whether this call added it. */
+export interface Granted {
+  entryId: string;
+  balanceMicro: number;
+  /** False when the idempotency key had added it before. */
+  isNew: boolean;
+}
+
 /**
  * Adds credit to an organisation's balance, once per idempotency key. Refuses with `not_found` when there is no such
  * organisation, and with `idempotency_conflict` when the key was used for another amount.
  */
-export async function addCredits(sql: Sql, grant: Grant): Promise<{ entryId: string; balanceMicro: number }> {
-  return tx(sql, async (tx) => {
-    const entryId = (await earlierGrant(tx, grant)) ?? (await enterGrant(tx, grant));
-    return { entryId, balanceMicro: (await readBalance(tx, grant.orgId)).balanceMicro };
-  });
+export const addCredits = (sql: Sql, grant: Grant): Promise<Granted> => tx(sql, (tx) => grantCredits(tx, grant));
+
+/** The same in a transaction that does more than that. */
+export async function grantCredits(tx: Tx, grant: Grant): Promise<Granted> {
+  const earlier = await earlierGrant(tx, grant);
+  const entryId = earlier ?? (await enterGrant(tx, grant));
+  return { entryId, balanceMicro: (await readBalance(tx, grant.orgId)).balanceMicro, isNew: earlier === undefined };
 }
 
 async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: Grant): Promise<string | undefined> {

@@ -1,0 +1,57 @@
+/** Who did what: reading the audit log, and checking that it is whole. */
+import type { JsonObject } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
+import { AuditFaultSchema, AuditRecordSchema } from "../../gen/limber/v1/audit_pb.ts";
+import {
+  type AuditService,
+  ListAuditResponseSchema,
+  VerifyAuditResponseSchema,
+} from "../../gen/limber/v1/audit_service_pb.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { type AuditRecord, listAudit, verifyAuditChain } from "../store/audit.ts";
+import type { Sql } from "../store/tx.ts";
+import { assertReachable } from "./account/reach.ts";
+import type { Call, Implementation } from "./call.ts";
+
+const DEFAULT_PAGE = 50;
+const MOST_FAULTS = 100;
+
+/** The audit RPCs. */
+export function auditService({ sql }: { sql: Sql }): Implementation<typeof AuditService> {
+  return {
+    async listAudit({ orgId: named, limit = DEFAULT_PAGE, cursor, action, actor, subject }, call) {
+      const orgId = await orgOf(sql, named, call);
+      const before = cursor === undefined ? undefined : Number(cursor);
+      const { records, hasMore } = await listAudit(sql, orgId, { limit, before, action, actor, subject });
+      const last = records.at(-1);
+      return create(ListAuditResponseSchema, {
+        object: "list",
+        data: records.map(messageOf),
+        hasMore,
+        ...(hasMore && last && { nextCursor: String(last.seq) }),
+      });
+    },
+
+    async verifyAudit({ orgId: named }, call) {
+      const orgId = await orgOf(sql, named, call);
+      const faults = await verifyAuditChain(sql, orgId);
+      const shown = faults.slice(0, MOST_FAULTS).map((fault) => create(AuditFaultSchema, fault));
+      return create(VerifyAuditResponseSchema, { orgId, intact: faults.length === 0, faults: shown });
+    },
+  };
+}
+
+/** The organisation that is meant: a key's own, or the one that the operator names. */
+async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
+  const orgId = named ?? (call.principal.kind === "key" ? call.principal.orgId : undefined);
+  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
+  await assertReachable(sql, orgId, call);
+  return orgId;
+}
+
+const messageOf = ({ details, requestId, ...record }: AuditRecord) =>
+  create(AuditRecordSchema, {
+    ...record,
+    details: details as JsonObject, // read from a column of JSON objects
+    ...(requestId !== null && { requestId }),
+  });
