@@ -6,6 +6,7 @@ import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
+import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { after, every, newId, nowSeconds, steadyNow } from "./ambient.ts";
@@ -22,8 +23,10 @@ import { type Reference, startReference } from "./reference/launch.ts";
 import { accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
+import { PresetBook } from "./services/inference/presets.ts";
 import { inferenceService } from "./services/inference.ts";
 import { operationsService } from "./services/operations.ts";
+import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
 import { factsOfSupply } from "./services/supply/facts.ts";
@@ -115,6 +118,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     closers.add(() => relay.close());
   }
   const keys = new KeyCache(sql, notices);
+  const presets = new PresetBook(sql, notices);
   const till = await Till.open(
     new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }),
   );
@@ -148,7 +152,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const gate = createGate({
     services: [
-      [InferenceService, inferenceService({ supply, till, agent, allowPrivate })],
+      [InferenceService, inferenceService({ supply, till, agent, allowPrivate, presets })],
+      [PresetService, presetService({ sql, book: presets })],
       [
         AccountService,
         accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),

@@ -56,7 +56,7 @@ export function inputOf(request: ActFields): ActInput {
     sessionId: request.provider?.sessionId,
     actionSpace: request.actionSpace ?? DEFAULT_ACTION_SPACE,
     horizon: request.horizon ?? DEFAULT_HORIZON,
-    returnPrediction: request.returnPrediction,
+    returnPrediction: request.returnPrediction ?? false,
   };
 }
 

@@ -4,6 +4,7 @@ import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 
@@ -14,6 +15,7 @@ export const SERVICES = [
   AccountService,
   BillingService,
   AuditService,
+  PresetService,
   SupplyService,
   OperationsService,
 ] as const;

@@ -3,15 +3,19 @@ import { create } from "@bufbuild/protobuf";
 import { ActionSchema } from "../../gen/limber/v1/action_pb.ts";
 import {
   type ActRequest,
+  ActRequestSchema,
   type ActResponse,
   ActResponseSchema,
   type GroundRequest,
+  GroundRequestSchema,
   type GroundResponse,
   GroundResponseSchema,
   type InferenceService,
   type PredictRequest,
+  PredictRequestSchema,
   type PredictResponse,
   PredictResponseSchema,
+  PreviewedRequestSchema,
   type PreviewRoutesRequest,
   type PreviewRoutesResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
@@ -28,15 +32,8 @@ import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudget, PinBoard,
 import type { Call, Implementation } from "./call.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
-import {
-  assertSound,
-  type InferenceHouse,
-  type InferenceParts,
-  planArgs,
-  refusePreset,
-  served,
-  Trip,
-} from "./inference/trip.ts";
+import { expanded } from "./inference/presets.ts";
+import { assertSound, type InferenceHouse, type InferenceParts, planArgs, served, Trip } from "./inference/trip.ts";
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
@@ -51,7 +48,9 @@ export function inferenceService(parts: InferenceParts): Implementation<typeof I
 }
 
 /** Act: plan, hold, attempt, settle. */
-async function answerAct(house: InferenceHouse, request: ActRequest, call: Call): Promise<ActResponse> {
+async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): Promise<ActResponse> {
+  const whole = expanded(house.presets, ActRequestSchema, asked, call);
+  const request = whole instanceof Promise ? await whole : whole;
   const intent = act.intentOf(request);
   const trip = new Trip(house, request, intent, call);
   const input = { ...act.inputOf(request), sessionId: trip.upstreamSession };
@@ -97,7 +96,8 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
 }
 
 /** Predict, whole: the frames of one model, all of them or none. */
-async function answerPredict(house: InferenceHouse, request: PredictRequest, call: Call): Promise<PredictResponse> {
+async function answerPredict(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<PredictResponse> {
+  const request = await expanded(house.presets, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
   const intent = predict.intentOf(request);
   const trip = new Trip(house, request, intent, call);
@@ -143,7 +143,8 @@ async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): P
 }
 
 /** Ground: called directly, so that there is one provider and no attempts to list. */
-async function answerGround(house: InferenceHouse, request: GroundRequest, call: Call): Promise<GroundResponse> {
+async function answerGround(house: InferenceHouse, asked: GroundRequest, call: Call): Promise<GroundResponse> {
+  const request = await expanded(house.presets, GroundRequestSchema, asked, call);
   const intent = ground.intentOf(request);
   const trip = new Trip(house, request, intent, call);
   const input = { ...ground.inputOf(request), sessionId: trip.upstreamSession };
@@ -181,11 +182,11 @@ async function answerGround(house: InferenceHouse, request: GroundRequest, call:
 /** Shows the plan; nothing runs, nothing is held. */
 async function preview(
   house: InferenceHouse,
-  { contract, request }: PreviewRoutesRequest,
+  { contract, request: asked }: PreviewRoutesRequest,
   call: Call,
 ): Promise<PreviewRoutesResponse> {
-  if (!request) throw new Error("the schema requires the request of a preview");
-  refusePreset(request.preset);
+  if (!asked) throw new Error("the schema requires the request of a preview");
+  const request = await expanded(house.presets, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, house.supply.snapshot);
   const intent = planned === Contract.ACT ? act.intentOf(request) : { ...predict.intentOf(request), contract: planned };

@@ -9,6 +9,8 @@ const HOLDERS: Readonly<Record<string, readonly string[]>> = {
   "keys.write": ["owner", "admin"],
   "usage.read": ["owner", "admin", "developer", "operator", "billing", "viewer"],
   "billing.read": ["owner", "admin", "billing"],
+  "presets.read": ["owner", "admin", "developer", "operator", "viewer"],
+  "presets.write": ["owner", "admin", "developer"],
   "supply.write": ["owner", "admin", "supplier"],
 };
 

@@ -1,7 +1,14 @@
 /** What the database tells every replica: one connection, shared by all who listen. */
 import { listen } from "./listen.ts";
 
-const CHANNELS = ["lease_wanted", "lease_returned", "key_changed", "supply_changed", "outbox"] as const;
+const CHANNELS = [
+  "lease_wanted",
+  "lease_returned",
+  "key_changed",
+  "supply_changed",
+  "preset_changed",
+  "outbox",
+] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */
 export type Channel = (typeof CHANNELS)[number];

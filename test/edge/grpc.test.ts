@@ -21,6 +21,7 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
+import { SERVICES } from "../../src/edge/services.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 
@@ -561,12 +562,7 @@ describe("reflection", () => {
       "grpc.health.v1.Health",
       "grpc.reflection.v1.ServerReflection",
       "grpc.reflection.v1alpha.ServerReflection",
-      "limber.v1.AccountService",
-      "limber.v1.BillingService",
-      "limber.v1.InferenceService",
-      "limber.v1.OperationsService",
-      "limber.v1.RegistryService",
-      "limber.v1.SupplyService",
+      ...SERVICES.map(({ typeName }) => typeName).sort(),
     ]);
   });
 });

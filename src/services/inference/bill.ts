@@ -28,6 +28,7 @@ export interface Asked {
   sessionId?: string | undefined;
   deadlineMs?: number | undefined;
   metadata?: object | undefined;
+  preset?: string | undefined;
 }
 
 /** The bill of one call. It ends once: settled, or void. */
@@ -164,12 +165,13 @@ export class Bill {
   }
 
   #log(route: Route | undefined): object {
-    const { modelRequested, sessionId, deadlineMs, metadata } = this.#asked;
+    const { modelRequested, sessionId, deadlineMs, metadata, preset } = this.#asked;
     return {
       model_requested: modelRequested,
       session_id: sessionId,
       deadline_ms: deadlineMs,
       metadata,
+      preset,
       region: route?.region,
       precision: route?.precision,
       fallback_used: route?.fallbackUsed,

@@ -5,6 +5,7 @@ import {
   type PredictDone,
   PredictDoneSchema,
   type PredictRequest,
+  PredictRequestSchema,
   PredictStartedSchema,
   type PredictStreamResponse,
   PredictStreamResponseSchema,
@@ -19,14 +20,16 @@ import { asRefusal, Reason, type Refusal, refuse } from "../../refusal.ts";
 import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Call } from "../call.ts";
 import type { Bill, Charge } from "./bill.ts";
+import { expanded } from "./presets.ts";
 import { assertSound, type InferenceHouse, served, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
 export async function* streamPredict(
   house: InferenceHouse,
-  request: PredictRequest,
+  asked: PredictRequest,
   call: Call,
 ): AsyncIterable<PredictStreamResponse> {
+  const request = await expanded(house.presets, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
   const trip = new Trip(house, request, intent, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };

@@ -8,7 +8,7 @@ import { violation } from "../../contracts/conflicts.ts";
 import type { Intent } from "../../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { charge } from "../../money/price.ts";
-import { asRefusal, Reason, refuse } from "../../refusal.ts";
+import { asRefusal } from "../../refusal.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -25,6 +25,7 @@ import type { CallOptions, Wire } from "../../upstream/wire.ts";
 import { type Call, keyOf } from "../call.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
+import type { PresetBook } from "./presets.ts";
 
 /** What inference needs of the house. */
 export interface InferenceParts {
@@ -33,6 +34,7 @@ export interface InferenceParts {
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
+  presets: PresetBook;
 }
 
 /** The same, with what inference itself remembers between calls. */
@@ -54,7 +56,6 @@ export class Trip {
 
   /** Plans the call, or refuses it when nothing may serve it. */
   constructor(house: InferenceHouse, request: Routed, intent: Intent, call: Call) {
-    refusePreset(request.preset);
     refuseLargeMetadata(request.metadata);
     this.#house = house;
     this.call = call;
@@ -64,6 +65,7 @@ export class Trip {
       sessionId: request.provider?.sessionId,
       deadlineMs: request.provider?.deadlineMs,
       metadata: request.metadata,
+      preset: request.preset,
     };
   }
 
@@ -175,21 +177,11 @@ export function assertSound(failure: AttemptFailure | undefined): void {
   if (failure !== undefined) throw new UpstreamFailure(failure, "the answer is not what the contract promises");
 }
 
-/** No organisation has a preset yet, so none can be meant. */
-export function refusePreset(name: string | undefined): void {
-  if (name === undefined) return;
-  throw refuse(
-    Reason.PRESET_NOT_FOUND,
-    `there is no preset ${JSON.stringify(name)} in this organisation`,
-    {},
-    { param: "preset" },
-  );
-}
-
 const METADATA_KEYS = 16;
 const METADATA_LETTERS = 512;
 
-function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
+/** Refuses metadata beyond 16 keys of 512 characters. */
+export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
   if (metadata === undefined) return;
   const entries = Object.entries(metadata);
   if (entries.length > METADATA_KEYS) throw violation("metadata", `may have at most ${METADATA_KEYS} keys`, "too_long");

@@ -1,0 +1,77 @@
+/** Presets: request configurations that an organisation saves under a name. */
+import { create, toJson } from "@bufbuild/protobuf";
+import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
+import {
+  DeletePresetResponseSchema,
+  GetPresetResponseSchema,
+  ListPresetsResponseSchema,
+  type PresetService,
+  PutPresetResponseSchema,
+} from "../../gen/limber/v1/preset_service_pb.ts";
+import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflicts.ts";
+import { deletePreset, putPreset } from "../store/presets.ts";
+import type { Sql } from "../store/tx.ts";
+import { type Implementation, keyOf } from "./call.ts";
+import { configOf, type PresetBook, presetNotFound } from "./inference/presets.ts";
+import { refuseLargeMetadata } from "./inference/trip.ts";
+
+/** What presets need of the house. */
+export interface PresetParts {
+  sql: Sql;
+  book: PresetBook;
+}
+
+const DEFAULT_PAGE = 50;
+
+/** The preset RPCs. */
+export function presetService({ sql, book }: PresetParts): Implementation<typeof PresetService> {
+  return {
+    async putPreset({ name, config }, call) {
+      const { orgId } = keyOf(call);
+      const sound = soundConfig(config!); // the schema requires it
+      const saved = await putPreset(sql, orgId, { name, config: toJson(PresetConfigSchema, sound) as object });
+      book.forget(orgId);
+      const preset = create(PresetSchema, { ...saved, config: sound });
+      return create(PutPresetResponseSchema, { preset });
+    },
+
+    async listPresets({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+      const presets = await book.of(keyOf(call).orgId);
+      const names = [...presets.keys()].filter((name) => name > cursor).sort();
+      const page = names.slice(0, limit);
+      const last = page.at(-1);
+      return create(ListPresetsResponseSchema, {
+        object: "list",
+        data: page.map((name) => presets.get(name)![0]!),
+        hasMore: names.length > page.length,
+        ...(names.length > page.length && last !== undefined && { nextCursor: last }),
+      });
+    },
+
+    async getPreset({ name, version }, call) {
+      const presets = await book.of(keyOf(call).orgId);
+      const versions: readonly Preset[] = presets.get(name) ?? [];
+      const preset = version === undefined ? versions[0] : versions.find((each) => each.version === version);
+      if (!preset) throw presetNotFound(version === undefined ? name : `${name}@${version}`, "name", presets);
+      return create(GetPresetResponseSchema, { preset });
+    },
+
+    async deletePreset({ name }, call) {
+      const { orgId } = keyOf(call);
+      const gone = await deletePreset(sql, orgId, name);
+      book.forget(orgId);
+      if (!gone) throw presetNotFound(name, "name", await book.of(orgId));
+      return create(DeletePresetResponseSchema, { object: "preset", name, deleted: true });
+    },
+  };
+}
+
+/** A configuration that contradicts nothing, its fallback chain in one place. What depends on supply is looked at by each call. */
+function soundConfig(config: PresetConfig): PresetConfig {
+  refuseConflicts(config.provider);
+  if (config.actionSpace !== undefined) knownActionSpace(config.actionSpace);
+  refuseLargeMetadata(config.metadata);
+  const models = [...chainOf(config.models, config.provider)];
+  const provider = config.provider && { ...config.provider, models: [] };
+  return configOf({ ...config, models, ...(provider && { provider }) });
+}
