@@ -9,9 +9,10 @@ import {
   PutPresetResponseSchema,
 } from "../../gen/limber/v1/preset_service_pb.ts";
 import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflicts.ts";
+import { audit } from "../store/audit.ts";
 import { deletePreset, putPreset } from "../store/presets.ts";
-import type { Sql } from "../store/tx.ts";
-import { type Implementation, keyOf } from "./call.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { byCall, type Implementation, keyOf } from "./call.ts";
 import { configOf, type PresetBook, presetNotFound } from "./inference/presets.ts";
 import { refuseLargeMetadata } from "./inference/trip.ts";
 
@@ -26,10 +27,16 @@ const DEFAULT_PAGE = 50;
 /** The preset RPCs. */
 export function presetService({ sql, book }: PresetParts): Implementation<typeof PresetService> {
   return {
-    async putPreset({ name, config }, call) {
+    async putPreset({ name, config: given }, call) {
       const { orgId } = keyOf(call);
-      const sound = soundConfig(config!); // the schema requires it
-      const saved = await putPreset(sql, orgId, { name, config: toJson(PresetConfigSchema, sound) as object });
+      const sound = soundConfig(given!); // the schema requires it
+      const config = toJson(PresetConfigSchema, sound) as object; // a message is an object
+      const saved = await tx(sql, async (tx) => {
+        const { preset, changed } = await putPreset(tx, orgId, { name, config });
+        const details = { version: preset.version };
+        if (changed) await audit(tx, { ...byCall(call), orgId, action: "preset.saved", subject: name, details });
+        return preset;
+      });
       book.forget(orgId);
       const preset = create(PresetSchema, { ...saved, config: sound });
       return create(PutPresetResponseSchema, { preset });
@@ -58,7 +65,11 @@ export function presetService({ sql, book }: PresetParts): Implementation<typeof
 
     async deletePreset({ name }, call) {
       const { orgId } = keyOf(call);
-      const gone = await deletePreset(sql, orgId, name);
+      const gone = await tx(sql, async (tx) => {
+        const gone = await deletePreset(tx, orgId, name);
+        if (gone) await audit(tx, { ...byCall(call), orgId, action: "preset.deleted", subject: name });
+        return gone;
+      });
       book.forget(orgId);
       if (!gone) throw presetNotFound(name, "name", await book.of(orgId));
       return create(DeletePresetResponseSchema, { object: "preset", name, deleted: true });

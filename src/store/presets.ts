@@ -1,6 +1,6 @@
 /** Presets: what organisations saved under a name, version by version. */
 import { Reason, refuse } from "../refusal.ts";
-import { type Queryable, type Sql, tx } from "./tx.ts";
+import type { Queryable, Tx } from "./tx.ts";
 
 /** One version of a preset. */
 export interface PresetRecord {
@@ -31,26 +31,24 @@ const presetOf = ({ name, version, config, created }: PresetRow): PresetRecord =
 });
 
 /** Saves a configuration: a new version, unless it is the one that is there. Refuses with `too_many` beyond 200 presets. */
-export function putPreset(
-  sql: Sql,
+export async function putPreset(
+  tx: Tx,
   orgId: string,
   { name, config }: Pick<PresetRecord, "name" | "config">,
-): Promise<PresetRecord> {
-  return tx(sql, async (tx) => {
-    // One change of an organisation's presets at a time: numbers follow each other, and the count holds.
-    await tx`select 1 from org where id = ${orgId} for no key update`;
-    const json = tx.json(jsonOf(config));
-    const [now] = await tx<(PresetRow & { same: boolean })[]>`
-      select name, version, config, created, config = ${json} as same from preset
-      where org_id = ${orgId} and name = ${name} order by version desc limit 1`;
-    if (now?.same) return presetOf(now);
-    if (!now) await refuseTooMany(tx, orgId);
-    const version = (now?.version ?? 0) + 1;
-    const [made] = await tx<PresetRow[]>`
-      insert into preset ${tx({ org_id: orgId, name, version, config: json })} returning name, version, config, created`;
-    await tx`delete from preset where org_id = ${orgId} and name = ${name} and version <= ${version - KEPT_VERSIONS}`;
-    return presetOf(made!);
-  });
+): Promise<{ preset: PresetRecord; changed: boolean }> {
+  // One change of an organisation's presets at a time: numbers follow each other, and the count holds.
+  await tx`select 1 from org where id = ${orgId} for no key update`;
+  const json = tx.json(jsonOf(config));
+  const [now] = await tx<(PresetRow & { same: boolean })[]>`
+    select name, version, config, created, config = ${json} as same from preset
+    where org_id = ${orgId} and name = ${name} order by version desc limit 1`;
+  if (now?.same) return { preset: presetOf(now), changed: false };
+  if (!now) await refuseTooMany(tx, orgId);
+  const version = (now?.version ?? 0) + 1;
+  const [made] = await tx<PresetRow[]>`
+    insert into preset ${tx({ org_id: orgId, name, version, config: json })} returning name, version, config, created`;
+  await tx`delete from preset where org_id = ${orgId} and name = ${name} and version <= ${version - KEPT_VERSIONS}`;
+  return { preset: presetOf(made!), changed: true };
 }
 
 async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
