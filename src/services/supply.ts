@@ -46,6 +46,7 @@ import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit, type Happening } from "./emit.ts";
 import { liveOffering, secretContext } from "./supply/facts.ts";
 import { probe } from "./supply/probe.ts";
+import { checkProfile } from "./supply/profile.ts";
 
 /** What supply needs of the house. */
 export interface SupplyParts {
@@ -205,14 +206,7 @@ function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, request: De
     throw violation("price_per_frame", "is required for predict", "missing");
   if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)
     throw violation("price_per_1k_tokens", "is required for ground", "missing");
-  const preset = request.profile?.preset;
-  if (preset !== undefined && !wire.profiles?.includes(preset)) {
-    throw violation(
-      "profile.preset",
-      `must be one of ${(wire.profiles ?? []).join(", ") || "none for this runtime"}`,
-      "enum",
-    );
-  }
+  checkProfile(wire, request);
   try {
     checkUrl(request.endpoint, { schemes: wire.schemes, allowPrivate });
   } catch (thrown) {

@@ -1,9 +1,10 @@
 /** What every wire protocol offers to the gateway. */
 
-import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
+import type { ServerDialect, WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import type {
   ActAnswer,
   ActInput,
+  Contract,
   GroundAnswer,
   GroundInput,
   PredictAnswerPart,
@@ -35,6 +36,22 @@ export interface CallOptions {
   budgetMs: number;
 }
 
+/** A check of the conformance probe that one wire alone can make. */
+export interface WireProbe {
+  /** As the report names it, such as `metadata`. */
+  readonly name: string;
+  /** The offering is rejected when it fails. */
+  readonly required: boolean;
+  /** Resolves with what was seen, in a sentence; throws an error that says what to mend. */
+  look(target: Target, call: CallOptions): Promise<string>;
+}
+
+/** What is wrong with a profile: the field, and a sentence that goes on from its name. */
+export interface ProfileFault {
+  readonly field: string;
+  readonly text: string;
+}
+
 /** One wire protocol. Every failure is thrown as an `UpstreamFailure`; nothing of the upstream's text reaches a caller. */
 export interface Wire {
   /** The runtime's name, such as `openpi-ws`. */
@@ -43,6 +60,12 @@ export interface Wire {
   readonly schemes: readonly string[];
   /** The names of the ready-made profiles that an offering may choose from, where the wire maps observations by one. */
   readonly profiles?: readonly string[];
+  /** The dialects that a profile may name. */
+  readonly dialects?: readonly ServerDialect[];
+  /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
+  faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
+  /** Its own checks, in order; each runs when the server answers at all. */
+  readonly probes?: readonly WireProbe[];
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
   predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
   ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;

@@ -20,7 +20,25 @@ export type Behaviour =
   /** Fails the way that servers of this wire do, with this text. */
   | { kind: "error"; text: string }
   /** Answers twice, the second time for nobody. */
-  | { kind: "twice"; steps: readonly (readonly number[])[] };
+  | { kind: "twice"; steps: readonly (readonly number[])[] }
+  /** A well-formed answer whose numbers nobody can take for these actions. */
+  | { kind: Oddity };
+
+/** Well-formed messages that are no answer: what a server may send that was written, configured or broken by somebody else. */
+export type Oddity =
+  /** Containers inside containers, ten thousand deep. */
+  | "bomb"
+  /** Text where binary belongs, or the other way round. */
+  | "text"
+  /** Two batches where there is one robot. */
+  | "batch"
+  /** Elements that are no numbers. */
+  | "objects"
+  /** A shape that claims more elements than there are. */
+  | "short";
+
+/** Every oddity. */
+export const ODDITIES: readonly Oddity[] = ["bomb", "text", "batch", "objects", "short"];
 
 /** An act as the server read it. */
 export interface ReceivedAct {

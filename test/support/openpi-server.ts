@@ -3,7 +3,14 @@ import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { type WebSocket, WebSocketServer } from "ws";
-import { type ActServer, type Behaviour, Behaviours, OVERSIZED_BYTES, type ReceivedAct } from "./act-server.ts";
+import {
+  type ActServer,
+  type Behaviour,
+  Behaviours,
+  type Oddity,
+  OVERSIZED_BYTES,
+  type ReceivedAct,
+} from "./act-server.ts";
 import { pack, unpack } from "./plain-msgpack.ts";
 
 /** How a server differs from a plain one. */
@@ -16,6 +23,8 @@ export interface OpenpiOptions {
   readonly location?: string;
   /** The status of `/healthz`. */
   readonly health?: number;
+  /** Answers messages whose `endpoint` is `reset`; a text goes as a text. */
+  readonly resetAnswer?: string | Buffer;
   /** Makes the answer of some steps; openpi's own form by default. */
   readonly answer?: (steps: readonly (readonly number[])[]) => Buffer;
 }
@@ -81,8 +90,9 @@ export async function startOpenpiServer(options: OpenpiOptions = {}): Promise<Op
     });
     if (metadata !== undefined) client.send(metadata);
     client.on("message", (data) => {
-      pending++;
       requests.push(data as Buffer);
+      if (options.resetAnswer !== undefined && isReset(data as Buffer)) return client.send(options.resetAnswer);
+      pending++;
       acts.push(readRequest(data as Buffer, headers));
       const settled = act(behaviours.next(), client, socket, answer);
       void settled.then(() => pending--);
@@ -165,8 +175,22 @@ async function act(
       return void socket.write(frameHead(OVERSIZED_BYTES, 65_536));
     case "silence":
       return new Promise(() => undefined);
+    case "text":
+      return client.send("<html>200 OK</html>");
+    default:
+      return client.send(ODD[behaviour.kind]);
   }
 }
+
+const holding = (actions: unknown): Buffer => pack(new Map([["actions", actions]]));
+
+/** One message each. */
+const ODD: Readonly<Record<Exclude<Oddity, "text">, Buffer>> = {
+  bomb: Buffer.alloc(10_000, 0x91),
+  batch: holding(f4(Array(4).fill([1, 2]), [2, 2, 2])),
+  objects: holding(ndarray("|O", [2, 2], Buffer.alloc(32))),
+  short: holding(f4([[1, 2]], [2, 2])),
+};
 
 /** The head of an unmasked binary frame of `length` bytes, and the first `sent` of them. */
 function frameHead(length: number, sent: number): Buffer {
@@ -176,6 +200,8 @@ function frameHead(length: number, sent: number): Buffer {
   head.writeBigUInt64BE(BigInt(length), 2);
   return head;
 }
+
+const isReset = (bytes: Buffer): boolean => (unpack(bytes) as Map<string, unknown>).get("endpoint") === "reset";
 
 function readRequest(bytes: Buffer, headers: IncomingHttpHeaders): ReceivedAct {
   const observation = unpack(bytes) as Map<string, unknown>;

@@ -202,6 +202,12 @@ async function act(behaviour: Behaviour, callId: number, { stream, send }: Serve
       return;
     case "silence":
       return;
+    case "bomb":
+      return send(Buffer.alloc(10_000, 0x0b)); // groups inside groups
+    case "text":
+      return send(Buffer.from("<html>200 OK</html>"));
+    default:
+      return send(answer([[1, 2]]).subarray(0, 9)); // a chunk that claims more than there is
   }
 }
 

@@ -3,11 +3,10 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import type { ActServer } from "../support/act-server.ts";
+import { type ActServer, ODDITIES } from "../support/act-server.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../support/bad-upstream.ts";
-import { startOpenpiServer } from "../support/openpi-server.ts";
-import { startPolicyServer } from "../support/policy-server.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+import { ACT_WIRES } from "./act-wires.ts";
 
 const STEPS = [
   [0.5, -0.25],
@@ -15,19 +14,15 @@ const STEPS = [
 ];
 const NO_FRAMES = framesOf();
 
-const WIRES: readonly { id: string; scheme: string; start: () => Promise<ActServer> }[] = [
-  { id: "limber-policy", scheme: "grpc", start: startPolicyServer },
-  { id: "openpi-ws", scheme: "ws", start: startOpenpiServer },
-];
-
-describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
+describe.each(ACT_WIRES)("an act over $id", (row) => {
+  const { id, scheme, start, told } = row;
   let upstream: Upstream;
   let wire: Required<Pick<Wire, "act" | "health">>;
   let server: ActServer;
 
   beforeEach(async () => {
     upstream = createUpstream({ allowPrivate: true });
-    wire = upstream.wireOf(id) as Required<Wire>; // both wires act
+    wire = upstream.wireOf(id) as Required<Wire>; // all of these act
     server = await start();
   });
   afterEach(async () => {
@@ -36,14 +31,15 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
   });
 
   const act = (more = {}, signal?: AbortSignal, endpoint = server.endpoint) =>
-    wire.act(targetAt(endpoint), actInput(more), NO_FRAMES, callWith(signal));
+    wire.act(target(endpoint), actInput(more), NO_FRAMES, callWith(signal));
+  const target = (endpoint = server.endpoint, more = {}) => targetAt(endpoint, { ...told, ...more });
   const received = (count: number) => vi.waitFor(() => expect(server.acts).toHaveLength(count));
 
   it("brings the observation to the server and the server's numbers back", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     const answer = await act({ observations: [observed({ proprio: [9] }), observed({ proprio: [1, 2, 3] })] });
     expect(rowsOf(answer)).toEqual(STEPS);
-    expect(answer.gpuSeconds).toBe(0.0025);
+    expect(answer.gpuSeconds).toBe(row.gpuSeconds);
     expect(server.acts).toMatchObject([{ instruction: "go on", proprio: [1, 2, 3] }]);
   });
 
@@ -68,12 +64,13 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
   it("shows the credential that the offering names, and no other header of ours but the agent", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     const auth = { type: "api_key", secret: "sk-123" } as const;
-    await wire.act(targetAt(server.endpoint, { auth }), actInput(), NO_FRAMES, callWith());
-    await wire.act(targetAt(server.endpoint, { auth: { ...auth, type: "bearer" } }), actInput(), NO_FRAMES, callWith());
+    await wire.act(target(server.endpoint, { auth }), actInput(), NO_FRAMES, callWith());
+    const bearer = { ...auth, type: "bearer" } as const;
+    await wire.act(target(server.endpoint, { auth: bearer }), actInput(), NO_FRAMES, callWith());
     await act();
     const seen = server.acts.map(({ headers }) => headers.authorization);
-    expect(seen).toEqual(["Api-Key sk-123", "Bearer sk-123", undefined]);
-    expect(server.acts[0]?.headers["user-agent"]).toBe("limber");
+    expect(seen).toEqual(row.shows);
+    if (row.namesAgent) expect(server.acts[0]?.headers["user-agent"]).toBe("limber");
   });
 
   it("hands on what only the contract can judge: a wrong dimension and numbers that aren't finite", async () => {
@@ -81,8 +78,9 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
       [1, 2, 3],
       [Number.NaN, Number.POSITIVE_INFINITY, 0],
     ];
-    server.behave({ kind: "steps", steps: odd });
-    expect(rowsOf(await act())).toEqual(odd);
+    const carried = row.carriesNaN ? odd : odd.map((step) => step.map((value) => (Number.isFinite(value) ? value : 0)));
+    server.behave({ kind: "steps", steps: carried });
+    expect(rowsOf(await act())).toEqual(carried);
   });
 
   it.each([
@@ -96,13 +94,25 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
     expect(rowsOf(await act())).toEqual(STEPS);
   });
 
+  it.each(ODDITIES)(
+    "fails on an answer of this oddity, %s, with a word of ours, and the next act gets a right one",
+    async (kind) => {
+      server.behave({ kind }, { kind: "steps", steps: STEPS });
+      const failure = await failureIn(act());
+      expect(row.odd ?? ["MALFORMED_ANSWER", "UPSTREAM_ERROR", "CONNECTION_LOST"]).toContain(nameOf(failure));
+      expect(failure.message).not.toMatch(/html.{20}/);
+      expect(rowsOf(await act())).toEqual(STEPS);
+    },
+  );
+
   it("says of a server's own error no more than its last line, 200 characters at most, and the next act works", async () => {
     const text = `Traceback (most recent call last):\n  File "/srv/secret/key.py", token=hunter2\nValueError: \u001b[31m${"x".repeat(500)}\n`;
     server.behave({ kind: "error", text }, { kind: "steps", steps: STEPS });
     const failure = await failureIn(act());
     expect(nameOf(failure)).toBe("UPSTREAM_ERROR");
-    expect(failure.message).toMatch(/^ValueError: \[31mx+$/);
-    expect(failure.message).toHaveLength(200);
+    expect(failure.message).not.toContain("hunter2");
+    expect(failure.message).toMatch(row.says);
+    expect(failure.message.length).toBeLessThanOrEqual(200);
     expect(rowsOf(await act())).toEqual(STEPS);
   });
 
@@ -156,12 +166,12 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
     await act();
     await server.restart();
     expect(rowsOf(await act())).toEqual(STEPS);
-    expect(server.counts.connections).toBe(2);
+    expect(server.counts.connections).toBeGreaterThan(1);
   });
 
   it("fails the acts under way when the server goes, and all of them only once", async () => {
-    const calls = Array.from({ length: 4 }, () => failureIn(act()));
-    await received(4);
+    const calls = Array.from({ length: row.atOnce }, () => failureIn(act()));
+    await received(row.atOnce);
     await server.restart();
     for (const call of calls) expect(nameOf(await call)).toBe("CONNECTION_LOST");
   });
@@ -204,7 +214,7 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
     const strict = guarded.wireOf(id) as Required<Wire>;
     const port = new URL(server.endpoint).port;
     for (const host of ["127.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]"]) {
-      const call = strict.act(targetAt(`${scheme}://${host}:${port}`), actInput(), NO_FRAMES, callWith());
+      const call = strict.act(target(`${scheme}://${host}:${port}`), actInput(), NO_FRAMES, callWith());
       expect(nameOf(await failureIn(call))).toBe("UNREACHABLE");
     }
     expect(server.counts.connections).toBe(0);
@@ -212,16 +222,14 @@ describe.each(WIRES)("an act over $id", ({ id, scheme, start }) => {
   });
 
   it("refuses addresses of another scheme", async () => {
-    const call = act({}, undefined, server.endpoint.replace(scheme, "http"));
+    const call = act({}, undefined, server.endpoint.replace(scheme, "gopher"));
     expect((await failureIn(call)).message).toBe("the address is refused: scheme_not_allowed");
   });
 
   it("finds the server healthy when it answers, and not when it's gone", async () => {
-    await wire.health(targetAt(server.endpoint), callWith());
+    await wire.health(target(), callWith());
     await server.close();
-    expect(nameOf(await failureIn(wire.health(targetAt(server.endpoint), callWith())))).toMatch(
-      /UNREACHABLE|CONNECTION/,
-    );
+    expect(nameOf(await failureIn(wire.health(target(), callWith())))).toMatch(/UNREACHABLE|CONNECTION/);
     await server.restart();
   });
 

@@ -42,6 +42,12 @@ const samples = {
   ),
 };
 
+const expected = (actionKeys: string[]) => ({
+  profile: { actionKeys, actionDims: [] },
+  horizon: 2,
+  requestId: "req_1",
+});
+
 const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unknown][] = [
   ["an act", [samples.act, samples.error], (bytes) => actAnswerOf(readAct(bytes))],
   ["a predicted frame", [samples.frame], readPredict],
@@ -51,9 +57,13 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
   [
     "openpi's answer",
     [recorded("openpi_response"), recorded("openpi_response_f16_scalar")],
-    (bytes) => readAnswer(bytes, [], 2),
+    (bytes) => readAnswer(bytes, expected([])),
   ],
-  ["openpi's answer in parts", [recorded("openpi_response")], (bytes) => readAnswer(bytes, ["actions", "actions"], 2)],
+  [
+    "openpi's answer in parts",
+    [recorded("openpi_response")],
+    (bytes) => readAnswer(bytes, expected(["actions", "actions"])),
+  ],
 ];
 
 it.each(READERS)("reads 10,000 damaged forms of %s without any other error", (_, good, read) => {

@@ -353,7 +353,7 @@ describe("the dialect", () => {
 
   it.each([
     ["openpi", { reset_pose: [0, 1] }],
-    ["SGLang", { "action.metadata": "x" }],
+    ["cosmos-framework's RoboLab", {}],
   ])("of a server like %s gets nothing but the observation", async (_, entries) => {
     await serve({ metadata: metadata(entries) });
     await act(more);
@@ -368,7 +368,7 @@ describe("the dialect", () => {
     await act(more);
     expect(extras()).toEqual(["infer", "episode 7", 5]);
     await act();
-    expect(extras()).toEqual(["infer", undefined, undefined]);
+    expect(extras()).toEqual(["infer", "req_1", undefined]); // an episode of its own: nobody else's state
   });
 
   it.each([

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/supply.proto.
  */
 export const file_limber_v1_supply: GenFile = /*@__PURE__*/
-  fileDesc("ChZsaW1iZXIvdjEvc3VwcGx5LnByb3RvEglsaW1iZXIudjEidAoIUHJvdmlkZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxkaXNwbGF5X25hbWUYAyABKAkSDwoHcmVnaW9ucxgEIAMoCRIWCg5yZXRhaW5zX2ZyYW1lcxgFIAEoCBIPCgdjcmVhdGVkGAYgASgNIu8DCghPZmZlcmluZxIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIPCgdydW50aW1lGAQgASgJEikKBnN0YXR1cxgFIAEoDjIZLmxpbWJlci52MS5PZmZlcmluZ1N0YXR1cxImCgljb250cmFjdHMYBiADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgHIAMoCRITCgtlbWJvZGltZW50cxgIIAMoCRIRCglwcmVjaXNpb24YCSABKAkSDgoGcmVnaW9uGAogASgJEhAKCGhhcmR3YXJlGAsgASgJEhwKD3ByaWNlX3Blcl9mcmFtZRgMIAEoAUgAiAEBEiIKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUgBiAEBEiAKE3ByaWNlX3Blcl8xa190b2tlbnMYDiABKAFIAogBARITCgttYXhfaG9yaXpvbhgPIAEoDRINCgVkdF9tcxgQIAEoDRISCgpwYXJhbWV0ZXJzGBEgAygJEg8KB2NyZWF0ZWQYEiABKA1CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zIuECCgtXaXJlUHJvZmlsZRIcCgZwcmVzZXQYASABKAlCB7pIBHICGEBIAIgBARIxCgZmcmFtZXMYAiADKAsyFy5saW1iZXIudjEuRnJhbWVNYXBwaW5nQgi6SAWSAQIQEBI0Cgdwcm9wcmlvGAMgAygLMhkubGltYmVyLnYxLlByb3ByaW9NYXBwaW5nQgi6SAWSAQIQQBImCg9pbnN0cnVjdGlvbl9rZXkYBCABKAlCCLpIBXIDGIACSAGIAQESHQoLYWN0aW9uX2tleXMYBSADKAlCCLpIBZIBAhAgEiIKC3Byb3ByaW9fZGltGAYgASgNQgi6SAUqAxiAIEgCiAEBEjEKB3NhbXBsZXMYByADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCLpIBZIBAhACQgkKB19wcmVzZXRCEgoQX2luc3RydWN0aW9uX2tleUIOCgxfcHJvcHJpb19kaW0i6gEKDEZyYW1lTWFwcGluZxIYCgZjYW1lcmEYASABKAlCCLpIBXIDGIABEhcKA2tleRgCIAEoCUIKukgHcgUQARiAAhIwCgZsYXlvdXQYAyABKA4yFi5saW1iZXIudjEuUGl4ZWxMYXlvdXRCCLpIBYIBAhABEhkKBXdpZHRoGAQgASgNQgq6SAcqBRiAICgBEhoKBmhlaWdodBgFIAEoDUIKukgHKgUYgCAoARIqCgNmaXQYBiABKA4yEy5saW1iZXIudjEuSW1hZ2VGaXRCCLpIBYIBAhABEhIKCnJvdGF0ZV8xODAYByABKAgiiQEKDlByb3ByaW9NYXBwaW5nEhcKBXN0YXJ0GAEgASgNQgi6SAUqAxiAIBIVCgNlbmQYAiABKA1CCLpIBSoDGIAgEhcKA2tleRgDIAEoCUIKukgHcgUQARiAAhIuCgVkdHlwZRgEIAEoDjIVLmxpbWJlci52MS5OdW1iZXJUeXBlQgi6SAWCAQIQASJdCgxQcm92aWRlckF1dGgSMwoEdHlwZRgBIAEoDjIbLmxpbWJlci52MS5Qcm92aWRlckF1dGhUeXBlQgi6SAWCAQIQARIYCgZzZWNyZXQYAiABKAlCCLpIBXIDGIAgIoICChFBZHZlcnRpc2VkRmlndXJlcxIlCgZwNTBfbXMYASABKAFCELpIDRILQAEhAAAAAAAAAABIAIgBARIlCgZwOTVfbXMYAiABKAFCELpIDRILQAEhAAAAAAAAAABIAYgBARIrCgxmcmFtZXNfcGVyX3MYAyABKAFCELpIDRILQAEhAAAAAAAAAABIAogBARI8Cgp1cHRpbWVfMzBkGAQgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgDUgp1cHRpbWVfMzBkiAEBQgkKB19wNTBfbXNCCQoHX3A5NV9tc0IPCg1fZnJhbWVzX3Blcl9zQg0KC191cHRpbWVfMzBkIr4BCgtQcm9iZVJlcG9ydBIKCgJpZBgBIAEoCRITCgtvZmZlcmluZ19pZBgCIAEoCRISCgpzdGFydGVkX2F0GAMgASgNEhMKC2ZpbmlzaGVkX2F0GAQgASgNEg4KBnBhc3NlZBgFIAEoCBIlCgZjaGVja3MYBiADKAsyFS5saW1iZXIudjEuUHJvYmVDaGVjaxIuCghtZWFzdXJlZBgHIAEoCzIcLmxpbWJlci52MS5Qcm9iZU1lYXN1cmVtZW50cyJgCgpQcm9iZUNoZWNrEgwKBG5hbWUYASABKAkSDgoGcGFzc2VkGAIgASgIEhAKCHJlcXVpcmVkGAMgASgIEg4KBmRldGFpbBgEIAEoCRISCgpsYXRlbmN5X21zGAUgASgBImwKEVByb2JlTWVhc3VyZW1lbnRzEg4KBnA1MF9tcxgBIAEoARIOCgZwOTVfbXMYAiABKAESDwoHY29sZF9tcxgDIAEoARIXCgphY3Rpb25fZGltGAQgASgNSACIAQFCDQoLX2FjdGlvbl9kaW0qpQEKDk9mZmVyaW5nU3RhdHVzEh8KG09GRkVSSU5HX1NUQVRVU19VTlNQRUNJRklFRBAAEhsKF09GRkVSSU5HX1NUQVRVU19QRU5ESU5HEAESHQoZT0ZGRVJJTkdfU1RBVFVTX1ZFUklGWUlORxACEhgKFE9GRkVSSU5HX1NUQVRVU19MSVZFEAMSHAoYT0ZGRVJJTkdfU1RBVFVTX1JFSkVDVEVEEAQqVwoLUGl4ZWxMYXlvdXQSHAoYUElYRUxfTEFZT1VUX1VOU1BFQ0lGSUVEEAASFAoQUElYRUxfTEFZT1VUX0hXQxABEhQKEFBJWEVMX0xBWU9VVF9DSFcQAipPCghJbWFnZUZpdBIZChVJTUFHRV9GSVRfVU5TUEVDSUZJRUQQABIRCg1JTUFHRV9GSVRfUEFEEAESFQoRSU1BR0VfRklUX1NUUkVUQ0gQAipRCgpOdW1iZXJUeXBlEhsKF05VTUJFUl9UWVBFX1VOU1BFQ0lGSUVEEAASEgoOTlVNQkVSX1RZUEVfRjQQARISCg5OVU1CRVJfVFlQRV9GOBACKpIBChBQcm92aWRlckF1dGhUeXBlEiIKHlBST1ZJREVSX0FVVEhfVFlQRV9VTlNQRUNJRklFRBAAEhsKF1BST1ZJREVSX0FVVEhfVFlQRV9OT05FEAESHQoZUFJPVklERVJfQVVUSF9UWVBFX0JFQVJFUhACEh4KGlBST1ZJREVSX0FVVEhfVFlQRV9BUElfS0VZEANiBnByb3RvMw", [file_buf_validate_validate, file_limber_v1_contract, file_limber_v1_observation]);
+  fileDesc("ChZsaW1iZXIvdjEvc3VwcGx5LnByb3RvEglsaW1iZXIudjEidAoIUHJvdmlkZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxkaXNwbGF5X25hbWUYAyABKAkSDwoHcmVnaW9ucxgEIAMoCRIWCg5yZXRhaW5zX2ZyYW1lcxgFIAEoCBIPCgdjcmVhdGVkGAYgASgNIu8DCghPZmZlcmluZxIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIPCgdydW50aW1lGAQgASgJEikKBnN0YXR1cxgFIAEoDjIZLmxpbWJlci52MS5PZmZlcmluZ1N0YXR1cxImCgljb250cmFjdHMYBiADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgHIAMoCRITCgtlbWJvZGltZW50cxgIIAMoCRIRCglwcmVjaXNpb24YCSABKAkSDgoGcmVnaW9uGAogASgJEhAKCGhhcmR3YXJlGAsgASgJEhwKD3ByaWNlX3Blcl9mcmFtZRgMIAEoAUgAiAEBEiIKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUgBiAEBEiAKE3ByaWNlX3Blcl8xa190b2tlbnMYDiABKAFIAogBARITCgttYXhfaG9yaXpvbhgPIAEoDRINCgVkdF9tcxgQIAEoDRISCgpwYXJhbWV0ZXJzGBEgAygJEg8KB2NyZWF0ZWQYEiABKA1CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zIpQGCgtXaXJlUHJvZmlsZRIcCgZwcmVzZXQYASABKAlCB7pIBHICGEBIAIgBARIxCgZmcmFtZXMYAiADKAsyFy5saW1iZXIudjEuRnJhbWVNYXBwaW5nQgi6SAWSAQIQEBI0Cgdwcm9wcmlvGAMgAygLMhkubGltYmVyLnYxLlByb3ByaW9NYXBwaW5nQgi6SAWSAQIQQBImCg9pbnN0cnVjdGlvbl9rZXkYBCABKAlCCLpIBXIDGIACSAGIAQESHQoLYWN0aW9uX2tleXMYBSADKAlCCLpIBZIBAhAgEiIKC3Byb3ByaW9fZGltGAYgASgNQgi6SAUqAxiAIEgCiAEBEjEKB3NhbXBsZXMYByADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCLpIBZIBAhACEjgKB2RpYWxlY3QYCCABKA4yGC5saW1iZXIudjEuU2VydmVyRGlhbGVjdEIIukgFggECEAFIA4gBARImCgthY3Rpb25fZGltcxgJIAMoDUIRukgOkgELECAiByoFGIAIKAESNAoJY29uc3RhbnRzGAogAygLMhcubGltYmVyLnYxLldpcmVDb25zdGFudEIIukgFkgECECASJQoMc2VydmVyX21vZGVsGAsgASgJQgq6SAdyBRABGIACSASIAQESQwoLY29vcmRpbmF0ZXMYDCABKA4yHy5saW1iZXIudjEuQ29vcmRpbmF0ZUNvbnZlbnRpb25CCLpIBYIBAhABSAWIAQESNgoHc2Vzc2lvbhgNIAEoDjIWLmxpbWJlci52MS5XaXJlU2Vzc2lvbkIIukgFggECEAFIBogBARIyCgVyZXNldBgOIAEoDjIULmxpbWJlci52MS5XaXJlUmVzZXRCCLpIBYIBAhABSAeIAQFCCQoHX3ByZXNldEISChBfaW5zdHJ1Y3Rpb25fa2V5Qg4KDF9wcm9wcmlvX2RpbUIKCghfZGlhbGVjdEIPCg1fc2VydmVyX21vZGVsQg4KDF9jb29yZGluYXRlc0IKCghfc2Vzc2lvbkIICgZfcmVzZXQidgoMV2lyZUNvbnN0YW50EhcKA2tleRgBIAEoCUIKukgHcgUQARiAAhIbCgR0ZXh0GAIgASgJQgi6SAVyAxiACEgAiAEBEhwKBm51bWJlchgDIAEoAUIHukgEEgJAAUgBiAEBQgcKBV90ZXh0QgkKB19udW1iZXIimAIKDEZyYW1lTWFwcGluZxIYCgZjYW1lcmEYASABKAlCCLpIBXIDGIABEhcKA2tleRgCIAEoCUIKukgHcgUQARiAAhIwCgZsYXlvdXQYAyABKA4yFi5saW1iZXIudjEuUGl4ZWxMYXlvdXRCCLpIBYIBAhABEhkKBXdpZHRoGAQgASgNQgq6SAcqBRiAICgBEhoKBmhlaWdodBgFIAEoDUIKukgHKgUYgCAoARIqCgNmaXQYBiABKA4yEy5saW1iZXIudjEuSW1hZ2VGaXRCCLpIBYIBAhABEhIKCnJvdGF0ZV8xODAYByABKAgSLAoEZm9ybRgIIAEoDjIULmxpbWJlci52MS5QaXhlbEZvcm1CCLpIBYIBAhABIokBCg5Qcm9wcmlvTWFwcGluZxIXCgVzdGFydBgBIAEoDUIIukgFKgMYgCASFQoDZW5kGAIgASgNQgi6SAUqAxiAIBIXCgNrZXkYAyABKAlCCrpIB3IFEAEYgAISLgoFZHR5cGUYBCABKA4yFS5saW1iZXIudjEuTnVtYmVyVHlwZUIIukgFggECEAEiXQoMUHJvdmlkZXJBdXRoEjMKBHR5cGUYASABKA4yGy5saW1iZXIudjEuUHJvdmlkZXJBdXRoVHlwZUIIukgFggECEAESGAoGc2VjcmV0GAIgASgJQgi6SAVyAxiAICKCAgoRQWR2ZXJ0aXNlZEZpZ3VyZXMSJQoGcDUwX21zGAEgASgBQhC6SA0SC0ABIQAAAAAAAAAASACIAQESJQoGcDk1X21zGAIgASgBQhC6SA0SC0ABIQAAAAAAAAAASAGIAQESKwoMZnJhbWVzX3Blcl9zGAMgASgBQhC6SA0SC0ABIQAAAAAAAAAASAKIAQESPAoKdXB0aW1lXzMwZBgEIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIA1IKdXB0aW1lXzMwZIgBAUIJCgdfcDUwX21zQgkKB19wOTVfbXNCDwoNX2ZyYW1lc19wZXJfc0INCgtfdXB0aW1lXzMwZCK+AQoLUHJvYmVSZXBvcnQSCgoCaWQYASABKAkSEwoLb2ZmZXJpbmdfaWQYAiABKAkSEgoKc3RhcnRlZF9hdBgDIAEoDRITCgtmaW5pc2hlZF9hdBgEIAEoDRIOCgZwYXNzZWQYBSABKAgSJQoGY2hlY2tzGAYgAygLMhUubGltYmVyLnYxLlByb2JlQ2hlY2sSLgoIbWVhc3VyZWQYByABKAsyHC5saW1iZXIudjEuUHJvYmVNZWFzdXJlbWVudHMiYAoKUHJvYmVDaGVjaxIMCgRuYW1lGAEgASgJEg4KBnBhc3NlZBgCIAEoCBIQCghyZXF1aXJlZBgDIAEoCBIOCgZkZXRhaWwYBCABKAkSEgoKbGF0ZW5jeV9tcxgFIAEoASJsChFQcm9iZU1lYXN1cmVtZW50cxIOCgZwNTBfbXMYASABKAESDgoGcDk1X21zGAIgASgBEg8KB2NvbGRfbXMYAyABKAESFwoKYWN0aW9uX2RpbRgEIAEoDUgAiAEBQg0KC19hY3Rpb25fZGltKqUBCg5PZmZlcmluZ1N0YXR1cxIfChtPRkZFUklOR19TVEFUVVNfVU5TUEVDSUZJRUQQABIbChdPRkZFUklOR19TVEFUVVNfUEVORElORxABEh0KGU9GRkVSSU5HX1NUQVRVU19WRVJJRllJTkcQAhIYChRPRkZFUklOR19TVEFUVVNfTElWRRADEhwKGE9GRkVSSU5HX1NUQVRVU19SRUpFQ1RFRBAEKr0CCg1TZXJ2ZXJEaWFsZWN0Eh4KGlNFUlZFUl9ESUFMRUNUX1VOU1BFQ0lGSUVEEAASGQoVU0VSVkVSX0RJQUxFQ1RfT1BFTlBJEAESHAoYU0VSVkVSX0RJQUxFQ1RfUk9CT0FSRU5BEAISHAoYU0VSVkVSX0RJQUxFQ1RfVkxMTV9PTU5JEAMSGQoVU0VSVkVSX0RJQUxFQ1RfU0dMQU5HEAQSIQodU0VSVkVSX0RJQUxFQ1RfQ09TTU9TX1JPQk9MQUIQBRIaChZTRVJWRVJfRElBTEVDVF9TVEFSVkxBEAYSHQoZU0VSVkVSX0RJQUxFQ1RfR1IwMFRfTjFfNRAHEh0KGVNFUlZFUl9ESUFMRUNUX0dSMDBUX04xXzYQCBIdChlTRVJWRVJfRElBTEVDVF9HUjAwVF9OMV83EAkqwwIKFENvb3JkaW5hdGVDb252ZW50aW9uEiUKIUNPT1JESU5BVEVfQ09OVkVOVElPTl9VTlNQRUNJRklFRBAAEiAKHENPT1JESU5BVEVfQ09OVkVOVElPTl9YWV8xMDAQARIhCh1DT09SRElOQVRFX0NPTlZFTlRJT05fWFlfMTAwMBACEiEKHUNPT1JESU5BVEVfQ09OVkVOVElPTl9ZWF8xMDAwEAMSKQolQ09PUkRJTkFURV9DT05WRU5USU9OX1hZX1BYX1JFU0laRUQyOBAEEiEKHUNPT1JESU5BVEVfQ09OVkVOVElPTl9YWV9VTklUEAUSJQohQ09PUkRJTkFURV9DT05WRU5USU9OX0xPQ19ZWF8xMDI0EAYSJwojQ09PUkRJTkFURV9DT05WRU5USU9OX01PTE1PMl9DT09SRFMQByqUAQoLV2lyZVNlc3Npb24SHAoYV0lSRV9TRVNTSU9OX1VOU1BFQ0lGSUVEEAASFQoRV0lSRV9TRVNTSU9OX05PTkUQARIbChdXSVJFX1NFU1NJT05fQ09OTkVDVElPThACEhsKF1dJUkVfU0VTU0lPTl9TRVNTSU9OX0lEEAMSFgoSV0lSRV9TRVNTSU9OX0xFQVNFEAQqbQoJV2lyZVJlc2V0EhoKFldJUkVfUkVTRVRfVU5TUEVDSUZJRUQQABITCg9XSVJFX1JFU0VUX05PTkUQARIWChJXSVJFX1JFU0VUX01FU1NBR0UQAhIXChNXSVJFX1JFU0VUX0VORFBPSU5UEAMqZQoJUGl4ZWxGb3JtEhoKFlBJWEVMX0ZPUk1fVU5TUEVDSUZJRUQQABIRCg1QSVhFTF9GT1JNX1UxEAESEQoNUElYRUxfRk9STV9GNBACEhYKElBJWEVMX0ZPUk1fRU5DT0RFRBADKlcKC1BpeGVsTGF5b3V0EhwKGFBJWEVMX0xBWU9VVF9VTlNQRUNJRklFRBAAEhQKEFBJWEVMX0xBWU9VVF9IV0MQARIUChBQSVhFTF9MQVlPVVRfQ0hXEAIqTwoISW1hZ2VGaXQSGQoVSU1BR0VfRklUX1VOU1BFQ0lGSUVEEAASEQoNSU1BR0VfRklUX1BBRBABEhUKEUlNQUdFX0ZJVF9TVFJFVENIEAIqUQoKTnVtYmVyVHlwZRIbChdOVU1CRVJfVFlQRV9VTlNQRUNJRklFRBAAEhIKDk5VTUJFUl9UWVBFX0Y0EAESEgoOTlVNQkVSX1RZUEVfRjgQAiqSAQoQUHJvdmlkZXJBdXRoVHlwZRIiCh5QUk9WSURFUl9BVVRIX1RZUEVfVU5TUEVDSUZJRUQQABIbChdQUk9WSURFUl9BVVRIX1RZUEVfTk9ORRABEh0KGVBST1ZJREVSX0FVVEhfVFlQRV9CRUFSRVIQAhIeChpQUk9WSURFUl9BVVRIX1RZUEVfQVBJX0tFWRADYgZwcm90bzM", [file_buf_validate_validate, file_limber_v1_contract, file_limber_v1_observation]);
 
 /**
  * Whoever runs models.
@@ -268,6 +268,55 @@ export type WireProfile = Message<"limber.v1.WireProfile"> & {
    * @generated from field: repeated limber.v1.Observation samples = 7;
    */
   samples: Observation[];
+
+  /**
+   * Which of its wire's dialects the server speaks; absent, its own metadata tell, or the wire's usual one is taken.
+   *
+   * @generated from field: optional limber.v1.ServerDialect dialect = 8;
+   */
+  dialect?: ServerDialect | undefined;
+
+  /**
+   * How many columns each of `action_keys` has, in the same order; absent takes what the server answers.
+   *
+   * @generated from field: repeated uint32 action_dims = 9;
+   */
+  actionDims: number[];
+
+  /**
+   * What every request carries as it stands, such as OpenVLA's `unnorm_key`.
+   *
+   * @generated from field: repeated limber.v1.WireConstant constants = 10;
+   */
+  constants: WireConstant[];
+
+  /**
+   * What the server calls the model, where it serves several by name; the offering's own slug when absent.
+   *
+   * @generated from field: optional string server_model = 11;
+   */
+  serverModel?: string | undefined;
+
+  /**
+   * How the server writes places in a picture; required for ground over a wire of free text.
+   *
+   * @generated from field: optional limber.v1.CoordinateConvention coordinates = 12;
+   */
+  coordinates?: CoordinateConvention | undefined;
+
+  /**
+   * How the server tells episodes apart.
+   *
+   * @generated from field: optional limber.v1.WireSession session = 13;
+   */
+  session?: WireSession | undefined;
+
+  /**
+   * How the server is told that an episode begins.
+   *
+   * @generated from field: optional limber.v1.WireReset reset = 14;
+   */
+  reset?: WireReset | undefined;
 };
 
 /**
@@ -276,6 +325,41 @@ export type WireProfile = Message<"limber.v1.WireProfile"> & {
  */
 export const WireProfileSchema: GenMessage<WireProfile> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 2);
+
+/**
+ * What every request carries as it stands: a text or a number.
+ *
+ * @generated from message limber.v1.WireConstant
+ */
+export type WireConstant = Message<"limber.v1.WireConstant"> & {
+  /**
+   * The server's key; dots open maps.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * A text.
+   *
+   * @generated from field: optional string text = 2;
+   */
+  text?: string | undefined;
+
+  /**
+   * A number, where there is no text.
+   *
+   * @generated from field: optional double number = 3;
+   */
+  number?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.WireConstant.
+ * Use `create(WireConstantSchema)` to create a new message.
+ */
+export const WireConstantSchema: GenMessage<WireConstant> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply, 3);
 
 /**
  * Where one camera's picture goes.
@@ -331,6 +415,13 @@ export type FrameMapping = Message<"limber.v1.FrameMapping"> & {
    * @generated from field: bool rotate_180 = 7;
    */
   rotate180: boolean;
+
+  /**
+   * What a pixel's numbers are, or the picture as its camera encoded it.
+   *
+   * @generated from field: limber.v1.PixelForm form = 8;
+   */
+  form: PixelForm;
 };
 
 /**
@@ -338,7 +429,7 @@ export type FrameMapping = Message<"limber.v1.FrameMapping"> & {
  * Use `create(FrameMappingSchema)` to create a new message.
  */
 export const FrameMappingSchema: GenMessage<FrameMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 3);
+  messageDesc(file_limber_v1_supply, 4);
 
 /**
  * Where a part of the proprioception goes.
@@ -380,7 +471,7 @@ export type ProprioMapping = Message<"limber.v1.ProprioMapping"> & {
  * Use `create(ProprioMappingSchema)` to create a new message.
  */
 export const ProprioMappingSchema: GenMessage<ProprioMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 4);
+  messageDesc(file_limber_v1_supply, 5);
 
 /**
  * How the gateway shows itself to a provider.
@@ -408,7 +499,7 @@ export type ProviderAuth = Message<"limber.v1.ProviderAuth"> & {
  * Use `create(ProviderAuthSchema)` to create a new message.
  */
 export const ProviderAuthSchema: GenMessage<ProviderAuth> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 5);
+  messageDesc(file_limber_v1_supply, 6);
 
 /**
  * What a provider says of itself, until there are measurements.
@@ -450,7 +541,7 @@ export type AdvertisedFigures = Message<"limber.v1.AdvertisedFigures"> & {
  * Use `create(AdvertisedFiguresSchema)` to create a new message.
  */
 export const AdvertisedFiguresSchema: GenMessage<AdvertisedFigures> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 6);
+  messageDesc(file_limber_v1_supply, 7);
 
 /**
  * What the conformance probe found.
@@ -513,7 +604,7 @@ export type ProbeReport = Message<"limber.v1.ProbeReport"> & {
  * Use `create(ProbeReportSchema)` to create a new message.
  */
 export const ProbeReportSchema: GenMessage<ProbeReport> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 7);
+  messageDesc(file_limber_v1_supply, 8);
 
 /**
  * One check of the probe.
@@ -562,7 +653,7 @@ export type ProbeCheck = Message<"limber.v1.ProbeCheck"> & {
  * Use `create(ProbeCheckSchema)` to create a new message.
  */
 export const ProbeCheckSchema: GenMessage<ProbeCheck> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 8);
+  messageDesc(file_limber_v1_supply, 9);
 
 /**
  * What the probe measured.
@@ -604,7 +695,7 @@ export type ProbeMeasurements = Message<"limber.v1.ProbeMeasurements"> & {
  * Use `create(ProbeMeasurementsSchema)` to create a new message.
  */
 export const ProbeMeasurementsSchema: GenMessage<ProbeMeasurements> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 9);
+  messageDesc(file_limber_v1_supply, 10);
 
 /**
  * Where an offering stands in its life.
@@ -662,6 +753,323 @@ export const OfferingStatusSchema: GenEnum<OfferingStatus> = /*@__PURE__*/
   enumDesc(file_limber_v1_supply, 0);
 
 /**
+ * Dialects of the wires that have several.
+ *
+ * @generated from enum limber.v1.ServerDialect
+ */
+export const ServerDialect = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: SERVER_DIALECT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * openpi's own: nothing but the observation.
+   *
+   * @generated from enum value: SERVER_DIALECT_OPENPI = 1;
+   */
+  OPENPI: 1,
+
+  /**
+   * RoboArena and DreamZero: `endpoint`, a session id, a reset that is answered by a text.
+   *
+   * @generated from enum value: SERVER_DIALECT_ROBOARENA = 2;
+   */
+  ROBOARENA: 2,
+
+  /**
+   * vLLM-Omni: `endpoint`, a session id, a seed.
+   *
+   * @generated from enum value: SERVER_DIALECT_VLLM_OMNI = 3;
+   */
+  VLLM_OMNI: 3,
+
+  /**
+   * SGLang: flat keys such as `observation.images.base_0_rgb`.
+   *
+   * @generated from enum value: SERVER_DIALECT_SGLANG = 4;
+   */
+  SGLANG: 4,
+
+  /**
+   * NVIDIA cosmos-framework's RoboLab server: `action`, and perhaps a video.
+   *
+   * @generated from enum value: SERVER_DIALECT_COSMOS_ROBOLAB = 5;
+   */
+  COSMOS_ROBOLAB: 5,
+
+  /**
+   * starVLA: examples in an envelope with a request id.
+   *
+   * @generated from enum value: SERVER_DIALECT_STARVLA = 6;
+   */
+  STARVLA: 6,
+
+  /**
+   * Isaac-GR00T N1.5: a flat observation.
+   *
+   * @generated from enum value: SERVER_DIALECT_GR00T_N1_5 = 7;
+   */
+  GR00T_N1_5: 7,
+
+  /**
+   * Isaac-GR00T N1.6: nested observation and options.
+   *
+   * @generated from enum value: SERVER_DIALECT_GR00T_N1_6 = 8;
+   */
+  GR00T_N1_6: 8,
+
+  /**
+   * Isaac-GR00T N1.7: as N1.6, answers in msgpack_numpy.
+   *
+   * @generated from enum value: SERVER_DIALECT_GR00T_N1_7 = 9;
+   */
+  GR00T_N1_7: 9,
+} as const;
+
+/**
+ * Dialects of the wires that have several.
+ *
+ * @generated from enum limber.v1.ServerDialect
+ */
+export type ServerDialect = (typeof ServerDialect)[keyof typeof ServerDialect] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.ServerDialect.
+ */
+export const ServerDialectSchema: GenEnum<ServerDialect> = /*@__PURE__*/
+  enumDesc(file_limber_v1_supply, 1);
+
+/**
+ * How a model writes places in a picture. A family's convention is fixed by its training; a wrong one is found by the probe.
+ *
+ * @generated from enum limber.v1.CoordinateConvention
+ */
+export const CoordinateConvention = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Molmo: `<point x="61.5" y="40.6">`, in percent.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_XY_100 = 1;
+   */
+  XY_100: 1,
+
+  /**
+   * Qwen3-VL, GLM-V, Cosmos3 Reasoner, Qwen-VL, Florence-2: x then y, in thousandths.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_XY_1000 = 2;
+   */
+  XY_1000: 2,
+
+  /**
+   * Gemini Robotics-ER: y then x, in thousandths.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_YX_1000 = 3;
+   */
+  YX_1000: 3,
+
+  /**
+   * Qwen2.5-VL, Cosmos-Reason1: pixels of the picture as the model saw it, sides multiples of 28.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_XY_PX_RESIZED28 = 4;
+   */
+  XY_PX_RESIZED28: 4,
+
+  /**
+   * RoboPoint, Moondream: x then y, from 0 to 1.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_XY_UNIT = 5;
+   */
+  XY_UNIT: 5,
+
+  /**
+   * PaliGemma: `<loc0722>` tokens, ymin xmin ymax xmax, of 1024.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_LOC_YX_1024 = 6;
+   */
+  LOC_YX_1024: 6,
+
+  /**
+   * Molmo2: `<points coords="1 1 990 800">`, picture, then id, x and y in thousandths.
+   *
+   * @generated from enum value: COORDINATE_CONVENTION_MOLMO2_COORDS = 7;
+   */
+  MOLMO2_COORDS: 7,
+} as const;
+
+/**
+ * How a model writes places in a picture. A family's convention is fixed by its training; a wrong one is found by the probe.
+ *
+ * @generated from enum limber.v1.CoordinateConvention
+ */
+export type CoordinateConvention = (typeof CoordinateConvention)[keyof typeof CoordinateConvention] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.CoordinateConvention.
+ */
+export const CoordinateConventionSchema: GenEnum<CoordinateConvention> = /*@__PURE__*/
+  enumDesc(file_limber_v1_supply, 2);
+
+/**
+ * How a server tells episodes apart.
+ *
+ * @generated from enum limber.v1.WireSession
+ */
+export const WireSession = {
+  /**
+   * Not stated: as the wire usually does.
+   *
+   * @generated from enum value: WIRE_SESSION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * It does not; any call may come over any connection.
+   *
+   * @generated from enum value: WIRE_SESSION_NONE = 1;
+   */
+  NONE: 1,
+
+  /**
+   * By the connection: one for each session.
+   *
+   * @generated from enum value: WIRE_SESSION_CONNECTION = 2;
+   */
+  CONNECTION: 2,
+
+  /**
+   * By an id in the request.
+   *
+   * @generated from enum value: WIRE_SESSION_SESSION_ID = 3;
+   */
+  SESSION_ID: 3,
+
+  /**
+   * It serves one robot at a time.
+   *
+   * @generated from enum value: WIRE_SESSION_LEASE = 4;
+   */
+  LEASE: 4,
+} as const;
+
+/**
+ * How a server tells episodes apart.
+ *
+ * @generated from enum limber.v1.WireSession
+ */
+export type WireSession = (typeof WireSession)[keyof typeof WireSession] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.WireSession.
+ */
+export const WireSessionSchema: GenEnum<WireSession> = /*@__PURE__*/
+  enumDesc(file_limber_v1_supply, 3);
+
+/**
+ * How a server is told that an episode begins.
+ *
+ * @generated from enum limber.v1.WireReset
+ */
+export const WireReset = {
+  /**
+   * Not stated: not at all.
+   *
+   * @generated from enum value: WIRE_RESET_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Not at all.
+   *
+   * @generated from enum value: WIRE_RESET_NONE = 1;
+   */
+  NONE: 1,
+
+  /**
+   * By a message of its own before the first request of a session.
+   *
+   * @generated from enum value: WIRE_RESET_MESSAGE = 2;
+   */
+  MESSAGE: 2,
+
+  /**
+   * By an endpoint of its own before the first request of a session.
+   *
+   * @generated from enum value: WIRE_RESET_ENDPOINT = 3;
+   */
+  ENDPOINT: 3,
+} as const;
+
+/**
+ * How a server is told that an episode begins.
+ *
+ * @generated from enum limber.v1.WireReset
+ */
+export type WireReset = (typeof WireReset)[keyof typeof WireReset] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.WireReset.
+ */
+export const WireResetSchema: GenEnum<WireReset> = /*@__PURE__*/
+  enumDesc(file_limber_v1_supply, 4);
+
+/**
+ * What a pixel's numbers are.
+ *
+ * @generated from enum limber.v1.PixelForm
+ */
+export const PixelForm = {
+  /**
+   * Not stated: behaves as U1.
+   *
+   * @generated from enum value: PIXEL_FORM_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Bytes from 0 to 255.
+   *
+   * @generated from enum value: PIXEL_FORM_U1 = 1;
+   */
+  U1: 1,
+
+  /**
+   * 32-bit floats from 0 to 1.
+   *
+   * @generated from enum value: PIXEL_FORM_F4 = 2;
+   */
+  F4: 2,
+
+  /**
+   * The picture's file itself, where the wire can carry one.
+   *
+   * @generated from enum value: PIXEL_FORM_ENCODED = 3;
+   */
+  ENCODED: 3,
+} as const;
+
+/**
+ * What a pixel's numbers are.
+ *
+ * @generated from enum limber.v1.PixelForm
+ */
+export type PixelForm = (typeof PixelForm)[keyof typeof PixelForm] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.PixelForm.
+ */
+export const PixelFormSchema: GenEnum<PixelForm> = /*@__PURE__*/
+  enumDesc(file_limber_v1_supply, 5);
+
+/**
  * Order of the axes of a picture.
  *
  * @generated from enum limber.v1.PixelLayout
@@ -700,7 +1108,7 @@ export type PixelLayout = (typeof PixelLayout)[keyof typeof PixelLayout] | Unkno
  * Describes the enum limber.v1.PixelLayout.
  */
 export const PixelLayoutSchema: GenEnum<PixelLayout> = /*@__PURE__*/
-  enumDesc(file_limber_v1_supply, 1);
+  enumDesc(file_limber_v1_supply, 6);
 
 /**
  * How another aspect ratio is made to fit.
@@ -741,7 +1149,7 @@ export type ImageFit = (typeof ImageFit)[keyof typeof ImageFit] | UnknownEnum;
  * Describes the enum limber.v1.ImageFit.
  */
 export const ImageFitSchema: GenEnum<ImageFit> = /*@__PURE__*/
-  enumDesc(file_limber_v1_supply, 2);
+  enumDesc(file_limber_v1_supply, 7);
 
 /**
  * Number types of arrays.
@@ -782,7 +1190,7 @@ export type NumberType = (typeof NumberType)[keyof typeof NumberType] | UnknownE
  * Describes the enum limber.v1.NumberType.
  */
 export const NumberTypeSchema: GenEnum<NumberType> = /*@__PURE__*/
-  enumDesc(file_limber_v1_supply, 3);
+  enumDesc(file_limber_v1_supply, 8);
 
 /**
  * Schemes of credentials.
@@ -830,5 +1238,5 @@ export type ProviderAuthType = (typeof ProviderAuthType)[keyof typeof ProviderAu
  * Describes the enum limber.v1.ProviderAuthType.
  */
 export const ProviderAuthTypeSchema: GenEnum<ProviderAuthType> = /*@__PURE__*/
-  enumDesc(file_limber_v1_supply, 4);
+  enumDesc(file_limber_v1_supply, 9);
 

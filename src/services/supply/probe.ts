@@ -45,6 +45,7 @@ export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeRep
     await probed.wire.health(probed.target, run.call());
     return "it answers";
   });
+  if (reachable) await run.wireChecks();
   if (reachable) for (const contract of probed.offering.contracts) await run.contract(contract);
   const { checks } = run;
   return create(ProbeReportSchema, {
@@ -87,7 +88,7 @@ class ProbeRun {
   }
 
   /** Runs one check; `look` gives a sentence of what was seen, or throws one of what to mend. Answers whether it passed. */
-  async check(name: string, look: () => Promise<string>): Promise<boolean> {
+  async check(name: string, look: () => Promise<string>, required = true): Promise<boolean> {
     const began = steadyNow();
     let passed = true;
     let detail: string;
@@ -98,8 +99,17 @@ class ProbeRun {
       detail = thrown instanceof Error ? thrown.message : String(thrown);
     }
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
-    this.checks.push({ name, passed, required: true, detail: detail.slice(0, 400), latencyMs });
+    this.checks.push({ name, passed, required, detail: detail.slice(0, 400), latencyMs });
     return passed;
+  }
+
+  /** What the wire alone can look at. */
+  async wireChecks(): Promise<void> {
+    const { wire, target, offering } = this.#probed;
+    const actionDim = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim);
+    for (const { name, look, required } of wire.probes ?? []) {
+      await this.check(name, () => look({ ...target, actionDim }, this.call()), required);
+    }
   }
 
   async contract(contract: Contract): Promise<void> {

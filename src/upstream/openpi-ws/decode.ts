@@ -1,47 +1,111 @@
-/** A server's answer on the openpi wire, in any of its dialects, as an action chunk. */
-import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
+/** What a server of the openpi wire says, in any of its dialects. */
+import sharp from "sharp";
+import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
+import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
 import { decodeNumpy, NdArray } from "../../codecs/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { chunkOf, sideBySide, type Table, tableOf } from "../chunk.ts";
 import { failureOf, malformed, ownerText } from "../failures.ts";
-import type { Dialect } from "./encode.ts";
+import type { Profile } from "../profile.ts";
 
 type Value = Unpacked<NdArray>;
 type Answer = UnpackedMap<NdArray>;
 
-/** The first frame of a connection: the server's metadata, which tell its dialect. Throws an UpstreamFailure when it isn't a map. */
-export function readMetadata(bytes: Buffer): Dialect {
-  const metadata = decode(bytes);
-  if (!(metadata instanceof Map)) throw malformed("the metadata are not a map");
-  return { addressed: ADDRESSED_BY.some((key) => metadata.has(key)) };
+/** What the first frame of a connection says. */
+export interface Metadata {
+  readonly dialect: ServerDialect;
+  /** Numbers per step, where it says so. */
+  readonly actionDim: number | undefined;
+  /** Steps in a chunk, where it says so. */
+  readonly chunk: number | undefined;
 }
 
-/** Metadata that only servers have that dispatch on `endpoint`. */
-const ADDRESSED_BY = ["needs_session_id", "policy_server_config"] as const;
+/** The first frame of a connection: the server's metadata, which tell its dialect. Throws an UpstreamFailure when it isn't a map. */
+export function readMetadata(bytes: Buffer): Metadata {
+  const metadata = decode(bytes);
+  if (!(metadata instanceof Map)) throw malformed("the metadata are not a map");
+  const config = mapAt(metadata, "policy_server_config") ?? mapAt(metadata, "output") ?? metadata;
+  return {
+    dialect: TOLD_BY.find(({ tells }) => tells(metadata))?.dialect ?? ServerDialect.OPENPI,
+    actionDim: countAt(config, "action_dim"),
+    chunk: countAt(config, "action_horizon") ?? countAt(metadata, "action_chunk_size"),
+  };
+}
+
+/** Metadata that only servers of one dialect have. */
+const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: Answer) => boolean }[] = [
+  { dialect: ServerDialect.VLLM_OMNI, tells: (metadata) => metadata.has("policy_server_config") },
+  { dialect: ServerDialect.ROBOARENA, tells: (metadata) => metadata.has("needs_session_id") },
+  { dialect: ServerDialect.SGLANG, tells: (metadata) => metadata.get("object") === "action.metadata" },
+  { dialect: ServerDialect.STARVLA, tells: (metadata) => metadata.has("available_unnorm_keys") },
+];
+
+/** What an answer is read by. */
+export interface Expected {
+  readonly profile: Pick<Profile, "actionKeys" | "actionDims">;
+  readonly horizon: number;
+  /** The answer must name it, where it names any request. */
+  readonly requestId: string;
+}
 
 /**
  * The first `horizon` rows of the answer's action, each as long as the answer has it. Throws an UpstreamFailure: the server's own
- * error, no action, fewer rows than asked for.
+ * error, no action, fewer rows than asked for, an answer to another request.
  */
-export function readAnswer(bytes: Buffer, actionKeys: readonly string[], horizon: number): ActAnswer {
+export function readAnswer(bytes: Buffer, { profile, horizon, requestId }: Expected): ActAnswer {
   const answer = decode(bytes);
   if (answer instanceof Map) throwIfError(answer);
-  const table = actionKeys.length > 0 ? besides(answer, actionKeys) : tableOf(actionIn(answer));
-  if (table.rows === 0 || table.columns === 0) {
-    throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the action has no numbers");
+  if (answer instanceof Map && (answer.get("request_id") ?? requestId) !== requestId) {
+    throw malformed("the answer is to another request");
   }
-  if (table.rows < horizon) {
-    throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${table.rows} steps, of ${horizon} asked for`);
-  }
-  return { steps: stepsOf(table, horizon), dtMs: 0, note: "", prediction: [], gpuSeconds: gpuSecondsOf(answer) };
+  const tables = profile.actionKeys.length > 0 ? namedIn(answer, profile.actionKeys) : [tableAt(actionIn(answer))];
+  return chunkOf(sideBySide(tables, profile.actionDims), horizon, { gpuSeconds: gpuSecondsOf(answer) });
 }
 
-/** Numbers in rows. */
-interface Table {
-  readonly rows: number;
-  readonly columns: number;
-  readonly values: Float64Array;
+const MAX_PREDICTED = 256;
+const MAX_SIDE = 4_096;
+
+/** The video beside an action, where the answer has one (cosmos-framework), as pictures `dtMs` apart. Throws an UpstreamFailure. */
+export async function readPrediction(bytes: Buffer, dtMs: number): Promise<PredictedFrame[]> {
+  const answer = decode(bytes);
+  const video = answer instanceof Map ? answer.get("video") : undefined;
+  if (!(video instanceof NdArray)) return [];
+  const [count = 0, height = 0, width = 0, channels] = video.shape;
+  const isVideo = video.shape.length === 4 && channels === 3 && video.dtype === "|u1" && width > 0 && height > 0;
+  if (!isVideo || count > MAX_PREDICTED || width > MAX_SIDE || height > MAX_SIDE) {
+    throw malformed(`a video of shape [${video.shape}]`);
+  }
+  const size = width * height * 3;
+  return Promise.all(
+    Array.from({ length: count }, async (_, index) => {
+      const pixels = video.data.subarray(index * size, (index + 1) * size);
+      const data = await sharp(pixels, { raw: { width, height, channels: 3 } })
+        .png()
+        .toBuffer();
+      return {
+        $typeName: "limber.v1.PredictedFrame" as const,
+        index,
+        tMs: (index + 1) * dtMs,
+        camera: "",
+        width,
+        height,
+        format: ImageFormat.PNG,
+        data,
+      };
+    }),
+  );
+}
+
+/** Whether a server says that it has begun a new episode: as a text (RoboArena) or in a map (vLLM-Omni). */
+export function isResetDone(frame: Buffer, isBinary: boolean): boolean {
+  if (!isBinary) return frame.length < 200 && frame.toString("utf8").startsWith("reset successful");
+  const answer = decode(frame);
+  if (!(answer instanceof Map)) return false;
+  throwIfError(answer);
+  return answer.get("status") === "reset successful";
 }
 
 function decode(bytes: Buffer): Value {
@@ -63,50 +127,37 @@ function throwIfError(answer: Answer): void {
 /** Where openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself) and starVLA (`data.actions`) put the action. */
 function actionIn(answer: Value): Value | undefined {
   if (!(answer instanceof Map)) return answer;
-  const data = answer.get("data");
-  return answer.get("actions") ?? answer.get("action") ?? (data instanceof Map ? data.get("actions") : undefined);
+  return answer.get("actions") ?? answer.get("action") ?? mapAt(answer, "data")?.get("actions");
 }
 
-/** The named arrays side by side, in this order. */
-function besides(answer: Value, keys: readonly string[]): Table {
-  const tables = keys.map((key) => tableOf(answer instanceof Map ? answer.get(key) : undefined));
-  const rows = tables[0]?.rows ?? 0;
-  if (tables.some((table) => table.rows !== rows)) throw malformed("the parts of the action differ in length");
-  const columns = tables.reduce((sum, table) => sum + table.columns, 0);
-  const values = new Float64Array(rows * columns);
-  let left = 0;
-  for (const table of tables) {
-    for (let row = 0; row < rows; row++) {
-      values.set(table.values.subarray(row * table.columns, (row + 1) * table.columns), row * columns + left);
-    }
-    left += table.columns;
-  }
-  return { rows, columns, values };
+/** The named arrays, of the answer itself or of the map that stands for its action. */
+function namedIn(answer: Value, keys: readonly string[]): Table[] {
+  const action = actionIn(answer);
+  const holder = action instanceof Map ? action : answer;
+  return keys.map((key) => tableAt(holder instanceof Map ? holder.get(key) : undefined));
 }
 
-/** Rows of an array of shape [T, D]; [1, T, D] loses its batch of one, and one action [D] is one row. */
-function tableOf(value: Value | undefined): Table {
+function tableAt(value: Value | undefined): Table {
   if (!(value instanceof NdArray)) throw malformed("there is no array of actions");
-  const shape = value.shape.length === 3 && value.shape[0] === 1 ? value.shape.slice(1) : value.shape;
-  const [rows, columns] = shape.length === 1 ? [1, shape[0]] : shape;
-  if (shape.length > 2 || rows === undefined || columns === undefined)
-    throw malformed(`actions of shape [${value.shape}]`);
-  return { rows, columns, values: value.toFloat64() };
-}
-
-function stepsOf({ columns, values }: Table, horizon: number): ActionStep[] {
-  return Array.from({ length: horizon }, (_, row) => ({
-    $typeName: "limber.v1.ActionStep" as const,
-    values: Array.from(values.subarray(row * columns, (row + 1) * columns)),
-  }));
+  return tableOf(value);
 }
 
 /** What the server measured of its own work, if it did. */
 function gpuSecondsOf(answer: Value): number {
+  if (!(answer instanceof Map)) return 0;
   for (const key of ["policy_timing", "server_timing"]) {
-    const timing = answer instanceof Map ? answer.get(key) : undefined;
-    const ms = timing instanceof Map ? timing.get("infer_ms") : undefined;
+    const ms = mapAt(answer, key)?.get("infer_ms");
     if (typeof ms === "number" && ms >= 0 && Number.isFinite(ms)) return ms / 1000;
   }
   return 0;
+}
+
+function mapAt(map: Answer, key: string): Answer | undefined {
+  const value = map.get(key);
+  return value instanceof Map ? value : undefined;
+}
+
+function countAt(map: Answer, key: string): number | undefined {
+  const value = map.get(key);
+  return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
 }

@@ -11,8 +11,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
 import { AddressRefused } from "../guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
-import { readMetadata } from "./decode.ts";
-import type { Dialect } from "./encode.ts";
+import { isResetDone, type Metadata, readMetadata } from "./decode.ts";
 
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
@@ -21,6 +20,15 @@ const MAX_WAITING = 256;
 const LANE = { session: 1, anonymous: 8 } as const;
 /** Shorter than vLLM-Omni's 30 seconds, so that it's never the server that hangs up on a call. */
 const IDLE_MS = 25_000;
+
+/** One request, until its connection is there. */
+export interface Request {
+  /** Writes the request in the dialect that the server's metadata tell. */
+  readonly encode: (dialect: Metadata["dialect"]) => Buffer;
+  /** Sent once on every connection before its first request, and answered by the server's word that it's done. */
+  readonly opening: Buffer | undefined;
+  readonly signal: AbortSignal;
+}
 
 /** Every connection to one server under one credential. */
 export class Pool implements Server {
@@ -38,18 +46,27 @@ export class Pool implements Server {
   }
 
   /**
-   * One request and its answer, on a connection of the session's own. `encode` writes the request in the server's dialect. Rejects
-   * with an UpstreamFailure; an aborted call closes its connection, which is all that the protocol has.
+   * One request and its answer, on a connection of the session's own. Rejects with an UpstreamFailure; an aborted call closes its
+   * connection, which is all that the protocol has.
    */
-  async exchange(
+  exchange(session: string | undefined, request: Request): Promise<Buffer> {
+    return this.#on(session, request.signal, (connection) => connection.exchange(request));
+  }
+
+  /** What the server says of itself when a connection opens. Rejects with an UpstreamFailure. */
+  metadata(signal: AbortSignal): Promise<Metadata> {
+    return this.#on(undefined, signal, (connection) => connection.metadata(signal));
+  }
+
+  async #on<T>(
     session: string | undefined,
-    encode: (dialect: Dialect) => Buffer,
     signal: AbortSignal,
-  ): Promise<Buffer> {
+    use: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
     if (signal.aborted) throw calledOff(signal);
     const connection = this.#take(session) ?? (await this.#wait(session, signal));
     try {
-      return await connection.exchange(encode, signal);
+      return await use(connection);
     } finally {
       this.#release(connection);
     }
@@ -140,9 +157,11 @@ class Connection {
   readonly #socket: WebSocket;
   readonly #onClosed: () => void;
   #busy = false;
-  #dialect: Dialect | undefined;
+  #metadata: Metadata | undefined;
+  #opened = false;
+  #takesText = false;
   #failure: UpstreamFailure | undefined;
-  #listener: { resolve(frame: Buffer): void; reject(failure: UpstreamFailure): void } | undefined;
+  #listener: { resolve(frame: Frame): void; reject(failure: UpstreamFailure): void } | undefined;
   #forgetIdle: () => void = () => undefined;
 
   /** `onClosed` is called once, when the connection is of no more use. */
@@ -171,12 +190,23 @@ class Connection {
     this.#forgetIdle = after(IDLE_MS, () => this.close());
   }
 
-  async exchange(encode: (dialect: Dialect) => Buffer, signal: AbortSignal): Promise<Buffer> {
-    try {
-      this.#dialect ??= readMetadata(await this.#frame(signal));
-      const request = encode(this.#dialect);
+  metadata(signal: AbortSignal): Promise<Metadata> {
+    return this.#guarded(() => this.#greeting(signal));
+  }
+
+  exchange({ encode, opening, signal }: Request): Promise<Buffer> {
+    return this.#guarded(async () => {
+      const { dialect } = await this.#greeting(signal);
+      const request = encode(dialect);
+      if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
       this.#socket.send(request);
-      return await this.#frame(signal);
+      return (await this.#frame(signal)).bytes;
+    });
+  }
+
+  async #guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
     } catch (error) {
       // An encoder that throws has sent nothing, but a connection in doubt isn't worth the doubt.
       this.#fail(failureOf(error));
@@ -184,12 +214,27 @@ class Connection {
     }
   }
 
+  async #greeting(signal: AbortSignal): Promise<Metadata> {
+    this.#metadata ??= readMetadata((await this.#frame(signal)).bytes);
+    return this.#metadata;
+  }
+
+  /** Only here may a text be anything but an error. */
+  async #begin(opening: Buffer, signal: AbortSignal): Promise<void> {
+    this.#takesText = true;
+    this.#socket.send(opening);
+    const { bytes, isBinary } = await this.#frame(signal);
+    this.#takesText = false;
+    if (isResetDone(bytes, isBinary)) this.#opened = true;
+    else throw isBinary ? malformed("no answer to a reset") : told(bytes);
+  }
+
   close(): void {
     this.#fail(lost("closed by the gateway"));
   }
 
   /** The next frame of the server. */
-  #frame(signal: AbortSignal): Promise<Buffer> {
+  #frame(signal: AbortSignal): Promise<Frame> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
       if (signal.aborted) return reject(calledOff(signal));
@@ -214,9 +259,9 @@ class Connection {
 
   #receive(data: RawData, isBinary: boolean): void {
     const bytes = data as Buffer; // what the default `binaryType` gives
-    if (!isBinary) this.#fail(new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(tailOf(bytes))));
+    if (!isBinary && !this.#takesText) this.#fail(told(bytes));
     else if (this.#listener === undefined) this.#fail(malformed("a frame that nobody asked for"));
-    else this.#listener.resolve(bytes);
+    else this.#listener.resolve({ bytes, isBinary });
   }
 
   /** The first failure ends the connection: an answer may be lost, and what comes next can't be told from it. */
@@ -256,6 +301,16 @@ function upgradeFailure({ statusCode = 0 }: IncomingMessage): UpstreamFailure {
     `answered HTTP ${statusCode}`,
   );
 }
+
+/** One message of the server. */
+interface Frame {
+  readonly bytes: Buffer;
+  readonly isBinary: boolean;
+}
+
+/** A text is a traceback. */
+const told = (text: Buffer): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(tailOf(text)));
 
 /** The end of a traceback is all that's shown; it may be megabytes long. */
 const tailOf = (text: Buffer): string => text.subarray(-4_096).toString("utf8");

@@ -1,10 +1,12 @@
 /** The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. */
+import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
+import { partsOf } from "../observe.ts";
 import { type Reach, Servers } from "../servers.ts";
 import type { Wire } from "../wire.ts";
-import { readAnswer } from "./decode.ts";
-import { encodeObservation, observationOf } from "./encode.ts";
+import { readAnswer, readPrediction } from "./decode.ts";
+import { encodeRequest, encodeReset } from "./encode.ts";
 import { askHealth, Pool } from "./exchange.ts";
-import { PRESETS, profileOf } from "./profiles.ts";
+import { PROFILES } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
@@ -14,17 +16,43 @@ export function openpiWs(reach: Reach): Wire {
   return {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),
-    profiles: Object.keys(PRESETS),
-    async act(target, input, frames, { signal }) {
-      const profile = profileOf(target.profile);
-      const observation = await observationOf(profile, input, frames);
-      const pool = pools.of(target);
-      const answer = await pool.exchange(
-        input.sessionId,
-        (dialect) => encodeObservation(observation, dialect, input),
+    profiles: PROFILES.names,
+    dialects: [
+      ServerDialect.OPENPI,
+      ServerDialect.ROBOARENA,
+      ServerDialect.VLLM_OMNI,
+      ServerDialect.SGLANG,
+      ServerDialect.COSMOS_ROBOLAB,
+      ServerDialect.STARVLA,
+    ],
+    probes: [
+      {
+        name: "metadata",
+        required: true,
+        async look(target, { signal }) {
+          const { actionDim, chunk } = await pools.of(target).metadata(signal);
+          const wanted = target.actionDim;
+          if (actionDim !== undefined && wanted !== undefined && actionDim !== wanted) {
+            throw new Error(`the server's metadata say ${actionDim} numbers per step, and ${wanted} are declared`);
+          }
+          const steps = chunk === undefined ? "" : `, with chunks of ${chunk} steps`;
+          return `the first frame is a map of metadata${steps}`;
+        },
+      },
+    ],
+    async act(target, given, frames, { signal, requestId }) {
+      const profile = PROFILES.of(target.profile);
+      const input = profile.session === WireSession.NONE ? { ...given, sessionId: undefined } : given;
+      const parts = await partsOf(profile, input, frames);
+      const isReset = profile.reset === WireReset.MESSAGE && input.sessionId !== undefined;
+      const answer = await pools.of(target).exchange(input.sessionId, {
+        encode: (told) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told),
+        opening: isReset ? encodeReset(input) : undefined,
         signal,
-      );
-      return readAnswer(answer, profile.actionKeys, input.horizon);
+      });
+      const { horizon, returnPrediction } = input;
+      const chunk = readAnswer(answer, { profile, horizon, requestId });
+      return returnPrediction ? { ...chunk, prediction: await readPrediction(answer, target.dtMs) } : chunk;
     },
     async health(target, { signal }) {
       await askHealth(pools.addressOf(target), signal);

@@ -1,85 +1,33 @@
 /**
- * Where pictures, proprioception and instruction go in a server's observation, and where the action is in its answer.
- * Source of the presets: the observation keys of openpi's own policies (Physical-Intelligence/openpi, src/openpi/policies).
+ * The ready-made profiles of openpi and its dialects.
+ * Sources: the observation keys of openpi's own policies (Physical-Intelligence/openpi, src/openpi/policies), of RoboArena's and
+ * SGLang's servers, and of NVIDIA cosmos-framework's RoboLab server.
  */
-import {
-  type FrameMapping,
-  ImageFit,
-  NumberType,
-  PixelLayout,
-  type ProprioMapping,
-  type WireProfile,
-} from "../../../gen/limber/v1/supply_pb.ts";
-
-/** A picture of the observation. */
-export interface FrameSlot
-  extends Pick<FrameMapping, "camera" | "key" | "layout" | "width" | "height" | "fit" | "rotate180"> {
-  /** Left out when the caller has no such picture, instead of failing. */
-  readonly optional: boolean;
-}
-
-/** A part of the proprioception; `end` undefined takes all that is left. */
-export interface ProprioSlot extends Pick<ProprioMapping, "start" | "key" | "dtype"> {
-  readonly end: number | undefined;
-}
-
-/** A profile with nothing left open. */
-export interface Profile {
-  readonly frames: readonly FrameSlot[];
-  readonly proprio: readonly ProprioSlot[];
-  readonly instructionKey: string;
-  /** Empty: wherever openpi and its dialects put it. */
-  readonly actionKeys: readonly string[];
-  readonly proprioDim: number | undefined;
-}
-
-const picture = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot => ({
-  camera,
-  key,
-  layout: PixelLayout.HWC,
-  width: 224,
-  height: 224,
-  fit: ImageFit.PAD,
-  rotate180: false,
-  optional: false,
-  ...more,
-});
-
-const values = (
-  start: number,
-  end: number | undefined,
-  key: string,
-  dtype: NumberType = NumberType.F8,
-): ProprioSlot => ({
-  start,
-  end,
-  key,
-  dtype,
-});
+import { NumberType, PixelLayout, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
+import { type Profile, Profiles, picture, plainProfile, values } from "../profile.ts";
 
 const CHW = { layout: PixelLayout.CHW } as const;
-const OPTIONAL_CHW = { layout: PixelLayout.CHW, optional: true } as const;
+const OPTIONAL = { optional: true } as const;
 
 /** Without a profile: one picture if there is one, all of the proprioception, the instruction. */
-const PLAIN: Profile = {
-  frames: [picture("", "observation/image", { optional: true })],
+const PLAIN = plainProfile({
+  frames: [picture("", "observation/image", OPTIONAL)],
   proprio: [values(0, undefined, "observation/state", NumberType.F4)],
   instructionKey: "prompt",
-  actionKeys: [],
-  proprioDim: undefined,
+});
+
+const DROID: Profile = {
+  ...PLAIN,
+  frames: [
+    picture("exterior_1", "observation/exterior_image_1_left"),
+    picture("wrist", "observation/wrist_image_left"),
+  ],
+  proprio: [values(0, 7, "observation/joint_position"), values(7, 8, "observation/gripper_position")],
+  proprioDim: 8,
 };
 
-/** The ready-made profiles, by name. */
-export const PRESETS: Readonly<Record<string, Profile>> = {
-  "openpi/droid": {
-    ...PLAIN,
-    frames: [
-      picture("exterior_1", "observation/exterior_image_1_left"),
-      picture("wrist", "observation/wrist_image_left"),
-    ],
-    proprio: [values(0, 7, "observation/joint_position"), values(7, 8, "observation/gripper_position")],
-    proprioDim: 8,
-  },
+const PRESETS: Readonly<Record<string, Profile>> = {
+  "openpi/droid": DROID,
   "openpi/libero": {
     ...PLAIN,
     frames: [
@@ -93,33 +41,41 @@ export const PRESETS: Readonly<Record<string, Profile>> = {
     ...PLAIN,
     frames: [
       picture("cam_high", "images.cam_high", CHW),
-      picture("cam_low", "images.cam_low", OPTIONAL_CHW),
-      picture("cam_left_wrist", "images.cam_left_wrist", OPTIONAL_CHW),
-      picture("cam_right_wrist", "images.cam_right_wrist", OPTIONAL_CHW),
+      picture("cam_low", "images.cam_low", { ...CHW, ...OPTIONAL }),
+      picture("cam_left_wrist", "images.cam_left_wrist", { ...CHW, ...OPTIONAL }),
+      picture("cam_right_wrist", "images.cam_right_wrist", { ...CHW, ...OPTIONAL }),
     ],
     proprio: [values(0, 14, "state")],
     proprioDim: 14,
   },
+  "roboarena/droid": {
+    ...DROID,
+    frames: [
+      picture("exterior_1", "observation/exterior_image_0_left"),
+      picture("exterior_2", "observation/exterior_image_1_left", OPTIONAL),
+      picture("wrist", "observation/wrist_image_left", OPTIONAL),
+    ],
+    dialect: ServerDialect.ROBOARENA,
+  },
+  "sglang/pi05": {
+    ...PLAIN,
+    frames: [
+      picture("base", "observation.images.base_0_rgb"),
+      picture("left_wrist", "observation.images.left_wrist_0_rgb", OPTIONAL),
+      picture("right_wrist", "observation.images.right_wrist_0_rgb", OPTIONAL),
+    ],
+    proprio: [values(0, undefined, "observation.state", NumberType.F4)],
+    dialect: ServerDialect.SGLANG,
+  },
+  "cosmos/robolab": { ...DROID, dialect: ServerDialect.COSMOS_ROBOLAB },
+  starvla: {
+    ...PLAIN,
+    frames: [picture("", "image"), picture("", "image", OPTIONAL), picture("", "image", OPTIONAL)],
+    proprio: [],
+    instructionKey: "lang",
+    dialect: ServerDialect.STARVLA,
+  },
 };
 
-const resolved = new WeakMap<WireProfile, Profile>();
-
-/** What an offering's profile comes to: its preset, or the plain one, with its own fields in front. An unknown preset counts as none. */
-export function profileOf(declared: WireProfile | undefined): Profile {
-  if (declared === undefined) return PLAIN;
-  const known = resolved.get(declared) ?? resolve(declared);
-  resolved.set(declared, known);
-  return known;
-}
-
-function resolve({ preset, frames, proprio, instructionKey, actionKeys, proprioDim }: WireProfile): Profile {
-  const base = (preset === undefined ? undefined : PRESETS[preset]) ?? PLAIN;
-  return {
-    frames: frames.length > 0 ? frames.map((frame) => ({ ...frame, optional: false })) : base.frames,
-    proprio: proprio.length > 0 ? proprio : base.proprio,
-    instructionKey: instructionKey ?? base.instructionKey,
-    actionKeys: actionKeys.length > 0 ? actionKeys : base.actionKeys,
-    // A layout of one's own has a length of one's own.
-    proprioDim: proprioDim ?? (proprio.length > 0 ? undefined : base.proprioDim),
-  };
-}
+/** What an offering of this wire may choose from. */
+export const PROFILES = new Profiles(PLAIN, PRESETS);

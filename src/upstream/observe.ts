@@ -1,0 +1,111 @@
+/** The newest observation of a request in the parts that a server's profile names, each under its key. */
+import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../gen/limber/v1/supply_pb.ts";
+import { NdArray } from "../codecs/ndarray.ts";
+import type { ModelInput } from "../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { EncodedFrame, FrameSet, RgbPixels } from "./frames.ts";
+import { picturesIn } from "./pictures.ts";
+import type { FrameSlot, Profile, ProprioSlot } from "./profile.ts";
+
+/** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */
+export interface Part {
+  readonly key: string;
+  readonly kind: "frame" | "proprio";
+  readonly value: NdArray | EncodedFrame;
+}
+
+/**
+ * Frames first, then proprioception, each in the profile's order. Pictures are resized once for each size and kept in the frame set.
+ * Throws an UpstreamFailure `INPUT_REJECTED` when the caller's robot doesn't fit the profile, before any picture is decoded.
+ */
+export async function partsOf(profile: Profile, input: ModelInput, frames: FrameSet): Promise<Part[]> {
+  const newest = input.observations.at(-1);
+  if (newest === undefined) throw rejected("there is no observation");
+  const proprio = proprioOf(profile, newest.proprio);
+  const pictures = picturesFor(profile, input);
+  const shown = pictures.map(async ({ slot, index }): Promise<Part> => {
+    const value = slot.form === PixelForm.ENCODED ? await frames.bytes(index) : await pixelsOf(frames, index, slot);
+    return { key: slot.key, kind: "frame", value };
+  });
+  return [...(await Promise.all(shown)), ...proprio];
+}
+
+/** A part of proprioception, and the pixels of a frame, are arrays; only a frame in its own encoding isn't. */
+export function arrayOf({ key, value }: Part): NdArray {
+  if (value instanceof NdArray) return value;
+  throw rejected(`this wire carries pixels, not files, under ${key}`);
+}
+
+/** The failure of a caller whose observation a server couldn't use. */
+export const rejected = (message: string): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.INPUT_REJECTED, message);
+
+/** The place in the frame set of each picture that the profile names. */
+export function picturesFor({ frames: slots }: Profile, input: ModelInput): { slot: FrameSlot; index: number }[] {
+  const first = picturesIn(input.observations.slice(0, -1));
+  const cameras = input.observations.at(-1)?.frames.map(({ camera }) => camera) ?? [];
+  return slots.flatMap((slot, position) => {
+    const index = indexOf(slot, position, cameras);
+    if (index !== undefined) return [{ slot, index: first + index }];
+    if (slot.optional) return [];
+    throw rejected(`the profile wants a picture for ${slot.key}`);
+  });
+}
+
+/** Frames go by their camera's name; by their place where the slot names no camera or the caller names none. */
+function indexOf({ camera }: FrameSlot, position: number, cameras: readonly string[]): number | undefined {
+  const named = camera !== "" && cameras.some((name) => name !== "");
+  const index = named ? cameras.indexOf(camera) : position;
+  return cameras[index] === undefined ? undefined : index;
+}
+
+async function pixelsOf(frames: FrameSet, index: number, slot: FrameSlot): Promise<NdArray> {
+  const { width, height } = slot;
+  const fit = slot.fit === ImageFit.STRETCH ? "stretch" : "pad";
+  const pixels = await frames.rgb(index, { width, height, fit });
+  const turned = slot.rotate180 ? rotate180(pixels) : pixels.data;
+  const isPlanar = slot.layout === PixelLayout.CHW;
+  const data = isPlanar ? planes(turned) : turned;
+  const shape = isPlanar ? [3, height, width] : [height, width, 3];
+  if (slot.form !== PixelForm.F4) return NdArray.uint8(data, shape);
+  return NdArray.float32(
+    Float32Array.from(data, (byte) => byte / 255),
+    shape,
+  );
+}
+
+function rotate180({ data }: RgbPixels): Uint8Array {
+  const turned = Buffer.allocUnsafe(data.length);
+  for (let from = 0, to = data.length - 3; to >= 0; from += 3, to -= 3) {
+    turned[to] = data[from]!;
+    turned[to + 1] = data[from + 1]!;
+    turned[to + 2] = data[from + 2]!;
+  }
+  return turned;
+}
+
+/** Channels first. */
+function planes(data: Uint8Array): Uint8Array {
+  const pixels = data.length / 3;
+  const planar = Buffer.allocUnsafe(data.length);
+  for (let i = 0, at = 0; i < pixels; i++, at += 3) {
+    planar[i] = data[at]!;
+    planar[pixels + i] = data[at + 1]!;
+    planar[2 * pixels + i] = data[at + 2]!;
+  }
+  return planar;
+}
+
+function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): Part[] {
+  if (proprioDim !== undefined && given.length !== proprioDim) {
+    throw rejected(`the profile wants ${proprioDim} proprioception values, not ${given.length}`);
+  }
+  return proprio.map((slot) => ({ key: slot.key, kind: "proprio", value: sliceOf(slot, given) }));
+}
+
+function sliceOf({ start, end, key, dtype }: ProprioSlot, given: readonly number[]): NdArray {
+  if (start > given.length || (end ?? 0) > given.length)
+    throw rejected(`there are too few proprioception values for ${key}`);
+  const part = given.slice(start, end);
+  return dtype === NumberType.F8 ? NdArray.float64(part) : NdArray.float32(part);
+}

@@ -1,0 +1,140 @@
+/** Where pictures, proprioception and instruction go in a server's observation, and where the action is in its answer. */
+import {
+  type CoordinateConvention,
+  type FrameMapping,
+  ImageFit,
+  NumberType,
+  PixelForm,
+  PixelLayout,
+  type ProprioMapping,
+  type ServerDialect,
+  type WireProfile,
+  WireReset,
+  WireSession,
+} from "../../gen/limber/v1/supply_pb.ts";
+
+/** A picture of the observation. */
+export interface FrameSlot
+  extends Pick<FrameMapping, "camera" | "key" | "layout" | "width" | "height" | "fit" | "rotate180" | "form"> {
+  /** Left out when the caller has no such picture, instead of failing. */
+  readonly optional: boolean;
+}
+
+/** A part of the proprioception; `end` undefined takes all that is left. */
+export interface ProprioSlot extends Pick<ProprioMapping, "start" | "key" | "dtype"> {
+  readonly end: number | undefined;
+}
+
+/** What every request carries as it stands. */
+export interface Constant {
+  readonly key: string;
+  readonly value: string | number;
+}
+
+/** A profile with nothing left open. */
+export interface Profile {
+  readonly frames: readonly FrameSlot[];
+  readonly proprio: readonly ProprioSlot[];
+  readonly instructionKey: string;
+  /** Empty: wherever the wire's servers put it. */
+  readonly actionKeys: readonly string[];
+  /** Columns of each of the action's keys; empty takes what the server answers. */
+  readonly actionDims: readonly number[];
+  readonly proprioDim: number | undefined;
+  /** Undefined: as the server's metadata tell, or the wire's usual one. */
+  readonly dialect: ServerDialect | undefined;
+  readonly constants: readonly Constant[];
+  readonly serverModel: string | undefined;
+  readonly coordinates: CoordinateConvention | undefined;
+  readonly session: WireSession;
+  readonly reset: WireReset;
+}
+
+/** A picture at 224 by 224, padded, rows of red, green and blue bytes, unless told otherwise. */
+export const picture = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot => ({
+  camera,
+  key,
+  layout: PixelLayout.HWC,
+  width: 224,
+  height: 224,
+  fit: ImageFit.PAD,
+  rotate180: false,
+  form: PixelForm.U1,
+  optional: false,
+  ...more,
+});
+
+/** The values from `start` up to `end` under a key, doubles unless told otherwise. */
+export const values = (
+  start: number,
+  end: number | undefined,
+  key: string,
+  dtype: NumberType = NumberType.F8,
+): ProprioSlot => ({ start, end, key, dtype });
+
+/** A wire's profile of an offering that declares none: nothing but what is given. */
+export const plainProfile = (more: Partial<Profile>): Profile => ({
+  frames: [],
+  proprio: [],
+  instructionKey: "",
+  actionKeys: [],
+  actionDims: [],
+  proprioDim: undefined,
+  dialect: undefined,
+  constants: [],
+  serverModel: undefined,
+  coordinates: undefined,
+  session: WireSession.UNSPECIFIED,
+  reset: WireReset.UNSPECIFIED,
+  ...more,
+});
+
+/** The profiles of one wire: its ready-made ones by name, and the one that stands where an offering declares nothing. */
+export class Profiles {
+  readonly #presets: Readonly<Record<string, Profile>>;
+  readonly #plain: Profile;
+  readonly #resolved = new WeakMap<WireProfile, Profile>();
+
+  constructor(plain: Profile, presets: Readonly<Record<string, Profile>> = {}) {
+    this.#plain = plain;
+    this.#presets = presets;
+  }
+
+  /** The names of the ready-made profiles. */
+  get names(): string[] {
+    return Object.keys(this.#presets);
+  }
+
+  /** What an offering's profile comes to: its preset, or the plain one, with its own fields in front. An unknown preset counts as none. */
+  of(declared: WireProfile | undefined): Profile {
+    if (declared === undefined) return this.#plain;
+    const known = this.#resolved.get(declared) ?? this.#resolve(declared);
+    this.#resolved.set(declared, known);
+    return known;
+  }
+
+  #resolve(declared: WireProfile): Profile {
+    const { preset, frames, proprio, actionKeys, actionDims, constants } = declared;
+    const base = (preset === undefined ? undefined : this.#presets[preset]) ?? this.#plain;
+    return {
+      frames: frames.length > 0 ? frames.map((frame) => ({ ...frame, optional: false })) : base.frames,
+      proprio: proprio.length > 0 ? proprio : base.proprio,
+      instructionKey: declared.instructionKey ?? base.instructionKey,
+      actionKeys: actionKeys.length > 0 ? actionKeys : base.actionKeys,
+      actionDims: actionDims.length > 0 ? actionDims : actionKeys.length > 0 ? [] : base.actionDims,
+      // A layout of one's own has a length of one's own.
+      proprioDim: declared.proprioDim ?? (proprio.length > 0 ? undefined : base.proprioDim),
+      dialect: declared.dialect ?? base.dialect,
+      constants: constants.length > 0 ? constants.map(constantOf) : base.constants,
+      serverModel: declared.serverModel ?? base.serverModel,
+      coordinates: declared.coordinates ?? base.coordinates,
+      session: declared.session ?? base.session,
+      reset: declared.reset ?? base.reset,
+    };
+  }
+}
+
+const constantOf = ({ key, text, number }: WireProfile["constants"][number]): Constant => ({
+  key,
+  value: text ?? number ?? "",
+});

@@ -1,0 +1,245 @@
+/** The openpi wire in the dialects of the servers that follow it: what each is sent, and what each answers. */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import sharp from "sharp";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ServerDialect, WireProfileSchema, WireReset, WireSession } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
+import type { Target, Wire } from "../../src/upstream/wire.ts";
+import { f4, ndarray, type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
+import { pack, unpack } from "../support/plain-msgpack.ts";
+import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+
+type Tree = Map<string, Tree> & { [index: number]: Tree };
+const STEPS = [
+  [1, 2],
+  [3, 4],
+];
+const map = (entries: Record<string, unknown>): Map<string, unknown> => new Map(Object.entries(entries));
+const small = { width: 8, height: 8 };
+const pixels = (level: number): Promise<Buffer> =>
+  sharp({ create: { width: 8, height: 8, channels: 3, background: { r: level, g: level, b: level } } })
+    .png()
+    .toBuffer();
+
+let upstream: Upstream;
+let wire: Required<Pick<Wire, "act" | "probes">>;
+let server: OpenpiServer;
+
+beforeEach(() => {
+  upstream = createUpstream({ allowPrivate: true });
+  wire = upstream.wireOf("openpi-ws") as Required<Wire>; // it has all of these
+});
+afterEach(async () => {
+  await upstream.close();
+  await server.close();
+});
+
+const serve = async (options: OpenpiOptions = {}): Promise<void> => {
+  server = await startOpenpiServer(options);
+  server.behave({ kind: "steps", steps: STEPS });
+};
+const told = (init: MessageInitShape<typeof WireProfileSchema>, more: Partial<Target> = {}): Target =>
+  targetAt(server.endpoint, { profile: create(WireProfileSchema, init), ...more });
+const requests = (): Tree[] => server.requests.map((bytes) => unpack(bytes) as Tree);
+const twoCameras = async () =>
+  observed({
+    frames: [
+      { camera: "base", data: await pixels(10) },
+      { camera: "left_wrist", data: await pixels(20) },
+    ],
+    proprio: [1, 2, 3],
+  });
+
+describe("SGLang's dialect", () => {
+  const metadata = pack(map({ object: "action.metadata", output: map({ action_horizon: 10, action_dim: 2 }) }));
+  const frames = [{ camera: "base", key: "observation.images.base_0_rgb", ...small }];
+
+  it.each([
+    ["that the server's metadata tell", metadata, {}],
+    ["that the offering declares", pack(map({})), { dialect: ServerDialect.SGLANG }],
+  ])("%s keeps the dots in its keys", async (_, first, more) => {
+    await serve({ metadata: first });
+    const seen = await twoCameras();
+    const init = { frames, proprio: [{ start: 0, end: 3, key: "observation.state" }], instructionKey: "task", ...more };
+    await wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
+    const [request] = requests();
+    expect([...request!.keys()]).toEqual(["observation.images.base_0_rgb", "observation.state", "task"]);
+    expect(request?.get("observation.images.base_0_rgb")?.get("data")).toEqual(Buffer.alloc(192, 10));
+  });
+
+  it("has a preset with the keys of its pi0.5 server", async () => {
+    await serve({ metadata });
+    const seen = await twoCameras();
+    await wire.act(told({ preset: "sglang/pi05" }), actInput({ observations: [seen] }), framesOf(seen), callWith());
+    expect([...requests()[0]!.keys()]).toEqual([
+      "observation.images.base_0_rgb",
+      "observation.images.left_wrist_0_rgb",
+      "observation.state",
+      "prompt",
+    ]);
+  });
+});
+
+describe("cosmos-framework's dialect", () => {
+  const video = Buffer.from(Uint8Array.from({ length: 2 * 4 * 4 * 3 }, (_, i) => i));
+  const answer = () => pack(map({ action: f4(STEPS), video: ndarray("|u1", [2, 4, 4, 3], video) }));
+  const init = {
+    dialect: ServerDialect.COSMOS_ROBOLAB,
+    frames: [{ key: "observation/image", ...small }],
+    proprio: [{ start: 0, end: 2, key: "observation/joint_position" }],
+  };
+
+  it("gives proprioception an axis of time, and reads `action`", async () => {
+    await serve({ answer });
+    const seen = await twoCameras();
+    const answered = await wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
+    expect(rowsOf(answered)).toEqual(STEPS);
+    expect(answered.prediction).toEqual([]);
+    expect(requests()[0]?.get("observation/joint_position")?.get("shape")).toEqual([1, 2]);
+    expect(requests()[0]?.get("observation/image")?.get("shape")).toEqual([8, 8, 3]);
+  });
+
+  it("hands on the video beside the action to whoever asks for a prediction, pixel for pixel", async () => {
+    await serve({ answer });
+    const seen = await twoCameras();
+    const input = actInput({ observations: [seen], returnPrediction: true });
+    const { prediction } = await wire.act(told(init), input, framesOf(seen), callWith());
+    expect(prediction).toMatchObject([
+      { index: 0, tMs: 100, width: 4, height: 4 },
+      { index: 1, tMs: 200 },
+    ]);
+    const second = await sharp(prediction[1]!.data).raw().toBuffer();
+    expect(second).toEqual(video.subarray(48));
+  });
+
+  it.each([
+    ["of no colours", [2, 4, 4, 1], 32],
+    ["of frames without a size", [2, 0, 4, 3], 0],
+    ["of a thousand frames", [1_000, 1, 1, 3], 3_000],
+  ])("fails on a video %s", async (_, shape, bytes) => {
+    const odd = ndarray("|u1", shape, Buffer.alloc(bytes));
+    await serve({ answer: () => pack(map({ action: f4(STEPS), video: odd })) });
+    const seen = await twoCameras();
+    const input = actInput({ observations: [seen], returnPrediction: true });
+    expect(nameOf(await failureIn(wire.act(told(init), input, framesOf(seen), callWith())))).toBe("MALFORMED_ANSWER");
+  });
+});
+
+describe("starVLA's dialect", () => {
+  const metadata = pack(map({ action_chunk_size: 8, available_unnorm_keys: ["franka"] }));
+  const enveloped = (id: string, data: unknown) => () =>
+    pack(map({ status: "ok", ok: true, type: "inference_result", request_id: id, data }));
+  const init = {
+    preset: "starvla",
+    frames: [
+      { key: "image", ...small },
+      { key: "image", ...small },
+    ],
+    proprio: [{ start: 0, end: 3, key: "state" }],
+    constants: [{ key: "unnorm_key", text: "franka" }],
+  };
+  const act = async () => {
+    const seen = await twoCameras();
+    return wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
+  };
+
+  it("puts one example into an envelope, with its pictures in order and the constants beside it", async () => {
+    await serve({ metadata, answer: enveloped("req_1", map({ actions: f4(STEPS, [1, 2, 2]) })) });
+    expect(rowsOf(await act())).toEqual(STEPS);
+    const [request] = requests();
+    expect([request?.get("type"), request?.get("request_id")]).toEqual(["infer", "req_1"]);
+    expect(request?.get("payload")?.get("unnorm_key")).toBe("franka");
+    const example = request?.get("payload")?.get("examples")?.[0] as Tree;
+    const images = example.get("image") as unknown as Tree[];
+    expect(images.map((image) => image.get("data"))).toEqual([Buffer.alloc(192, 10), Buffer.alloc(192, 20)]);
+    expect([example.get("lang"), example.get("state")?.get("shape")]).toEqual(["go on", [1, 3]]);
+  });
+
+  it("never takes the answer to another request for its own", async () => {
+    await serve({ metadata, answer: enveloped("req_0", map({ actions: f4(STEPS, [1, 2, 2]) })) });
+    const failure = await failureIn(act());
+    expect([nameOf(failure), failure.message]).toEqual(["MALFORMED_ANSWER", "the answer is to another request"]);
+  });
+
+  it("doesn't take normalised actions of older servers for actions", async () => {
+    await serve({ metadata, answer: enveloped("req_1", map({ normalized_actions: f4(STEPS, [1, 2, 2]) })) });
+    expect(nameOf(await failureIn(act()))).toBe("MALFORMED_ANSWER");
+  });
+});
+
+describe("vLLM-Omni's dialect", () => {
+  const metadata = pack(map({ policy_server_config: map({ action_dim: 3, action_horizon: 4 }) }));
+
+  it("reads a map of named arrays side by side, in the declared order and sizes", async () => {
+    const columns = (...rows: number[][]) => f4(rows);
+    await serve({
+      metadata,
+      answer: () => pack(map({ gripper: columns([9], [8]), arm: columns([1, 2], [3, 4]) })),
+    });
+    const init = { actionKeys: ["arm", "gripper"], actionDims: [2, 1] };
+    const rows = rowsOf(await wire.act(told(init), actInput(), framesOf(), callWith()));
+    expect(rows).toEqual([
+      [1, 2, 9],
+      [3, 4, 8],
+    ]);
+    const wrong = wire.act(told({ ...init, actionDims: [1, 2] }), actInput(), framesOf(), callWith());
+    expect(nameOf(await failureIn(wrong))).toBe("ACTION_DIM_MISMATCH");
+  });
+
+  it("is probed for metadata that contradict the declaration", async () => {
+    await serve({ metadata });
+    const [probe] = wire.probes;
+    await expect(probe?.look(told({}, { actionDim: 3 }), callWith())).resolves.toContain("chunks of 4 steps");
+    await expect(probe?.look(told({}, { actionDim: 7 }), callWith())).rejects.toThrow("3 numbers per step");
+  });
+});
+
+describe("a reset", () => {
+  const resetBy = (answer: string | Buffer) => ({ resetAnswer: answer });
+  const init = { dialect: ServerDialect.ROBOARENA, reset: WireReset.MESSAGE };
+  const act = (sessionId?: string, more = {}) =>
+    wire.act(told({ ...init, ...more }), actInput({ sessionId }), framesOf(), callWith());
+  const endpoints = () => requests().map((each) => [each.get("endpoint"), each.get("session_id")]);
+
+  it.each([
+    ["RoboArena's text", "reset successful"],
+    ["vLLM-Omni's map", pack(map({ status: "reset successful" }))],
+  ])("opens every session once, and is answered by %s", async (_, answer) => {
+    await serve(resetBy(answer));
+    expect(rowsOf(await act("a"))).toEqual(STEPS);
+    expect(rowsOf(await act("a"))).toEqual(STEPS);
+    expect(rowsOf(await act("b"))).toEqual(STEPS);
+    expect(endpoints()).toEqual([
+      ["reset", "a"],
+      ["infer", "a"],
+      ["infer", "a"],
+      ["reset", "b"],
+      ["infer", "b"],
+    ]);
+  });
+
+  it("is not sent for acts without a session, nor to servers that know none", async () => {
+    await serve(resetBy("reset successful"));
+    await act();
+    await act("a", { session: WireSession.NONE });
+    expect(endpoints().map(([endpoint]) => endpoint)).toEqual(["infer", "infer"]);
+  });
+
+  it.each([
+    ["a traceback", "Traceback\nKeyError: 'endpoint'", "UPSTREAM_ERROR"],
+    ["an error in a map", pack(map({ type: "error", message: "no" })), "UPSTREAM_ERROR"],
+    ["something else", pack(map({ status: "ok" })), "MALFORMED_ANSWER"],
+  ])("that is answered by %s fails the act, and the next one opens a new connection", async (_, answer, name) => {
+    await serve(resetBy(answer));
+    expect(nameOf(await failureIn(act("a")))).toBe(name);
+    expect(nameOf(await failureIn(act("a")))).toBe(name);
+    expect(server.counts.connections).toBe(2);
+  });
+
+  it("lets no other text pass: after it a text is an error again", async () => {
+    await serve(resetBy("reset successful"));
+    await act("a");
+    server.behave({ kind: "text" });
+    expect(nameOf(await failureIn(act("a")))).toBe("UPSTREAM_ERROR");
+  });
+});
