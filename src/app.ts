@@ -4,6 +4,7 @@ import { pino } from "pino";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
+import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
@@ -17,6 +18,7 @@ import { grpcStreams } from "./edge/grpc.ts";
 import { Limits } from "./edge/limits.ts";
 import type { LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
+import { SERVICES } from "./edge/services.ts";
 import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
@@ -24,6 +26,7 @@ import { accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
 import { PresetBook } from "./services/inference/presets.ts";
+import { identityService } from "./services/identity.ts";
 import { inferenceService } from "./services/inference.ts";
 import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
@@ -159,6 +162,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
         accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),
       ],
       [AuditService, auditService({ sql })],
+      [IdentityService, identityService({ sql, services: SERVICES })],
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
       [RegistryService, registryService({ shelf, supply, upstream })],

@@ -15,5 +15,8 @@ export const ERROR_DOMAIN = "limber.dev";
 /** What every API key starts with, so that secret scanners can find one. */
 export const KEY_PREFIX = "lmb_sk_";
 
+/** What every invite of a member starts with. */
+export const INVITE_PREFIX = "lmb_inv_";
+
 /** The version of the interface description. */
 export const API_VERSION = "0.1.0";

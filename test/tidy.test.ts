@@ -8,6 +8,7 @@ import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
 import { file_limber_v1_account_service } from "../gen/limber/v1/account_service_pb.ts";
 import { file_limber_v1_audit_service } from "../gen/limber/v1/audit_service_pb.ts";
 import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
+import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
 import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_pb.ts";
@@ -116,6 +117,7 @@ describe("the schema", () => {
     file_limber_v1_account_service,
     file_limber_v1_audit_service,
     file_limber_v1_billing_service,
+    file_limber_v1_identity_service,
     file_limber_v1_inference_service,
     file_limber_v1_operations_service,
     file_limber_v1_preset_service,
@@ -138,7 +140,10 @@ describe("the schema", () => {
     const faults = methods.filter((method) => {
       if (!hasOption(method, http) || !hasOption(method, rpc)) return true;
       const rule = getOption(method, rpc);
-      return rule.access === Access.UNSPECIFIED || (rule.permission !== "" && !PERMISSIONS.includes(rule.permission));
+      return (
+        rule.access === Access.UNSPECIFIED ||
+        (rule.permission !== "" && !PERMISSIONS.some(({ id }) => id === rule.permission))
+      );
     });
     expect(faults.map((method) => method.name)).toEqual([]);
   });

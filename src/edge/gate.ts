@@ -14,7 +14,7 @@ import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { now, steadyNow } from "../ambient.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../services/call.ts";
-import { holds } from "../services/permissions.ts";
+import { callersReach } from "../services/permissions.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
 import { isOutage, isUnstorableText } from "../store/unavailable.ts";
@@ -132,7 +132,8 @@ export function createGate(parts: GateParts): Gate {
 
   const admitRecord = (record: KeyRecord | undefined, rule: Rpc): Admission => {
     const key = principalOf(record);
-    if (rule.permission !== "" && !holds(key.role, rule.permission)) {
+    const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
+    if (reach === undefined || (reach === "own" && !rule.own)) {
       throw refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, {
         needed: [rule.permission],
       });
@@ -301,12 +302,13 @@ const NO_SUCH_KEY = "this API key is not known here";
 function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
   if (record.disabled) throw refuse(Reason.KEY_DISABLED, "this API key was disabled");
+  if (record.userInactive) throw refuse(Reason.KEY_DISABLED, "this API key's user is no longer active");
   if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, "this API key's organisation is suspended");
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
     throw refuse(Reason.KEY_EXPIRED, "this API key's time is over");
   }
-  const { id, orgId, role, scopes, models, environment } = record;
-  return { kind: "key", keyId: id, orgId, role, scopes, models, environment };
+  const { id, orgId, role, userId, permissions, scopes, models, environment } = record;
+  return { kind: "key", keyId: id, orgId, role, userId, permissions, scopes, models, environment };
 }
 
 const limitOf = (record: KeyRecord | undefined): Limit => {

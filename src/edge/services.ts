@@ -2,6 +2,7 @@
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
+import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
@@ -13,6 +14,7 @@ export const SERVICES = [
   InferenceService,
   RegistryService,
   AccountService,
+  IdentityService,
   BillingService,
   AuditService,
   PresetService,

@@ -36,13 +36,14 @@ import {
   type NewKey,
   spendingOf,
 } from "../store/keys.ts";
+import { addMember, findMember, type MemberRecord } from "../store/members.ts";
 import { addOrg, grantCredits } from "../store/orgs.ts";
 import { type Sql, type Tx, tx } from "../store/tx.ts";
 import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
 import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
-import { holds, PERMISSIONS } from "./permissions.ts";
+import { callersReach, isRoleWithin } from "./permissions.ts";
 
 /** What accounts need of the house. */
 export interface AccountParts {
@@ -61,6 +62,7 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {
         const made = await addOrg(tx, { name, email });
+        const owner = email === undefined ? undefined : await addMember(tx, { orgId: made.id, email, role: "owner" });
         await audit(tx, {
           ...byCall(call),
           orgId: made.id,
@@ -70,7 +72,9 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
         });
         // Whoever signs up by himself has no one to ask for a first key.
         const signedUp =
-          call.principal.kind === "public" ? await makeKey(tx, { orgId: made.id, role: "owner" }, call) : undefined;
+          call.principal.kind === "public"
+            ? await makeKey(tx, { orgId: made.id, role: "owner", userId: owner?.id }, call)
+            : undefined;
         return { ...made, signedUp };
       });
       const org = create(OrgSchema, {
@@ -85,8 +89,12 @@ export function accountService({ sql, leftOf, settled }: AccountParts): Implemen
 
     async createKey(request, call) {
       await assertReachable(sql, request.orgId, call);
-      refuseWider(request, call);
-      const wanted = newKeyOf(request);
+      const user = await userOf(sql, request, call);
+      const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
+      refuseWider(request, role, call);
+      if (user && !isRoleWithin(role, user.role))
+        throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
+      const wanted = { ...newKeyOf(request), role, userId: user?.id };
       const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
       return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
     },
@@ -139,11 +147,29 @@ async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRe
   return made;
 }
 
+/** The member whose key is to be made: the one that was named, or else the caller's own. */
+async function userOf(
+  sql: Sql,
+  { orgId, userId }: CreateKeyRequest,
+  { principal }: Call,
+): Promise<MemberRecord | undefined> {
+  const own = principal.kind === "key" ? principal.userId : undefined;
+  if (principal.kind === "key" && callersReach(principal, "keys.write") === "own") {
+    if (own === undefined || (userId ?? own) !== own)
+      throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
+  }
+  const wanted = userId ?? own;
+  if (wanted === undefined) return undefined;
+  const member = await findMember(sql, orgId, wanted);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
+  if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
+  return member;
+}
+
 /** A key makes no key that may do more than itself, or every limit on it could be stepped around. */
-function refuseWider({ role = DEFAULT_ROLE, scopes, models }: CreateKeyRequest, { principal }: Call): void {
+function refuseWider({ scopes, models }: CreateKeyRequest, role: string, { principal }: Call): void {
   if (principal.kind !== "key") return;
-  const lacking = PERMISSIONS.filter((permission) => holds(role, permission) && !holds(principal.role, permission));
-  if (lacking.length > 0 || (role === "owner" && principal.role !== "owner"))
+  if (!isRoleWithin(role, principal.role))
     throw refuse(Reason.PERMISSION_DENIED, `a key of the role ${principal.role} makes none of the role ${role}`);
   if (!isWithin(scopes, principal.scopes) || !isWithin(models, principal.models))
     throw refuse(Reason.SCOPE_DENIED, "a key makes none with scopes or models beyond its own");
@@ -156,13 +182,12 @@ const isWithin = (inner: readonly string[], outer: readonly string[]): boolean =
     inner.every((name) => outer.some((o) => o === name || (o.endsWith("/*") && name.startsWith(o.slice(0, -1))))));
 
 function newKeyOf(request: CreateKeyRequest): NewKey {
-  const { orgId, name, role, scopes, models, environment, expiresAt, budget, rateLimit } = request;
+  const { orgId, name, scopes, models, environment, expiresAt, budget, rateLimit } = request;
   if (expiresAt !== undefined && expiresAt <= nowSeconds())
     throw violation("expires_at", "lies in the past", "greater_than");
   return {
     orgId,
     name,
-    role,
     scopes,
     models,
     environment: environment === Environment.HARDWARE ? "hardware" : "simulation",
@@ -188,7 +213,8 @@ interface KeyExtras {
   left?: { remaining: number; resetAt: number };
 }
 
-function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras): Key {
+/** A key as callers see it; `extras` are what only some calls tell. */
+export function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras): Key {
   const { requests, windowS, burst, concurrency } = key.rateLimit;
   return create(KeySchema, {
     id: key.id,
@@ -200,6 +226,8 @@ function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras): Key 
     scopes: key.scopes,
     models: key.models,
     role: key.role,
+    permissions: key.permissions ?? [],
+    ...(key.userId !== undefined && { userId: key.userId }),
     environment: key.environment === "hardware" ? Environment.HARDWARE : Environment.SIMULATION,
     rateLimit: create(RateLimitSchema, { requests, windowS, burst, concurrency, ...left }),
     ...(secret !== undefined && { key: secret }),

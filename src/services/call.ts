@@ -13,6 +13,10 @@ export interface KeyPrincipal {
   keyId: string;
   orgId: string;
   role: string;
+  /** The member whose key it is; undefined for a key of the organisation itself. */
+  userId?: string | undefined;
+  /** All that the key may do within its role, by permission; undefined: all that the role may. */
+  permissions?: readonly string[] | undefined;
   /** Contracts that the key may call; all when empty. */
   scopes: readonly string[];
   /** Models that the key may use, `owner/*` for all of an owner; every model when empty. */

@@ -1,21 +1,107 @@
-/** Which role holds which permission: the one table that the gate enforces. */
+/** Which role holds which permission: the one table that the gate enforces and `GET /v1/permissions` shows. */
 
-const EVERYONE_WHO_RUNS = ["owner", "admin", "developer", "operator"] as const;
+/** The roles, highest first: where several could apply to a person, the first one does. */
+export const ROLES = [
+  { id: "owner", name: "Owner", description: "Holds every permission, and hands the organisation on." },
+  { id: "admin", name: "Admin", description: "Runs the organisation: members, workspaces, keys, settings." },
+  { id: "developer", name: "Developer", description: "Builds on the models, with keys of his own." },
+  { id: "operator", name: "Operator", description: "Runs robots, and makes no keys." },
+  { id: "billing", name: "Billing", description: "Pays, and sees what was used." },
+  { id: "supplier", name: "Supplier", description: "Brings models to the gateway." },
+  { id: "viewer", name: "Viewer", description: "Sees what others do." },
+] as const;
 
-/** The roles that hold each permission that an RPC can ask for. */
-const HOLDERS: Readonly<Record<string, readonly string[]>> = {
-  "inference.run": EVERYONE_WHO_RUNS,
-  "audit.read": ["owner", "admin"],
-  "keys.write": ["owner", "admin"],
-  "usage.read": ["owner", "admin", "developer", "operator", "billing", "viewer"],
-  "billing.read": ["owner", "admin", "billing"],
-  "presets.read": ["owner", "admin", "developer", "operator", "viewer"],
-  "presets.write": ["owner", "admin", "developer"],
-  "supply.write": ["owner", "admin", "supplier"],
+/** A role of the table. */
+export type Role = (typeof ROLES)[number]["id"];
+
+/** The names of the roles, highest first. */
+export const ROLE_NAMES: readonly Role[] = ROLES.map(({ id }) => id);
+
+/** How far a permission reaches: over all of the organisation, or over what is the caller's own. */
+export type Reach = "all" | "own";
+
+/** The columns of the table below, in this order: `+` holds it, `o` holds it for what is his own, `-` does not. */
+const COLUMNS: readonly Role[] = ["owner", "admin", "developer", "operator", "billing", "viewer", "supplier"];
+
+const TABLE: readonly (readonly [permission: string, holders: string, description: string])[] = [
+  ["inference.run", "++++---", "Call models, and preview where calls would go."],
+  ["jobs.read", "++++-+-", "See batches and evaluation jobs."],
+  ["jobs.write", "++++---", "Start and cancel batches and evaluation jobs."],
+  ["keys.read", "++o--+-", "See API keys, without their secrets."],
+  ["keys.write", "++o----", "Make, change and revoke API keys."],
+  ["presets.read", "++++-+-", "See presets."],
+  ["presets.write", "+++----", "Save and delete presets."],
+  ["credentials.read", "++++-+-", "See which provider keys are stored, without their secrets."],
+  ["credentials.write", "+++----", "Store, verify and delete provider keys."],
+  ["logs.read", "++++-+-", "See the log of requests."],
+  ["logs.export", "+++----", "Take the log of requests out as a file."],
+  ["usage.read", "++++++-", "See what was used and what it cost."],
+  ["webhooks.read", "+++--+-", "See webhooks."],
+  ["webhooks.write", "+++----", "Register, test and delete webhooks."],
+  ["broadcast.read", "+++--+-", "See targets of spans."],
+  ["broadcast.write", "+++----", "Register, test and delete targets of spans."],
+  ["workspaces.read", "++++++-", "See workspaces."],
+  ["workspaces.write", "++-----", "Make, change and delete workspaces."],
+  ["settings.read", "++++++-", "See the organisation's settings."],
+  ["settings.write", "++-----", "Change the organisation's settings."],
+  ["members.read", "++-----", "See members."],
+  ["members.write", "++-----", "Invite and remove members, and change their roles."],
+  ["scim.read", "++-----", "Read users and groups as an identity provider."],
+  ["scim.write", "++-----", "Push users and groups as an identity provider."],
+  ["oauth.clients", "++-----", "Make and delete OAuth clients."],
+  ["audit.read", "++-----", "See who did what."],
+  ["billing.read", "++--+--", "See the balance, payments and invoices."],
+  ["billing.write", "+---+--", "Pay, and change how payments are made."],
+  ["supply.read", "++---++", "See the organisation's own offerings."],
+  ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
+  ["robots.stop", "++++---", "Stop robots at once."],
+  ["org.transfer", "+------", "Hand the organisation on to another owner."],
+  ["org.delete", "+------", "Delete the organisation."],
+];
+
+const REACHES: Readonly<Record<string, Reach | undefined>> = { "+": "all", o: "own" };
+
+const reaches: ReadonlyMap<string, ReadonlyMap<string, Reach | undefined>> = new Map(
+  TABLE.map(([permission, holders]) => [
+    permission,
+    new Map(COLUMNS.map((role, at) => [role as string, REACHES[holders[at] ?? "-"]])),
+  ]),
+);
+
+/** Every permission of the table, with what it lets one do; the schema may ask for no other. */
+export const PERMISSIONS: readonly { readonly id: string; readonly description: string }[] = TABLE.map(
+  ([id, , description]) => ({ id, description }),
+);
+
+/** How far a role holds a permission; undefined where it does not. A permission that the table lacks is held by no one. */
+export const reachOf = (role: string, permission: string): Reach | undefined => reaches.get(permission)?.get(role);
+
+/** Whether a role holds a permission at all. */
+export const holds = (role: string, permission: string): boolean => reachOf(role, permission) !== undefined;
+
+/** Whether a role may do no more than another: who acts in `role` hands out no role that is not within it. */
+export function isRoleWithin(inner: string, role: string): boolean {
+  if (inner === "owner" && role !== "owner") return false;
+  return PERMISSIONS.every(({ id }) => {
+    const [wanted, held] = [reachOf(inner, id), reachOf(role, id)];
+    return wanted === undefined || held === "all" || held === wanted;
+  });
+}
+
+/** The highest of some roles; undefined where there is none. */
+export const highestRole = (roles: Iterable<string>): Role | undefined => {
+  const held = new Set(roles);
+  return ROLE_NAMES.find((role) => held.has(role));
 };
 
-/** Whether a role holds a permission. A permission that the table lacks is held by no one. */
-export const holds = (role: string, permission: string): boolean => HOLDERS[permission]?.includes(role) ?? false;
-
-/** Every permission that the table knows; the schema may ask for no other. */
-export const PERMISSIONS: readonly string[] = Object.keys(HOLDERS);
+/**
+ * How far a caller holds a permission: by its role, and where its key was made with a list of permissions (an OAuth key),
+ * no further than that list.
+ */
+export function callersReach(
+  caller: { role: string; permissions?: readonly string[] | undefined },
+  permission: string,
+): Reach | undefined {
+  if (caller.permissions !== undefined && !caller.permissions.includes(permission)) return undefined;
+  return reachOf(caller.role, permission);
+}

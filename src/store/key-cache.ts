@@ -80,7 +80,8 @@ export class KeyCache {
   #forget(id: string | undefined): void {
     this.#generation += 1;
     for (const [name, { key }] of this.#entries) {
-      if (id === undefined || key === undefined || key.id === id || key.orgId === id) this.#entries.delete(name);
+      if (id === undefined || key === undefined || key.id === id || key.orgId === id || key.userId === id)
+        this.#entries.delete(name);
     }
   }
 }

@@ -14,6 +14,12 @@ export interface KeyRecord {
   /** The first letters of the secret. */
   prefix: string;
   role: string;
+  /** The member whose key it is; undefined for a key of the organisation itself. */
+  userId: string | undefined;
+  /** Its member was deactivated or removed. */
+  userInactive: boolean;
+  /** All that it may do within its role, by permission; undefined: all that the role may. */
+  permissions: string[] | undefined;
   /** Contracts that it may call; all when empty. */
   scopes: string[];
   /** Models that it may use, `owner/*` for all of an owner; every model when empty. */
@@ -49,6 +55,8 @@ export interface NewKey {
   orgId: string;
   name?: string | undefined;
   role?: string | undefined;
+  userId?: string | undefined;
+  permissions?: readonly string[] | undefined;
   scopes?: readonly string[] | undefined;
   models?: readonly string[] | undefined;
   environment?: KeyRecord["environment"] | undefined;
@@ -64,6 +72,9 @@ interface KeyRow {
   name: string;
   prefix: string;
   role: string;
+  user_id: string | null;
+  user_inactive: boolean;
+  permissions: string[] | null;
   scopes: string[];
   models: string[];
   environment: KeyRecord["environment"];
@@ -87,6 +98,9 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   name: row.name,
   prefix: row.prefix,
   role: row.role,
+  userId: row.user_id ?? undefined,
+  userInactive: row.user_inactive,
+  permissions: row.permissions ?? undefined,
   scopes: row.scopes,
   models: row.models,
   environment: row.environment,
@@ -107,9 +121,11 @@ const keyOf = (row: KeyRow): KeyRecord => ({
 });
 
 const keyColumns = (sql: Queryable) => sql`
-  id, org_id, name, prefix, role, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
+  id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
   rate_requests, rate_window_s, rate_burst, rate_concurrency, created,
-  (select status = 'suspended' from org where org.id = key.org_id) as org_suspended`;
+  (select status = 'suspended' from org where org.id = key.org_id) as org_suspended,
+  user_id is not null and not exists (
+    select from member where member.id = key.user_id and status = 'active') as user_inactive`;
 
 /** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
 export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
@@ -122,6 +138,8 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     prefix,
     hash: hashSecret(secret),
     role: key.role ?? DEFAULT_ROLE,
+    user_id: key.userId ?? null,
+    permissions: key.permissions === undefined ? null : [...key.permissions],
     scopes: [...(key.scopes ?? [])],
     models: [...(key.models ?? [])],
     environment: key.environment ?? "simulation",

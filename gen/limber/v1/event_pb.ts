@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSL2AQoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCWIGcHJvdG8z");
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLaAgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCWIGcHJvdG8z");
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -76,6 +76,22 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: OfferingRejected;
     case: "offeringRejected";
+  } | {
+    /**
+     * A person became an active member.
+     *
+     * @generated from field: limber.v1.MemberAdded member_added = 40;
+     */
+    value: MemberAdded;
+    case: "memberAdded";
+  } | {
+    /**
+     * A member was removed or deactivated.
+     *
+     * @generated from field: limber.v1.MemberRemoved member_removed = 41;
+     */
+    value: MemberRemoved;
+    case: "memberRemoved";
   } | { case: undefined; value?: undefined };
 };
 
@@ -162,4 +178,53 @@ export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
  */
 export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 3);
+
+/**
+ * A person became an active member.
+ *
+ * @generated from message limber.v1.MemberAdded
+ */
+export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
+  /**
+   * The member.
+   *
+   * @generated from field: string user_id = 1;
+   */
+  userId: string;
+
+  /**
+   * The role that the member acts in.
+   *
+   * @generated from field: string role = 2;
+   */
+  role: string;
+};
+
+/**
+ * Describes the message limber.v1.MemberAdded.
+ * Use `create(MemberAddedSchema)` to create a new message.
+ */
+export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 4);
+
+/**
+ * A member was removed or deactivated.
+ *
+ * @generated from message limber.v1.MemberRemoved
+ */
+export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
+  /**
+   * The member.
+   *
+   * @generated from field: string user_id = 1;
+   */
+  userId: string;
+};
+
+/**
+ * Describes the message limber.v1.MemberRemoved.
+ * Use `create(MemberRemovedSchema)` to create a new message.
+ */
+export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 5);
 

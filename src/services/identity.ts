@@ -1,0 +1,208 @@
+/** The people of an organisation, and what their roles may do. */
+import { create, type DescService } from "@bufbuild/protobuf";
+import {
+  AcceptInviteResponseSchema,
+  GetMemberResponseSchema,
+  type IdentityService,
+  InviteMemberResponseSchema,
+  ListMembersResponseSchema,
+  RemoveMemberResponseSchema,
+  TransferOwnershipResponseSchema,
+  UpdateMemberResponseSchema,
+} from "../../gen/limber/v1/identity_service_pb.ts";
+import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/member_pb.ts";
+import { now, secretBytes } from "../ambient.ts";
+import { INVITE_PREFIX } from "../brand.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { type Act, audit } from "../store/audit.ts";
+import { createKey } from "../store/keys.ts";
+import {
+  acceptInvite,
+  addMember,
+  assertOwnerRemains,
+  changeMember,
+  dropMember,
+  findMember,
+  listMembers,
+  lockMembers,
+  type MemberRecord,
+} from "../store/members.ts";
+import { hashSecret } from "../store/secret.ts";
+import { type Queryable, type Sql, tx } from "../store/tx.ts";
+import { assertReachable } from "./account/reach.ts";
+import { keyMessage } from "./account.ts";
+import { byCall, type Call, type Implementation } from "./call.ts";
+import { emit } from "./emit.ts";
+import { matrixOf } from "./identity/matrix.ts";
+import { actIn } from "./identity/roles.ts";
+import { isRoleWithin } from "./permissions.ts";
+
+/** What identity needs of the house. */
+export interface IdentityParts {
+  sql: Sql;
+  /** All services of the house, for the matrix. */
+  services: readonly DescService[];
+}
+
+const INVITE_MS = 7 * 24 * 3600 * 1000;
+const DEFAULT_PAGE = 100;
+
+/** The identity RPCs. */
+export function identityService({ sql, services }: IdentityParts): Implementation<typeof IdentityService> {
+  const matrix = matrixOf(services);
+  return {
+    async inviteMember({ orgId, email, role, workspaceIds }, call) {
+      await assertReachable(sql, orgId, call);
+      assertMayGive(role, call);
+      const invite = INVITE_PREFIX + secretBytes(32).toString("base64url");
+      const asked = { hash: hashSecret(invite), endsMs: now() + INVITE_MS };
+      const member = await tx(sql, async (tx) => {
+        const member = await addMember(tx, { orgId, email, role, workspaceIds, invite: asked });
+        await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
+        return member;
+      });
+      return create(InviteMemberResponseSchema, { member: { ...memberMessage(member), invite } });
+    },
+
+    async acceptInvite({ invite, keyName }, call) {
+      const { member, made } = await tx(sql, async (tx) => {
+        const member = await acceptInvite(tx, hashSecret(invite));
+        if (!member) throw refuse(Reason.INVALID_INVITE, "this invite is not known here, or its time is over");
+        const { id: userId, orgId, role } = member;
+        const made = await createKey(tx, { orgId, userId, role, name: keyName ?? "first key" });
+        await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
+        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+        const act = { ...actOn(member, "member.joined", call, { key_id: made.key.id }), actor: userId };
+        await audit(tx, act);
+        return { member, made };
+      });
+      return create(AcceptInviteResponseSchema, {
+        member: memberMessage(member),
+        key: keyMessage(made.key, { secret: made.secret }),
+      });
+    },
+
+    async listMembers({ orgId, limit, cursor }, call) {
+      await assertReachable(sql, orgId, call);
+      const { members, hasMore } = await listMembers(sql, orgId, { limit: limit ?? DEFAULT_PAGE, after: cursor });
+      const last = members.at(-1);
+      return create(ListMembersResponseSchema, {
+        object: "list",
+        data: members.map(memberMessage),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async getMember({ orgId, userId }, call) {
+      await assertReachable(sql, orgId, call);
+      return create(GetMemberResponseSchema, { member: memberMessage(await known(sql, orgId, userId)) });
+    },
+
+    async updateMember({ orgId, userId, role, workspaceIds }, call) {
+      await assertReachable(sql, orgId, call);
+      if (role !== undefined) assertMayGive(role, call);
+      const member = await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        const before = await known(tx, orgId, userId);
+        assertMayTouch(before, call);
+        const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
+        const changed = role === undefined ? after : await actIn(tx, before, role);
+        const details = { from: told(before), to: told(changed) };
+        await audit(tx, actOn(changed, "member.changed", call, details));
+        return changed;
+      });
+      return create(UpdateMemberResponseSchema, { member: memberMessage(member) });
+    },
+
+    async removeMember({ orgId, userId }, call) {
+      await assertReachable(sql, orgId, call);
+      await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        const member = await known(tx, orgId, userId);
+        assertMayTouch(member, call);
+        await assertOwnerRemains(tx, member);
+        await dropMember(tx, userId);
+        await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
+        await audit(tx, actOn(member, "member.removed", call, { email: member.email, role: member.role }));
+      });
+      return create(RemoveMemberResponseSchema, { userId, removed: true });
+    },
+
+    async transferOwnership({ orgId, userId }, call) {
+      await assertReachable(sql, orgId, call);
+      const ownId = call.principal.kind === "key" ? call.principal.userId : undefined;
+      const { owner, previous } = await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        const heir = await known(tx, orgId, userId);
+        if (heir.status !== "active")
+          throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member can become the owner");
+        await changeMember(tx, userId, { givenRole: "owner", workspaceIds: [] });
+        const owner = await actIn(tx, heir, "owner");
+        const giver = ownId === undefined || ownId === userId ? undefined : await findMember(tx, orgId, ownId);
+        if (giver) await changeMember(tx, giver.id, { givenRole: "admin" });
+        const previous = giver && (await actIn(tx, giver, "admin"));
+        await audit(tx, actOn(owner, "org.transferred", call, { from: giver?.id ?? null }));
+        return { owner, previous };
+      });
+      return create(TransferOwnershipResponseSchema, {
+        owner: memberMessage(owner),
+        ...(previous && { previous: memberMessage(previous) }),
+      });
+    },
+
+    async getPermissions() {
+      return matrix;
+    },
+  };
+}
+
+/** An act on a member, for the log. */
+const actOn = ({ id, orgId }: MemberRecord, action: string, call: Call, details: Act["details"] = {}): Act => ({
+  ...byCall(call),
+  orgId,
+  action,
+  subject: id,
+  details,
+});
+
+const told = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: workspaceIds });
+
+async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
+  const member = await findMember(sql, orgId, userId);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name");
+  return member;
+}
+
+/** Nobody gives a role that may do more than his own. */
+function assertMayGive(role: string, { principal }: Call): void {
+  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
+    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} gives nobody the role ${role}`);
+}
+
+/** Nobody changes or removes a person who may do more than himself. */
+function assertMayTouch({ role }: MemberRecord, { principal }: Call): void {
+  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
+    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} changes no one of the role ${role}`);
+}
+
+const STATUSES = {
+  invited: MemberStatus.INVITED,
+  active: MemberStatus.ACTIVE,
+  deactivated: MemberStatus.DEACTIVATED,
+} as const;
+
+function memberMessage(member: MemberRecord): Member {
+  const { id, orgId, email, role, givenRole, workspaceIds, status, created, inviteEnds } = member;
+  return create(MemberSchema, {
+    userId: id,
+    orgId,
+    email,
+    role,
+    givenRole,
+    workspaceIds,
+    status: STATUSES[status],
+    created,
+    ...(inviteEnds !== undefined && { inviteExpiresAt: inviteEnds }),
+  });
+}
