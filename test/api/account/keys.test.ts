@@ -39,6 +39,8 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
       rate_limit: { requests: 6000, window_s: 60, burst: 600, concurrency: 64 },
       role: "developer",
       environment: "simulation",
+      user_id: null,
+      permissions: [],
     });
     const [row] = await app.sql`select row_to_json(key)::text as text from key where id = ${body.id}`;
     expect(row?.text).not.toContain(body.key);
@@ -71,6 +73,7 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
       const key = await app.key(caller.org, { role });
       expect((await make(caller.org, {}, { key })).status, role).toBe(201);
     }
+    // A developer makes keys of his own user, and this key belongs to none.
     for (const role of ["developer", "operator", "billing", "viewer", "supplier"]) {
       const key = await app.key(caller.org, { role });
       expect((await make(caller.org, {}, { key })).body.error.code, role).toBe("permission_denied");
