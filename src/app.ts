@@ -1,4 +1,5 @@
 /** The only place that builds things and joins rooms. */
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
@@ -16,7 +17,7 @@ import { demoKey, developmentSecrets } from "./development.ts";
 import { createGate } from "./edge/gate.ts";
 import { grpcStreams } from "./edge/grpc.ts";
 import { Limits } from "./edge/limits.ts";
-import type { LogLine } from "./edge/log.ts";
+import { CallLines, type LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Relay } from "./events/relay.ts";
@@ -95,10 +96,8 @@ export async function openHouse(config: Config): Promise<House> {
 }
 
 async function open(config: Config, closers: Closers): Promise<House> {
-  const log = pino(
-    { level: config.logLevel },
-    pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 }),
-  );
+  const logged = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
+  const log = pino({ level: config.logLevel }, logged);
   closers.add(async () => log.flush());
 
   const url =
@@ -205,10 +204,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 
   const closing = new AbortController();
+  const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
+  closers.add(async () => lines.close());
   const note = (line: LogLine): void => {
     const { cause, ...told } = line;
     if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
-    else log.info(told, "call");
+    else if (log.isLevelEnabled("info")) lines.add(line);
   };
   const hot = [InferenceService.method.act, InferenceService.method.predict, InferenceService.method.predictStream];
   const takeStream = grpcStreams({

@@ -1,4 +1,5 @@
 /** What the edge writes down of every call: one line when its answer is out. */
+import { every, now } from "../ambient.ts";
 
 /** The face that a call came in by. */
 export type Face = "rest" | "connect" | "grpc" | "grpc-web";
@@ -30,4 +31,52 @@ const SANE_ID = /^[\w.:-]{1,128}$/;
 /** The caller's own id of a request, when it is fit for a log. */
 export function callerIdOf(header: string | readonly string[] | null | undefined): { callerRequestId?: string } {
   return typeof header === "string" && SANE_ID.test(header) ? { callerRequestId: header } : {};
+}
+
+/** The level of these lines, as pino numbers it. */
+const INFO = 30;
+const GATHERED_CHARACTERS = 16_000;
+const FLUSH_MS = 200;
+
+/**
+ * Writes answered calls as lines of JSON, in the form that the rest of the log has, many with one write: a line by hand costs a
+ * tenth of what a logger takes for any object.
+ */
+export class CallLines {
+  readonly #write: (text: string) => void;
+  readonly #tail: string;
+  readonly #rest: () => void;
+  #gathered = "";
+
+  /** `process` names this process on every line, such as by its id and its host. */
+  constructor(write: (text: string) => void, process: object) {
+    this.#write = write;
+    this.#tail = `,${JSON.stringify(process).slice(1, -1)},"msg":"call"}\n`;
+    this.#rest = every(FLUSH_MS, () => this.flush());
+  }
+
+  /** Takes a line without a cause. */
+  add({ requestId, face, rpc, status, code, keyId, latencyMs, callerRequestId }: LogLine): void {
+    // None of these strings holds a letter that JSON would escape: they are ours, or were found fit by `callerIdOf`.
+    this.#gathered +=
+      `{"level":${INFO},"time":${now()},"requestId":"${requestId}","face":"${face}","rpc":"${rpc}","status":${status},` +
+      (code === undefined ? "" : `"code":"${code}",`) +
+      (keyId === undefined ? "" : `"keyId":"${keyId}",`) +
+      (callerRequestId === undefined ? "" : `"callerRequestId":"${callerRequestId}",`) +
+      `"latencyMs":${latencyMs}${this.#tail}`;
+    if (this.#gathered.length >= GATHERED_CHARACTERS) this.flush();
+  }
+
+  /** Writes what was gathered. */
+  flush(): void {
+    const text = this.#gathered;
+    this.#gathered = "";
+    if (text !== "") this.#write(text);
+  }
+
+  /** Writes the last lines, and takes no more. */
+  close(): void {
+    this.#rest();
+    this.flush();
+  }
 }
