@@ -1,5 +1,6 @@
 /** Time, chance and names: the only door to the clock and to randomness, so that tests can hold both. */
 import { randomBytes, randomFillSync } from "node:crypto";
+import type { Signal } from "./signal.ts";
 
 /** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
 export interface Clock {
@@ -48,7 +49,7 @@ export function every(ms: number, run: () => void): () => void {
 export const ambientClock: Clock = { wall: now, steady: steadyNow, after };
 
 /** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal?: Signal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
     const leave = (): void => {

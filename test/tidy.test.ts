@@ -40,7 +40,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   codecs: [],
   reference: ["contracts", "codecs"],
 };
-const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts"]);
+const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts"]);
 
 /** Packages that one room alone may use. */
 const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {

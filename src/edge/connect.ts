@@ -20,6 +20,7 @@ import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { Cancel, type Signal } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
@@ -134,7 +135,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
   return async (context) => {
     const startedAt = steadyNow();
     const requestId = newId("req");
-    const caller = new AbortController();
+    const caller = new Cancel();
     let exchange: Exchange | undefined;
     let refusal: Refusal | undefined;
     context.responseHeader.set("x-request-id", requestId);
@@ -153,7 +154,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
     try {
       const admission = await options.gate.admit(context.method, headOf(context, requestId));
       if (context.signal.aborted) return admission.leave();
-      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller.signal) };
+      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
       context.values.set(exchangeKey, exchange);
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
@@ -182,12 +183,7 @@ function headOf({ requestHeader, values }: HandlerContext, requestId: string) {
   };
 }
 
-function callContextOf(
-  context: HandlerContext,
-  requestId: string,
-  startedAt: number,
-  signal: AbortSignal,
-): CallContext {
+function callContextOf(context: HandlerContext, requestId: string, startedAt: number, signal: Signal): CallContext {
   const timeoutMs = context.timeoutMs();
   return {
     requestId,

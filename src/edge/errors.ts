@@ -7,6 +7,7 @@ import { ErrorDetailsSchema, type Violation } from "../../gen/limber/v1/error_pb
 import { RouteSchema } from "../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../brand.ts";
 import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../refusal.ts";
+import type { Signal } from "../signal.ts";
 import { encoderOf, wordsOf } from "./json.ts";
 
 /** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */
@@ -245,6 +246,6 @@ export function complete(error: ConnectError, refusal: Refusal, requestId: strin
 }
 
 /** Any thrown thing as a refusal; what a call throws because it was called off is the reason why it was. */
-export function refusalOf(thrown: unknown, signal?: AbortSignal): Refusal {
+export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
   return asRefusal(signal?.aborted && !(thrown instanceof Refusal) ? signal.reason : thrown);
 }

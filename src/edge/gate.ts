@@ -15,6 +15,7 @@ import { now, steadyNow } from "../ambient.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../services/call.ts";
 import { callersReach } from "../services/permissions.ts";
+import type { Signal } from "../signal.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
 import { isOutage, isUnstorableText } from "../store/unavailable.ts";
@@ -45,7 +46,7 @@ export interface Admission {
 /** What a call carries beside its message. */
 export interface CallContext {
   requestId: string;
-  signal: AbortSignal;
+  signal: Signal;
   /** The caller's deadline on the steady clock, in milliseconds. */
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */

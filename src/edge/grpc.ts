@@ -11,6 +11,7 @@ import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { type Coding, requestCoding, responseCoding } from "./grpc/compression.ts";
@@ -75,7 +76,7 @@ class GrpcCall {
   readonly #timeoutMs: number | undefined;
   readonly #requestId = newId("req");
   readonly #startedAt = steadyNow();
-  readonly #caller = new AbortController();
+  readonly #caller = new Cancel();
   #forgetTimeout: (() => void) | undefined;
   #admission: Admission | undefined;
   /** The gate has nothing more to say: the answer is complete, or the caller is gone. */
@@ -114,7 +115,7 @@ class GrpcCall {
   /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
   readonly fail = (thrown: unknown): void => {
     if (this.#over) return;
-    const refusal = refusalOf(thrown, this.#caller.signal);
+    const refusal = refusalOf(thrown, this.#caller);
     this.#refusal = refusal;
     this.#end(grpcTrailersOf(refusal, this.#requestId));
     this.#caller.abort(refusal);
@@ -196,7 +197,7 @@ class GrpcCall {
     }
     return {
       requestId: this.#requestId,
-      signal: this.#caller.signal,
+      signal: this.#caller,
       deadline: timeoutMs === undefined ? undefined : this.#startedAt + timeoutMs,
       idempotencyKey: textOf(this.#headers["idempotency-key"]),
     };

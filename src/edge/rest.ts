@@ -7,6 +7,7 @@ import type { Violation } from "../../gen/limber/v1/error_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import { Cancel } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
 import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
@@ -130,7 +131,7 @@ export class RestFace {
   readonly #options: RestOptions;
   /** Those whose path has no parameters, by verb and path. */
   readonly #literal: ReadonlyMap<string, RestRoute>;
-  readonly #running = new Running<AbortController>();
+  readonly #running = new Running<Cancel>();
 
   constructor(services: Iterable<DescService>, options: RestOptions) {
     this.#options = options;
@@ -157,20 +158,20 @@ export class RestFace {
   /** Answers one request; `parameters` are those of its path. */
   async serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): Promise<void> {
     const startedAt = steadyNow();
-    const call = new AbortController();
+    const call = new Cancel();
     const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
     response.once("close", left);
     const leave = this.#running.enter(call);
     const requestId = newId("req");
     const key = request.headers["idempotency-key"];
     const idempotencyKey = typeof key === "string" ? key : undefined;
-    const context = { requestId, signal: call.signal, deadline: undefined, idempotencyKey };
+    const context = { requestId, signal: call, deadline: undefined, idempotencyKey };
     const exchange: Exchange = { route, request, response, context, inputs: { path: parameters } };
     let refusal: Refusal | undefined;
     try {
       await this.#answer(exchange);
     } catch (thrown) {
-      refusal = refusalOf(thrown, call.signal);
+      refusal = refusalOf(thrown, call);
       sayNo(response, refusal, requestId, exchange.admission?.headers, givenOf(exchange));
     } finally {
       response.off("close", left);

@@ -1,6 +1,7 @@
 /** Server-sent events: streams of messages as text, no faster than the reader reads. */
 import type { Writable } from "node:stream";
 import { after } from "../ambient.ts";
+import type { Signal } from "../signal.ts";
 
 /** One event. `data` is JSON, which never holds a line break. */
 export interface ServerEvent {
@@ -32,7 +33,7 @@ export interface EventWriter {
 }
 
 /** Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for. */
-export function eventWriter(response: Writable, signal: AbortSignal): EventWriter {
+export function eventWriter(response: Writable, signal: Signal): EventWriter {
   let gone = false;
   let full = false;
   let hush = (): void => undefined;
@@ -65,7 +66,7 @@ export function eventWriter(response: Writable, signal: AbortSignal): EventWrite
   };
 }
 
-function drained(response: Writable, signal: AbortSignal): Promise<void> {
+function drained(response: Writable, signal: Signal): Promise<void> {
   return new Promise((resolve) => {
     const go = (): void => {
       response.off("drain", go).off("close", go);

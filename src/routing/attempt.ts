@@ -2,6 +2,7 @@
 import type { Clock } from "../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
+import { Cancel, type Signal } from "../signal.ts";
 import type { HealthBoard } from "./health.ts";
 import type { HedgeBudget } from "./hedge.ts";
 import { mayHedge, type Plan, type PlanStep } from "./plan.ts";
@@ -10,7 +11,7 @@ import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
 /** What one attempt is given. */
 export interface AttemptOptions {
   /** Aborted when the answer is no longer wanted. */
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
   /** Milliseconds for this attempt. */
   readonly budgetMs: number;
 }
@@ -21,7 +22,7 @@ export interface AttemptWorld {
   readonly health: Pick<HealthBoard, "admit" | "report">;
   readonly hedges: HedgeBudget;
   /** Aborted when the caller leaves. */
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
 }
 
 /** How whole answers are got. Failures come as `UpstreamFailure`; a `Refusal` or a bug ends the request. */
@@ -89,7 +90,7 @@ interface Begun<T> {
   readonly iterator: AsyncIterator<T>;
 }
 
-async function begin<T>(stream: AsyncIterable<T>, signal: AbortSignal): Promise<Begun<T>> {
+async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun<T>> {
   const iterator = stream[Symbol.asyncIterator]();
   const { value, done } = await iterator.next();
   if (done) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element");
@@ -178,13 +179,16 @@ class Continued<T> implements AsyncIterableIterator<T> {
     this.forgetDeadline();
     this.run.end(this.flight, how, reason, this.units);
     this.run.close();
-    this.flight.controller.abort();
+    this.flight.cancel.abort(CALLED_OFF);
     close(this.iterator);
   }
 }
 
 const stoodStill = (failure: AttemptFailure): UpstreamFailure =>
   new UpstreamFailure(failure, "the stream stood still after its first element");
+
+/** Why an upstream is told to stop: nobody waits for it any more. One for all, as it says nothing of the one. */
+const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
 
 /** How an attempt ends. `left`: the caller did not read on. */
 type Ending = "ok" | "error" | "cancelled" | "left";
@@ -193,7 +197,8 @@ type Ending = "ok" | "error" | "cancelled" | "left";
 interface Flight {
   readonly step: PlanStep;
   readonly record: Try;
-  readonly controller: AbortController;
+  /** Calls it off. */
+  readonly cancel: Cancel;
   readonly budgetMs: number;
   /** Its time is the request's, not its own. */
   readonly isLast: boolean;
@@ -342,23 +347,23 @@ class Run<T> {
     const record: Try = { step, startedAt, status: "running", latencyMs: 0, reason: undefined };
     this.tries.push(record);
     const isLast = budgetMs < step.budgetMs;
-    const flight: Flight = { step, record, controller: new AbortController(), budgetMs, isLast, cancelTimer: () => {} };
+    const flight: Flight = { step, record, cancel: new Cancel(), budgetMs, isLast, cancelTimer: () => {} };
     let over = false;
     const once =
       <A>(then: (outcome: A) => void) =>
       (outcome: A): void => {
-        if (over || flight.controller.signal.aborted) return;
+        if (over || flight.cancel.aborted) return;
         over = true;
         flight.cancelTimer();
         then(outcome);
       };
     const failed = once((failure: AttemptFailure) => {
-      flight.controller.abort();
+      flight.cancel.abort(CALLED_OFF);
       on.failed(failure);
     });
     const broke = once(on.broke);
     flight.cancelTimer = this.world.clock.after(budgetMs, () => failed(outOf(flight)));
-    this.started(step, { signal: flight.controller.signal, budgetMs }).then(once(on.answered), (thrown) => {
+    this.started(step, { signal: flight.cancel, budgetMs }).then(once(on.answered), (thrown) => {
       if (thrown instanceof UpstreamFailure) failed(thrown.failure);
       else broke(thrown);
     });
@@ -371,7 +376,7 @@ class Run<T> {
 
   private callOff(flight: Flight): void {
     flight.cancelTimer();
-    flight.controller.abort();
+    flight.cancel.abort(CALLED_OFF);
     this.end(flight, "cancelled", undefined, 0);
   }
 

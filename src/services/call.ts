@@ -6,6 +6,7 @@ import type {
   DescService,
   MessageShape,
 } from "@bufbuild/protobuf";
+import type { Signal } from "../signal.ts";
 
 /** An API key as the gate hands it on: who pays, and what the key may do. */
 export interface KeyPrincipal {
@@ -43,7 +44,7 @@ export interface Call {
   requestId: string;
   principal: Principal;
   /** Aborted when the caller leaves, when time runs out, or when the house closes. */
-  signal: AbortSignal;
+  signal: Signal;
   /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
   deadline: number | undefined;
   /** Present when the call carries an idempotency key. */

@@ -2,6 +2,7 @@
 import { CodecError } from "../codecs/error.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { Refusal } from "../refusal.ts";
+import type { Signal } from "../signal.ts";
 import { AddressRefused } from "./guard.ts";
 
 const MAX_TEXT = 200;
@@ -17,7 +18,7 @@ export function ownerText(text: string): string {
 }
 
 /** The failure of a call that nobody waits for any more: the signal's own, or that its time ran out. */
-export function calledOff(signal: AbortSignal): UpstreamFailure {
+export function calledOff(signal: Signal): UpstreamFailure {
   const reason: unknown = signal.reason;
   return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "called off", reason);
 }

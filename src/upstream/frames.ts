@@ -12,6 +12,7 @@ import { decodeDataUrl, isDataUrl } from "../codecs/data-url.ts";
 import { CodecError } from "../codecs/error.ts";
 import { type ImageFormat, readImageHeader } from "../codecs/image.ts";
 import { Reason, Refusal } from "../refusal.ts";
+import type { Signal } from "../signal.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "./guard.ts";
 
 /** A frame as the request gives it: encoded bytes in `data`, else a `url`. */
@@ -32,7 +33,7 @@ export interface FrameOptions {
   /** Allows `http:` and private addresses. */
   readonly allowPrivate: boolean;
   /** Ends every wait with its own reason. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: Signal | undefined;
   /** On the steady clock in milliseconds; waits end with FrameRefused `frame_timed_out`. */
   readonly deadline?: number | undefined;
 }

@@ -11,6 +11,7 @@ import { Agent, buildConnector, type Dispatcher } from "undici";
 import { after } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import { Gatherer } from "../codecs/gatherer.ts";
+import type { Signal } from "../signal.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */
 export type AddressReason =
@@ -246,7 +247,7 @@ export interface FetchOptions {
   readonly timeoutMs: number;
   /** The media types asked for. */
   readonly accept: string;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: Signal | undefined;
 }
 
 /**

@@ -10,6 +10,7 @@ import type {
   PredictAnswerPart,
   PredictInput,
 } from "../contracts/contract.ts";
+import type { Signal } from "../signal.ts";
 import type { FrameSet } from "./frames.ts";
 
 /** Where and how one offering is reached. */
@@ -29,7 +30,7 @@ export interface Target {
 /** The frame of one call. */
 export interface CallOptions {
   /** Aborted when the answer is no longer wanted; the wire cancels upstream where the protocol can. */
-  signal: AbortSignal;
+  signal: Signal;
   /** Sent upstream where the protocol can carry it. */
   requestId: string;
   /** Milliseconds that are left for this attempt. */

@@ -30,6 +30,7 @@ import type { CallContext, Gate } from "../../src/edge/gate.ts";
 import type { LogLine } from "../../src/edge/log.ts";
 import { onePort, type PortHandler } from "../../src/edge/port.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import type { Signal } from "../../src/signal.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 
 const houses: House[] = [];
@@ -191,7 +192,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
 });
 
 /** Works on a call until it is called off, and notes why. */
-function untilAborted(signal: AbortSignal, reasons: unknown[]): Promise<never> {
+function untilAborted(signal: Signal, reasons: unknown[]): Promise<never> {
   return new Promise((_, reject) =>
     signal.addEventListener("abort", () => {
       reasons.push(signal.reason);

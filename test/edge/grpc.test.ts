@@ -23,6 +23,7 @@ import {
 import type { CallContext } from "../../src/edge/gate.ts";
 import { SERVICES } from "../../src/edge/services.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import type { Signal } from "../../src/signal.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 
 const houses: House[] = [];
@@ -125,7 +126,7 @@ async function until(check: () => boolean): Promise<void> {
   while (!check()) await new Promise((resolve) => setImmediate(resolve));
 }
 
-const aborted = (signal: AbortSignal): Promise<never> =>
+const aborted = (signal: Signal): Promise<never> =>
   new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 
 describe.each([
@@ -307,7 +308,7 @@ describe.each([
   });
 
   it("does not call off what was answered", async () => {
-    let seen: AbortSignal | undefined;
+    let seen: Signal | undefined;
     const house = await openWith({
       Act: (_request: ActRequest, { signal }: CallContext) => {
         seen = signal;

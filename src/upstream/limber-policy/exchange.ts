@@ -18,6 +18,7 @@ import { BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed, unreachable } from "../failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
 import { readAct, statusFailure } from "./decode.ts";
@@ -36,7 +37,7 @@ const WINDOW_BYTES = { stream: 4 * 2 ** 20, connection: 32 * 2 ** 20 } as const;
 export interface Exchange {
   /** Such as `/limber.policy.v1.PolicyService/Act`. */
   readonly path: string;
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
   readonly budgetMs: number;
   readonly requestId: string;
 }
@@ -60,7 +61,7 @@ export class Channel implements Server {
    * Sends one act on the stream that all of them share and resolves with its answer. `encode` gets the id that names the call on
    * the stream and gives the framed message. Rejects with an UpstreamFailure; an aborted call is cancelled at the server.
    */
-  act(path: string, encode: (callId: number) => Buffer, signal: AbortSignal): Promise<ActResponse> {
+  act(path: string, encode: (callId: number) => Buffer, signal: Signal): Promise<ActResponse> {
     if (signal.aborted) return Promise.reject(calledOff(signal));
     try {
       if (this.#stream === undefined || !this.#stream.takesCalls) {
@@ -217,7 +218,7 @@ class ActStream {
     return !this.#retired && !ending && session?.closed === false && this.#nextId < MAX_CALL_ID;
   }
 
-  call(encode: (callId: number) => Buffer, signal: AbortSignal): Promise<ActResponse> {
+  call(encode: (callId: number) => Buffer, signal: Signal): Promise<ActResponse> {
     if (this.#stream.writableLength > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
@@ -272,7 +273,7 @@ class ActStream {
 interface Waiting {
   readonly resolve: (response: ActResponse) => void;
   readonly reject: (failure: UpstreamFailure) => void;
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
   readonly onAbort: () => void;
 }
 

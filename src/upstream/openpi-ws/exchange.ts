@@ -8,6 +8,7 @@ import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { nativeOf, type Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
 import { AddressRefused } from "../guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
@@ -27,7 +28,7 @@ export interface Request {
   readonly encode: (dialect: Metadata["dialect"]) => Buffer;
   /** Sent once on every connection before its first request, and answered by the server's word that it's done. */
   readonly opening: Buffer | undefined;
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
 }
 
 /** Every connection to one server under one credential. */
@@ -54,15 +55,11 @@ export class Pool implements Server {
   }
 
   /** What the server says of itself when a connection opens. Rejects with an UpstreamFailure. */
-  metadata(signal: AbortSignal): Promise<Metadata> {
+  metadata(signal: Signal): Promise<Metadata> {
     return this.#on(undefined, signal, (connection) => connection.metadata(signal));
   }
 
-  async #on<T>(
-    session: string | undefined,
-    signal: AbortSignal,
-    use: (connection: Connection) => Promise<T>,
-  ): Promise<T> {
+  async #on<T>(session: string | undefined, signal: Signal, use: (connection: Connection) => Promise<T>): Promise<T> {
     if (signal.aborted) throw calledOff(signal);
     const connection = this.#take(session) ?? (await this.#wait(session, signal));
     try {
@@ -109,7 +106,7 @@ export class Pool implements Server {
     this.#serve();
   }
 
-  #wait(session: string | undefined, signal: AbortSignal): Promise<Connection> {
+  #wait(session: string | undefined, signal: Signal): Promise<Connection> {
     if (this.#waiting.length >= MAX_WAITING) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
     }
@@ -190,7 +187,7 @@ class Connection {
     this.#forgetIdle = after(IDLE_MS, () => this.close());
   }
 
-  metadata(signal: AbortSignal): Promise<Metadata> {
+  metadata(signal: Signal): Promise<Metadata> {
     return this.#guarded(() => this.#greeting(signal));
   }
 
@@ -214,13 +211,13 @@ class Connection {
     }
   }
 
-  async #greeting(signal: AbortSignal): Promise<Metadata> {
+  async #greeting(signal: Signal): Promise<Metadata> {
     this.#metadata ??= readMetadata((await this.#frame(signal)).bytes);
     return this.#metadata;
   }
 
   /** Only here may a text be anything but an error. */
-  async #begin(opening: Buffer, signal: AbortSignal): Promise<void> {
+  async #begin(opening: Buffer, signal: Signal): Promise<void> {
     this.#takesText = true;
     this.#socket.send(opening);
     const { bytes, isBinary } = await this.#frame(signal);
@@ -234,7 +231,7 @@ class Connection {
   }
 
   /** The next frame of the server. */
-  #frame(signal: AbortSignal): Promise<Frame> {
+  #frame(signal: Signal): Promise<Frame> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
       if (signal.aborted) return reject(calledOff(signal));
@@ -338,12 +335,12 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
 const HEALTHY = [200, 426];
 
 /** Resolves when the server answers `GET /healthz`, which it can't while it infers; rejects with an UpstreamFailure. */
-export const askHealth = ({ url, lookup, authorization }: Address, signal: AbortSignal): Promise<void> =>
+export const askHealth = ({ url, lookup, authorization }: Address, signal: Signal): Promise<void> =>
   new Promise((resolve, reject) => {
     const get = url.protocol === "wss:" ? getHttps : getHttp;
     const at = new URL("/healthz", url.href.replace(/^ws/, "http"));
     const fail = (error: unknown): void => reject(signal.aborted ? calledOff(signal) : failureOf(error));
-    get(at, { lookup, signal, agent: false, headers: headersFor(authorization) }, (response) => {
+    get(at, { lookup, signal: nativeOf(signal), agent: false, headers: headersFor(authorization) }, (response) => {
       response.destroy();
       if (HEALTHY.includes(response.statusCode ?? 0)) resolve();
       else reject(upgradeFailure(response));

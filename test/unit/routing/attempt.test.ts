@@ -8,6 +8,7 @@ import type { Offering } from "../../../src/routing/offering.ts";
 import { type Plan, type PlanStep, planFor } from "../../../src/routing/plan.ts";
 import { routeOf } from "../../../src/routing/record.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot.ts";
+import type { Signal } from "../../../src/signal.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../support/supply.ts";
 
@@ -401,7 +402,7 @@ describe("streams", () => {
   /** A stream of these elements; a number waits so many milliseconds, a failure breaks it. */
   function streams(clock: ManualClock, script: Record<string, readonly (string | number | AttemptFailure | Error)[]>) {
     const closed: string[] = [];
-    const signals: Record<string, AbortSignal> = {};
+    const signals: Record<string, Signal> = {};
     async function* play(id: string): AsyncGenerator<string> {
       try {
         for (const part of script[id]!) {

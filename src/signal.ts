@@ -1,0 +1,62 @@
+/**
+ * How work is called off: AbortSignal's interface at a hundredth of its price, for what every call makes. An AbortSignal is a
+ * `Signal`; where a library insists on its own kind, `nativeOf` makes one.
+ */
+
+/** What is listened to: the part of AbortSignal that the house uses. */
+export interface Signal {
+  readonly aborted: boolean;
+  /** Why; undefined until then. */
+  readonly reason: unknown;
+  addEventListener(type: "abort", run: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: "abort", run: () => void): void;
+  /** Throws the reason of a signal that is aborted. */
+  throwIfAborted(): void;
+}
+
+/** Calls work off, once. It is its own signal. */
+export class Cancel implements Signal {
+  aborted = false;
+  reason: unknown = undefined;
+  /** Most have one listener at a time; further ones wait in the list. */
+  #first: (() => void) | undefined;
+  #others: (() => void)[] | undefined;
+
+  /** Tells everyone who listens; later calls do nothing. */
+  abort(reason: unknown): void {
+    if (this.aborted) return;
+    this.aborted = true;
+    this.reason = reason;
+    const [first, others] = [this.#first, this.#others];
+    this.#first = undefined;
+    this.#others = undefined;
+    first?.();
+    if (others) for (const run of others) run();
+  }
+
+  /** As of AbortSignal: nobody is called twice, nor once it is too late. */
+  addEventListener(_type: "abort", run: () => void): void {
+    if (this.aborted || this.#first === run || this.#others?.includes(run)) return;
+    if (this.#first === undefined) this.#first = run;
+    else if (this.#others === undefined) this.#others = [run];
+    else this.#others.push(run);
+  }
+
+  removeEventListener(_type: "abort", run: () => void): void {
+    if (this.#first === run) this.#first = undefined;
+    else if (this.#others) this.#others = this.#others.filter((other) => other !== run);
+  }
+
+  throwIfAborted(): void {
+    if (this.aborted) throw this.reason;
+  }
+}
+
+/** The signal as the platform's own kind. */
+export function nativeOf(signal: Signal): AbortSignal {
+  if (signal instanceof AbortSignal) return signal;
+  const native = new AbortController();
+  if (signal.aborted) native.abort(signal.reason);
+  else signal.addEventListener("abort", () => native.abort(signal.reason), { once: true });
+  return native.signal;
+}
