@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+/** The source tree that runs unless a test names another. */
+const HOME_TREE = fileURLToPath(new URL("../..", import.meta.url));
 
 /** How a process ended. */
 export interface Ended {
@@ -33,14 +34,17 @@ export function scratchDir(): { path: string; remove(): void } {
 }
 
 /** Nothing of the environment of the tests reaches the process but what finds its programs. */
-function launch(env: Readonly<Record<string, string>>): {
+function launch(
+  env: Readonly<Record<string, string>>,
+  tree = HOME_TREE,
+): {
   child: ChildProcess;
   stdout: string[];
   stderr: string[];
   ended: Promise<Ended>;
 } {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
-  const child = spawn(process.execPath, [MAIN], {
+  const child = spawn(process.execPath, [join(tree, "src/main.ts")], {
     env: { PATH, HOME, ...(TMPDIR !== undefined && { TMPDIR }), PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -55,8 +59,26 @@ function launch(env: Readonly<Record<string, string>>): {
 }
 
 /** Starts a gateway with this environment and waits until it's ready; fails when it ends before. */
-export async function startGateway(env: Readonly<Record<string, string>>): Promise<Gateway> {
-  const { child, stdout, stderr, ended } = launch(env);
+export const startGateway = (env: Readonly<Record<string, string>>): Promise<Gateway> => launchGateway(env).ready;
+
+/** A gateway that may not be ready yet. */
+export interface Launched {
+  readonly pid: number;
+  /** Rejects when it ends before it is. */
+  readonly ready: Promise<Gateway>;
+  /** Resolves when it has ended. */
+  readonly ended: Promise<Ended>;
+}
+
+/** Starts a gateway from the source tree `tree` and waits for nothing. */
+export function launchGateway(env: Readonly<Record<string, string>>, tree?: string): Launched {
+  const { child, stdout, stderr, ended } = launch(env, tree);
+  const ready = readyOf({ child, stdout, stderr, ended });
+  ready.catch(() => {});
+  return { pid: child.pid!, ready, ended };
+}
+
+async function readyOf({ child, stdout, stderr, ended }: ReturnType<typeof launch>): Promise<Gateway> {
   const url = await new Promise<string>((resolve, reject) => {
     const look = (): void => {
       const found = /^limber ready (\S+)\n/m.exec(stdout.join(""))?.[1];

@@ -1,0 +1,33 @@
+/** kill -9 of one of two gateways, or of PostgreSQL, under load: what the callers were told is what the ledger holds. */
+import { describe, expect, it } from "vitest";
+import { BUGS, plant } from "./money/bugs.ts";
+import { besiege } from "./money/siege.ts";
+
+const KILLS = 50;
+
+it(`${KILLS} kills charge no call twice, run none twice for its key, and leave no answered call unrecorded`, async () => {
+  const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 4, hasten: true });
+  expect(wrong).toEqual([]);
+  expect(kills.postgres).toBeGreaterThan(0);
+  expect(answers).toBeGreaterThan(10 * KILLS);
+}, 240_000);
+
+describe("a gateway is found out that", () => {
+  /** Each shows within so many kills, as likely as not within fewer: several rounds make sure. */
+  const ROUNDS = 6;
+  it.each(Object.keys(BUGS) as (keyof typeof BUGS)[])("%s", { timeout: 240_000 }, async (name) => {
+    const { tree, remove } = plant(name);
+    const wrong: string[] = [];
+    for (let seed = 1; seed <= ROUNDS && wrong.length === 0; seed++)
+      wrong.push(...(await besiege({ tree, seed, kills: 8, postgresShare: 0.3, hasten: true })).wrong);
+    remove();
+    expect(wrong.join("\n")).toMatch(SIGNS[name]);
+  });
+});
+
+/** How each of the planted bugs shows. */
+const SIGNS: Readonly<Record<keyof typeof BUGS, RegExp>> = {
+  "answers before the intent is durable": /is not on record/,
+  "settles twice after recovery": /was charged twice/,
+  "lets an expired key run again": /was answered in two ways|ran again after it was answered/,
+};

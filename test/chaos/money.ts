@@ -1,0 +1,21 @@
+/** `npm run chaos:money -- KILLS [SEED]`: kill -9 of one of two gateways, or of PostgreSQL, and what became of the money. */
+import { besiege } from "./money/siege.ts";
+
+const kills = Number(process.argv[2] ?? 50);
+const seed = Number(process.argv[3] ?? 1);
+if (!Number.isSafeInteger(kills) || kills < 1 || !Number.isSafeInteger(seed)) {
+  console.error("usage: npm run chaos:money -- KILLS [SEED]");
+  process.exit(2);
+}
+const tty = process.stderr.isTTY;
+let told = 0;
+const progress = (line: string): void => {
+  told++;
+  if (tty) process.stderr.write(`\r${line}`);
+  else if (told % 25 === 0 || told === kills) console.error(line);
+};
+const { wrong, ...figures } = await besiege({ kills, seed, progress });
+if (tty) process.stderr.write("\n");
+for (const line of wrong.slice(0, 50)) console.log(line);
+console.log(JSON.stringify({ seed, ...figures, wrong: wrong.length }));
+process.exit(wrong.length === 0 ? 0 : 1);

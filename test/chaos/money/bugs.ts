@@ -1,0 +1,84 @@
+/** Bugs that the harness has to find, each planted in a copy of the source tree: nothing under `src/` knows of them. */
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const HOME = fileURLToPath(new URL("../../..", import.meta.url));
+
+/** A bug, and where it's planted. */
+type Bug =
+  /** Text that stands once in a file, and what takes its place. */
+  | { readonly file: string; readonly right: string; readonly wrong: string }
+  /** A migration that comes after all others. */
+  | { readonly migration: string };
+
+/** The bugs by their names. */
+export const BUGS = {
+  "answers before the intent is durable": {
+    file: "src/services/inference/bill.ts",
+    right: "    await this.#hold.durable;\n",
+    wrong: "    this.#hold.durable.catch(nothing);\n",
+  },
+  /** Everything still adds up: only the callers know that they called once. */
+  "settles twice after recovery": {
+    migration: `
+      alter function till_recover(text, boolean) rename to till_recover_once;
+      create function till_recover(p_till text, p_force boolean) returns integer language plpgsql as $$
+      declare
+        found integer := till_recover_once(p_till, p_force);
+        last request;
+      begin
+        if found is null then
+          return null;
+        end if;
+        for last in
+          select request.* from request join account using (org_id)
+          where status = 'settled' and cost_micro > 0 and available_micro > 1000000
+          order by request.created desc limit 3
+        loop
+          perform 1 from account where org_id = last.org_id for update;
+          last.request_id := last.request_id || p_till;
+          insert into request select last.*;
+          insert into transfer (cause, kind, org_id, debit, credit, amount_micro)
+          values (last.request_id, 'charge', last.org_id, 'available', 'spent', last.cost_micro);
+          update account set available_micro = available_micro - last.cost_micro, requests = requests + 1
+          where org_id = last.org_id;
+          update key_day set taken_micro = taken_micro + last.cost_micro
+          where key_id = last.key_id and day = (select max(day) from key_day where key_id = last.key_id);
+        end loop;
+        return found;
+      end
+      $$;`,
+  },
+  "lets an expired key run again": {
+    file: "src/store/idempotency.ts",
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it's the text of a template.
+    right: "    where i.created < now() - make_interval(hours => ${LIFE_HOURS})\n",
+    wrong: "    where i.created < now() - interval '1 second'\n",
+  },
+} satisfies Readonly<Record<string, Bug>>;
+
+/** A source tree with a bug in it, gone when `remove` is called. Throws when the bug doesn't fit into the tree any more. */
+export function plant(name: keyof typeof BUGS): { tree: string; remove(): void } {
+  const tree = mkdtempSync(join(tmpdir(), "limber-planted-"));
+  const remove = (): void => rmSync(tree, { recursive: true, force: true });
+  try {
+    cpSync(join(HOME, "src"), join(tree, "src"), { recursive: true });
+    cpSync(join(HOME, "package.json"), join(tree, "package.json"));
+    for (const folder of ["gen", "data", "node_modules"]) symlinkSync(join(HOME, folder), join(tree, folder));
+    const bug: Bug = BUGS[name];
+    if ("migration" in bug) writeFileSync(join(tree, "src/store/migrations/9999_planted.sql"), bug.migration);
+    else {
+      const path = join(tree, bug.file);
+      const parts = readFileSync(path, "utf8").split(bug.right);
+      if (parts.length !== 2)
+        throw new Error(`"${name}" fits ${parts.length - 1} places of ${bug.file}: plant it anew`);
+      writeFileSync(path, parts.join(bug.wrong));
+    }
+    return { tree, remove };
+  } catch (error) {
+    remove();
+    throw error;
+  }
+}

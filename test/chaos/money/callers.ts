@@ -1,0 +1,155 @@
+/** Callers that call whatever dies, and write down what they were told: the log that the ledger is held against. */
+import { setTimeout as rest } from "node:timers/promises";
+import { type Answer, callRest } from "../../support/app.ts";
+import { honestSteps } from "../../support/model.ts";
+import type { Pair } from "../../support/pair.ts";
+
+/** What one caller knows of one call of its. The call's name goes upstream as its instruction, and into the log as metadata. */
+export interface Told {
+  readonly id: string;
+  /** It carries an idempotency key. */
+  readonly keyed: boolean;
+  /** Request ids that were answered with 200, and what they said they cost. */
+  readonly answered: Map<string, number>;
+  /** Request ids that were told that every attempt failed. */
+  readonly failed: Set<string>;
+  /** The first answer, as it was written. */
+  text: string | undefined;
+}
+
+/** How long a call may take until its caller gives up on it. */
+const PATIENCE_MS = 20_000;
+/** Every so many calls the model answers with the wrong dimension. */
+const FAULTS = 0.03;
+
+/** Callers of one organisation at both gateways of a pair. */
+export class Callers {
+  readonly told = new Map<string, Told>();
+  /** How often the model was asked for each call. */
+  readonly runs = new Map<string, number>();
+  /** What should not have happened, in words. */
+  readonly faults: string[] = [];
+  answers = 0;
+  readonly #pair: Pair;
+  readonly #key: string;
+  readonly #random: () => number;
+  readonly #replayable: Told[] = [];
+  #backlog: Told[] = [];
+  #stopped = false;
+  #running: Promise<unknown> = Promise.resolve();
+
+  constructor(pair: Pair, key: string, random: () => number) {
+    this.#pair = pair;
+    this.#key = key;
+    this.#random = random;
+    pair.model.script.act = (call, answer) => {
+      const { instruction: id } = call;
+      this.runs.set(id, (this.runs.get(id) ?? 0) + 1);
+      const known = this.told.get(id);
+      if (known?.keyed && known.text !== undefined) this.faults.push(`${id} ran again after it was answered`);
+      const steps = honestSteps(call, random() < FAULTS ? 3 : 2);
+      const delay = random() < 0.3 ? 0 : random() * 20;
+      if (delay === 0) answer(steps);
+      else setTimeout(() => answer(steps), delay);
+    };
+  }
+
+  /** Begins to call, `count` callers at once. */
+  start(count: number): void {
+    const callers = Array.from({ length: count }, (_, number) => this.#call(number));
+    this.#running = Promise.all([...callers, this.#clear()]);
+  }
+
+  /** Begins no new call, and brings every call with an idempotency key to its answer. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await this.#running;
+    const end = performance.now() + 60_000;
+    while (this.#backlog.length > 0 && performance.now() < end) await this.#retry();
+    for (const { id } of this.#backlog) this.faults.push(`${id} was never answered`);
+  }
+
+  async #call(number: number): Promise<void> {
+    for (let i = 0; !this.#stopped; i++) {
+      const id = `call-${number}-${i}`;
+      const told: Told = {
+        id,
+        keyed: this.#random() < 0.5,
+        answered: new Map(),
+        failed: new Set(),
+        text: undefined,
+      };
+      this.told.set(id, told);
+      await this.#ask(told);
+      if (this.#replayable.length > 0 && this.#random() < 0.1)
+        await this.#ask(this.#replayable[Math.floor(this.#random() * this.#replayable.length)]!);
+      await rest(this.#random() * 30);
+    }
+  }
+
+  /** Whatever was not answered is asked again under its key, now and then. */
+  async #clear(): Promise<void> {
+    while (!this.#stopped) {
+      await rest(300);
+      await this.#retry();
+    }
+  }
+
+  async #retry(): Promise<void> {
+    const waiting = this.#backlog.splice(0);
+    for (let i = 0; i < waiting.length; i += 8)
+      await Promise.all(waiting.slice(i, i + 8).map((told) => this.#ask(told)));
+    if (this.#backlog.length > 0) await rest(300);
+  }
+
+  async #ask(told: Told): Promise<void> {
+    const url = this.#pair.urlOf(this.#random() < 0.5 ? 0 : 1) ?? this.#pair.urlOf(0) ?? this.#pair.urlOf(1);
+    if (url === undefined) await rest(50);
+    const answer = url === undefined ? undefined : await this.#post(url, told).catch(() => undefined);
+    if (answer === undefined || !this.#hear(told, answer)) {
+      if (told.keyed && told.text === undefined) this.#backlog.push(told);
+    }
+  }
+
+  #post(url: string, { id, keyed }: Told): Promise<Answer> {
+    const body = {
+      model: "acme/base",
+      action_space: "base_twist_2d",
+      horizon: 2,
+      observations: [{ proprio: [0.5] }],
+      instruction: id,
+      metadata: { call: id },
+    };
+    const headers = keyed ? { "idempotency-key": id } : {};
+    return callRest(url, "/v1/act", body, { key: this.#key, headers, signal: AbortSignal.timeout(PATIENCE_MS) });
+  }
+
+  /** Writes an answer down; answers whether it was the last word on the call. */
+  #hear(told: Told, { status, headers, text, body }: Answer): boolean {
+    const requestId = headers.get("x-request-id") ?? "";
+    if (status === 200) {
+      this.answers++;
+      if (told.text === undefined) {
+        told.text = text;
+        told.answered.set(requestId, Math.round(body.usage.cost_usd * 1e6));
+        if (told.keyed) this.#replayable.push(told);
+      } else if (told.text !== text) this.faults.push(`${told.id} was answered in two ways`);
+      return true;
+    }
+    const code = body?.error?.code;
+    if (code === "all_attempts_failed") told.failed.add(requestId);
+    else if (told.text !== undefined && code !== "store_unavailable")
+      this.faults.push(`${told.id} was answered, and then refused with ${code}`);
+    if (!EXPECTED.has(code)) this.faults.push(`${told.id} was refused with ${status} ${text}`);
+    return code === "all_attempts_failed" && !told.keyed;
+  }
+}
+
+/** How a call may be refused while things die around it. */
+const EXPECTED = new Set([
+  "all_attempts_failed",
+  "idempotency_in_progress",
+  "store_unavailable",
+  "not_ready",
+  "capacity_exhausted",
+]);

@@ -1,0 +1,128 @@
+/** Kills parts of a running pair at random moments under load, and judges what is left. */
+import { setTimeout as rest } from "node:timers/promises";
+import { seeded } from "../../support/chance.ts";
+import { Pair, type PairOptions } from "../../support/pair.ts";
+import { Callers } from "./callers.ts";
+import { verdict } from "./verdict.ts";
+
+/** How to besiege. */
+export interface Siege extends PairOptions {
+  readonly kills: number;
+  readonly seed: number;
+  /** The share of kills that hit PostgreSQL. */
+  readonly postgresShare?: number;
+  readonly callers?: number;
+  /** At the end the time of the dead is over at once, instead of when it is. */
+  readonly hasten?: boolean;
+  /** Told after every kill. */
+  readonly progress?: (line: string) => void;
+}
+
+/** What came of it. */
+export interface Outcome {
+  readonly wrong: readonly string[];
+  readonly kills: { readonly gateway: number; readonly postgres: number };
+  readonly calls: number;
+  readonly answers: number;
+  readonly charged: number;
+  readonly unmetered: number;
+  readonly seconds: number;
+}
+
+const CREDIT_USD = 1_000;
+/** Between two kills this many calls are answered, most times. */
+const ANSWERS = 8;
+/** Some kills come at once after another, while what died is still coming up; more of them when that was the database. */
+const AT_ONCE = { gateway: 0.15, postgres: 0.5 };
+const STUCK_MS = 30_000;
+
+/** Opens a pair, kills as told, ends it and judges. */
+export async function besiege(siege: Siege): Promise<Outcome> {
+  const pair = await Pair.open(siege);
+  try {
+    return await underSiege(pair, siege);
+  } finally {
+    await pair.close();
+  }
+}
+
+async function underSiege(pair: Pair, siege: Siege): Promise<Outcome> {
+  const began = performance.now();
+  const random = seeded(siege.seed);
+  const { org, key } = await pair.caller(CREDIT_USD);
+  const callers = new Callers(pair, key, random);
+  const kills = { gateway: 0, postgres: 0 };
+  const starting = [Promise.resolve(), Promise.resolve()];
+  let atOnce = 0;
+  callers.start(siege.callers ?? 16);
+
+  for (let killed = 0; killed < siege.kills; killed++) {
+    if (random() >= atOnce) await answered(callers, ANSWERS);
+    await rest(random() * 300);
+    if (random() < (siege.postgresShare ?? 0.05)) {
+      kills.postgres++;
+      atOnce = AT_ONCE.postgres;
+      pair.killPostgres();
+    } else {
+      const place = random() < 0.5 ? 0 : 1;
+      kills.gateway++;
+      atOnce = AT_ONCE.gateway;
+      await pair.kill(place);
+      starting[place] = startAgain(pair, place);
+    }
+    const { answers, faults } = callers;
+    siege.progress?.(
+      `${killed + 1}/${siege.kills} kills, ${answers} answers, ${faults.length + pair.mishaps.length} faults`,
+    );
+  }
+
+  await Promise.all(starting);
+  if (siege.hasten) await buryTheDead(pair);
+  await callers.stop();
+  const wrong = [...pair.mishaps];
+  for (const { code, stderr } of await pair.stop())
+    if (code !== 0) wrong.push(`a gateway ended with ${code} when it was asked to: ${stderr}`);
+  // The time of those that were killed is over; another gateway finds what they left.
+  await pair.sql`update till set alive_until = now() where fenced_at is null`;
+  await pair.start(0);
+  await pair.stop();
+  wrong.push(...(await verdict(pair.sql, org, callers, CREDIT_USD * 1e6)));
+  const [count] = await pair.sql<{ charged: number; unmetered: number }[]>`
+    select count(*) filter (where status = 'settled') as charged, count(*) filter (where status = 'unmetered') as unmetered
+    from request where org_id = ${org}`;
+  const seconds = Math.round((performance.now() - began) / 100) / 10;
+  return { wrong, kills, calls: callers.told.size, answers: callers.answers, ...count!, seconds };
+}
+
+/** Who lives has renewed its life after this long; it lasts for much longer. */
+const RENEWED = { afterMs: 4_000, leftS: 11 };
+
+async function buryTheDead(pair: Pair): Promise<void> {
+  await rest(RENEWED.afterMs);
+  await pair.sql`
+    select till_recover(id, true) from till
+    where fenced_at is null and alive_until < now() + make_interval(secs => ${RENEWED.leftS})`;
+}
+
+/** A start that PostgreSQL's death interrupts is made again. */
+async function startAgain(pair: Pair, place: number): Promise<void> {
+  for (let tries = 0; ; tries++) {
+    try {
+      await pair.start(place);
+      return;
+    } catch (error) {
+      if (tries === 20) throw error;
+      await rest(100);
+    }
+  }
+}
+
+/** Waits for `count` more answers. */
+async function answered(callers: Callers, count: number): Promise<void> {
+  const goal = callers.answers + count;
+  const end = performance.now() + STUCK_MS;
+  while (callers.answers < goal) {
+    if (performance.now() > end) throw new Error(`no call was answered for ${STUCK_MS / 1000} s: ${callers.faults[0]}`);
+    await rest(5);
+  }
+}
