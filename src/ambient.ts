@@ -64,6 +64,31 @@ export function sleep(ms: number, signal?: Signal): Promise<void> {
   });
 }
 
+/** Work that can be put down at each `yield` and taken up again. It yields at least once in a millisecond or so. */
+export type Sliced<T> = Generator<void, T>;
+
+/** How long sliced work may hold the event loop. */
+const SLICE_MS = 1;
+
+/** Does sliced work to its end, leaving the event loop to others after every millisecond. */
+export async function inSlices<T>(work: Sliced<T>): Promise<T> {
+  for (let since = steadyNow(); ; ) {
+    const { done, value } = work.next();
+    if (done) return value;
+    if (steadyNow() - since < SLICE_MS) continue;
+    await new Promise(setImmediate);
+    since = steadyNow();
+  }
+}
+
+/** Does sliced work to its end in one go. */
+export function atOnce<T>(work: Sliced<T>): T {
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+  }
+}
+
 /** A uniform number in [0, 1). Not for secrets. */
 export const random = (): number => chance();
 

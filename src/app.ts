@@ -11,7 +11,7 @@ import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
-import { after, every, newId, nowSeconds, steadyNow } from "./ambient.ts";
+import { after, every, inSlices, newId, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
 import { createGate } from "./edge/gate.ts";
@@ -37,6 +37,7 @@ import { factsOfSupply } from "./services/supply/facts.ts";
 import { LiveSupply } from "./services/supply/live.ts";
 import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
+import { Rollup } from "./services/supply/rollup.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
@@ -46,6 +47,7 @@ import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
 import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
+import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
 import { guardedAgent } from "./upstream/guard.ts";
@@ -81,6 +83,8 @@ const POOL = 10;
 const PRUNE_MS = 3_600_000;
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
+/** How often what offerings did is written down; what a crash loses is no older. */
+const ROLL_MS = 10_000;
 /** How long events are kept after they were told, or where nobody is told. */
 const EVENT_DAYS = 7;
 
@@ -121,9 +125,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   }
   const keys = new KeyCache(sql, notices);
   const presets = new PresetBook(sql, notices);
-  const till = await Till.open(
-    new Ledger(sql, notices, { replica: config.databaseUrl ? newId("replica") : "embedded" }),
-  );
+  const replica = newId("replica");
+  const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? replica : "embedded" }));
   closers.add(() => till.close());
 
   const { allowPrivateAddresses: allowPrivate } = config;
@@ -135,13 +138,26 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const shelf = new RegistryShelf(supply);
   const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, shelf.catalog)]);
-    supply.adopt(factsOfSupply(known, vault, (text) => log.error(text)));
+    const facts = await inSlices(factsOfSupply(known, vault, (text) => log.error(text)));
+    await inSlices(supply.adopting(facts));
     shelf.adopt(known, catalog);
   });
   closers.add(async () => loader.close());
 
-  const ageing = every(AGE_MS, () => supply.health.age(steadyNow()));
+  const ageing = every(AGE_MS, () => void inSlices(supply.health.age(steadyNow())));
   closers.add(async () => ageing());
+
+  const rollup = new Rollup(supply.health, {
+    put: (records) => putMinutes(sql, replica, records),
+    rollUp: (minute) => rollUp(sql, minute),
+    uptimes: () => loadUptimes(sql),
+    latencies: (minute) => loadLatencies(sql, minute),
+  });
+  const rolling = every(ROLL_MS, () => void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed")));
+  closers.add(async () => {
+    rolling();
+    await rollup.tick().catch(() => {});
+  });
 
   let draining = false;
   const unready = (): string | undefined => {
@@ -165,7 +181,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
       [RegistryService, registryService({ shelf, supply, upstream })],
-      [OperationsService, operationsService({ supply, unready, warnings: () => loader.warnings })],
+      [
+        OperationsService,
+        operationsService({ supply, unready, warnings: () => loader.warnings, cache: () => keys.figures }),
+      ],
     ],
     keys,
     idempotency: {
@@ -190,9 +209,15 @@ async function open(config: Config, closers: Closers): Promise<House> {
   }
   loader.follow(notices);
   await loader.load();
+  // Without it figures begin anew, which is no reason not to open.
+  await rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
   if (config.roles.has("worker")) {
-    const jobs = [() => pruneIdempotency(sql), () => pruneEvents(sql, EVENT_DAYS)];
+    const jobs = [
+      () => pruneIdempotency(sql),
+      () => pruneEvents(sql, EVENT_DAYS),
+      () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
+    ];
     if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
     const prune = (): void => {
       for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));

@@ -14,8 +14,8 @@ import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
+import { buildSnapshot } from "../src/routing/build.ts";
 import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from "../src/routing/index.ts";
-import { buildSnapshot } from "../src/routing/snapshot.ts";
 
 /** A case as its file holds it. Times are milliseconds or seconds before the moment of the plan. */
 export interface PlanCase {

@@ -9,8 +9,10 @@ export interface Breaker {
   readonly state: BreakerState;
   /** Failures since the last success. */
   readonly consecutive: number;
-  /** Calls and failures of the last 30 seconds, in slices of five. */
+  /** Calls and failures of the last 30 seconds, in slices of five; those of other replicas too. */
   readonly window: Window;
+  /** Failures in a row that another replica has seen, and when it told of them. */
+  readonly elsewhere: { readonly consecutive: number; readonly at: number };
   /** How often it opened since it was last closed; doubles the cooldown. */
   readonly trips: number;
   readonly openedAt: number;
@@ -30,10 +32,20 @@ interface Window {
   readonly failures: readonly number[];
 }
 
-/** What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. */
+/**
+ * What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. `heard`: another
+ * replica told of calls since it last did, and of failures in a row.
+ */
 export type BreakerEvent =
   | { readonly kind: "succeeded" | "failed" | "released"; readonly at: number }
   | { readonly kind: "probing"; readonly at: number; readonly budgetMs: number }
+  | {
+      readonly kind: "heard";
+      readonly at: number;
+      readonly calls: number;
+      readonly failures: number;
+      readonly consecutive: number;
+    }
   | { readonly kind: "forced"; readonly at: number; readonly state: "forced_open" | "forced_closed" | "closed" };
 
 const SLICES = 6;
@@ -46,6 +58,10 @@ const LONGEST_COOLDOWN_MS = 300_000;
 /** Cooldowns are stretched by up to this share, so that replicas and offerings do not all probe at once. */
 const JITTER = 0.2;
 const PROBES_TO_CLOSE = 2;
+/** How long another replica's failures in a row count. */
+const HEARSAY_MS = 30_000;
+/** Of what another replica tells at once no more counts than what the window is judged by, so that a word of ours still weighs. */
+const MOST_HEARD = 2 * RATE_CALLS;
 
 const NO_CALLS: readonly number[] = Array(SLICES).fill(0);
 
@@ -54,6 +70,7 @@ export const CLOSED: Breaker = {
   state: "closed",
   consecutive: 0,
   window: { slice: 0, calls: NO_CALLS, failures: NO_CALLS },
+  elsewhere: { consecutive: 0, at: 0 },
   trips: 0,
   openedAt: 0,
   retryAt: 0,
@@ -99,13 +116,34 @@ export function blamesProvider(failure: AttemptFailure): boolean {
 }
 
 function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
-  if (event.kind !== "succeeded" && event.kind !== "failed") return breaker;
-  const failed = event.kind === "failed";
-  const window = slide(breaker.window, event.at, failed);
-  const consecutive = failed ? breaker.consecutive + 1 : 0;
-  const next: Breaker = { ...breaker, consecutive, window };
-  return failed && (consecutive >= CONSECUTIVE_LIMIT || mostlyFails(window)) ? open(next, event.at, random) : next;
+  switch (event.kind) {
+    case "succeeded": {
+      // What works here works, whatever others say.
+      const window = slide(breaker.window, event.at, 1, 0);
+      return { ...breaker, consecutive: 0, window, elsewhere: CLOSED.elsewhere };
+    }
+    case "failed": {
+      const window = slide(breaker.window, event.at, 1, 1);
+      const next: Breaker = { ...breaker, consecutive: breaker.consecutive + 1, window };
+      const inARow = next.consecutive + heardOf(breaker, event.at);
+      return inARow >= CONSECUTIVE_LIMIT || mostlyFails(window) ? open(next, event.at, random) : next;
+    }
+    case "heard":
+      return hear(breaker, event);
+    default:
+      return breaker;
+  }
 }
+
+/** Hearsay shortens the way to opening; a failure of our own has to come on top. */
+function hear(breaker: Breaker, { at, calls, failures, consecutive }: BreakerEvent & { kind: "heard" }): Breaker {
+  const share = Math.min(1, MOST_HEARD / Math.max(calls, 1));
+  const window = slide(breaker.window, at, Math.round(calls * share), Math.round(failures * share));
+  return { ...breaker, window, elsewhere: { consecutive, at } };
+}
+
+const heardOf = ({ elsewhere }: Breaker, at: number): number =>
+  at - elsewhere.at < HEARSAY_MS ? elsewhere.consecutive : 0;
 
 function whileHalfOpen(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
   switch (event.kind) {
@@ -127,11 +165,11 @@ function open(breaker: Breaker, at: number, random: () => number): Breaker {
   return { ...breaker, state: "open", trips: breaker.trips + 1, openedAt: at, retryAt, probeUntil: 0, probesPassed: 0 };
 }
 
-function slide(window: Window, at: number, failed: boolean): Window {
+function slide(window: Window, at: number, calls: number, failures: number): Window {
   // A clock that was set back must not empty the window.
   const slice = Math.max(Math.floor(at / SLICE_MS), window.slice);
   const passed = Math.min(slice - window.slice, SLICES);
-  return { slice, calls: shift(window.calls, passed, 1), failures: shift(window.failures, passed, failed ? 1 : 0) };
+  return { slice, calls: shift(window.calls, passed, calls), failures: shift(window.failures, passed, failures) };
 }
 
 function shift(counts: readonly number[], passed: number, added: number): number[] {

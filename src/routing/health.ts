@@ -1,8 +1,9 @@
 /** How every offering does at the moment: its breaker, and figures that are measured where there are enough samples. */
-import { AttemptFailure } from "../contracts/failure.ts";
-import { type Breaker, type BreakerEvent, blamesProvider, CLOSED, reduce, restsUntil } from "./breaker.ts";
+import { atOnce, type Sliced } from "../ambient.ts";
+import type { AttemptFailure } from "../contracts/failure.ts";
+import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
+import { Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
 import type { Offering } from "./offering.ts";
-import { Sketch } from "./sketch.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 /** One cell per row of the snapshot and figure; the planner reads these. Measured once there are enough samples, else advertised. */
@@ -26,59 +27,43 @@ export interface HealthView {
   readonly usedAt: Float64Array;
 }
 
-/** How a call at an offering ended. `cancelled`: nobody waited for it any longer. */
-export interface Report {
-  readonly outcome: "ok" | "cancelled" | AttemptFailure;
-  readonly latencyMs: number;
-  /** Units of the answer; 0 when there was none. */
-  readonly units: number;
-  /** It had to be woken first. */
-  readonly cold: boolean;
-  readonly at: number;
-}
-
 /** What can be said of one offering, for `GET /v1/status`. */
 export interface OfferingHealth {
   readonly offering: Offering;
   readonly breaker: Breaker;
-  readonly success: number;
+  /** Share of the calls of the last five minutes that it failed; undefined when there were none. */
+  readonly failureRate: number | undefined;
   readonly p50Ms: number | undefined;
   readonly p95Ms: number | undefined;
   readonly p99Ms: number | undefined;
   /** The last failure that counted against it. */
   readonly lastFailure: AttemptFailure | undefined;
+  /** As all replicas rolled it up; undefined before there is anything. */
+  readonly uptime: Uptime | undefined;
 }
 
-interface Cell {
-  offering: Offering;
-  row: number;
-  breaker: Breaker;
-  latency: Sketch | undefined;
-  coldMs: number | undefined;
-  unitsPerS: number | undefined;
-  uptime: number | undefined;
-  success: number;
-  usedAt: number;
-  lastFailure: AttemptFailure | undefined;
-}
+/** Hears that the breaker of an offering opened or closed by what its calls came to. */
+export type CircuitListener = (offering: Offering, state: "opened" | "closed") => void;
 
-/** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
-const ENOUGH_SAMPLES = 4;
-/** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
-const USUAL_MS = 1000;
-/** How much one call moves a running average. */
-const NEWEST_SHARE = 0.1;
+/** An operator's hand on a breaker; `closed` gives it back to itself. */
+export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
-/** The health of all offerings of one replica. It outlives snapshots: figures follow an offering's id. */
+/** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
 export class HealthBoard {
+  /** Told of every breaker that opens or closes. */
+  onCircuit: CircuitListener = () => {};
   private readonly random: () => number;
+  /** Of the offerings that anything is known of beyond what they advertise. */
   private readonly cells = new Map<string, Cell>();
+  private readonly watchers = new Set<Set<string>>();
+  /** What changed while a new view is made. */
+  private changed: Set<string> | undefined;
   private view_: HealthView;
 
   /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
   constructor(snapshot: Snapshot, random: () => number) {
     this.random = random;
-    this.view_ = this.adopt(snapshot, 0);
+    this.view_ = advertisedView(snapshot);
   }
 
   /** The figures, indexed as the newest snapshot is. */
@@ -88,23 +73,31 @@ export class HealthBoard {
 
   /** Takes over to a new snapshot: what is known of an offering stays, what is gone is forgotten. */
   adopt(snapshot: Snapshot, now: number): HealthView {
-    const view = emptyView(snapshot);
-    this.view_ = view;
-    const gone = new Set(this.cells.keys());
-    for (let row = 0; row < snapshot.offerings.length; row++) {
-      const offering = snapshot.offerings[row]!;
-      const cell = this.cells.get(offering.id);
-      gone.delete(offering.id);
-      if (cell) {
-        cell.offering = offering;
-        cell.row = row;
-        this.write(cell, now);
-      } else {
-        this.cells.set(offering.id, newCell(offering, row));
-        writeAdvertised(view, row, offering);
-      }
+    return atOnce(this.adopting(snapshot, now));
+  }
+
+  /** The same as sliced work; the view changes in its last slice. */
+  *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
+    const view = advertisedView(snapshot);
+    // What changes while this is put down is written once more at the end.
+    const changed = new Set<string>();
+    this.changed = changed;
+    let count = 0;
+    for (const [id, cell] of this.cells) {
+      writeCell(view, id, cell, now);
+      if (++count % 16 === 0) yield;
     }
-    for (const id of gone) this.cells.delete(id);
+    for (const id of changed) {
+      const cell = this.cells.get(id);
+      if (cell) writeCell(view, id, cell, now);
+    }
+    this.view_ = view;
+    this.changed = undefined;
+    yield;
+    for (const id of this.cells.keys()) {
+      if (this.view_.snapshot.rowOf(id) < 0) this.cells.delete(id);
+      if (++count % 64 === 0) yield;
+    }
     return view;
   }
 
@@ -113,158 +106,183 @@ export class HealthBoard {
    * breaker all the same. True notes the use, and the probe where this is one.
    */
   admit(offeringId: string, now: number, budgetMs: number, force = false): boolean {
-    const cell = this.cells.get(offeringId);
+    const cell = this.cellOf(offeringId);
     if (!cell) return true;
     if (!force && restsUntil(cell.breaker) > now) return false;
-    if (cell.breaker.state !== "closed") this.move(cell, { kind: "probing", at: now, budgetMs });
+    if (cell.breaker.state !== "closed") this.move(offeringId, cell, { kind: "probing", at: now, budgetMs });
     cell.usedAt = now;
-    this.view_.usedAt[cell.row] = now;
+    this.view_.usedAt[this.rowOf(offeringId)] = now;
+    this.changed?.add(offeringId);
     return true;
   }
 
   /** Notes how a call ended. Reports on offerings that are gone are dropped. */
   report(offeringId: string, report: Report): void {
-    const cell = this.cells.get(offeringId);
+    const cell = this.cellOf(offeringId);
     if (!cell) return;
-    cell.usedAt = Math.max(cell.usedAt, report.at);
-    const verdict = this.verdictOf(cell, report);
-    this.measure(cell, report, verdict);
-    this.move(cell, { kind: verdict, at: report.at });
-    this.write(cell, report.at);
+    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    this.move(offeringId, cell, { kind: verdict, at: report.at });
+    this.write(offeringId, cell, report.at);
+    if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
+      for (const changed of this.watchers) changed.add(offeringId);
   }
 
-  /** Sets the uptime of the last 30 days, as the store rolled it up. */
-  setUptime(offeringId: string, uptime: number | undefined, now: number): void {
+  /** Takes in what another replica tells. Its failures never open a breaker here: they shorten the way to it. */
+  hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    const news = cell.hear(replica, told, now);
+    const { calls, failures } = news ?? { calls: 0, failures: 0 };
+    this.move(offeringId, cell, { kind: "heard", at: now, calls, failures, consecutive: told.consecutive });
+    this.write(offeringId, cell, now);
+  }
+
+  /** What this replica tells the others of an offering; undefined where it knows nothing. */
+  tell(offeringId: string, now: number): Hearsay | undefined {
     const cell = this.cells.get(offeringId);
+    if (!cell) return undefined;
+    const { tally, breaker, usedAt, coldMs, unitsPerS } = cell;
+    return { tally, consecutive: breaker.consecutive, idleMs: Math.max(0, now - usedAt), coldMs, unitsPerS };
+  }
+
+  /** Takes in what was measured before this replica began: latencies by bucket, and when the last call was. */
+  recall(offeringId: string, latency: ArrayLike<number>, usedAt: number, now: number): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    cell.recall(latency, usedAt);
+    this.write(offeringId, cell, now);
+  }
+
+  /** Sets the uptime of an offering, as the store rolled it up. */
+  setUptime(offeringId: string, uptime: Uptime | undefined, now: number): void {
+    const cell = this.cellOf(offeringId);
     if (!cell) return;
     cell.uptime = uptime;
-    this.write(cell, now);
+    this.write(offeringId, cell, now);
   }
 
-  /** An operator's hand on a breaker; `closed` gives it back to itself. */
-  force(offeringId: string, state: "forced_open" | "forced_closed" | "closed", now: number): void {
-    const cell = this.cells.get(offeringId);
-    if (cell) this.move(cell, { kind: "forced", at: now, state });
+  /** An operator's hand on a breaker; one that is there already changes nothing. */
+  force(offeringId: string, state: ForcedState, now: number): void {
+    const cell = this.cellOf(offeringId);
+    const isForced = cell?.breaker.state === "forced_open" || cell?.breaker.state === "forced_closed";
+    if (!cell || cell.breaker.state === state || (state === "closed" && !isForced)) return;
+    this.move(offeringId, cell, { kind: "forced", at: now, state });
   }
 
-  /** Lets figures fade that nobody refreshed, so that an offering that was slow once is tried again. Call it every few seconds. */
-  age(now: number): void {
-    for (const cell of this.cells.values()) if (cell.latency) this.write(cell, now);
+  /** Lets figures fade that nobody refreshed, so that an offering that was slow once is tried again. Due every few seconds. */
+  *age(now: number): Sliced<void> {
+    let count = 0;
+    for (const [id, cell] of this.cells) {
+      if (cell.latency) this.write(id, cell, now);
+      if (++count % 16 === 0) yield;
+    }
+  }
+
+  /** Gathers the offerings that calls are reported of: each look answers those since the one before, placeholders apart. */
+  watch(): () => ReadonlySet<string> {
+    let changed = new Set<string>();
+    this.watchers.add(changed);
+    return () => {
+      const seen = changed;
+      this.watchers.delete(changed);
+      changed = new Set();
+      this.watchers.add(changed);
+      return seen;
+    };
+  }
+
+  /** Offerings whose breakers keep calls away after failures. */
+  *resting(): IterableIterator<string> {
+    for (const [id, { breaker }] of this.cells) if (breaker.state === "open" || breaker.state === "half_open") yield id;
   }
 
   /** What is known of every offering. */
-  *figures(): IterableIterator<OfferingHealth> {
-    for (const cell of this.cells.values()) yield figuresOf(cell);
+  *figures(now: number): IterableIterator<OfferingHealth> {
+    for (const offering of this.view_.snapshot.offerings) yield figuresOf(offering, this.cells.get(offering.id), now);
   }
 
   /** What is known of one offering; undefined when the newest snapshot has none of this id. */
-  figureOf(offeringId: string): OfferingHealth | undefined {
-    const cell = this.cells.get(offeringId);
-    return cell && figuresOf(cell);
+  figureOf(offeringId: string, now: number): OfferingHealth | undefined {
+    const row = this.rowOf(offeringId);
+    return row < 0 ? undefined : figuresOf(this.view_.snapshot.offerings[row]!, this.cells.get(offeringId), now);
   }
 
-  private verdictOf(cell: Cell, report: Report): "succeeded" | "failed" | "released" {
-    if (report.outcome === "ok") return "succeeded";
-    if (report.outcome === "cancelled" || !blamesProvider(report.outcome)) return "released";
-    // The caller's own deadline says nothing of a provider that was not given its usual time.
-    const usualMs = this.view_.p95Ms[cell.row]!;
-    const wasGivenTime = report.latencyMs >= (Number.isFinite(usualMs) ? usualMs : USUAL_MS);
-    if (report.outcome === AttemptFailure.DEADLINE && !wasGivenTime) return "released";
-    cell.lastFailure = report.outcome;
-    return "failed";
+  private rowOf(offeringId: string): number {
+    return this.view_.snapshot.rowOf(offeringId);
   }
 
-  private measure(cell: Cell, report: Report, verdict: "succeeded" | "failed" | "released"): void {
-    if (verdict === "released") {
-      // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
-      // of hedges would never look slow. Where it is less it does not, or callers in a hurry would make it look fast.
-      if (report.latencyMs > this.view_.p95Ms[cell.row]!) this.addLatency(cell, report);
-      return;
-    }
-    const succeeded = verdict === "succeeded";
-    cell.success += ((succeeded ? 1 : 0) - cell.success) * NEWEST_SHARE;
-    const ranOutOfTime = report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE;
-    if (succeeded || ranOutOfTime) this.addLatency(cell, report);
-    if (succeeded && report.units > 0 && report.latencyMs > 0) {
-      cell.unitsPerS = average(cell.unitsPerS, (report.units * 1000) / report.latencyMs);
-    }
+  private cellOf(offeringId: string): Cell | undefined {
+    const known = this.cells.get(offeringId);
+    if (known) return known;
+    if (this.rowOf(offeringId) < 0) return undefined;
+    const cell = new Cell();
+    this.cells.set(offeringId, cell);
+    return cell;
   }
 
-  private addLatency(cell: Cell, report: Report): void {
-    if (report.cold) {
-      cell.coldMs = average(cell.coldMs, report.latencyMs);
-      return;
-    }
-    cell.latency ??= new Sketch();
-    cell.latency.add(report.latencyMs, report.at);
-  }
-
-  private move(cell: Cell, event: BreakerEvent): void {
+  private move(offeringId: string, cell: Cell, event: BreakerEvent): void {
+    const before = cell.breaker.state;
     cell.breaker = reduce(cell.breaker, event, this.random);
-    this.view_.restsUntil[cell.row] = restsUntil(cell.breaker);
+    const row = this.rowOf(offeringId);
+    if (row < 0) return;
+    this.view_.restsUntil[row] = restsUntil(cell.breaker);
+    const after = cell.breaker.state;
+    this.changed?.add(offeringId);
+    if (before === "closed" && after === "open") this.onCircuit(this.view_.snapshot.offerings[row]!, "opened");
+    else if (before === "half_open" && after === "closed")
+      this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 
-  private write(cell: Cell, now: number): void {
-    const { view_: view } = this;
-    const { row, offering } = cell;
-    writeAdvertised(view, row, offering);
-    if (cell.latency && cell.latency.samples(now) >= ENOUGH_SAMPLES) {
-      view.p50Ms[row] = cell.latency.quantile(0.5);
-      view.p95Ms[row] = cell.latency.quantile(0.95);
-      view.unitsPerS[row] = cell.unitsPerS ?? view.unitsPerS[row]!;
-    }
-    view.coldMs[row] = cell.coldMs ?? view.coldMs[row]!;
-    view.uptime[row] = cell.uptime ?? view.uptime[row]!;
-    view.success[row] = cell.success;
-    view.usedAt[row] = cell.usedAt;
-    view.restsUntil[row] = restsUntil(cell.breaker);
+  private write(offeringId: string, cell: Cell, now: number): void {
+    writeCell(this.view_, offeringId, cell, now);
+    this.changed?.add(offeringId);
   }
 }
 
-function figuresOf({ offering, breaker, success, latency, lastFailure }: Cell): OfferingHealth {
-  const quantile = (q: number): number | undefined => latency?.quantile(q);
-  const [p50Ms, p95Ms, p99Ms] = [quantile(0.5), quantile(0.95), quantile(0.99)];
-  return { offering, breaker, success, p50Ms, p95Ms, p99Ms, lastFailure };
-}
-
-const average = (old: number | undefined, newest: number): number =>
-  old === undefined ? newest : old + (newest - old) * NEWEST_SHARE;
-
-function newCell(offering: Offering, row: number): Cell {
+function figuresOf(offering: Offering, cell: Cell | undefined, now: number): OfferingHealth {
+  const quantile = (q: number): number | undefined => {
+    const value = cell?.latency?.quantile(q);
+    return value !== undefined && Number.isFinite(value) ? value : undefined;
+  };
   return {
     offering,
-    row,
-    breaker: CLOSED,
-    latency: undefined,
-    coldMs: undefined,
-    unitsPerS: undefined,
-    uptime: undefined,
-    success: 1,
-    usedAt: Number.NEGATIVE_INFINITY,
-    lastFailure: undefined,
+    breaker: cell?.breaker ?? CLOSED,
+    failureRate: cell?.recent.failureRate(now),
+    p50Ms: quantile(0.5),
+    p95Ms: quantile(0.95),
+    p99Ms: quantile(0.99),
+    lastFailure: cell?.lastFailure,
+    uptime: cell?.uptime,
   };
 }
 
-function emptyView(snapshot: Snapshot): HealthView {
+function writeCell(view: HealthView, id: string, cell: Cell, now: number): void {
+  const row = view.snapshot.rowOf(id);
+  if (row < 0) return;
+  const { advertised } = view.snapshot.columns;
+  const measured = cell.isMeasured(now);
+  view.p50Ms[row] = measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!;
+  view.p95Ms[row] = measured ? cell.latency.quantile(0.95) : advertised.p95Ms[row]!;
+  view.unitsPerS[row] = (measured ? cell.unitsPerS : undefined) ?? advertised.unitsPerS[row]!;
+  view.coldMs[row] = cell.coldMs ?? advertised.coldMs[row]!;
+  view.uptime[row] = cell.uptime30d ?? advertised.uptime[row]!;
+  view.success[row] = cell.success;
+  view.usedAt[row] = cell.usedAt;
+  view.restsUntil[row] = restsUntil(cell.breaker);
+}
+
+function advertisedView(snapshot: Snapshot): HealthView {
+  const { p50Ms, p95Ms, coldMs, unitsPerS, uptime } = snapshot.columns.advertised;
   const rows = snapshot.offerings.length;
-  const column = (): Float64Array => new Float64Array(rows);
   return {
     snapshot,
-    p50Ms: column(),
-    p95Ms: column(),
-    coldMs: column(),
-    unitsPerS: column(),
-    uptime: column(),
-    success: column().fill(1),
-    restsUntil: column(),
-    usedAt: column().fill(Number.NEGATIVE_INFINITY),
+    p50Ms: p50Ms.slice(),
+    p95Ms: p95Ms.slice(),
+    coldMs: coldMs.slice(),
+    unitsPerS: unitsPerS.slice(),
+    uptime: uptime.slice(),
+    success: new Float64Array(rows).fill(1),
+    restsUntil: new Float64Array(rows),
+    usedAt: new Float64Array(rows).fill(Number.NEGATIVE_INFINITY),
   };
-}
-
-function writeAdvertised(view: HealthView, row: number, { advertised, coldTimeoutMs }: Offering): void {
-  view.p50Ms[row] = advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY;
-  view.p95Ms[row] = advertised.p95Ms ?? advertised.p50Ms ?? Number.POSITIVE_INFINITY;
-  view.coldMs[row] = coldTimeoutMs;
-  view.unitsPerS[row] = advertised.unitsPerS ?? 0;
-  view.uptime[row] = advertised.uptime30d ?? 0;
 }

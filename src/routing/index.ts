@@ -10,8 +10,10 @@ export {
   attemptPlan,
   attemptStream,
 } from "./attempt.ts";
+export { buildingSnapshot, buildSnapshot } from "./build.ts";
+export type { Hearsay, Report, Uptime } from "./cell.ts";
 export { explain } from "./explain.ts";
-export { HealthBoard, type HealthView, type OfferingHealth, type Report } from "./health.ts";
+export { type ForcedState, HealthBoard, type HealthView, type OfferingHealth } from "./health.ts";
 export { HedgeBudget } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export { nearNames } from "./near.ts";
@@ -19,4 +21,5 @@ export type { CatalogModel, Offering } from "./offering.ts";
 export { type Pin, PinBoard } from "./pin.ts";
 export { type Plan, type PlanStep, planFor } from "./plan.ts";
 export { directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
-export { buildSnapshot, SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";
+export { SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";
+export { copyOf, since, type Tally } from "./tally.ts";

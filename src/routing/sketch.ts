@@ -3,14 +3,23 @@
 const GROWTH = 1.2;
 const LN_GROWTH = Math.log(GROWTH);
 const SHORTEST_MS = 0.1;
-/** Reaches past an hour. */
-const BUCKETS = 100;
+/** How many buckets there are: they reach past an hour. */
+export const BUCKETS = 100;
 /** Each sample weighs this much more than the one before, so that old ones fade. */
 const FADE = 1.02;
 /** And twice as much after this long, so that idle figures fade too. */
 const HALF_LIFE_MS = 60_000;
 /** Weights are scaled down before they grow out of a double's range. */
 const HEAVIEST = 1e12;
+
+/** More samples at once than this would drown everything that came before. */
+const MOST_AT_ONCE = 50;
+
+/** The bucket of a duration. Every replica has the same ones, so that their counts can be added up. */
+export function bucketOf(durationMs: number): number {
+  const exponent = Math.log(Math.max(durationMs, SHORTEST_MS) / SHORTEST_MS) / LN_GROWTH;
+  return Math.min(Math.floor(exponent), BUCKETS - 1);
+}
 
 /** Durations in milliseconds, in buckets that grow by a fifth. */
 export class Sketch {
@@ -23,12 +32,19 @@ export class Sketch {
   /** Adds a duration that was seen at `now`. */
   add(durationMs: number, now: number): void {
     this.age(now);
-    const exponent = Math.log(Math.max(durationMs, SHORTEST_MS) / SHORTEST_MS) / LN_GROWTH;
-    const bucket = Math.min(Math.floor(exponent), BUCKETS - 1);
-    this.buckets[bucket]! += this.weight;
-    this.total += this.weight;
-    this.weight *= FADE;
-    if (this.weight > HEAVIEST) this.scale(1 / this.weight);
+    this.take(bucketOf(durationMs), 1);
+    this.grow(1);
+  }
+
+  /** Adds durations that others counted, by bucket, as if they had been seen at `now`. */
+  addCounts(counts: ArrayLike<number>, now: number): void {
+    let sum = 0;
+    for (let i = 0; i < BUCKETS; i++) sum += counts[i] ?? 0;
+    if (sum === 0) return;
+    this.age(now);
+    const share = Math.min(1, MOST_AT_ONCE / sum);
+    for (let i = 0; i < BUCKETS; i++) if (counts[i]) this.take(i, counts[i]! * share);
+    this.grow(sum * share);
   }
 
   /** How many fresh samples the faded ones are worth; at most about fifty. */
@@ -47,12 +63,14 @@ export class Sketch {
     return Number.NaN;
   }
 
-  /** Takes in another sketch, such as another replica's, each sample at the worth that it has there. */
-  merge(other: Sketch): void {
-    const ratio = this.weight / other.weight;
-    for (let i = 0; i < BUCKETS; i++) this.buckets[i]! += other.buckets[i]! * ratio;
-    this.total += other.total * ratio;
-    this.touchedAt = Math.max(this.touchedAt, other.touchedAt);
+  private take(bucket: number, samples: number): void {
+    this.buckets[bucket]! += this.weight * samples;
+    this.total += this.weight * samples;
+  }
+
+  private grow(samples: number): void {
+    this.weight *= FADE ** samples;
+    if (this.weight > HEAVIEST) this.scale(1 / this.weight);
   }
 
   private fading(now: number): number {

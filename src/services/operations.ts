@@ -10,6 +10,7 @@ import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
 import type { Implementation } from "./call.ts";
+import { countJobs } from "./operations/jobs.ts";
 import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
@@ -20,6 +21,8 @@ export interface OperationsParts {
   unready(): string | undefined;
   /** What the operator should look at. */
   warnings(): readonly string[];
+  /** What is kept in memory, and how often it served since the start. */
+  cache(): { entries: number; hits: number; misses: number };
 }
 
 /** The operations RPCs. */
@@ -27,6 +30,7 @@ export function operationsService({
   supply,
   unready,
   warnings,
+  cache,
 }: OperationsParts): Implementation<typeof OperationsService> {
   const startedAt = steadyNow();
   return {
@@ -53,7 +57,12 @@ export function operationsService({
     },
 
     async getStatus() {
-      return statusOf(supply.health.figures());
+      const { entries, hits, misses } = cache();
+      const asked = hits + misses;
+      return statusOf(supply.health.figures(steadyNow()), {
+        jobs: await countJobs(),
+        cache: { entries, ...(asked > 0 && { hitRate: Math.round((hits / asked) * 1e4) / 1e4 }) },
+      });
     },
   };
 }

@@ -162,7 +162,7 @@ function offeringsOf(supply: LiveSupply, view: RegistryView, slug: string): Mode
 function offeringMessage({ snapshot, health }: LiveSupply, view: RegistryView, row: number): ModelOffering {
   const offering = snapshot.offerings[row]!;
   const record = view.record(offering.id);
-  const figures = health.figureOf(offering.id);
+  const figures = health.figureOf(offering.id, steadyNow());
   const cold = steadyNow() - health.view.usedAt[row]! > snapshot.columns.warmMs[row]!;
   const wakeUpMicro = cold ? snapshot.columns.wakeMicro[row]! : 0;
   const { advertised, actionDim } = offering;

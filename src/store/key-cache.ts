@@ -26,6 +26,8 @@ export class KeyCache {
   readonly #off: () => void;
   /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
   #generation = 0;
+  #hits = 0;
+  #misses = 0;
 
   constructor(sql: Sql, notices: Notices) {
     this.#sql = sql;
@@ -43,14 +45,22 @@ export class KeyCache {
     const entry = this.#entries.get(hash.toString("latin1"));
     if (!entry) {
       if (!isSecret(secret)) return undefined;
+      this.#misses++;
       return this.#read(hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     }
     const age = steadyNow() - entry.readMs;
+    if (age < STALE_MS) this.#hits++;
+    else this.#misses++;
     if (age < FRESH_MS) return entry.key;
     const reading = this.#read(hash, entry);
     if (age >= STALE_MS) return reading;
     reading.catch(() => {});
     return entry.key;
+  }
+
+  /** How many keys are remembered, and how often one was, since the start. */
+  get figures(): { entries: number; hits: number; misses: number } {
+    return { entries: this.#entries.size, hits: this.#hits, misses: this.#misses };
   }
 
   /** Hears no more changes. */

@@ -7,11 +7,11 @@ import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
 import { Contract } from "../../src/contracts/contract.ts";
 import { microOf } from "../../src/contracts/price.ts";
 import { Refusal } from "../../src/refusal.ts";
+import { buildSnapshot } from "../../src/routing/build.ts";
 import { HealthBoard } from "../../src/routing/health.ts";
 import type { PlanArgs } from "../../src/routing/intent.ts";
 import type { Offering } from "../../src/routing/offering.ts";
 import { planFor } from "../../src/routing/plan.ts";
-import { buildSnapshot } from "../../src/routing/snapshot.ts";
 import { seeded } from "../support/chance.ts";
 import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
 

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/operations_service.proto.
  */
 export const file_limber_v1_operations_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCJoChFHZXRTdGF0dXNSZXNwb25zZRIlCgZzdGF0dXMYASABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIsCglwcm92aWRlcnMYAiADKAsyGS5saW1iZXIudjEuUHJvdmlkZXJTdGF0dXMifQoOUHJvdmlkZXJTdGF0dXMSEAoIcHJvdmlkZXIYASABKAkSJQoGc3RhdHVzGAIgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISMgoJb2ZmZXJpbmdzGAMgAygLMh8ubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzUmVjb3JkIrIDChRPZmZlcmluZ1N0YXR1c1JlY29yZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmxpbWJlci52MS5CcmVha2VyU3RhdGUSIwoEdGllchgEIAEoDjIVLmxpbWJlci52MS5IZWFsdGhUaWVyEhQKDGZhaWx1cmVfcmF0ZRgFIAEoARIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgGIAEoDRIWCglvcGVuZWRfYXQYByABKA1IAIgBARIVCghyZXRyeV9hdBgIIAEoDUgBiAEBEjcKD2xhc3RfZXJyb3JfY29kZRgJIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZUgCiAEBEhMKBnA1MF9tcxgKIAEoAUgDiAEBEhMKBnA5NV9tcxgLIAEoAUgEiAEBEhMKBnA5OV9tcxgMIAEoAUgFiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXMqvAEKDEJyZWFrZXJTdGF0ZRIdChlCUkVBS0VSX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUQlJFQUtFUl9TVEFURV9DTE9TRUQQARIWChJCUkVBS0VSX1NUQVRFX09QRU4QAhIbChdCUkVBS0VSX1NUQVRFX0hBTEZfT1BFThADEh0KGUJSRUFLRVJfU1RBVEVfRk9SQ0VEX09QRU4QBBIfChtCUkVBS0VSX1NUQVRFX0ZPUkNFRF9DTE9TRUQQBSpyCgpIZWFsdGhUaWVyEhsKF0hFQUxUSF9USUVSX1VOU1BFQ0lGSUVEEAASFwoTSEVBTFRIX1RJRVJfSEVBTFRIWRABEhgKFEhFQUxUSF9USUVSX0RFR1JBREVEEAISFAoQSEVBTFRIX1RJRVJfRE9XThADMsQCChFPcGVyYXRpb25zU2VydmljZRJgCglHZXRIZWFsdGgSGy5saW1iZXIudjEuR2V0SGVhbHRoUmVxdWVzdBocLmxpbWJlci52MS5HZXRIZWFsdGhSZXNwb25zZSIYkAIBqrsYAggBgtPkkwIJEgcvaGVhbHRoEmgKDEdldFJlYWRpbmVzcxIeLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXF1ZXN0Gh8ubGltYmVyLnYxLkdldFJlYWRpbmVzc1Jlc3BvbnNlIheQAgGquxgCCAGC0+STAggSBi9yZWFkeRJjCglHZXRTdGF0dXMSGy5saW1iZXIudjEuR2V0U3RhdHVzUmVxdWVzdBocLmxpbWJlci52MS5HZXRTdGF0dXNSZXNwb25zZSIbkAIBqrsYAggBgtPkkwIMEgovdjEvc3RhdHVzYgZwcm90bzM", [file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
+  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyJBCgpKb2JzU3RhdHVzEg4KBnF1ZXVlZBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEhIKCmZhaWxlZF8yNGgYAyABKA0iQgoLQ2FjaGVTdGF0dXMSDwoHZW50cmllcxgBIAEoDRIVCghoaXRfcmF0ZRgCIAEoAUgAiAEBQgsKCV9oaXRfcmF0ZSJ9Cg5Qcm92aWRlclN0YXR1cxIQCghwcm92aWRlchgBIAEoCRIlCgZzdGF0dXMYAiABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIyCglvZmZlcmluZ3MYAyADKAsyHy5saW1iZXIudjEuT2ZmZXJpbmdTdGF0dXNSZWNvcmQiqQQKFE9mZmVyaW5nU3RhdHVzUmVjb3JkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEiYKBXN0YXRlGAMgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZRIjCgR0aWVyGAQgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISFwoPZmFpbHVyZV9yYXRlXzVtGAUgASgBEhwKFGNvbnNlY3V0aXZlX2ZhaWx1cmVzGAYgASgNEhYKCW9wZW5lZF9hdBgHIAEoDUgAiAEBEhUKCHJldHJ5X2F0GAggASgNSAGIAQESNwoPbGFzdF9lcnJvcl9jb2RlGAkgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSAKIAQESEwoGcDUwX21zGAogASgBSAOIAQESEwoGcDk1X21zGAsgASgBSASIAQESEwoGcDk5X21zGAwgASgBSAWIAQESFgoJdXB0aW1lXzVtGA0gASgBSAaIAQESFgoJdXB0aW1lXzFkGA4gASgBSAeIAQESFwoKdXB0aW1lXzMwZBgPIAEoAUgIiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXNCDAoKX3VwdGltZV81bUIMCgpfdXB0aW1lXzFkQg0KC191cHRpbWVfMzBkKrwBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESFgoSQlJFQUtFUl9TVEFURV9PUEVOEAISGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QAxIdChlCUkVBS0VSX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQlJFQUtFUl9TVEFURV9GT1JDRURfQ0xPU0VEEAUqcgoKSGVhbHRoVGllchIbChdIRUFMVEhfVElFUl9VTlNQRUNJRklFRBAAEhcKE0hFQUxUSF9USUVSX0hFQUxUSFkQARIYChRIRUFMVEhfVElFUl9ERUdSQURFRBACEhQKEEhFQUxUSF9USUVSX0RPV04QAzLEAgoRT3BlcmF0aW9uc1NlcnZpY2USYAoJR2V0SGVhbHRoEhsubGltYmVyLnYxLkdldEhlYWx0aFJlcXVlc3QaHC5saW1iZXIudjEuR2V0SGVhbHRoUmVzcG9uc2UiGJACAaq7GAIIAYLT5JMCCRIHL2hlYWx0aBJoCgxHZXRSZWFkaW5lc3MSHi5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVxdWVzdBofLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXNwb25zZSIXkAIBqrsYAggBgtPkkwIIEgYvcmVhZHkSYwoJR2V0U3RhdHVzEhsubGltYmVyLnYxLkdldFN0YXR1c1JlcXVlc3QaHC5saW1iZXIudjEuR2V0U3RhdHVzUmVzcG9uc2UiG5ACAaq7GAIIAYLT5JMCDBIKL3YxL3N0YXR1c2IGcHJvdG8z", [file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
 
 /**
  * Asks for liveness.
@@ -185,6 +185,20 @@ export type GetStatusResponse = Message<"limber.v1.GetStatusResponse"> & {
    * @generated from field: repeated limber.v1.ProviderStatus providers = 2;
    */
   providers: ProviderStatus[];
+
+  /**
+   * Work that is done later.
+   *
+   * @generated from field: limber.v1.JobsStatus jobs = 3;
+   */
+  jobs?: JobsStatus | undefined;
+
+  /**
+   * What this replica keeps in memory so as not to ask for it again.
+   *
+   * @generated from field: limber.v1.CacheStatus cache = 4;
+   */
+  cache?: CacheStatus | undefined;
 };
 
 /**
@@ -193,6 +207,69 @@ export type GetStatusResponse = Message<"limber.v1.GetStatusResponse"> & {
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_operations_service, 6);
+
+/**
+ * How much work waits and runs, of all organisations together.
+ *
+ * @generated from message limber.v1.JobsStatus
+ */
+export type JobsStatus = Message<"limber.v1.JobsStatus"> & {
+  /**
+   * Jobs that wait.
+   *
+   * @generated from field: uint32 queued = 1;
+   */
+  queued: number;
+
+  /**
+   * Jobs that are worked on.
+   *
+   * @generated from field: uint32 running = 2;
+   */
+  running: number;
+
+  /**
+   * Jobs that failed within the last 24 hours.
+   *
+   * @generated from field: uint32 failed_24h = 3;
+   */
+  failed24h: number;
+};
+
+/**
+ * Describes the message limber.v1.JobsStatus.
+ * Use `create(JobsStatusSchema)` to create a new message.
+ */
+export const JobsStatusSchema: GenMessage<JobsStatus> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 7);
+
+/**
+ * What this replica keeps of the keys that call it; nothing that models answer is kept for other calls.
+ *
+ * @generated from message limber.v1.CacheStatus
+ */
+export type CacheStatus = Message<"limber.v1.CacheStatus"> & {
+  /**
+   * Keys in memory.
+   *
+   * @generated from field: uint32 entries = 1;
+   */
+  entries: number;
+
+  /**
+   * Share of the lookups since the start that memory answered; absent before the first.
+   *
+   * @generated from field: optional double hit_rate = 2;
+   */
+  hitRate?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.CacheStatus.
+ * Use `create(CacheStatusSchema)` to create a new message.
+ */
+export const CacheStatusSchema: GenMessage<CacheStatus> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 8);
 
 /**
  * How one provider does.
@@ -227,7 +304,7 @@ export type ProviderStatus = Message<"limber.v1.ProviderStatus"> & {
  * Use `create(ProviderStatusSchema)` to create a new message.
  */
 export const ProviderStatusSchema: GenMessage<ProviderStatus> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 7);
+  messageDesc(file_limber_v1_operations_service, 9);
 
 /**
  * How one offering does.
@@ -264,11 +341,12 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
   tier: HealthTier;
 
   /**
-   * Share of its last calls that failed through its own fault; newer calls weigh more.
+   * Share of the calls of the last five minutes that failed through its own fault, as far as replicas told each other; 0 when
+   * there were none.
    *
-   * @generated from field: double failure_rate = 5;
+   * @generated from field: double failure_rate_5m = 5;
    */
-  failureRate: number;
+  failureRate5m: number;
 
   /**
    * Failures since its last success.
@@ -318,6 +396,28 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
    * @generated from field: optional double p99_ms = 12;
    */
   p99Ms?: number | undefined;
+
+  /**
+   * Share of its calls of the last five minutes that succeeded, times the share of the time in which its breaker let them, as all
+   * replicas together rolled it up last; absent when there were no calls.
+   *
+   * @generated from field: optional double uptime_5m = 13;
+   */
+  uptime5m?: number | undefined;
+
+  /**
+   * The same of the last day.
+   *
+   * @generated from field: optional double uptime_1d = 14;
+   */
+  uptime1d?: number | undefined;
+
+  /**
+   * The same of the last 30 days. What `min_uptime_30d` goes by once there are 20 calls; before, the advertised figure.
+   *
+   * @generated from field: optional double uptime_30d = 15;
+   */
+  uptime30d?: number | undefined;
 };
 
 /**
@@ -325,7 +425,7 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
  * Use `create(OfferingStatusRecordSchema)` to create a new message.
  */
 export const OfferingStatusRecordSchema: GenMessage<OfferingStatusRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 8);
+  messageDesc(file_limber_v1_operations_service, 10);
 
 /**
  * Where a circuit breaker stands.
@@ -403,7 +503,7 @@ export const HealthTier = {
   UNSPECIFIED: 0,
 
   /**
-   * At least 95 % of its last calls succeeded.
+   * At least 95 % of its calls of the last five minutes succeeded.
    *
    * @generated from enum value: HEALTH_TIER_HEALTHY = 1;
    */

@@ -1,5 +1,5 @@
 /** How the providers do, as this replica has measured them. */
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   BreakerState,
   type GetStatusResponse,
@@ -25,8 +25,11 @@ const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>>
 const HEALTHY = 0.95;
 const DEGRADED = 0.8;
 
-/** The status of all providers, by name; placeholders are no supply. */
-export function statusOf(figures: Iterable<OfferingHealth>): GetStatusResponse {
+/** The status of all providers, by name, beside the rest of the answer; placeholders are no supply. */
+export function statusOf(
+  figures: Iterable<OfferingHealth>,
+  rest: MessageInitShape<typeof GetStatusResponseSchema>,
+): GetStatusResponse {
   const byProvider = new Map<string, OfferingStatusRecord[]>();
   for (const figure of figures) {
     const { provider, simulated } = figure.offering;
@@ -36,7 +39,7 @@ export function statusOf(figures: Iterable<OfferingHealth>): GetStatusResponse {
     else byProvider.set(provider, [recordOf(figure)]);
   }
   const providers = [...byProvider].map(providerOf).sort((a, b) => (a.provider < b.provider ? -1 : 1));
-  return create(GetStatusResponseSchema, { status: worst(providers.map(({ status }) => status)), providers });
+  return create(GetStatusResponseSchema, { ...rest, status: worst(providers.map(({ status }) => status)), providers });
 }
 
 function providerOf([provider, offerings]: [string, OfferingStatusRecord[]]): ProviderStatus {
@@ -51,7 +54,8 @@ const worst = (tiers: readonly HealthTier[]): HealthTier =>
 function recordOf({
   offering,
   breaker,
-  success,
+  failureRate = 0,
+  uptime,
   lastFailure,
   p50Ms,
   p95Ms,
@@ -62,14 +66,17 @@ function recordOf({
     offeringId: offering.id,
     model: offering.model,
     state: STATES[breaker.state],
-    tier: tierOf(breaker.state, success),
-    failureRate: Math.round((1 - success) * 10_000) / 10_000,
+    tier: tierOf(breaker.state, 1 - failureRate),
+    failureRate5m: roundShare(failureRate),
     consecutiveFailures: breaker.consecutive,
     ...(resting && { openedAt: unixSeconds(breaker.openedAt), retryAt: unixSeconds(breaker.retryAt) }),
     ...(lastFailure !== undefined && { lastErrorCode: lastFailure }),
     ...(p50Ms !== undefined && { p50Ms: roundMs(p50Ms) }),
     ...(p95Ms !== undefined && { p95Ms: roundMs(p95Ms) }),
     ...(p99Ms !== undefined && { p99Ms: roundMs(p99Ms) }),
+    ...(uptime?.last5m !== undefined && { uptime5m: roundShare(uptime.last5m) }),
+    ...(uptime?.last1d !== undefined && { uptime1d: roundShare(uptime.last1d) }),
+    ...(uptime && { uptime30d: roundShare(uptime.last30d) }),
   });
 }
 
@@ -80,5 +87,7 @@ function tierOf(state: OfferingHealth["breaker"]["state"], success: number): Hea
 
 /** A moment of the steady clock as the world dates it. */
 const unixSeconds = (steadyMs: number): number => Math.round((now() + steadyMs - steadyNow()) / 1000);
+
+const roundShare = (share: number): number => Math.round(share * 1e5) / 1e5;
 
 const roundMs = (ms: number): number => Math.round(ms * 1000) / 1000;

@@ -1,6 +1,7 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
 import { fromJson } from "@bufbuild/protobuf";
 import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import type { Sliced } from "../../ambient.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
 import type { CatalogModel, Offering } from "../../routing/index.ts";
 import type { ModelRecord, OfferingRecord, Supply } from "../../store/supply.ts";
@@ -8,10 +9,11 @@ import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
 
 /** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
-export function factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): SupplyFacts {
+export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): Sliced<SupplyFacts> {
   const models = new Map(supply.models.map((model) => [model.slug, model]));
   const offerings: LiveOffering[] = [];
   for (const record of supply.offerings) {
+    if (offerings.length % 32 === 0) yield;
     if (record.status !== "live" && record.status !== "degraded") continue;
     try {
       offerings.push(liveOffering(record, models.get(record.model), vault));

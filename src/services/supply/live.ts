@@ -1,7 +1,14 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
-import { random, steadyNow } from "../../ambient.ts";
+import { random, type Sliced, steadyNow } from "../../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { CatalogModel, Offering } from "../../routing/index.ts";
-import { buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../../routing/index.ts";
+import {
+  buildingSnapshot,
+  buildSnapshot,
+  HealthBoard,
+  SIMULATED_PROVIDER,
+  type Snapshot,
+} from "../../routing/index.ts";
 import type { Upstream } from "../../upstream/index.ts";
 import type { Target, Wire } from "../../upstream/wire.ts";
 
@@ -19,6 +26,8 @@ export interface SupplyFacts {
   providers: readonly string[];
 }
 
+const NOWHERE: ReadonlyMap<string, Reached> = new Map();
+
 /** How one offering is called. */
 export interface Reached {
   wire: Wire;
@@ -29,45 +38,49 @@ export interface Reached {
 export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthBoard;
-  #snapshot: Snapshot;
-  #reached = new Map<string, Reached>();
+  #reached: ReadonlyMap<string, Reached> = NOWHERE;
+  /** The ways of the snapshot that plans are still made from while the next one is built. */
+  #before: ReadonlyMap<string, Reached> = NOWHERE;
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
-    this.#snapshot = buildSnapshot({ offerings: [], catalog: [], providers: [] });
-    this.health = new HealthBoard(this.#snapshot, random);
+    this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
   }
 
   /** What plans are made from. */
   get snapshot(): Snapshot {
-    return this.#snapshot;
+    return this.health.view.snapshot;
   }
 
-  /** Takes over to what the store has now; calls under way keep the plan that they have. */
-  adopt({ offerings, catalog, providers }: SupplyFacts): void {
+  /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
+  *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
     const reached = new Map<string, Reached>();
     const routable: Offering[] = [];
     for (const { offering, runtime, target } of offerings) {
+      if (routable.length % 64 === 0) yield;
       const wire = this.#upstream.wireOf(runtime);
       if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
       reached.set(offering.id, { wire, target });
       routable.push(offering);
     }
+    const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers });
+    this.#before = this.#reached;
     this.#reached = reached;
-    this.#snapshot = buildSnapshot({ offerings: routable, catalog, providers });
-    this.health.adopt(this.#snapshot, steadyNow());
+    yield* this.health.adopting(snapshot, steadyNow());
+    this.#before = NOWHERE;
   }
 
-  /** How an offering of a plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
+  /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(offering: Offering, actionDim: number | undefined): Reached {
-    const known = this.#reached.get(offering.id);
+    const known = this.#reached.get(offering.id) ?? this.#before.get(offering.id);
     if (known) return { wire: known.wire, target: { ...known.target, actionDim } };
+    if (!offering.simulated) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it was withdrawn meanwhile");
     return { wire: this.#placeholders(), target: placeholderTarget(offering, actionDim) };
   }
 
   /** Offerings that are live, placeholders apart. */
   get live(): readonly Offering[] {
-    return this.#snapshot.offerings.slice(0, this.#snapshot.registered);
+    return this.snapshot.offerings.slice(0, this.snapshot.registered);
   }
 
   /** Addresses of the live offerings, for the operator. */

@@ -77,7 +77,9 @@ describe("status", () => {
     };
     expect((await offering()).sick).toMatchObject({
       status: "healthy",
-      offerings: [{ model: "sick/base", state: "closed", tier: "healthy", failure_rate: 0, consecutive_failures: 0 }],
+      offerings: [
+        { model: "sick/base", state: "closed", tier: "healthy", failure_rate_5m: 0, consecutive_failures: 0 },
+      ],
     });
 
     sick.script.act = (_call, answer) => answer([[Number.NaN]]);

@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../../src/refusal.ts";
 import { type AttemptOptions, type AttemptWorld, attemptPlan, attemptStream } from "../../../src/routing/attempt.ts";
+import { buildSnapshot } from "../../../src/routing/build.ts";
 import { HealthBoard } from "../../../src/routing/health.ts";
 import { HedgeBudget } from "../../../src/routing/hedge.ts";
 import type { Offering } from "../../../src/routing/offering.ts";
 import { type Plan, type PlanStep, planFor } from "../../../src/routing/plan.ts";
 import { routeOf } from "../../../src/routing/record.ts";
-import { buildSnapshot } from "../../../src/routing/snapshot.ts";
 import type { Signal } from "../../../src/signal.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../support/supply.ts";
@@ -257,7 +257,7 @@ describe("the caller", () => {
     await settle();
     caller.abort();
     await refusal;
-    expect([...health.figures()][0]!.breaker.consecutive).toBe(0);
+    expect([...health.figures(0)][0]!.breaker.consecutive).toBe(0);
   });
 });
 
@@ -380,14 +380,14 @@ describe("the breaker", () => {
     await clock.advance(50);
     expect((await first).answer).toBe("a");
     await attemptPlan(plan(), world, calls({ a: answers("a") }));
-    expect([...health.figures()][0]!.breaker.state).toBe("closed");
+    expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
   test("what the caller sent wrong does not open it", async () => {
     const { world, plan, health } = house([offering("a")]);
     for (let i = 0; i < 20; i++)
       await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.INPUT_REJECTED) })));
-    expect([...health.figures()][0]!.breaker.state).toBe("closed");
+    expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
   test("with order and allow_fallbacks false a resting offering is asked all the same", async () => {
@@ -492,7 +492,7 @@ describe("streams", () => {
     await settle();
     expect(upstream.signals.a!.aborted).toBe(true);
     expect(upstream.closed).toEqual(["a"]);
-    expect([...health.figures()][0]!.breaker.consecutive).toBe(0);
+    expect([...health.figures(0)][0]!.breaker.consecutive).toBe(0);
     expect(clock.pending).toBe(0);
   });
 

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
+import { atOnce } from "../../../src/ambient.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import { HealthBoard, type Report } from "../../../src/routing/health.ts";
-import { buildSnapshot } from "../../../src/routing/snapshot.ts";
+import { buildSnapshot } from "../../../src/routing/build.ts";
+import type { Report } from "../../../src/routing/cell.ts";
+import { HealthBoard } from "../../../src/routing/health.ts";
 import { offering, supplyOf } from "../../support/supply.ts";
 
 const board = (...offerings: ReturnType<typeof offering>[]) =>
@@ -41,7 +43,7 @@ describe("figures", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { latencyMs: 5000, at: 1000 });
     expect(health.view.p50Ms[0]).toBeGreaterThan(4000);
-    health.age(1000 + 10 * 60_000);
+    atOnce(health.age(1000 + 10 * 60_000));
     expect(health.view.p50Ms[0]).toBe(50);
   });
 
@@ -73,10 +75,12 @@ describe("figures", () => {
     expect(health.view.coldMs[0]).toBe(20_000);
   });
 
-  test("the rolled-up uptime stands above the advertised one", () => {
+  test("the rolled-up uptime stands above the advertised one once there are enough calls", () => {
     const health = board(offering("a"));
     expect(health.view.uptime[0]).toBe(0.99);
-    health.setUptime("a", 0.5, 0);
+    health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 19 }, 0);
+    expect(health.view.uptime[0]).toBe(0.99);
+    health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 20 }, 0);
     expect(health.view.uptime[0]).toBe(0.5);
   });
 });
@@ -138,7 +142,7 @@ describe("a new snapshot", () => {
     many(health, "a", 5, { outcome: AttemptFailure.TIMEOUT });
     health.adopt(buildSnapshot(supplyOf([offering("b")])), 0);
     health.report("a", report());
-    expect([...health.figures()].map((each) => each.offering.id)).toEqual(["b"]);
+    expect([...health.figures(0)].map((each) => each.offering.id)).toEqual(["b"]);
     const view = health.adopt(buildSnapshot(supplyOf([offering("a")])), 0);
     expect(view.restsUntil[0]).toBe(0);
   });

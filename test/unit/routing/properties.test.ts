@@ -4,12 +4,12 @@ import { describe, expect, test } from "vitest";
 import { DataCollection, type ProviderPreferences } from "../../../gen/limber/v1/preferences_pb.ts";
 import { Contract, type Parameter } from "../../../src/contracts/contract.ts";
 import { Refusal } from "../../../src/refusal.ts";
+import { buildSnapshot } from "../../../src/routing/build.ts";
 import { explain } from "../../../src/routing/explain.ts";
 import { HealthBoard } from "../../../src/routing/health.ts";
 import type { PlanArgs } from "../../../src/routing/intent.ts";
 import type { Offering } from "../../../src/routing/offering.ts";
 import { type PlanStep, planFor } from "../../../src/routing/plan.ts";
-import { buildSnapshot } from "../../../src/routing/snapshot.ts";
 import { intent, offering, prefer, supplyOf } from "../../support/supply.ts";
 
 const PROVIDERS = ["alpha", "beta", "gamma", "delta"];

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { Contract } from "../../../src/contracts/contract.ts";
 import { aliasOf } from "../../../src/routing/aliases.ts";
+import { buildSnapshot } from "../../../src/routing/build.ts";
 import { contractOf } from "../../../src/routing/intent.ts";
-import { buildSnapshot, inScope, servesBits } from "../../../src/routing/snapshot.ts";
+import { inScope, servesBits } from "../../../src/routing/snapshot.ts";
 import { catalogued, offering, supplyOf } from "../../support/supply.ts";
 
 const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };

@@ -1,0 +1,158 @@
+/** One offering as it was measured: what its calls add up to. */
+import { AttemptFailure } from "../contracts/failure.ts";
+import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
+import { Recent } from "./recent.ts";
+import { bucketOf, Sketch } from "./sketch.ts";
+import { Counters, copyOf, newest, since, type Tally } from "./tally.ts";
+
+/** How a call at an offering ended. `cancelled`: nobody waited for it any longer. */
+export interface Report {
+  readonly outcome: "ok" | "cancelled" | AttemptFailure;
+  readonly latencyMs: number;
+  /** Units of the answer; 0 when there was none. */
+  readonly units: number;
+  /** It had to be woken first. */
+  readonly cold: boolean;
+  readonly at: number;
+}
+
+/** Shares of calls that succeeded while the breaker let them, over three windows, as all replicas rolled them up. */
+export interface Uptime {
+  readonly last5m: number | undefined;
+  readonly last1d: number | undefined;
+  readonly last30d: number;
+  /** Calls of the 30 days: below `ENOUGH_CALLS` the advertised figure stands. */
+  readonly calls: number;
+}
+
+/** What another replica tells of an offering. */
+export interface Hearsay {
+  readonly tally: Tally;
+  /** Failures in a row that it has seen. */
+  readonly consecutive: number;
+  /** How long ago it last used the offering, in milliseconds. */
+  readonly idleMs: number;
+  readonly coldMs: number | undefined;
+  readonly unitsPerS: number | undefined;
+}
+
+/** What a call says of its provider. `released`: nothing. */
+export type Verdict = "succeeded" | "failed" | "released";
+
+/** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
+const ENOUGH_SAMPLES = 4;
+/** Below this many calls in 30 days the advertised uptime stands. */
+const ENOUGH_CALLS = 20;
+/** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
+const USUAL_MS = 1000;
+/** Of replicas that come and go the last so many are remembered. */
+const MOST_REPLICAS = 16;
+/** How much one call moves a running average. */
+const NEWEST_SHARE = 0.1;
+
+/** The figures of one offering. */
+export class Cell {
+  breaker: Breaker = CLOSED;
+  latency: Sketch | undefined;
+  coldMs: number | undefined;
+  unitsPerS: number | undefined;
+  uptime: Uptime | undefined;
+  success = 1;
+  usedAt = Number.NEGATIVE_INFINITY;
+  lastFailure: AttemptFailure | undefined;
+  /** Calls of all replicas, as far as they told. */
+  readonly recent = new Recent();
+  readonly tally = new Counters();
+  /** By replica: the newest that it told. */
+  private heard: Map<string, Tally> | undefined;
+
+  /** Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. */
+  note(report: Report, usualMs: number): Verdict {
+    this.usedAt = Math.max(this.usedAt, report.at);
+    const verdict = verdictOf(report, usualMs);
+    if (verdict === "released") {
+      // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
+      // of hedges would never look slow. Where it is less it does not, or callers in a hurry would make it look fast.
+      if (report.latencyMs > usualMs) this.addLatency(report);
+      return verdict;
+    }
+    const succeeded = verdict === "succeeded";
+    this.tally.calls++;
+    if (!succeeded) {
+      this.tally.failures++;
+      this.lastFailure = report.outcome as AttemptFailure; // the other outcomes have other verdicts
+    }
+    this.recent.add(1, succeeded ? 0 : 1, report.at);
+    this.success += ((succeeded ? 1 : 0) - this.success) * NEWEST_SHARE;
+    const ranOutOfTime = report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE;
+    if (succeeded || ranOutOfTime) this.addLatency(report);
+    if (succeeded && report.units > 0 && report.latencyMs > 0) {
+      this.unitsPerS = average(this.unitsPerS, (report.units * 1000) / report.latencyMs);
+    }
+    return verdict;
+  }
+
+  /** Takes in what a replica tells; answers what it counted since it last told, or undefined when it tells for the first time. */
+  hear(replica: string, told: Hearsay, now: number): Tally | undefined {
+    this.heard ??= new Map();
+    const before = this.heard.get(replica);
+    this.heard.delete(replica);
+    this.heard.set(replica, before ? newest(before, told.tally) : copyOf(told.tally));
+    for (const silent of this.heard.keys()) if (this.heard.size > MOST_REPLICAS) this.heard.delete(silent);
+    const news = since(before, told.tally);
+    this.sketch.addCounts(news.latency, now);
+    this.usedAt = Math.max(this.usedAt, now - told.idleMs);
+    this.coldMs ??= told.coldMs;
+    this.unitsPerS ??= told.unitsPerS;
+    if (before) this.recent.add(news.calls, news.failures, now);
+    for (let i = 0; before && i < Math.min(news.calls, MOST_JUDGED); i++) {
+      const failed = i < (news.failures / news.calls) * Math.min(news.calls, MOST_JUDGED);
+      this.success += ((failed ? 0 : 1) - this.success) * NEWEST_SHARE;
+    }
+    return before && news;
+  }
+
+  /** Takes in what was rolled up before this replica began. */
+  recall(latency: ArrayLike<number>, usedAt: number): void {
+    this.sketch.addCounts(latency, usedAt);
+    this.usedAt = Math.max(this.usedAt, usedAt);
+  }
+
+  /** Whether there are enough samples for measured figures to stand above advertised ones. */
+  isMeasured(now: number): this is { latency: Sketch } {
+    return this.latency !== undefined && this.latency.samples(now) >= ENOUGH_SAMPLES;
+  }
+
+  /** The uptime of 30 days once there are enough calls. */
+  get uptime30d(): number | undefined {
+    return this.uptime && this.uptime.calls >= ENOUGH_CALLS ? this.uptime.last30d : undefined;
+  }
+
+  private get sketch(): Sketch {
+    this.latency ??= new Sketch();
+    return this.latency;
+  }
+
+  private addLatency({ cold, latencyMs, at }: Report): void {
+    if (cold) {
+      this.coldMs = average(this.coldMs, latencyMs);
+      return;
+    }
+    this.tally.latency[bucketOf(latencyMs)]!++;
+    this.sketch.add(latencyMs, at);
+  }
+}
+
+/** More calls than this leave nothing of what the share of successes was before. */
+const MOST_JUDGED = 50;
+
+function verdictOf({ outcome, latencyMs }: Report, usualMs: number): Verdict {
+  if (outcome === "ok") return "succeeded";
+  if (outcome === "cancelled" || !blamesProvider(outcome)) return "released";
+  // The caller's own deadline says nothing of a provider that was not given its usual time.
+  const wasGivenTime = latencyMs >= (Number.isFinite(usualMs) ? usualMs : USUAL_MS);
+  return outcome === AttemptFailure.DEADLINE && !wasGivenTime ? "released" : "failed";
+}
+
+const average = (old: number | undefined, newest: number): number =>
+  old === undefined ? newest : old + (newest - old) * NEWEST_SHARE;
