@@ -65,6 +65,8 @@ const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   ENOTFOUND: AttemptFailure.UNREACHABLE,
   EAI_AGAIN: AttemptFailure.UNREACHABLE,
   ENODATA: AttemptFailure.UNREACHABLE,
+  UND_ERR_CONNECT_TIMEOUT: AttemptFailure.UNREACHABLE,
+  UND_ERR_HEADERS_OVERFLOW: AttemptFailure.MALFORMED_ANSWER,
   // What isn't HTTP/2, or breaks its rules.
   ERR_HTTP2_ERROR: AttemptFailure.MALFORMED_ANSWER,
   // A client of WebSocket gets these for frames that break the rules.

@@ -211,16 +211,26 @@ const CONNECTIONS_PER_ORIGIN = 16;
 const SILENCE_MS = 10_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** An undici Agent that only goes where the policy allows; HTTP/1.1, no redirects, no proxy, no answer of endless silence. */
-export const guardedAgent = (options: GuardOptions): Agent =>
+/** How patient an agent is, and how many connections it opens to one origin. */
+export interface AgentOptions {
+  /** How long an answer may say nothing; 0 waits until the request is called off. */
+  readonly silenceMs?: number;
+  readonly connections?: number;
+}
+
+/** An undici Agent that only goes where the policy allows; HTTP/1.1, no redirects, no proxy, no answer of endless silence unless told. */
+export const guardedAgent = (
+  options: GuardOptions,
+  { silenceMs = SILENCE_MS, connections = CONNECTIONS_PER_ORIGIN }: AgentOptions = {},
+): Agent =>
   new Agent({
     connect: guardedConnector(options),
-    connections: CONNECTIONS_PER_ORIGIN,
+    connections,
     allowH2: false,
     pipelining: 1,
     maxHeaderSize: MAX_HEADER_BYTES,
-    headersTimeout: SILENCE_MS,
-    bodyTimeout: SILENCE_MS,
+    headersTimeout: silenceMs,
+    bodyTimeout: silenceMs,
     keepAliveMaxTimeout: 60_000,
   });
 

@@ -1,16 +1,11 @@
 /** How we reach models: one wire protocol per runtime. */
-import { guardedLookup } from "./guard.ts";
+import { type GuardOptions, guardedLookup } from "./guard.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
+import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
 import type { Reach } from "./servers.ts";
 import { simulated } from "./simulated.ts";
 import type { Wire } from "./wire.ts";
-
-/** Where the gateway may go. */
-export interface UpstreamOptions {
-  /** Allows loopback and private addresses of model servers. */
-  readonly allowPrivate: boolean;
-}
 
 /** Every wire, with its connections. */
 export interface Upstream {
@@ -24,13 +19,14 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-/** Opens the wires; connections are made on first use. */
-export function createUpstream({ allowPrivate }: UpstreamOptions): Upstream {
-  const reach: Reach = { allowPrivate, lookup: guardedLookup({ allowPrivate }) };
+/** Opens the wires, to go where the options allow; connections are made on first use. */
+export function createUpstream(options: GuardOptions): Upstream {
+  const reach: Reach = { ...options, lookup: guardedLookup(options) };
   const native = limberPolicy(reach);
   const wires = [
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
+    openaiChat(reach), // ground, by whoever completes chats
     simulated(), // placeholders, where a caller allows them
   ];
   const byId = new Map<string, Wire>(wires.map((wire) => [wire.id, wire]));

@@ -2,14 +2,12 @@
 import type { LookupFunction } from "node:net";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { failureOf } from "./failures.ts";
-import { checkUrl } from "./guard.ts";
+import { checkUrl, type GuardOptions } from "./guard.ts";
 import type { Target } from "./wire.ts";
 
 /** Where the wires may go, and how they find it. */
-export interface Reach {
-  /** Allows loopback and private addresses. */
-  readonly allowPrivate: boolean;
-  /** From guardedLookup, with the same `allowPrivate`. */
+export interface Reach extends GuardOptions {
+  /** From guardedLookup, with the same options. */
   readonly lookup: LookupFunction;
 }
 
@@ -39,15 +37,29 @@ const MAX_SERVERS = 1_024;
 
 const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
 
+/** How a target is reached; `schemes` as Servers takes them. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
+export function addressOf({ endpoint, auth }: Target, schemes: Schemes, { lookup, allowPrivate }: Reach): Address {
+  try {
+    const { protocol, host, pathname, search } = checkUrl(endpoint, { schemes: Object.keys(schemes), allowPrivate });
+    const url = new URL(`${schemes[protocol]}//${host}${pathname}${search}`);
+    const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;
+    return { url, lookup, authorization };
+  } catch (error) {
+    throw failureOf(error);
+  }
+}
+
+/** The schemes of a wire's addresses, each with that of the protocol beneath, as URL.protocol writes them. */
+export type Schemes = Readonly<Record<string, string>>;
+
 /** The servers of one wire. Those that nobody talks to are forgotten when there are too many. */
 export class Servers<S extends Server> {
   readonly #reach: Reach;
-  readonly #schemes: Readonly<Record<string, string>>;
+  readonly #schemes: Schemes;
   readonly #open: (address: Address) => S;
   readonly #servers = new Map<string, S>();
 
-  /** `schemes` maps the schemes of the wire's addresses to those of the protocol beneath, as URL.protocol writes them. */
-  constructor(reach: Reach, schemes: Readonly<Record<string, string>>, open: (address: Address) => S) {
+  constructor(reach: Reach, schemes: Schemes, open: (address: Address) => S) {
     this.#reach = reach;
     this.#schemes = schemes;
     this.#open = open;
@@ -66,19 +78,8 @@ export class Servers<S extends Server> {
   }
 
   /** How a target is reached. Throws as `of` does. */
-  addressOf({ endpoint, auth }: Target): Address {
-    const { lookup, allowPrivate } = this.#reach;
-    try {
-      const { protocol, host, pathname, search } = checkUrl(endpoint, {
-        schemes: Object.keys(this.#schemes),
-        allowPrivate,
-      });
-      const url = new URL(`${this.#schemes[protocol]}//${host}${pathname}${search}`);
-      const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;
-      return { url, lookup, authorization };
-    } catch (error) {
-      throw failureOf(error);
-    }
+  addressOf(target: Target): Address {
+    return addressOf(target, this.#schemes, this.#reach);
   }
 
   /** Closes and forgets all of them. */

@@ -16,7 +16,10 @@ import {
   readGround,
   readPredict,
 } from "../../src/upstream/limber-policy/decode.ts";
+import { CONVENTIONS } from "../../src/upstream/openai-chat/conventions.ts";
+import { readCompletion, readPlaces } from "../../src/upstream/openai-chat/decode.ts";
 import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
+import { completion } from "../support/servers/chat.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 
 const recorded = (name: string): Buffer =>
@@ -48,6 +51,28 @@ const expected = (actionKeys: string[]) => ({
   requestId: "req_1",
 });
 
+/** What models say in every convention. */
+const SAID = [
+  '<point x="61.5" y="40.6" alt="cup">cup</point><points x1="10" y1="20" x2="30" y2="40">cups</points>',
+  '```json\n[{"bbox_2d": [1, 2, 3, 4], "label": "a \\"b\\""}, {"point": [5, 6]}]\n```',
+  "<|box_start|>(5,6),(7,8)<|box_end|> cup<loc_1><loc_2><loc_3><loc_4> [(0.1, 0.2)]",
+  "<loc0256><loc0768><loc0512><loc1023> cube ; <loc0000><loc0000>",
+  '<think>no</think><points coords="1 1 990 800 2 911 800">cups</points>',
+].map((text) => Buffer.from(completion(text)));
+
+const readChat = (bytes: Buffer): void => {
+  const { text } = readCompletion(bytes);
+  const failures = Object.values(CONVENTIONS).flatMap((convention) => {
+    try {
+      readPlaces(text, convention, { width: 28, height: 28 }, ["front"], 0);
+      return [];
+    } catch (error) {
+      return [error];
+    }
+  });
+  for (const failure of failures) if (!(failure instanceof UpstreamFailure)) throw failure;
+};
+
 const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unknown][] = [
   ["an act", [samples.act, samples.error], (bytes) => actAnswerOf(readAct(bytes))],
   ["a predicted frame", [samples.frame], readPredict],
@@ -64,7 +89,33 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     [recorded("openpi_response")],
     (bytes) => readAnswer(bytes, expected(["actions", "actions"])),
   ],
+  ["a chat's answer", SAID, readChat],
 ];
+
+it("reads no text for long, however it is made to", () => {
+  const bombs = [
+    "<point ",
+    '<points coords="',
+    "(",
+    "[{",
+    '{"a":',
+    "<loc_1>",
+    "<loc0001>",
+    "```",
+    '"\\',
+    "<|box_start|>",
+    "</think>",
+    "x =",
+  ];
+  const slow: string[] = [];
+  for (const bomb of bombs) {
+    const text = bomb.repeat(Math.floor(256_000 / bomb.length));
+    const began = process.hrtime.bigint();
+    readChat(Buffer.from(completion(text)));
+    if (process.hrtime.bigint() - began > 1_000_000_000n) slow.push(bomb); // coarse: seven readers of 256 KiB each
+  }
+  expect(slow).toEqual([]);
+});
 
 it.each(READERS)("reads 10,000 damaged forms of %s without any other error", (_, good, read) => {
   let failures = 0;

@@ -35,6 +35,16 @@ const TOLD: Readonly<Record<string, Told>> = {
     streaming: false,
     discovery: "metadata",
   },
+  "openai-chat": {
+    name: "OpenAI-compatible chat completions",
+    transport: "http",
+    direction: "gateway_dials",
+    encodings: ["json"],
+    auth: ANY_AUTH,
+    stateful: "none",
+    streaming: false,
+    discovery: "models",
+  },
   simulated: {
     name: "Placeholders for catalogued models without a deployment",
     transport: "none",
@@ -59,7 +69,7 @@ export function runtimesOf({ runtimes, wireOf }: Pick<Upstream, "runtimes" | "wi
       contracts: contractsOf(wire),
       urlSchemes: wire.schemes.map((scheme) => scheme.replace(":", "")),
       profiles: [...(wire.profiles ?? [])],
-      ...(wire.profiles && { optionsSchema: WIRE_PROFILE }),
+      ...((wire.profiles ?? wire.faultOf) && { optionsSchema: WIRE_PROFILE }),
     });
   });
 }

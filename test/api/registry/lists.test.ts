@@ -254,7 +254,7 @@ describe("GET /v1/runtimes", () => {
     const { object, data } = await get("/v1/runtimes");
     expect([object, data.map(({ id }: { id: string }) => id)]).toEqual([
       "list",
-      ["limber-policy", "openpi-ws", "simulated"],
+      ["limber-policy", "openpi-ws", "openai-chat", "simulated"],
     ]);
     for (const runtime of data) {
       expect(runtime).toMatchObject({
@@ -263,7 +263,7 @@ describe("GET /v1/runtimes", () => {
         direction: expect.stringMatching(/^(gateway|supplier)_dials$/),
         auth: expect.arrayContaining(["none"]),
       });
-      expect(runtime.contracts).toContain("act");
+      expect(runtime.contracts.length).toBeGreaterThan(0);
     }
     expect(data[1]).toMatchObject({
       url_schemes: ["ws", "wss"],

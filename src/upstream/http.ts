@@ -1,0 +1,176 @@
+/** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
+import type { Dispatcher } from "undici";
+import { BRAND } from "../brand.ts";
+import { Gatherer } from "../codecs/gatherer.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
+import { guardedAgent } from "./guard.ts";
+import { type Address, addressOf, MAX_MESSAGE_BYTES, type Reach } from "./servers.ts";
+import type { Target } from "./wire.ts";
+
+/** What a server is asked. */
+export interface HttpQuestion {
+  readonly method: "GET" | "POST" | "PUT";
+  /** Under the endpoint's own path, of whose end it may repeat a part: `/v1/models` under `…/v1` is `…/v1/models`. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Buffer | string;
+  readonly signal: AbortSignal;
+  /** 64 MiB unless said. */
+  readonly maxBytes?: number;
+}
+
+/** What a server answered, whole. */
+export interface HttpAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+}
+
+/** The schemes of every wire that is plain HTTP. */
+export const HTTP_SCHEMES: Readonly<Record<string, string>> = { "http:": "http:", "https:": "https:" };
+
+/** More exchanges with one server at one time than any of them has workers for. */
+const MAX_EXCHANGES = 256;
+const CONNECTIONS = 64;
+
+/** The servers of one wire, by HTTP/1.1. */
+export class HttpServers {
+  readonly #reach: Reach;
+  readonly #agent: Dispatcher;
+  readonly #running = new Map<string, number>();
+
+  constructor(reach: Reach) {
+    this.#reach = reach;
+    // A model may think for longer than any web server: the call's own signal ends the wait.
+    this.#agent = guardedAgent(reach, { silenceMs: 0, connections: CONNECTIONS });
+  }
+
+  /** Resolves with any answer, whatever its status. Rejects with an UpstreamFailure; an aborted question closes its connection. */
+  async ask(target: Target, question: HttpQuestion): Promise<HttpAnswer> {
+    const { signal } = question;
+    if (signal.aborted) throw calledOff(signal);
+    const address = addressOf(target, HTTP_SCHEMES, this.#reach);
+    const { origin } = address.url;
+    const running = this.#running.get(origin) ?? 0;
+    if (running >= MAX_EXCHANGES) throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
+    this.#running.set(origin, running + 1);
+    try {
+      return await this.#exchange(address, question);
+    } catch (error) {
+      throw signal.aborted ? calledOff(signal) : failureOf(error);
+    } finally {
+      this.#leave(origin);
+    }
+  }
+
+  /** As `ask`, for an answer that is good at 2xx alone; any other status is thrown as the failure that it means. */
+  async askFor(target: Target, question: HttpQuestion): Promise<HttpAnswer> {
+    const answer = await this.ask(target, question);
+    if (answer.status >= 200 && answer.status < 300) return answer;
+    throw statusFailure(answer.status, answer.body);
+  }
+
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+
+  async #exchange({ url, authorization }: Address, question: HttpQuestion): Promise<HttpAnswer> {
+    const { method, path, signal, maxBytes = MAX_MESSAGE_BYTES } = question;
+    const response = await this.#agent.request({
+      origin: url.origin,
+      path: under(url, path),
+      method,
+      headers: {
+        "user-agent": BRAND,
+        "accept-encoding": "identity",
+        ...(authorization !== undefined && { authorization }),
+        ...question.headers,
+      },
+      ...(question.body !== undefined && { body: question.body }),
+      signal,
+    });
+    const { statusCode: status, headers, body } = response;
+    try {
+      if ((headers["content-encoding"] ?? "identity") !== "identity") throw malformed("the answer is compressed");
+      return { status, headers, body: await whole(body, Number(headers["content-length"] ?? 0), maxBytes) };
+    } catch (error) {
+      body.on("error", () => undefined).destroy();
+      throw error;
+    }
+  }
+
+  #leave(origin: string): void {
+    const left = (this.#running.get(origin) ?? 1) - 1;
+    if (left > 0) this.#running.set(origin, left);
+    else this.#running.delete(origin);
+  }
+}
+
+async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: number): Promise<Buffer> {
+  if (announced > maxBytes) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the answer is too large");
+  const gathered = new Gatherer(maxBytes);
+  for await (const chunk of body) gathered.add(chunk);
+  return gathered.bytes();
+}
+
+/** The path of a question under the endpoint's own; the longest end of the endpoint's that begins the question's isn't repeated. */
+function under({ pathname, search }: URL, path: string): string {
+  const base = pathname.split("/").filter((part) => part !== "");
+  const rest = path.split("/").filter((part) => part !== "");
+  for (let shared = Math.min(base.length, rest.length); shared > 0; shared--) {
+    const isSame = base.slice(-shared).every((part, i) => part === rest[i]);
+    if (isSame) return `/${[...base, ...rest.slice(shared)].join("/")}${search}`;
+  }
+  return `/${[...base, ...rest].join("/")}${search}`;
+}
+
+/** Source: RFC 9110, and what model servers make of it. */
+const BY_STATUS: Readonly<Record<number, AttemptFailure>> = {
+  400: AttemptFailure.INPUT_REJECTED,
+  401: AttemptFailure.UPSTREAM_AUTH,
+  403: AttemptFailure.UPSTREAM_AUTH,
+  408: AttemptFailure.TIMEOUT,
+  409: AttemptFailure.UPSTREAM_BUSY,
+  413: AttemptFailure.INPUT_REJECTED,
+  415: AttemptFailure.INPUT_REJECTED,
+  422: AttemptFailure.INPUT_REJECTED,
+  429: AttemptFailure.UPSTREAM_BUSY,
+  502: AttemptFailure.UNREACHABLE,
+  503: AttemptFailure.UPSTREAM_BUSY,
+  504: AttemptFailure.TIMEOUT,
+};
+
+/** What a status that isn't good means; the body's own word on it is for the server's owner. */
+export function statusFailure(status: number, body: Buffer): UpstreamFailure {
+  const said = ownerText(saidIn(body));
+  const failure = BY_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
+  return new UpstreamFailure(failure, said === "" ? `answered HTTP ${status}` : said);
+}
+
+const MAX_SAID = 4_096;
+
+/** The `error`, `detail` or `message` of a JSON body; nothing of any other. */
+function saidIn(body: Buffer): string {
+  if (body.length > 16 * MAX_SAID) return "";
+  try {
+    const { error, detail, message } = JSON.parse(body.toString("utf8")) ?? {};
+    const said = error?.message ?? error ?? detail ?? message;
+    return typeof said === "string" ? said.slice(-MAX_SAID) : "";
+  } catch {
+    return "";
+  }
+}
+
+/** A JSON body. Throws an UpstreamFailure when it is none. */
+export function readJson(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch (error) {
+    throw malformed("the answer is not JSON", error);
+  }
+}
+
+/** Whether a value of JSON is an object. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,0 +1,67 @@
+/** A ground call as the chat that an OpenAI-compatible server completes. */
+import sharp from "sharp";
+import type { GroundInput } from "../../contracts/contract.ts";
+import type { FrameSet } from "../frames.ts";
+import type { Profile } from "../profile.ts";
+import type { Convention, Seen } from "./conventions.ts";
+
+/** One picture as a model is shown it. */
+export interface Shown extends Seen {
+  /** As a `data:` URL: a server that fetched addresses could be sent anywhere. */
+  readonly url: string;
+}
+
+const MAX_TOKENS = 2_048;
+/** The most pixels that models of the Qwen2.5 family take before they shrink a picture themselves. */
+const MAX_PIXELS = 1_280 * 28 * 28;
+
+/** The picture as the convention wants it: as its camera encoded it, or resized to sides that the model won't change again. */
+export async function showPicture(frames: FrameSet, index: number, { multipleOf }: Convention): Promise<Shown> {
+  const { bytes, format, width, height } = await frames.bytes(index);
+  if (multipleOf === undefined) return { url: dataUrl(format, bytes), width, height };
+  const size = sizeFor({ width, height }, multipleOf);
+  const { data } = await frames.rgb(index, { ...size, fit: "stretch" });
+  const png = await sharp(data, { raw: { ...size, channels: 3 } })
+    .png({ compressionLevel: 1 })
+    .toBuffer();
+  return { url: dataUrl("png", png), ...size };
+}
+
+/** The nearest size whose sides are multiples, within the budget of pixels, and at least one multiple long. */
+export function sizeFor({ width, height }: Seen, multipleOf: number): Seen {
+  const shrink = Math.min(1, Math.sqrt(MAX_PIXELS / (width * height)));
+  const side = (length: number): number => {
+    const most = Math.max(1, Math.floor(MAX_PIXELS / multipleOf / multipleOf));
+    return multipleOf * Math.min(most, Math.max(1, Math.round((length * shrink) / multipleOf)));
+  };
+  return { width: side(width), height: side(height) };
+}
+
+const dataUrl = (format: string, bytes: Buffer): string => `data:image/${format};base64,${bytes.toString("base64")}`;
+
+/** The body of one question about these pictures. */
+export function encodeChat(
+  { serverModel, constants }: Profile,
+  model: string,
+  convention: Convention,
+  shown: readonly Shown[],
+  { instruction, temperature, seed }: GroundInput,
+): string {
+  return JSON.stringify({
+    model: serverModel ?? model,
+    messages: [
+      {
+        role: "user",
+        content: [
+          ...shown.map(({ url }) => ({ type: "image_url", image_url: { url } })),
+          { type: "text", text: convention.prompt(instruction) },
+        ],
+      },
+    ],
+    max_tokens: MAX_TOKENS,
+    temperature: temperature ?? 0,
+    ...(seed !== undefined && { seed }),
+    ...Object.fromEntries(constants.map(({ key, value }) => [key, value])),
+    stream: false,
+  });
+}

@@ -1,0 +1,71 @@
+/** Ground over OpenAI-compatible chat completions: vLLM, SGLang, NIM, Gemini and every hosted model that speaks them. */
+import { Contract } from "../../contracts/contract.ts";
+import { HTTP_SCHEMES, HttpServers } from "../http.ts";
+import { rejected } from "../observe.ts";
+import { Profiles, plainProfile } from "../profile.ts";
+import type { Reach } from "../servers.ts";
+import type { Target, Wire } from "../wire.ts";
+import { CONVENTIONS, type Convention } from "./conventions.ts";
+import { groundAnswerOf, readPlaces } from "./decode.ts";
+import { encodeChat, showPicture } from "./encode.ts";
+import { complete, modelsOf } from "./exchange.ts";
+
+const PROFILES = new Profiles(plainProfile({}));
+
+/** Opens the wire; connections are made on first use. */
+export function openaiChat(reach: Reach): Wire {
+  const servers = new HttpServers(reach);
+  return {
+    id: "openai-chat",
+    schemes: Object.keys(HTTP_SCHEMES),
+    faultOf(profile, contracts) {
+      if (!contracts.includes(Contract.GROUND) || CONVENTIONS[profile?.coordinates ?? 0]) return undefined;
+      return { field: "coordinates", text: "is required: how does the model write places in a picture?" };
+    },
+    probes: [
+      {
+        name: "model_listed",
+        required: false,
+        async look(target, { signal }) {
+          const wanted = PROFILES.of(target.profile).serverModel ?? target.model;
+          const names = await modelsOf(servers, target, signal);
+          if (names.includes(wanted)) return `the server lists ${wanted}`;
+          throw new Error(
+            `the server doesn't list ${wanted}: set profile.server_model to the name that it goes by there`,
+          );
+        },
+      },
+    ],
+    async ground(target, input, frames, call) {
+      const profile = PROFILES.of(target.profile);
+      const convention = conventionOf(target);
+      const cameras = input.observations[0].frames.map(({ camera }) => camera);
+      if (cameras.length === 0) throw rejected("there is no picture to search");
+      const questions = convention.manyPictures ? [cameras.map((_, i) => i)] : cameras.map((_, i) => [i]);
+      const answers = await Promise.all(
+        questions.map(async (indices) => {
+          const shown = await Promise.all(indices.map((index) => showPicture(frames, index, convention)));
+          const body = encodeChat(profile, target.model, convention, shown, input);
+          const completion = await complete(servers, target, body, call);
+          const [first = 0] = indices;
+          const seenBy = indices.map((index) => cameras[index] ?? "");
+          return { completion, read: readPlaces(completion.text, convention, shown[0]!, seenBy, first) };
+        }),
+      );
+      return groundAnswerOf(
+        answers.map(({ read }) => read),
+        answers.map(({ completion }) => completion),
+      );
+    },
+    async health(target, { signal }) {
+      await modelsOf(servers, target, signal);
+    },
+    close: () => servers.close(),
+  };
+}
+
+function conventionOf({ profile }: Target): Convention {
+  const convention = CONVENTIONS[profile?.coordinates ?? 0];
+  if (convention === undefined) throw rejected("the offering declares no convention of coordinates");
+  return convention;
+}
