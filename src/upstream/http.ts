@@ -3,6 +3,7 @@ import type { Dispatcher } from "undici";
 import { BRAND } from "../brand.ts";
 import { Gatherer } from "../codecs/gatherer.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { Signal } from "../signal.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type Reach } from "./servers.ts";
@@ -15,7 +16,7 @@ export interface HttpQuestion {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | string;
-  readonly signal: AbortSignal;
+  readonly signal: Signal;
   /** 64 MiB unless said. */
   readonly maxBytes?: number;
 }
@@ -55,11 +56,15 @@ export class HttpServers {
     const running = this.#running.get(origin) ?? 0;
     if (running >= MAX_EXCHANGES) throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
     this.#running.set(origin, running + 1);
+    const hangUp = new AbortController();
+    const leave = (): void => hangUp.abort();
+    signal.addEventListener("abort", leave, { once: true });
     try {
-      return await this.#exchange(address, question);
+      return await this.#exchange(address, question, hangUp.signal);
     } catch (error) {
       throw signal.aborted ? calledOff(signal) : failureOf(error);
     } finally {
+      signal.removeEventListener("abort", leave);
       this.#leave(origin);
     }
   }
@@ -75,8 +80,8 @@ export class HttpServers {
     return this.#agent.destroy();
   }
 
-  async #exchange({ url, authorization }: Address, question: HttpQuestion): Promise<HttpAnswer> {
-    const { method, path, signal, maxBytes = MAX_MESSAGE_BYTES } = question;
+  async #exchange({ url, authorization }: Address, question: HttpQuestion, signal: AbortSignal): Promise<HttpAnswer> {
+    const { method, path, maxBytes = MAX_MESSAGE_BYTES } = question;
     const response = await this.#agent.request({
       origin: url.origin,
       path: under(url, path),

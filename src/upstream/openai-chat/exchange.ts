@@ -1,6 +1,8 @@
 /** What an OpenAI-compatible server is asked over HTTP. Source: the OpenAI API reference, and vLLM's and SGLang's servers. */
+
+import type { Signal } from "../../signal.ts";
 import { type HttpServers, isObject, readJson } from "../http.ts";
-import type { Target } from "../wire.ts";
+import type { CallOptions, Target } from "../wire.ts";
 import { type Completion, readCompletion } from "./decode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
@@ -12,7 +14,7 @@ export async function complete(
   servers: HttpServers,
   target: Target,
   body: string,
-  { signal, requestId }: { signal: AbortSignal; requestId: string },
+  { signal, requestId }: Pick<CallOptions, "signal" | "requestId">,
 ): Promise<Completion> {
   const answer = await servers.askFor(target, {
     method: "POST",
@@ -26,7 +28,7 @@ export async function complete(
 }
 
 /** The names of the models that a server serves. Rejects with an UpstreamFailure. */
-export async function modelsOf(servers: HttpServers, target: Target, signal: AbortSignal): Promise<string[]> {
+export async function modelsOf(servers: HttpServers, target: Target, signal: Signal): Promise<string[]> {
   const { body } = await servers.askFor(target, {
     method: "GET",
     path: "/v1/models",
