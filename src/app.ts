@@ -27,6 +27,7 @@ import { accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
 import { identityService } from "./services/identity.ts";
+import { LoopBoard } from "./services/inference/loop/board.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { inferenceService } from "./services/inference.ts";
 import { operationsService } from "./services/operations.ts";
@@ -167,10 +168,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
   };
 
   const limits = new Limits();
+  const loops = new LoopBoard();
+  closers.add(async () => loops.close());
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const gate = createGate({
     services: [
-      [InferenceService, inferenceService({ supply, till, agent, allowPrivate, presets })],
+      [InferenceService, inferenceService({ supply, till, loops, agent, allowPrivate, presets })],
       [PresetService, presetService({ sql, book: presets })],
       [
         AccountService,
@@ -236,7 +239,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
     if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
     else if (log.isLevelEnabled("info")) lines.add(line);
   };
-  const hot = [InferenceService.method.act, InferenceService.method.predict, InferenceService.method.predictStream];
+  const { act, actStream, predict, predictStream } = InferenceService.method;
+  const hot = [act, actStream, predict, predictStream];
   const takeStream = grpcStreams({
     gate,
     methods: hot,
@@ -258,6 +262,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     demo,
     async close(patienceMs) {
       draining = true;
+      loops.drain();
       // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
       await within(patienceMs, limits.idle());
       await server.drain(LAST_WORDS_MS);

@@ -54,6 +54,10 @@ export interface ActInput extends ModelInput {
   actionSpace: string;
   horizon: number;
   returnPrediction: boolean;
+  /** Real-time chunking: what is left of the chunk before, for servers that take it. */
+  leftOver?: readonly ActionStep[];
+  /** Real-time chunking: control steps that pass until the answer is executed. */
+  inferenceDelay?: number | undefined;
 }
 
 /** A predict call as an upstream gets it. */

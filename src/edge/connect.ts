@@ -22,6 +22,7 @@ import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
+import { converse } from "./conversation.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { healthService, type Readiness } from "./health.ts";
@@ -237,7 +238,8 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
     const heard = untilAbort(readable(requests), exchange.context.signal);
-    return guarded(exchange, () => gate.bidiStream(method, exchange.admission, heard, exchange.context));
+    const { admission, context: call } = exchange;
+    return guarded(exchange, () => converse(heard, (speaker) => gate.conversation(method, admission, speaker, call)));
   };
   const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
   if (method.methodKind === "client_streaming")

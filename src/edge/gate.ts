@@ -11,9 +11,9 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { now, steadyNow } from "../ambient.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
-import type { Call, IdempotencyClaim, KeyPrincipal, Principal } from "../services/call.ts";
+import { every, now, steadyNow } from "../ambient.ts";
+import { Reason, Refusal, refuse } from "../refusal.ts";
+import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../services/call.ts";
 import { callersReach } from "../services/permissions.ts";
 import type { Signal } from "../signal.ts";
 import type { Claim } from "../store/idempotency.ts";
@@ -41,6 +41,8 @@ export interface Admission {
   headers: readonly string[];
   /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
   leave(): void;
+  /** Whether the caller would be let in again; throws or rejects with the refusal when not. For calls that last. */
+  again?(): unknown;
 }
 
 /** What a call carries beside its message. */
@@ -66,13 +68,13 @@ export interface Gate {
     request: Message,
     context: CallContext,
   ): AsyncIterable<Message>;
-  /** A stream in, a stream out; each message is validated as it comes. */
-  bidiStream(
+  /** Both talk as they like: each message of the caller is validated as it comes. A caller whose key is revoked is cut off. */
+  conversation(
     method: DescMethod,
     admission: Admission,
-    requests: AsyncIterable<Message>,
+    speaker: Speaker<Message>,
     context: CallContext,
-  ): AsyncIterable<Message>;
+  ): Listener<Message>;
 }
 
 /** What the gate asks of the house. */
@@ -146,6 +148,12 @@ export function createGate(parts: GateParts): Gate {
     return { principal: key, headers: place.headers, leave: place.leave };
   };
 
+  /** The same key, looked at again: what would be refused now. */
+  const lookAgain = (head: CallHead): unknown => {
+    const record = parts.keys.find(bearerOf(head.authorization));
+    return record instanceof Promise ? record.then(principalOf) : principalOf(record);
+  };
+
   const admitKey = (head: CallHead, rule: Rpc): Admission | Promise<Admission> => {
     const record = parts.keys.find(bearerOf(head.authorization));
     if (!(record instanceof Promise)) return admitRecord(record, rule);
@@ -206,8 +214,12 @@ export function createGate(parts: GateParts): Gate {
             headers: [],
             leave: NOTHING_TO_LEAVE,
           };
-        case Access.KEY:
-          return admitKey(head, rule);
+        case Access.KEY: {
+          const admitted = admitKey(head, rule);
+          if (method.methodKind !== "bidi_streaming") return admitted;
+          const lasting = (admission: Admission): Admission => ({ ...admission, again: () => lookAgain(head) });
+          return admitted instanceof Promise ? admitted.then(lasting) : lasting(admitted);
+        }
         case Access.ADMIN:
           return admitAdmin(head);
         case Access.ADMIN_OR_SIGNUP:
@@ -239,9 +251,19 @@ export function createGate(parts: GateParts): Gate {
       return streamOf(doorOf(method).serve(request, callOf(admission.principal, context, undefined)));
     },
 
-    bidiStream(method, admission, requests, context) {
-      const checked = validated(method.input, requests);
-      return streamOf(doorOf(method).serve(checked, callOf(admission.principal, context, undefined)));
+    conversation(method, admission, speaker, context) {
+      if (context.idempotencyKey !== undefined) throw streamReplay();
+      const watched = watch(admission, speaker, context.signal);
+      const call = callOf(admission.principal, context, undefined);
+      const listener = doorOf(method).serve(watched, call) as Listener<Message>;
+      return {
+        hear: (message) => {
+          assertValid(method.input, message);
+          listener.hear(message);
+        },
+        room: () => listener.room(),
+        close: () => listener.close(),
+      };
     },
   };
 }
@@ -281,11 +303,36 @@ const callOf = (principal: Principal, context: CallContext, idempotency: Idempot
   idempotency,
 });
 
-async function* validated(schema: DescMessage, messages: AsyncIterable<Message>): AsyncIterable<Message> {
-  for await (const message of messages) {
-    assertValid(schema, message);
-    yield message;
-  }
+/** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
+const LOOK_AGAIN_MS = 400;
+
+/** A speaker whose conversation ends soon after its caller's key is revoked or runs out. A database that is away ends none. */
+function watch({ again }: Admission, speaker: Speaker<Message>, signal: Signal): Speaker<Message> {
+  if (again === undefined) return speaker;
+  const cut = (thrown: unknown): void => {
+    if (thrown instanceof Refusal) watched.end(thrown);
+  };
+  const rest = every(LOOK_AGAIN_MS, () => {
+    try {
+      const looked = again();
+      if (looked instanceof Promise) looked.catch(cut);
+    } catch (thrown) {
+      cut(thrown);
+    }
+  });
+  signal.addEventListener("abort", rest, { once: true });
+  const watched: Speaker<Message> = {
+    say: (message) => speaker.say(message),
+    get behind() {
+      return speaker.behind;
+    },
+    end: (refusal) => {
+      rest();
+      signal.removeEventListener("abort", rest);
+      speaker.end(refusal);
+    },
+  };
+  return watched;
 }
 
 function bearerOf(authorization: string | undefined): string {

@@ -11,6 +11,7 @@ import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
+import type { Speaker } from "../services/call.ts";
 import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
@@ -23,7 +24,7 @@ import { refuseStream, wantsStream } from "./stream.ts";
 /** What the fast path serves, and how. */
 export interface GrpcOptions {
   gate: Gate;
-  /** The RPCs that it takes: unary ones and server streams. Every other is left to the general handler. */
+  /** The RPCs that it takes: unary ones, server streams and conversations. Every other is left to the general handler. */
   methods: readonly DescMethod[];
   /** The most bytes of one request message, decompressed. */
   maxMessageBytes: number;
@@ -142,22 +143,18 @@ class GrpcCall {
     const coding = requestCoding(this.#headers);
     const context = this.#context();
     const { maxMessageBytes } = this.#options;
+    if (this.#method.methodKind === "bidi_streaming") {
+      this.#converse(admission, context, coding);
+      return;
+    }
     let body: { message: Buffer; compressed: boolean } | undefined;
     const reader = new MessageReader(maxMessageBytes, (message, compressed) => {
       if (body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
       body = { message, compressed };
     });
-    const guarded = (run: () => void): void => {
-      if (this.#over) return;
-      try {
-        run();
-      } catch (thrown) {
-        this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, maxMessageBytes) : thrown);
-      }
-    };
-    this.#stream.on("data", (chunk: Buffer) => guarded(() => reader.push(chunk)));
+    this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
     this.#stream.once("end", () =>
-      guarded(() => {
+      this.#guarded(() => {
         reader.end();
         if (!body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
         if (!body.compressed) this.#answer(admission, body.message, context).catch(this.fail);
@@ -169,6 +166,83 @@ class GrpcCall {
             .catch(this.fail);
       }),
     );
+  };
+
+  /** Both sides talk as they like. Messages are heard in the order in which they came, compressed ones too. */
+  #converse(admission: Admission, context: CallContext, coding: Coding | undefined): void {
+    const { gate, maxMessageBytes } = this.#options;
+    const listener = gate.conversation(this.#method, admission, this.#speaker(), context);
+    let before: Promise<void> | undefined;
+    const hear = (message: Buffer): void => this.#guarded(() => listener.hear(this.#decode(message)));
+    const reader = new MessageReader(maxMessageBytes, (message, compressed) => {
+      if (!compressed && before === undefined) return hear(message);
+      if (compressed && !coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+      const bytes = Promise.resolve(compressed ? coding!.decompress(message, maxMessageBytes) : message);
+      bytes.catch(() => {}); // told of in its turn
+      const last = (before ?? Promise.resolve()).then(async () => hear(await bytes)).catch(this.fail);
+      before = last;
+      this.#stream.pause();
+      void last.then(() => {
+        if (before !== last) return;
+        before = undefined;
+        this.#stream.resume();
+      });
+    });
+    this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
+    this.#stream.once("end", () => {
+      const close = (): void =>
+        this.#guarded(() => {
+          reader.end();
+          listener.close();
+        });
+      if (before === undefined) close();
+      else void before.then(close);
+    });
+    this.#stream.on("drain", () => this.#guarded(() => listener.room()));
+  }
+
+  /** What the caller hears. Large messages are compressed, and keep those behind them waiting. */
+  #speaker(): Speaker<Message> {
+    let before: Promise<void> | undefined;
+    let unsent = 0;
+    const inTurn = (send: () => void | Promise<void>): void => {
+      if (before === undefined) {
+        const sending = send();
+        if (!(sending instanceof Promise)) return;
+        before = sending.catch(this.fail);
+      } else before = before.then(send).catch(this.fail);
+      unsent += 1;
+      void before.then(() => {
+        unsent -= 1;
+        if (unsent === 0) before = undefined;
+      });
+    };
+    const stream = this.#stream;
+    return {
+      say: (message) =>
+        inTurn(() => {
+          const frame = this.#framed(message);
+          if (frame instanceof Promise) return frame.then((framed) => void this.#write(framed));
+          this.#write(frame);
+        }),
+      get behind() {
+        return unsent > 1 || stream.writableNeedDrain;
+      },
+      end: (refusal) =>
+        inTurn(() => {
+          if (refusal !== undefined) this.fail(refusal);
+          else this.#end(OK_TRAILERS);
+        }),
+    };
+  }
+
+  readonly #guarded = (run: () => void): void => {
+    if (this.#over) return;
+    try {
+      run();
+    } catch (thrown) {
+      this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, this.#options.maxMessageBytes) : thrown);
+    }
   };
 
   async #answer(admission: Admission, bytes: Buffer, context: CallContext): Promise<void> {

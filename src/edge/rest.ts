@@ -1,7 +1,7 @@
 /** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { create, type DescService, type Message } from "@bufbuild/protobuf";
+import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import type { Violation } from "../../gen/limber/v1/error_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
@@ -16,7 +16,7 @@ import { callerIdOf, type Log } from "./log.ts";
 import { queryOf, valuesOf } from "./query.ts";
 import { readBody } from "./rest/body.ts";
 import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
-import { type RestRoute, routesOf } from "./rest/route.ts";
+import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
 import { Running } from "./running.ts";
 import { EVENT_HEADERS, eventWriter } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
@@ -51,7 +51,27 @@ export function serveRest(fastify: FastifyInstance, face: RestFace): void {
       handler: unreachable,
     });
   }
+  for (const { method, url } of face.conversations) {
+    verbs.set(url, ["POST"]);
+    fastify.route({
+      method: "POST",
+      url,
+      onRequest: async (_, reply) => {
+        reply.hijack();
+        sayNo(reply.raw, refuseConversation(method), newId("req"));
+      },
+      handler: unreachable,
+    });
+  }
   for (const [url, taken] of verbs) serveOtherVerbs(fastify, url, taken);
+}
+
+function refuseConversation({ parent, name }: DescMethod): Refusal {
+  const where = `/${parent.typeName}/${name}`;
+  return refuse(
+    Reason.STREAM_UNSUPPORTED,
+    `this call talks both ways, which REST cannot carry: use gRPC, or Connect over HTTP/2, at ${where}`,
+  );
 }
 
 const unreachable = (): never => {
@@ -128,6 +148,8 @@ interface Exchange {
 /** The routes of `services`, and what serves them. */
 export class RestFace {
   readonly routes: readonly RestRoute[];
+  /** What REST cannot carry. */
+  readonly conversations: ReturnType<typeof conversationsOf>;
   readonly #options: RestOptions;
   /** Those whose path has no parameters, by verb and path. */
   readonly #literal: ReadonlyMap<string, RestRoute>;
@@ -136,6 +158,7 @@ export class RestFace {
   constructor(services: Iterable<DescService>, options: RestOptions) {
     this.#options = options;
     this.routes = routesOf(services);
+    this.conversations = conversationsOf(services);
     const literal = this.routes.filter(({ path }) => path.length === 0);
     this.#literal = new Map(literal.map((route) => [`${route.verb} ${route.template}`, route]));
     options.closing.addEventListener("abort", () => {

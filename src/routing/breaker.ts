@@ -112,8 +112,15 @@ export function restsUntil(breaker: Breaker): number {
 
 /** Whether a failure speaks against the provider: not what the caller sent, and not a provider that is merely full. */
 export function blamesProvider(failure: AttemptFailure): boolean {
-  return failure !== AttemptFailure.INPUT_REJECTED && failure !== AttemptFailure.UPSTREAM_BUSY;
+  return !BLAMELESS.has(failure);
 }
+
+/** A full server is healthy; what a caller sent and what he forbids is his own. */
+const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
+  AttemptFailure.INPUT_REJECTED,
+  AttemptFailure.UPSTREAM_BUSY,
+  AttemptFailure.OUT_OF_BOUNDS,
+]);
 
 function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
   switch (event.kind) {

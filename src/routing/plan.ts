@@ -164,15 +164,16 @@ function ceilingOf(ask: Ask, steps: readonly PlanStep[]): number {
  * same, so that a robot never mixes two plans, and both together within the ceiling of the bill.
  */
 export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number): boolean {
-  const [a, b] = [first.offering, second.offering];
   return (
-    a.model === b.model &&
-    a.provider !== b.provider &&
-    a.actionDim === b.actionDim &&
-    a.dtMs === b.dtMs &&
-    a.simulated === b.simulated &&
+    sameCheckpoint(first, second) &&
+    first.offering.provider !== second.offering.provider &&
     first.costMicro + second.costMicro <= maxCostMicro
   );
+}
+
+/** Whether two offerings serve one checkpoint whose actions mean the same, so that one may go on where the other ended. */
+export function sameCheckpoint({ offering: a }: PlanStep, { offering: b }: PlanStep): boolean {
+  return a.model === b.model && a.actionDim === b.actionDim && a.dtMs === b.dtMs && a.simulated === b.simulated;
 }
 
 function timeFor(ask: Ask, steps: readonly PlanStep[]): number {

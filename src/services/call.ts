@@ -71,6 +71,26 @@ export type Implementation<S extends DescService> = {
     : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
       ? (request: MessageShape<I>, call: Call) => AsyncIterable<MessageShape<O>>
       : S["method"][M] extends DescMethodBiDiStreaming<infer I, infer O>
-        ? (requests: AsyncIterable<MessageShape<I>>, call: Call) => AsyncIterable<MessageShape<O>>
+        ? (speaker: Speaker<MessageShape<O>>, call: Call) => Listener<MessageShape<I>>
         : never;
 };
+
+/** The caller's side of a conversation, as its service sees it. */
+export interface Speaker<O> {
+  /** Sends a message; nothing after the end. */
+  say(message: O): void;
+  /** What was said before is not read yet: who goes on talking fills memory. */
+  readonly behind: boolean;
+  /** Ends the conversation, well or with a refusal; further calls do nothing. */
+  end(refusal?: unknown): void;
+}
+
+/** The service's side of a conversation, as the faces see it. A refusal that it throws ends the conversation. */
+export interface Listener<I> {
+  /** Takes a message of the caller. */
+  hear(message: I): void;
+  /** The caller has read on. */
+  room(): void;
+  /** The caller says no more. */
+  close(): void;
+}

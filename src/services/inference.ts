@@ -30,6 +30,7 @@ import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
 import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudget, PinBoard, routeOf } from "../routing/index.ts";
 import type { Call, Implementation } from "./call.ts";
+import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
 import { expanded } from "./inference/presets.ts";
@@ -40,6 +41,7 @@ export function inferenceService(parts: InferenceParts): Implementation<typeof I
   const house: InferenceHouse = { ...parts, pins: new PinBoard(), hedges: new HedgeBudget() };
   return {
     act: (request, call) => answerAct(house, request, call),
+    actStream: (speaker, call) => actStream(house, speaker, call),
     predict: (request, call) => answerPredict(house, request, call),
     predictStream: ({ predict: request }, call) => streamPredict(house, request!, call), // the schema requires it
     ground: (request, call) => answerGround(house, request, call),

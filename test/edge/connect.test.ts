@@ -30,6 +30,7 @@ import type { CallContext, Gate } from "../../src/edge/gate.ts";
 import type { LogLine } from "../../src/edge/log.ts";
 import { onePort, type PortHandler } from "../../src/edge/port.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import type { Listener, Speaker } from "../../src/services/call.ts";
 import type { Signal } from "../../src/signal.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 
@@ -396,7 +397,7 @@ describe("a conversation", () => {
         inside++;
         return { principal: { kind: "public" as const }, headers: [], leave };
       },
-      bidiStream: (_method, _admission, requests, context) => serve(requests as AsyncIterable<Request>, context),
+      conversation: (_method, _admission, speaker, context) => told(serve, speaker, context),
     } satisfies Partial<Gate> as unknown as Gate;
     const log = (line: LogLine): void => void lines.push(line);
     const unreadable = (): never => expect.unreachable();
@@ -413,6 +414,30 @@ describe("a conversation", () => {
       closing,
       lines,
       inside: () => inside,
+    };
+  }
+
+  /** A service that is written as a generator. */
+  function told(
+    serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>,
+    speaker: Speaker<Message>,
+    context: CallContext,
+  ): Listener<Message> {
+    const { readable, writable } = new TransformStream<Request, Request>(
+      {},
+      { highWaterMark: 100 },
+      { highWaterMark: 100 },
+    );
+    const writer = writable.getWriter();
+    const speak = async (): Promise<void> => {
+      for await (const said of serve(readable as unknown as AsyncIterable<Request>, context)) speaker.say(said);
+      speaker.end();
+    };
+    speak().catch((thrown) => speaker.end(thrown));
+    return {
+      hear: (request) => void writer.write(request as Request),
+      room: () => undefined,
+      close: () => void writer.close().catch(() => undefined),
     };
   }
 

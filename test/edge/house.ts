@@ -17,6 +17,7 @@ import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
 import { assertValid } from "../../src/edge/validate.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import type { Listener } from "../../src/services/call.ts";
 
 export const KEY = "lmb_sk_test";
 
@@ -86,16 +87,16 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
         throw refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed");
       return serve(method)(request as never, context) as AsyncIterable<Message>;
     },
-    bidiStream(method, _admission, requests, context) {
-      return serve(method)(requests as never, context) as AsyncIterable<Message>;
+    conversation(method, _admission, speaker, context) {
+      return serve(method)(speaker as never, context) as Listener<Message>;
     },
   };
   const closing = new AbortController();
   const log: Log = (line) => lines.push(line);
-  const { act, predict, predictStream } = InferenceService.method;
+  const { act, actStream, predict, predictStream } = InferenceService.method;
   const fast = {
     gate,
-    methods: [act, predict, predictStream],
+    methods: [act, actStream, predict, predictStream],
     maxMessageBytes: MAX_MESSAGE_BYTES,
     closing: closing.signal,
     log,

@@ -12,8 +12,12 @@ import type { Action, ActionStep } from "./action_pb.ts";
 import { file_limber_v1_action } from "./action_pb.ts";
 import type { Contract } from "./contract_pb.ts";
 import { file_limber_v1_contract } from "./contract_pb.ts";
+import type { LoopChunk, LoopClose, LoopEnded, LoopHold, LoopObservation, LoopOpen, LoopOpened, LoopReset } from "./control_loop_pb.ts";
+import { file_limber_v1_control_loop } from "./control_loop_pb.ts";
 import type { GroundedBox, GroundedPoint } from "./grounding_pb.ts";
 import { file_limber_v1_grounding } from "./grounding_pb.ts";
+import type { ActUsage } from "./inference_pb.ts";
+import { file_limber_v1_inference } from "./inference_pb.ts";
 import type { Frame, Observation } from "./observation_pb.ts";
 import { file_limber_v1_observation } from "./observation_pb.ts";
 import type { DroppedOffering, PlanStep } from "./plan_pb.ts";
@@ -30,7 +34,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/inference_service.proto.
  */
 export const file_limber_v1_inference_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFsaW1iZXIvdjEvaW5mZXJlbmNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK6BgoKQWN0UmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARiAAhI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEhEKBHNlZWQYBiABKA1IAogBARIOCgZzdHJlYW0YByABKAgSHwoGcHJlc2V0GAggASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESMgoPaWRlbXBvdGVuY3lfa2V5GAogASgJQhS6SBFyDxABGP8BMgheWyEtfl0qJEgFiAEBEiIKC2luc3RydWN0aW9uGAsgASgJQgi6SAVyAxiAQEgGiAEBEikKCmdvYWxfaW1hZ2UYDCABKAsyEC5saW1iZXIudjEuRnJhbWVIB4gBARIkCgxhY3Rpb25fc3BhY2UYDSABKAlCCbpIBnIEEAEYQEgIiAEBEiAKB2hvcml6b24YDiABKA1CCrpIByoFGIACKAFICYgBARIxCgt0ZW1wZXJhdHVyZRgPIAEoAUIXukgUEhIZAAAAAAAAJEApAAAAAAAAAABICogBARIeChFyZXR1cm5fcHJlZGljdGlvbhgQIAEoCEgLiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUISChBfaWRlbXBvdGVuY3lfa2V5Qg4KDF9pbnN0cnVjdGlvbkINCgtfZ29hbF9pbWFnZUIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIUChJfcmV0dXJuX3ByZWRpY3Rpb24iwgIKC0FjdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEiEKBmFjdGlvbhgFIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SHwoFcm91dGUYBiABKAsyEC5saW1iZXIudjEuUm91dGUSIgoFdXNhZ2UYByABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USEAoIY2h1bmtfaWQYCCABKAkSFgoOdmFsaWRfdW50aWxfbXMYCSABKA0SHwoSb2JzZXJ2YXRpb25fYWdlX21zGAogASgBSACIAQESLQoKcHJlZGljdGlvbhgLIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZUIVChNfb2JzZXJ2YXRpb25fYWdlX21zIkcKCEFjdFVzYWdlEhQKDGFjdGlvbl9zdGVwcxgBIAEoDRITCgtncHVfc2Vjb25kcxgCIAEoARIQCghjb3N0X3VzZBgDIAEoASL1BwoOUHJlZGljdFJlcXVlc3QSGQoFbW9kZWwYASABKAlCCrpIB3IFEAEYgAISOAoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgq6SAeSAQQIARAgEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgEIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAYgASgNSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESMQoHYWN0aW9ucxgQIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISKQoDZnBzGBEgASgBQhe6SBQSEhkAAAAAAABuQCEAAAAAAAAAAEgLiAEBEkEKCnJlc29sdXRpb24YEiABKAlCKLpIJXIjMiFeWzEtOV1bMC05XXswLDN9eFsxLTldWzAtOV17MCwzfSRIDIgBARIjCgtudW1fc2FtcGxlcxgTIAEoDUIJukgGKgQYCCgBSA2IAQFCDQoLX3ByZWZlcmVuY2VCCwoJX3Byb3ZpZGVyQgcKBV9zZWVkQgkKB19wcmVzZXRCCwoJX21ldGFkYXRhQhIKEF9pZGVtcG90ZW5jeV9rZXlCDgoMX2luc3RydWN0aW9uQg0KC19nb2FsX2ltYWdlQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDgoMX3RlbXBlcmF0dXJlQgYKBF9mcHNCDQoLX3Jlc29sdXRpb25CDgoMX251bV9zYW1wbGVzItABCg9QcmVkaWN0UmVzcG9uc2USCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg8KB2NyZWF0ZWQYAyABKA0SDQoFbW9kZWwYBCABKAkSKQoGZnJhbWVzGAUgAygLMhkubGltYmVyLnYxLlByZWRpY3RlZEZyYW1lEg0KBWR0X21zGAYgASgBEh8KBXJvdXRlGAcgASgLMhAubGltYmVyLnYxLlJvdXRlEiYKBXVzYWdlGAggASgLMhcubGltYmVyLnYxLlByZWRpY3RVc2FnZSJFCgxQcmVkaWN0VXNhZ2USDgoGZnJhbWVzGAEgASgNEhMKC2dwdV9zZWNvbmRzGAIgASgBEhAKCGNvc3RfdXNkGAMgASgBIkoKFFByZWRpY3RTdHJlYW1SZXF1ZXN0EjIKB3ByZWRpY3QYASABKAsyGS5saW1iZXIudjEuUHJlZGljdFJlcXVlc3RCBrpIA8gBASKgAQoVUHJlZGljdFN0cmVhbVJlc3BvbnNlEioKBXJvdXRlGAEgASgLMhkubGltYmVyLnYxLlByZWRpY3RTdGFydGVkSAASKgoFZnJhbWUYAiABKAsyGS5saW1iZXIudjEuUHJlZGljdGVkRnJhbWVIABImCgRkb25lGAMgASgLMhYubGltYmVyLnYxLlByZWRpY3REb25lSABCBwoFZXZlbnQihwIKDlByZWRpY3RTdGFydGVkEgoKAmlkGAEgASgJEg8KB2NyZWF0ZWQYAiABKA0SDQoFbW9kZWwYAyABKAkSDgoGcmVnaW9uGAQgASgJEhEKCXByZWNpc2lvbhgFIAEoCRIkCghhdHRlbXB0cxgGIAMoCzISLmxpbWJlci52MS5BdHRlbXB0EhUKDWZhbGxiYWNrX3VzZWQYByABKAgSEQoJc2ltdWxhdGVkGAggASgIEhAKCHByb3ZpZGVyGAkgASgJEhMKC29mZmVyaW5nX2lkGAogASgJEhoKEmVzdGltYXRlZF9jb3N0X3VzZBgLIAEoARITCgtkZWFkbGluZV9hdBgMIAEoASKyAQoLUHJlZGljdERvbmUSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg4KBmZyYW1lcxgDIAEoDRIuCg1maW5pc2hfcmVhc29uGAQgASgOMhcubGltYmVyLnYxLkZpbmlzaFJlYXNvbhIfCgVyb3V0ZRgFIAEoCzIQLmxpbWJlci52MS5Sb3V0ZRImCgV1c2FnZRgGIAEoCzIXLmxpbWJlci52MS5QcmVkaWN0VXNhZ2UiwQIKDUdyb3VuZFJlcXVlc3QSOAoMb2JzZXJ2YXRpb25zGAEgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgq6SAeSAQQIARAgEh8KC2luc3RydWN0aW9uGAIgASgJQgq6SAdyBRABGIBAEh4KBW1vZGVsGAMgASgJQgq6SAdyBRABGIACSACIAQESLgoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAGIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gCiAEBEh8KBnByZXNldBgGIAEoCUIKukgHcgUQARiAAUgDiAEBQggKBl9tb2RlbEILCglfbWV0YWRhdGFCCwoJX3Byb3ZpZGVyQgkKB19wcmVzZXQi+QEKDkdyb3VuZFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEigKBnBvaW50cxgFIAMoCzIYLmxpbWJlci52MS5Hcm91bmRlZFBvaW50EiUKBWJveGVzGAYgAygLMhYubGltYmVyLnYxLkdyb3VuZGVkQm94EiUKBXJvdXRlGAcgASgLMhYubGltYmVyLnYxLkRpcmVjdFJvdXRlEiUKBXVzYWdlGAggASgLMhYubGltYmVyLnYxLkdyb3VuZFVzYWdlEgwKBG5vdGUYCSABKAkiTAoLR3JvdW5kVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgNEhUKDW91dHB1dF90b2tlbnMYAiABKA0SEAoIY29zdF91c2QYAyABKAEijwEKFFByZXZpZXdSb3V0ZXNSZXF1ZXN0EjQKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0Qgi6SAWCAQIQAUgAiAEBEjQKB3JlcXVlc3QYAiABKAsyGy5saW1iZXIudjEuUHJldmlld2VkUmVxdWVzdEIGukgDyAEBQgsKCV9jb250cmFjdCKrCAoQUHJldmlld2VkUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARiAAhI2CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCLpIBZIBAhAgEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgEIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAYgASgNSAKIAQESDgoGc3RyZWFtGAcgASgIEh8KBnByZXNldBgIIAEoCUIKukgHcgUQARiAAUgDiAEBEi4KCG1ldGFkYXRhGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgEiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgKIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIBYgBARIiCgtpbnN0cnVjdGlvbhgLIAEoCUIIukgFcgMYgEBIBogBARIpCgpnb2FsX2ltYWdlGAwgASgLMhAubGltYmVyLnYxLkZyYW1lSAeIAQESJAoMYWN0aW9uX3NwYWNlGA0gASgJQgm6SAZyBBABGEBICIgBARIgCgdob3Jpem9uGA4gASgNQgq6SAcqBRiAAigBSAmIAQESMQoLdGVtcGVyYXR1cmUYDyABKAFCF7pIFBISGQAAAAAAACRAKQAAAAAAAAAASAqIAQESMQoHYWN0aW9ucxgQIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISKQoDZnBzGBEgASgBQhe6SBQSEhkAAAAAAABuQCEAAAAAAAAAAEgLiAEBEkEKCnJlc29sdXRpb24YEiABKAlCKLpIJXIjMiFeWzEtOV1bMC05XXswLDN9eFsxLTldWzAtOV17MCwzfSRIDIgBARIjCgtudW1fc2FtcGxlcxgTIAEoDUIJukgGKgQYCCgBSA2IAQESHgoRcmV0dXJuX3ByZWRpY3Rpb24YFCABKAhIDogBAUINCgtfcHJlZmVyZW5jZUILCglfcHJvdmlkZXJCBwoFX3NlZWRCCQoHX3ByZXNldEILCglfbWV0YWRhdGFCEgoQX2lkZW1wb3RlbmN5X2tleUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCBgoEX2Zwc0INCgtfcmVzb2x1dGlvbkIOCgxfbnVtX3NhbXBsZXNCFAoSX3JldHVybl9wcmVkaWN0aW9uIrgCChVQcmV2aWV3Um91dGVzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiUKCGNvbnRyYWN0GAIgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0EhIKCmNvbnNpZGVyZWQYAyABKA0SIQoEcGxhbhgEIAMoCzITLmxpbWJlci52MS5QbGFuU3RlcBIrCgdkcm9wcGVkGAUgAygLMhoubGltYmVyLnYxLkRyb3BwZWRPZmZlcmluZxIwChJlc3RpbWF0ZWRfY29zdF91c2QYBiABKAsyFC5saW1iZXIudjEuQ29zdFJhbmdlEg4KBnBpbm5lZBgHIAEoCBIxCgx3b3VsZF9yZWZ1c2UYCCABKAsyFi5saW1iZXIudjEuV291bGRSZWZ1c2VIAIgBAUIPCg1fd291bGRfcmVmdXNlIjcKCUNvc3RSYW5nZRILCgNtaW4YASABKAESEAoIZXhwZWN0ZWQYAiABKAESCwoDbWF4GAMgASgBIhsKC1dvdWxkUmVmdXNlEgwKBGNvZGUYASABKAkqnAEKDEZpbmlzaFJlYXNvbhIdChlGSU5JU0hfUkVBU09OX1VOU1BFQ0lGSUVEEAASGgoWRklOSVNIX1JFQVNPTl9DT01QTEVURRABEhgKFEZJTklTSF9SRUFTT05fTEVOR1RIEAISGwoXRklOSVNIX1JFQVNPTl9DQU5DRUxMRUQQAxIaChZGSU5JU0hfUkVBU09OX0RFQURMSU5FEAQylQUKEEluZmVyZW5jZVNlcnZpY2USZgoDQWN0EhUubGltYmVyLnYxLkFjdFJlcXVlc3QaFi5saW1iZXIudjEuQWN0UmVzcG9uc2UiMKq7GBoIAhINaW5mZXJlbmNlLnJ1biABKAEyA2FjdILT5JMCDDoBKiIHL3YxL2FjdBJ4CgdQcmVkaWN0EhkubGltYmVyLnYxLlByZWRpY3RSZXF1ZXN0GhoubGltYmVyLnYxLlByZWRpY3RSZXNwb25zZSI2qrsYHAgCEg1pbmZlcmVuY2UucnVuIAEyB3ByZWRpY3SC0+STAhA6ASoiCy92MS9wcmVkaWN0EpkBCg1QcmVkaWN0U3RyZWFtEh8ubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXF1ZXN0GiAubGltYmVyLnYxLlByZWRpY3RTdHJlYW1SZXNwb25zZSJDqrsYHAgCEg1pbmZlcmVuY2UucnVuKAEyB3ByZWRpY3SC0+STAh06B3ByZWRpY3QiEi92MS9wcmVkaWN0L3N0cmVhbTABEnEKBkdyb3VuZBIYLmxpbWJlci52MS5Hcm91bmRSZXF1ZXN0GhkubGltYmVyLnYxLkdyb3VuZFJlc3BvbnNlIjKquxgZCAISDWluZmVyZW5jZS5ydW4yBmdyb3VuZILT5JMCDzoBKiIKL3YxL2dyb3VuZBKPAQoNUHJldmlld1JvdXRlcxIfLmxpbWJlci52MS5QcmV2aWV3Um91dGVzUmVxdWVzdBogLmxpbWJlci52MS5QcmV2aWV3Um91dGVzUmVzcG9uc2UiO5ACAaq7GBEIAhINaW5mZXJlbmNlLnJ1boLT5JMCHToHcmVxdWVzdCISL3YxL3JvdXRlcy9wcmV2aWV3YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_grounding, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_prediction, file_limber_v1_preferences, file_limber_v1_route]);
+  fileDesc("CiFsaW1iZXIvdjEvaW5mZXJlbmNlX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSK6BgoKQWN0UmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARiAAhI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIQoGbW9kZWxzGAMgAygJQhG6SA6SAQsQCCIHcgUQARiAAhI4CgpwcmVmZXJlbmNlGAQgASgOMhUubGltYmVyLnYxLlByZWZlcmVuY2VCCLpIBYIBAhABSACIAQESNQoIcHJvdmlkZXIYBSABKAsyHi5saW1iZXIudjEuUHJvdmlkZXJQcmVmZXJlbmNlc0gBiAEBEhEKBHNlZWQYBiABKA1IAogBARIOCgZzdHJlYW0YByABKAgSHwoGcHJlc2V0GAggASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESMgoPaWRlbXBvdGVuY3lfa2V5GAogASgJQhS6SBFyDxABGP8BMgheWyEtfl0qJEgFiAEBEiIKC2luc3RydWN0aW9uGAsgASgJQgi6SAVyAxiAQEgGiAEBEikKCmdvYWxfaW1hZ2UYDCABKAsyEC5saW1iZXIudjEuRnJhbWVIB4gBARIkCgxhY3Rpb25fc3BhY2UYDSABKAlCCbpIBnIEEAEYQEgIiAEBEiAKB2hvcml6b24YDiABKA1CCrpIByoFGIACKAFICYgBARIxCgt0ZW1wZXJhdHVyZRgPIAEoAUIXukgUEhIZAAAAAAAAJEApAAAAAAAAAABICogBARIeChFyZXR1cm5fcHJlZGljdGlvbhgQIAEoCEgLiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUISChBfaWRlbXBvdGVuY3lfa2V5Qg4KDF9pbnN0cnVjdGlvbkINCgtfZ29hbF9pbWFnZUIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIUChJfcmV0dXJuX3ByZWRpY3Rpb24iwgIKC0FjdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEiEKBmFjdGlvbhgFIAEoCzIRLmxpbWJlci52MS5BY3Rpb24SHwoFcm91dGUYBiABKAsyEC5saW1iZXIudjEuUm91dGUSIgoFdXNhZ2UYByABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USEAoIY2h1bmtfaWQYCCABKAkSFgoOdmFsaWRfdW50aWxfbXMYCSABKA0SHwoSb2JzZXJ2YXRpb25fYWdlX21zGAogASgBSACIAQESLQoKcHJlZGljdGlvbhgLIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZUIVChNfb2JzZXJ2YXRpb25fYWdlX21zIsoBChBBY3RTdHJlYW1SZXF1ZXN0EiMKBG9wZW4YASABKAsyEy5saW1iZXIudjEuTG9vcE9wZW5IABIxCgtvYnNlcnZhdGlvbhgCIAEoCzIaLmxpbWJlci52MS5Mb29wT2JzZXJ2YXRpb25IABIlCgVyZXNldBgDIAEoCzIULmxpbWJlci52MS5Mb29wUmVzZXRIABIlCgVjbG9zZRgEIAEoCzIULmxpbWJlci52MS5Mb29wQ2xvc2VIAEIQCgdtZXNzYWdlEgW6SAIIASK4AQoRQWN0U3RyZWFtUmVzcG9uc2USJwoGb3BlbmVkGAEgASgLMhUubGltYmVyLnYxLkxvb3BPcGVuZWRIABIlCgVjaHVuaxgCIAEoCzIULmxpbWJlci52MS5Mb29wQ2h1bmtIABIjCgRob2xkGAMgASgLMhMubGltYmVyLnYxLkxvb3BIb2xkSAASJQoFZW5kZWQYBCABKAsyFC5saW1iZXIudjEuTG9vcEVuZGVkSABCBwoFZXZlbnQi9QcKDlByZWRpY3RSZXF1ZXN0EhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEjgKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIKukgHkgEECAEQIBIhCgZtb2RlbHMYAyADKAlCEbpIDpIBCxAIIgdyBRABGIACEjgKCnByZWZlcmVuY2UYBCABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUIIukgFggECEAFIAIgBARI1Cghwcm92aWRlchgFIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAGIAQESEQoEc2VlZBgGIAEoDUgCiAEBEg4KBnN0cmVhbRgHIAEoCBIfCgZwcmVzZXQYCCABKAlCCrpIB3IFEAEYgAFIA4gBARIuCghtZXRhZGF0YRgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIBIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAWIAQESIgoLaW5zdHJ1Y3Rpb24YCyABKAlCCLpIBXIDGIBASAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEiQKDGFjdGlvbl9zcGFjZRgNIAEoCUIJukgGcgQQARhASAiIAQESIAoHaG9yaXpvbhgOIAEoDUIKukgHKgUYgAIoAUgJiAEBEjEKC3RlbXBlcmF0dXJlGA8gASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgKiAEBEjEKB2FjdGlvbnMYECADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEikKA2ZwcxgRIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABIC4gBARJBCgpyZXNvbHV0aW9uGBIgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAyIAQESIwoLbnVtX3NhbXBsZXMYEyABKA1CCbpIBioEGAgoAUgNiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUISChBfaWRlbXBvdGVuY3lfa2V5Qg4KDF9pbnN0cnVjdGlvbkINCgtfZ29hbF9pbWFnZUIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg4KDF90ZW1wZXJhdHVyZUIGCgRfZnBzQg0KC19yZXNvbHV0aW9uQg4KDF9udW1fc2FtcGxlcyLQAQoPUHJlZGljdFJlc3BvbnNlEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEg0KBW1vZGVsGAQgASgJEikKBmZyYW1lcxgFIAMoCzIZLmxpbWJlci52MS5QcmVkaWN0ZWRGcmFtZRINCgVkdF9tcxgGIAEoARIfCgVyb3V0ZRgHIAEoCzIQLmxpbWJlci52MS5Sb3V0ZRImCgV1c2FnZRgIIAEoCzIXLmxpbWJlci52MS5QcmVkaWN0VXNhZ2UiRQoMUHJlZGljdFVzYWdlEg4KBmZyYW1lcxgBIAEoDRITCgtncHVfc2Vjb25kcxgCIAEoARIQCghjb3N0X3VzZBgDIAEoASJKChRQcmVkaWN0U3RyZWFtUmVxdWVzdBIyCgdwcmVkaWN0GAEgASgLMhkubGltYmVyLnYxLlByZWRpY3RSZXF1ZXN0Qga6SAPIAQEioAEKFVByZWRpY3RTdHJlYW1SZXNwb25zZRIqCgVyb3V0ZRgBIAEoCzIZLmxpbWJlci52MS5QcmVkaWN0U3RhcnRlZEgAEioKBWZyYW1lGAIgASgLMhkubGltYmVyLnYxLlByZWRpY3RlZEZyYW1lSAASJgoEZG9uZRgDIAEoCzIWLmxpbWJlci52MS5QcmVkaWN0RG9uZUgAQgcKBWV2ZW50IocCCg5QcmVkaWN0U3RhcnRlZBIKCgJpZBgBIAEoCRIPCgdjcmVhdGVkGAIgASgNEg0KBW1vZGVsGAMgASgJEg4KBnJlZ2lvbhgEIAEoCRIRCglwcmVjaXNpb24YBSABKAkSJAoIYXR0ZW1wdHMYBiADKAsyEi5saW1iZXIudjEuQXR0ZW1wdBIVCg1mYWxsYmFja191c2VkGAcgASgIEhEKCXNpbXVsYXRlZBgIIAEoCBIQCghwcm92aWRlchgJIAEoCRITCgtvZmZlcmluZ19pZBgKIAEoCRIaChJlc3RpbWF0ZWRfY29zdF91c2QYCyABKAESEwoLZGVhZGxpbmVfYXQYDCABKAEisgEKC1ByZWRpY3REb25lEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIOCgZmcmFtZXMYAyABKA0SLgoNZmluaXNoX3JlYXNvbhgEIAEoDjIXLmxpbWJlci52MS5GaW5pc2hSZWFzb24SHwoFcm91dGUYBSABKAsyEC5saW1iZXIudjEuUm91dGUSJgoFdXNhZ2UYBiABKAsyFy5saW1iZXIudjEuUHJlZGljdFVzYWdlIsECCg1Hcm91bmRSZXF1ZXN0EjgKDG9ic2VydmF0aW9ucxgBIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIKukgHkgEECAEQIBIfCgtpbnN0cnVjdGlvbhgCIAEoCUIKukgHcgUQARiAQBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAkgAiAEBEi4KCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgBiAEBEjUKCHByb3ZpZGVyGAUgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAogBARIfCgZwcmVzZXQYBiABKAlCCrpIB3IFEAEYgAFIA4gBAUIICgZfbW9kZWxCCwoJX21ldGFkYXRhQgsKCV9wcm92aWRlckIJCgdfcHJlc2V0IvkBCg5Hcm91bmRSZXNwb25zZRIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDwoHY3JlYXRlZBgDIAEoDRINCgVtb2RlbBgEIAEoCRIoCgZwb2ludHMYBSADKAsyGC5saW1iZXIudjEuR3JvdW5kZWRQb2ludBIlCgVib3hlcxgGIAMoCzIWLmxpbWJlci52MS5Hcm91bmRlZEJveBIlCgVyb3V0ZRgHIAEoCzIWLmxpbWJlci52MS5EaXJlY3RSb3V0ZRIlCgV1c2FnZRgIIAEoCzIWLmxpbWJlci52MS5Hcm91bmRVc2FnZRIMCgRub3RlGAkgASgJIkwKC0dyb3VuZFVzYWdlEhQKDGlucHV0X3Rva2VucxgBIAEoDRIVCg1vdXRwdXRfdG9rZW5zGAIgASgNEhAKCGNvc3RfdXNkGAMgASgBIo8BChRQcmV2aWV3Um91dGVzUmVxdWVzdBI0Cghjb250cmFjdBgBIAEoDjITLmxpbWJlci52MS5Db250cmFjdEIIukgFggECEAFIAIgBARI0CgdyZXF1ZXN0GAIgASgLMhsubGltYmVyLnYxLlByZXZpZXdlZFJlcXVlc3RCBrpIA8gBAUILCglfY29udHJhY3QiqwgKEFByZXZpZXdlZFJlcXVlc3QSGQoFbW9kZWwYASABKAlCCrpIB3IFEAEYgAISNgoMb2JzZXJ2YXRpb25zGAIgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgi6SAWSAQIQIBIhCgZtb2RlbHMYAyADKAlCEbpIDpIBCxAIIgdyBRABGIACEjgKCnByZWZlcmVuY2UYBCABKA4yFS5saW1iZXIudjEuUHJlZmVyZW5jZUIIukgFggECEAFIAIgBARI1Cghwcm92aWRlchgFIAEoCzIeLmxpbWJlci52MS5Qcm92aWRlclByZWZlcmVuY2VzSAGIAQESEQoEc2VlZBgGIAEoDUgCiAEBEg4KBnN0cmVhbRgHIAEoCBIfCgZwcmVzZXQYCCABKAlCCrpIB3IFEAEYgAFIA4gBARIuCghtZXRhZGF0YRgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIBIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAWIAQESIgoLaW5zdHJ1Y3Rpb24YCyABKAlCCLpIBXIDGIBASAaIAQESKQoKZ29hbF9pbWFnZRgMIAEoCzIQLmxpbWJlci52MS5GcmFtZUgHiAEBEiQKDGFjdGlvbl9zcGFjZRgNIAEoCUIJukgGcgQQARhASAiIAQESIAoHaG9yaXpvbhgOIAEoDUIKukgHKgUYgAIoAUgJiAEBEjEKC3RlbXBlcmF0dXJlGA8gASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgKiAEBEjEKB2FjdGlvbnMYECADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEikKA2ZwcxgRIAEoAUIXukgUEhIZAAAAAAAAbkAhAAAAAAAAAABIC4gBARJBCgpyZXNvbHV0aW9uGBIgASgJQii6SCVyIzIhXlsxLTldWzAtOV17MCwzfXhbMS05XVswLTldezAsM30kSAyIAQESIwoLbnVtX3NhbXBsZXMYEyABKA1CCbpIBioEGAgoAUgNiAEBEh4KEXJldHVybl9wcmVkaWN0aW9uGBQgASgISA6IAQFCDQoLX3ByZWZlcmVuY2VCCwoJX3Byb3ZpZGVyQgcKBV9zZWVkQgkKB19wcmVzZXRCCwoJX21ldGFkYXRhQhIKEF9pZGVtcG90ZW5jeV9rZXlCDgoMX2luc3RydWN0aW9uQg0KC19nb2FsX2ltYWdlQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDgoMX3RlbXBlcmF0dXJlQgYKBF9mcHNCDQoLX3Jlc29sdXRpb25CDgoMX251bV9zYW1wbGVzQhQKEl9yZXR1cm5fcHJlZGljdGlvbiK4AgoVUHJldmlld1JvdXRlc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIlCghjb250cmFjdBgCIAEoDjITLmxpbWJlci52MS5Db250cmFjdBISCgpjb25zaWRlcmVkGAMgASgNEiEKBHBsYW4YBCADKAsyEy5saW1iZXIudjEuUGxhblN0ZXASKwoHZHJvcHBlZBgFIAMoCzIaLmxpbWJlci52MS5Ecm9wcGVkT2ZmZXJpbmcSMAoSZXN0aW1hdGVkX2Nvc3RfdXNkGAYgASgLMhQubGltYmVyLnYxLkNvc3RSYW5nZRIOCgZwaW5uZWQYByABKAgSMQoMd291bGRfcmVmdXNlGAggASgLMhYubGltYmVyLnYxLldvdWxkUmVmdXNlSACIAQFCDwoNX3dvdWxkX3JlZnVzZSI3CglDb3N0UmFuZ2USCwoDbWluGAEgASgBEhAKCGV4cGVjdGVkGAIgASgBEgsKA21heBgDIAEoASIbCgtXb3VsZFJlZnVzZRIMCgRjb2RlGAEgASgJKpwBCgxGaW5pc2hSZWFzb24SHQoZRklOSVNIX1JFQVNPTl9VTlNQRUNJRklFRBAAEhoKFkZJTklTSF9SRUFTT05fQ09NUExFVEUQARIYChRGSU5JU0hfUkVBU09OX0xFTkdUSBACEhsKF0ZJTklTSF9SRUFTT05fQ0FOQ0VMTEVEEAMSGgoWRklOSVNIX1JFQVNPTl9ERUFETElORRAEMpYGChBJbmZlcmVuY2VTZXJ2aWNlEmYKA0FjdBIVLmxpbWJlci52MS5BY3RSZXF1ZXN0GhYubGltYmVyLnYxLkFjdFJlc3BvbnNlIjCquxgaCAISDWluZmVyZW5jZS5ydW4gASgBMgNhY3SC0+STAgw6ASoiBy92MS9hY3QSfwoJQWN0U3RyZWFtEhsubGltYmVyLnYxLkFjdFN0cmVhbVJlcXVlc3QaHC5saW1iZXIudjEuQWN0U3RyZWFtUmVzcG9uc2UiM6q7GBYIAhINaW5mZXJlbmNlLnJ1bjIDYWN0gtPkkwITOgEqIg4vdjEvYWN0L3N0cmVhbSgBMAESeAoHUHJlZGljdBIZLmxpbWJlci52MS5QcmVkaWN0UmVxdWVzdBoaLmxpbWJlci52MS5QcmVkaWN0UmVzcG9uc2UiNqq7GBwIAhINaW5mZXJlbmNlLnJ1biABMgdwcmVkaWN0gtPkkwIQOgEqIgsvdjEvcHJlZGljdBKZAQoNUHJlZGljdFN0cmVhbRIfLmxpbWJlci52MS5QcmVkaWN0U3RyZWFtUmVxdWVzdBogLmxpbWJlci52MS5QcmVkaWN0U3RyZWFtUmVzcG9uc2UiQ6q7GBwIAhINaW5mZXJlbmNlLnJ1bigBMgdwcmVkaWN0gtPkkwIdOgdwcmVkaWN0IhIvdjEvcHJlZGljdC9zdHJlYW0wARJxCgZHcm91bmQSGC5saW1iZXIudjEuR3JvdW5kUmVxdWVzdBoZLmxpbWJlci52MS5Hcm91bmRSZXNwb25zZSIyqrsYGQgCEg1pbmZlcmVuY2UucnVuMgZncm91bmSC0+STAg86ASoiCi92MS9ncm91bmQSjwEKDVByZXZpZXdSb3V0ZXMSHy5saW1iZXIudjEuUHJldmlld1JvdXRlc1JlcXVlc3QaIC5saW1iZXIudjEuUHJldmlld1JvdXRlc1Jlc3BvbnNlIjuQAgGquxgRCAISDWluZmVyZW5jZS5ydW6C0+STAh06B3JlcXVlc3QiEi92MS9yb3V0ZXMvcHJldmlld2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_control_loop, file_limber_v1_grounding, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_plan, file_limber_v1_prediction, file_limber_v1_preferences, file_limber_v1_route]);
 
 /**
  * Asks for an action chunk.
@@ -250,39 +254,110 @@ export const ActResponseSchema: GenMessage<ActResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 1);
 
 /**
- * What an act call used.
+ * One message of a robot in its control loop: `open` first, then the others in any order.
  *
- * @generated from message limber.v1.ActUsage
+ * @generated from message limber.v1.ActStreamRequest
  */
-export type ActUsage = Message<"limber.v1.ActUsage"> & {
+export type ActStreamRequest = Message<"limber.v1.ActStreamRequest"> & {
   /**
-   * Steps returned.
+   * What it is.
    *
-   * @generated from field: uint32 action_steps = 1;
+   * @generated from oneof limber.v1.ActStreamRequest.message
    */
-  actionSteps: number;
-
-  /**
-   * Time on an accelerator, in seconds.
-   *
-   * @generated from field: double gpu_seconds = 2;
-   */
-  gpuSeconds: number;
-
-  /**
-   * What was deducted for the successful call, in US dollars.
-   *
-   * @generated from field: double cost_usd = 3;
-   */
-  costUsd: number;
+  message: {
+    /**
+     * What is wanted. Comes first, once.
+     *
+     * @generated from field: limber.v1.LoopOpen open = 1;
+     */
+    value: LoopOpen;
+    case: "open";
+  } | {
+    /**
+     * What the robot senses.
+     *
+     * @generated from field: limber.v1.LoopObservation observation = 2;
+     */
+    value: LoopObservation;
+    case: "observation";
+  } | {
+    /**
+     * A new episode begins.
+     *
+     * @generated from field: limber.v1.LoopReset reset = 3;
+     */
+    value: LoopReset;
+    case: "reset";
+  } | {
+    /**
+     * The robot is done.
+     *
+     * @generated from field: limber.v1.LoopClose close = 4;
+     */
+    value: LoopClose;
+    case: "close";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
- * Describes the message limber.v1.ActUsage.
- * Use `create(ActUsageSchema)` to create a new message.
+ * Describes the message limber.v1.ActStreamRequest.
+ * Use `create(ActStreamRequestSchema)` to create a new message.
  */
-export const ActUsageSchema: GenMessage<ActUsage> = /*@__PURE__*/
+export const ActStreamRequestSchema: GenMessage<ActStreamRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_inference_service, 2);
+
+/**
+ * One message to a robot in its control loop: `opened` first, then chunks and holds, `ended` last.
+ *
+ * @generated from message limber.v1.ActStreamResponse
+ */
+export type ActStreamResponse = Message<"limber.v1.ActStreamResponse"> & {
+  /**
+   * What it is.
+   *
+   * @generated from oneof limber.v1.ActStreamResponse.event
+   */
+  event: {
+    /**
+     * The loop is open. Comes first, once.
+     *
+     * @generated from field: limber.v1.LoopOpened opened = 1;
+     */
+    value: LoopOpened;
+    case: "opened";
+  } | {
+    /**
+     * An action chunk.
+     *
+     * @generated from field: limber.v1.LoopChunk chunk = 2;
+     */
+    value: LoopChunk;
+    case: "chunk";
+  } | {
+    /**
+     * There is no chunk: hold.
+     *
+     * @generated from field: limber.v1.LoopHold hold = 3;
+     */
+    value: LoopHold;
+    case: "hold";
+  } | {
+    /**
+     * The loop is over. Comes last, once.
+     *
+     * @generated from field: limber.v1.LoopEnded ended = 4;
+     */
+    value: LoopEnded;
+    case: "ended";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message limber.v1.ActStreamResponse.
+ * Use `create(ActStreamResponseSchema)` to create a new message.
+ */
+export const ActStreamResponseSchema: GenMessage<ActStreamResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_inference_service, 3);
 
 /**
  * Asks for future frames.
@@ -429,7 +504,7 @@ export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
  * Use `create(PredictRequestSchema)` to create a new message.
  */
 export const PredictRequestSchema: GenMessage<PredictRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 3);
+  messageDesc(file_limber_v1_inference_service, 4);
 
 /**
  * Future frames, who made them and what they cost.
@@ -499,7 +574,7 @@ export type PredictResponse = Message<"limber.v1.PredictResponse"> & {
  * Use `create(PredictResponseSchema)` to create a new message.
  */
 export const PredictResponseSchema: GenMessage<PredictResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 4);
+  messageDesc(file_limber_v1_inference_service, 5);
 
 /**
  * What a predict call used.
@@ -534,7 +609,7 @@ export type PredictUsage = Message<"limber.v1.PredictUsage"> & {
  * Use `create(PredictUsageSchema)` to create a new message.
  */
 export const PredictUsageSchema: GenMessage<PredictUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 5);
+  messageDesc(file_limber_v1_inference_service, 6);
 
 /**
  * Asks for future frames as they come.
@@ -555,7 +630,7 @@ export type PredictStreamRequest = Message<"limber.v1.PredictStreamRequest"> & {
  * Use `create(PredictStreamRequestSchema)` to create a new message.
  */
 export const PredictStreamRequestSchema: GenMessage<PredictStreamRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 6);
+  messageDesc(file_limber_v1_inference_service, 7);
 
 /**
  * One event of a streamed prediction.
@@ -600,7 +675,7 @@ export type PredictStreamResponse = Message<"limber.v1.PredictStreamResponse"> &
  * Use `create(PredictStreamResponseSchema)` to create a new message.
  */
 export const PredictStreamResponseSchema: GenMessage<PredictStreamResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 7);
+  messageDesc(file_limber_v1_inference_service, 8);
 
 /**
  * The head of a streamed prediction.
@@ -698,7 +773,7 @@ export type PredictStarted = Message<"limber.v1.PredictStarted"> & {
  * Use `create(PredictStartedSchema)` to create a new message.
  */
 export const PredictStartedSchema: GenMessage<PredictStarted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 8);
+  messageDesc(file_limber_v1_inference_service, 9);
 
 /**
  * The end of a streamed prediction.
@@ -754,7 +829,7 @@ export type PredictDone = Message<"limber.v1.PredictDone"> & {
  * Use `create(PredictDoneSchema)` to create a new message.
  */
 export const PredictDoneSchema: GenMessage<PredictDone> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 9);
+  messageDesc(file_limber_v1_inference_service, 10);
 
 /**
  * Asks where in the picture an instruction points.
@@ -810,7 +885,7 @@ export type GroundRequest = Message<"limber.v1.GroundRequest"> & {
  * Use `create(GroundRequestSchema)` to create a new message.
  */
 export const GroundRequestSchema: GenMessage<GroundRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 10);
+  messageDesc(file_limber_v1_inference_service, 11);
 
 /**
  * Points and boxes, who found them and what it cost.
@@ -887,7 +962,7 @@ export type GroundResponse = Message<"limber.v1.GroundResponse"> & {
  * Use `create(GroundResponseSchema)` to create a new message.
  */
 export const GroundResponseSchema: GenMessage<GroundResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 11);
+  messageDesc(file_limber_v1_inference_service, 12);
 
 /**
  * What a ground call used.
@@ -922,7 +997,7 @@ export type GroundUsage = Message<"limber.v1.GroundUsage"> & {
  * Use `create(GroundUsageSchema)` to create a new message.
  */
 export const GroundUsageSchema: GenMessage<GroundUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 12);
+  messageDesc(file_limber_v1_inference_service, 13);
 
 /**
  * Asks how a request would be routed.
@@ -950,7 +1025,7 @@ export type PreviewRoutesRequest = Message<"limber.v1.PreviewRoutesRequest"> & {
  * Use `create(PreviewRoutesRequestSchema)` to create a new message.
  */
 export const PreviewRoutesRequestSchema: GenMessage<PreviewRoutesRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 13);
+  messageDesc(file_limber_v1_inference_service, 14);
 
 /**
  * The fields of predict and act requests together.
@@ -1104,7 +1179,7 @@ export type PreviewedRequest = Message<"limber.v1.PreviewedRequest"> & {
  * Use `create(PreviewedRequestSchema)` to create a new message.
  */
 export const PreviewedRequestSchema: GenMessage<PreviewedRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 14);
+  messageDesc(file_limber_v1_inference_service, 15);
 
 /**
  * A plan that was not run.
@@ -1174,7 +1249,7 @@ export type PreviewRoutesResponse = Message<"limber.v1.PreviewRoutesResponse"> &
  * Use `create(PreviewRoutesResponseSchema)` to create a new message.
  */
 export const PreviewRoutesResponseSchema: GenMessage<PreviewRoutesResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 15);
+  messageDesc(file_limber_v1_inference_service, 16);
 
 /**
  * The span of what a call may cost, in US dollars.
@@ -1209,7 +1284,7 @@ export type CostRange = Message<"limber.v1.CostRange"> & {
  * Use `create(CostRangeSchema)` to create a new message.
  */
 export const CostRangeSchema: GenMessage<CostRange> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 16);
+  messageDesc(file_limber_v1_inference_service, 17);
 
 /**
  * The refusal that a request would meet.
@@ -1230,7 +1305,7 @@ export type WouldRefuse = Message<"limber.v1.WouldRefuse"> & {
  * Use `create(WouldRefuseSchema)` to create a new message.
  */
 export const WouldRefuseSchema: GenMessage<WouldRefuse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_inference_service, 17);
+  messageDesc(file_limber_v1_inference_service, 18);
 
 /**
  * Why a stream ended.
@@ -1302,6 +1377,17 @@ export const InferenceService: GenService<{
     methodKind: "unary";
     input: typeof ActRequestSchema;
     output: typeof ActResponseSchema;
+  },
+  /**
+   * Carries a control loop: observations up, action chunks down, a hold instead of a late answer. REST cannot carry it: use gRPC,
+   * or Connect over HTTP/2.
+   *
+   * @generated from rpc limber.v1.InferenceService.ActStream
+   */
+  actStream: {
+    methodKind: "bidi_streaming";
+    input: typeof ActStreamRequestSchema;
+    output: typeof ActStreamResponseSchema;
   },
   /**
    * Returns future frames, all at once.

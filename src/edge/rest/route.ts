@@ -25,7 +25,16 @@ export interface RestRoute {
 
 /** The routes of `services`, in the schema's order. Throws where a rule names what the message does not have. */
 export function routesOf(services: Iterable<DescService>): RestRoute[] {
-  return [...services].flatMap((service) => service.methods.filter((method) => hasOption(method, http)).map(routeOf));
+  const methods = [...services].flatMap((service) => service.methods);
+  return methods.filter((method) => hasOption(method, http) && method.methodKind !== "bidi_streaming").map(routeOf);
+}
+
+/** The paths of the RPCs that talk both ways, which REST has no form for: whoever asks is told where they are served. */
+export function conversationsOf(services: Iterable<DescService>): { method: DescMethod; url: string }[] {
+  const methods = [...services].flatMap((service) => service.methods);
+  return methods
+    .filter((method) => method.methodKind === "bidi_streaming")
+    .map((method) => ({ method, url: getOption(method, http).pattern.value as string })); // sound: no custom verbs
 }
 
 function routeOf(method: DescMethod): RestRoute {

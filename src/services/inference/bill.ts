@@ -29,6 +29,8 @@ export interface Asked {
   deadlineMs?: number | undefined;
   metadata?: object | undefined;
   preset?: string | undefined;
+  /** The control loop that it is a part of. */
+  streamId?: string;
 }
 
 /** The bill of one call. It ends once: settled, or void. */
@@ -165,13 +167,14 @@ export class Bill {
   }
 
   #log(route: Route | undefined): object {
-    const { modelRequested, sessionId, deadlineMs, metadata, preset } = this.#asked;
+    const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
     return {
       model_requested: modelRequested,
       session_id: sessionId,
       deadline_ms: deadlineMs,
       metadata,
       preset,
+      stream_id: streamId,
       region: route?.region,
       precision: route?.precision,
       fallback_used: route?.fallbackUsed,

@@ -25,12 +25,15 @@ import type { CallOptions, Wire } from "../../upstream/wire.ts";
 import { type Call, keyOf } from "../call.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
+import type { LoopBoard } from "./loop/board.ts";
 import type { PresetBook } from "./presets.ts";
 
 /** What inference needs of the house. */
 export interface InferenceParts {
   supply: LiveSupply;
   till: HouseTill;
+  /** The control loops of this replica. */
+  loops: LoopBoard;
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
@@ -98,8 +101,7 @@ export class Trip {
 
   /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
   get upstreamSession(): string | undefined {
-    const session = sessionOf(this.plan.intent, this.call);
-    return session && createHash("sha256").update(session).digest("hex").slice(0, 32);
+    return upstreamSessionOf(this.plan.intent, this.call);
   }
 
   /** Notes who served the session, and says what that did to its pin. */
@@ -158,8 +160,14 @@ export function planArgs(house: InferenceHouse, intent: Intent, call: Call, arri
   };
 }
 
+/** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
+export function upstreamSessionOf(intent: Intent, call: Call): string | undefined {
+  const session = sessionOf(intent, call);
+  return session && createHash("sha256").update(session).digest("hex").slice(0, 32);
+}
+
 /** Sessions of two organisations never share a pin, whatever they call themselves. */
-function sessionOf({ provider }: Intent, call: Call): string | undefined {
+export function sessionOf({ provider }: Intent, call: Call): string | undefined {
   return provider?.sessionId === undefined ? undefined : `${keyOf(call).orgId} ${provider.sessionId}`;
 }
 

@@ -43,7 +43,7 @@ export async function prepareAct(
   frames: FrameSet,
   { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
 ): Promise<PreparedAct> {
-  const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction } = input;
+  const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
   const call: ActCall = {
     $typeName: "limber.policy.v1.ActCall",
     model,
@@ -57,6 +57,8 @@ export async function prepareAct(
     budgetMs: Math.max(1, Math.floor(budgetMs)),
     ...(seed !== undefined && { seed }),
     ...(temperature !== undefined && { temperature }),
+    prevChunkLeftOver: input.leftOver === undefined ? [] : [...input.leftOver],
+    ...(inferenceDelay !== undefined && { inferenceDelay }),
   };
   const count = picturesIn(input.observations);
   const pictures = await firstOf(frames, frames.cameras.length);

@@ -122,9 +122,9 @@ describe("half open", () => {
   });
 });
 
-test("only what the caller sent and a full provider are not blamed on the provider", () => {
+test("only what the caller sent or forbade and a full provider are not blamed on the provider", () => {
   const innocent = Object.values(AttemptFailure).filter((failure) => !blamesProvider(failure));
-  expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED]);
+  expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED, AttemptFailure.OUT_OF_BOUNDS]);
 });
 
 test("whatever happens, a provider that works again is closed again", () => {

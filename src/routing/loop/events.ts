@@ -1,0 +1,92 @@
+/** What happens to a control loop, and what it asks for: the words between the pure loop and those who carry it out. */
+import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActAnswer } from "../../contracts/contract.ts";
+import type { AttemptFailure } from "../../contracts/failure.ts";
+import type { Report } from "../cell.ts";
+import type { PlanStep } from "../plan.ts";
+import type { Try } from "../record.ts";
+
+/** What a robot sensed at one control step. `O` is the observation itself, which the loop only hands on. */
+export interface Sighting<O> {
+  readonly step: number;
+  /** On the robot's own clock, in milliseconds. */
+  readonly tMs: number | undefined;
+  /** What must not change inside an episode: numbers and pictures that one observation has. */
+  readonly shape: string;
+  readonly payload: O;
+}
+
+/** What happens. `at` is the steady clock in milliseconds and never runs backwards. */
+export type LoopEvent<O> =
+  | { readonly kind: "observed"; readonly at: number; readonly sighting: Sighting<O> }
+  | { readonly kind: "answered"; readonly at: number; readonly flight: number; readonly answer: ActAnswer }
+  | { readonly kind: "failed"; readonly at: number; readonly flight: number; readonly failure: AttemptFailure }
+  /** The observation itself cannot be used, whoever is asked. */
+  | { readonly kind: "refused"; readonly at: number; readonly flight: number; readonly detail: string }
+  /** It cannot be paid for at the moment. */
+  | { readonly kind: "unpaid"; readonly at: number; readonly flight: number }
+  /** Time passed; due whenever `wakeAt` is reached. */
+  | { readonly kind: "time"; readonly at: number }
+  /** Nothing may be dispatched for this reason; undefined when it may again. */
+  | { readonly kind: "blocked"; readonly at: number; readonly why: HoldReason | undefined }
+  /** A new episode begins. */
+  | { readonly kind: "reset"; readonly at: number }
+  /** Nobody listens any longer. */
+  | { readonly kind: "closed"; readonly at: number };
+
+/** What is to be done. */
+export type LoopEffect<O> = Dispatch<O> | Cancel | Deliver<O> | Hold | Told;
+
+/** Ask a provider. */
+export interface Dispatch<O> {
+  readonly kind: "dispatch";
+  readonly flight: number;
+  readonly step: PlanStep;
+  readonly sighting: Sighting<O>;
+  readonly budgetMs: number;
+}
+
+/** The answer of a flight is of no use any longer. */
+export interface Cancel {
+  readonly kind: "cancel";
+  readonly flight: number;
+}
+
+/** Send a chunk. */
+export interface Deliver<O> {
+  readonly kind: "deliver";
+  readonly at: number;
+  readonly sighting: Sighting<O>;
+  readonly answer: ActAnswer;
+  readonly step: PlanStep;
+  readonly ageMs: number;
+  /** The first control step at which it may not be executed any longer. */
+  readonly validUntil: number;
+  readonly tries: readonly Try[];
+  /** What the loser of a hedge is paid, in micro-dollars; undefined when none was sent. */
+  readonly hedgeMicro: number | undefined;
+  /** Another offering than the chunk before, or the first one. */
+  readonly moved: boolean;
+  /** Another model than the chunk before. */
+  readonly episodeBreak: boolean;
+  readonly dropped: number;
+}
+
+/** Tell the robot to hold. */
+export interface Hold {
+  readonly kind: "hold";
+  readonly at: number;
+  readonly step: number;
+  readonly reason: HoldReason;
+  readonly ageMs: number;
+  readonly detail: string;
+  readonly tries: readonly Try[];
+  readonly dropped: number;
+}
+
+/** Tell the health of an offering how it did. */
+export interface Told {
+  readonly kind: "told";
+  readonly offeringId: string;
+  readonly report: Report;
+}

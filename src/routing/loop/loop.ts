@@ -1,0 +1,388 @@
+/**
+ * A control loop as a machine of events and time: latest-wins, deadlines, holds, failover inside an episode. It does nothing
+ * itself: every event is answered with what is to be done, and the same events give the same answers.
+ */
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { checkAnswer } from "../../contracts/act.ts";
+import type { ActAnswer, Intent } from "../../contracts/contract.ts";
+import { AttemptFailure } from "../../contracts/failure.ts";
+import type { Report } from "../cell.ts";
+import { mayHedge, type PlanStep } from "../plan.ts";
+import type { Try } from "../record.ts";
+import { candidatesOf } from "./candidates.ts";
+import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
+import { Transit } from "./transit.ts";
+
+/** What holds for a whole loop. */
+export interface LoopRules {
+  readonly intent: Intent;
+  /** How old an observation may be when its chunk arrives, in milliseconds. */
+  readonly deadlineMs: number;
+  /** When to ask a second provider, in milliseconds; undefined for never. */
+  readonly hedgeAfterMs: number | undefined;
+  readonly maxCostMicro: number;
+  /** Models that may take over inside an episode. */
+  readonly models: readonly string[];
+  /** Why an answer breaks the caller's safety bounds; undefined when it does not. */
+  readonly broken: (answer: ActAnswer) => boolean;
+}
+
+/** What the loop asks of routing. */
+export interface LoopRouter {
+  /** The offerings that satisfy the request at this moment, best first; none when nothing does. */
+  steps(): readonly PlanStep[];
+  /** Asks to send one call: false where a breaker rests. */
+  admit(step: PlanStep, at: number, budgetMs: number): boolean;
+  /** Whether a hedge may be spent; notes each call when `earn`. */
+  hedge(): boolean;
+  /** Numbers per step that a step's answer must have. */
+  dimOf(step: PlanStep): number | undefined;
+}
+
+/** One provider being asked. */
+interface Flight {
+  readonly id: number;
+  readonly step: PlanStep;
+  readonly record: Try;
+}
+
+/** One observation on its way to its chunk. */
+interface Job<O> {
+  sighting: Sighting<O>;
+  /** When it was sensed, by our clock. */
+  sensedAt: number;
+  readonly flights: Flight[];
+  readonly tries: Try[];
+  /** When a second provider is asked; Infinity when not. */
+  hedgeAt: number;
+  /** What a hedge that was sent cost so far, were it to lose. */
+  hedgeMicro: number | undefined;
+}
+
+interface Waiting<O> {
+  readonly sighting: Sighting<O>;
+  readonly sensedAt: number;
+}
+
+/** A robot's loop. `O` is an observation as the caller sent it. */
+export class Loop<O> {
+  readonly #rules: LoopRules;
+  readonly #router: LoopRouter;
+  #transit = new Transit();
+  #job: Job<O> | undefined;
+  /** The newest observation that is not dispatched. */
+  #slot: Waiting<O> | undefined;
+  #newest: number | undefined;
+  #shape: string | undefined;
+  #blocked: HoldReason | undefined;
+  #closed = false;
+  #lastFlight = 0;
+  /** Who served this episode last. */
+  #served: PlanStep | undefined;
+  /** The model that the episode is bound to; undefined while it is bound to none. */
+  #bound: string | undefined;
+  /** The offering and the model of the last chunk that was sent, in whatever episode. */
+  #lastOffering: string | undefined;
+  #lastModel: string | undefined;
+  /** Observations that were replaced, or came out of order. */
+  dropped = 0;
+  #effects: LoopEffect<O>[] = [];
+
+  constructor(rules: LoopRules, router: LoopRouter) {
+    this.#rules = rules;
+    this.#router = router;
+  }
+
+  /** Takes an event and says what is to be done, in order. */
+  next(event: LoopEvent<O>): LoopEffect<O>[] {
+    this.#effects = [];
+    if (!this.#closed) this.#take(event);
+    return this.#effects;
+  }
+
+  /** When it wants to hear of time next; Infinity when nothing depends on it. */
+  get wakeAt(): number {
+    if (this.#job) return Math.min(this.#expiry(this.#job.sensedAt), this.#job.hedgeAt);
+    return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether an answer is awaited. */
+  get busy(): boolean {
+    return this.#job !== undefined;
+  }
+
+  /** Binds the episode to the model that served it before the stream was opened. */
+  resume(model: string): void {
+    this.#bound = model;
+    this.#lastModel = model;
+  }
+
+  #take(event: LoopEvent<O>): void {
+    const { at } = event;
+    // What should have happened before this event happens first.
+    if (event.kind !== "time" && at >= this.wakeAt) this.#time(at);
+    switch (event.kind) {
+      case "observed":
+        this.#observe(event.sighting, at);
+        return;
+      case "answered":
+        this.#answered(event.flight, event.answer, at);
+        return;
+      case "failed":
+        this.#failed(event.flight, event.failure, at);
+        return;
+      case "refused":
+        this.#refused(event.flight, HoldReason.INVALID_OBSERVATION, event.detail, at);
+        return;
+      case "unpaid":
+        this.#refused(event.flight, HoldReason.NOT_RECORDED, "", at);
+        return;
+      case "time":
+        this.#time(at);
+        return;
+      case "blocked":
+        this.#blocked = event.why;
+        this.#rest(at);
+        return;
+      case "reset":
+        this.#drop(at);
+        this.#newest = undefined;
+        this.#shape = undefined;
+        this.#served = undefined;
+        this.#bound = undefined;
+        this.#transit = new Transit();
+        return;
+      case "closed":
+        this.#drop(at);
+        this.#closed = true;
+    }
+  }
+
+  #observe(sighting: Sighting<O>, at: number): void {
+    if (this.#newest !== undefined && sighting.step <= this.#newest) {
+      this.dropped += 1;
+      return;
+    }
+    this.#newest = sighting.step;
+    this.#shape ??= sighting.shape;
+    if (sighting.shape !== this.#shape) {
+      const detail = `it has ${sighting.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
+      this.#hold(sighting, HoldReason.INVALID_OBSERVATION, at, at, { detail });
+      return;
+    }
+    const age = this.#transit.age(sighting.tMs, at);
+    if (age === "future") {
+      this.#hold(sighting, HoldReason.INVALID_OBSERVATION, at, at, { detail: "t_ms lies in the future" });
+      return;
+    }
+    const sensedAt = at - age;
+    if (at >= this.#expiry(sensedAt)) {
+      this.#hold(sighting, HoldReason.STALE_OBSERVATION, sensedAt, at);
+      return;
+    }
+    if (this.#slot) this.dropped += 1;
+    this.#slot = { sighting, sensedAt };
+    this.#rest(at);
+  }
+
+  /** Goes on with what waits, unless something is under way or in the way. */
+  #rest(at: number): void {
+    if (this.#job || !this.#slot || this.#blocked !== undefined) return;
+    const { sighting, sensedAt } = this.#slot;
+    this.#slot = undefined;
+    this.#job = {
+      sighting,
+      sensedAt,
+      flights: [],
+      tries: [],
+      hedgeAt: this.#rules.hedgeAfterMs === undefined ? Number.POSITIVE_INFINITY : at + this.#rules.hedgeAfterMs,
+      hedgeMicro: undefined,
+    };
+    this.#ask(this.#job, at);
+  }
+
+  /** Asks whoever may serve and was not asked for this observation yet. */
+  #ask(job: Job<O>, at: number): void {
+    for (const step of candidatesOf(this.#router.steps(), this.#served ?? this.#bound, this.#rules.models)) {
+      if (job.tries.some((tried) => tried.step.offering.id === step.offering.id)) continue;
+      if (this.#fly(job, step, at)) return;
+    }
+    const reason = job.tries.length === 0 ? HoldReason.NO_PROVIDER : HoldReason.UPSTREAM_FAILED;
+    this.#give(job, reason, at);
+  }
+
+  #fly(job: Job<O>, step: PlanStep, at: number): boolean {
+    const budgetMs = Math.min(this.#expiry(job.sensedAt) - at, step.budgetMs);
+    if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
+    const record: Try = { step, startedAt: at, status: "running", latencyMs: 0, reason: undefined };
+    const flight = { id: ++this.#lastFlight, step, record };
+    job.flights.push(flight);
+    job.tries.push(record);
+    this.#effects.push({ kind: "dispatch", flight: flight.id, step, sighting: job.sighting, budgetMs });
+    return true;
+  }
+
+  #answered(id: number, answer: ActAnswer, at: number): void {
+    const found = this.#flight(id);
+    if (!found) return;
+    const { job, flight } = found;
+    const dim = this.#router.dimOf(flight.step);
+    const failure =
+      checkAnswer(answer, { intent: this.#rules.intent, dim }) ??
+      (this.#rules.broken(answer) ? AttemptFailure.OUT_OF_BOUNDS : undefined);
+    if (failure !== undefined) {
+      this.#failed(id, failure, at);
+      return;
+    }
+    this.#end(flight, "ok", undefined, answer.steps.length, at);
+    job.flights.splice(job.flights.indexOf(flight), 1);
+    if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
+    this.#callOff(job, undefined, at);
+    this.#job = undefined;
+    const { sighting, sensedAt, tries, hedgeMicro } = job;
+    const validUntil = sighting.step + answer.steps.length;
+    // The robot itself is past its last step already.
+    if (this.#newest !== undefined && this.#newest >= validUntil)
+      this.#hold(sighting, HoldReason.LATE, sensedAt, at, { tries });
+    else {
+      const { id: offering, model } = flight.step.offering;
+      const moved = this.#lastOffering !== offering;
+      const episodeBreak = this.#lastModel !== undefined && this.#lastModel !== model;
+      this.#served = flight.step;
+      this.#lastOffering = offering;
+      this.#lastModel = model;
+      this.#effects.push({
+        kind: "deliver",
+        at,
+        sighting,
+        answer,
+        step: flight.step,
+        ageMs: at - sensedAt,
+        validUntil,
+        tries,
+        hedgeMicro,
+        moved,
+        episodeBreak,
+        dropped: this.dropped,
+      });
+    }
+    this.#rest(at);
+  }
+
+  #failed(id: number, failure: AttemptFailure, at: number): void {
+    const found = this.#flight(id);
+    if (!found) return;
+    const { job, flight } = found;
+    this.#end(flight, "error", failure, 0, at);
+    job.flights.splice(job.flights.indexOf(flight), 1);
+    if (job.flights.length > 0) return;
+    // Another provider is asked about the newest that there is.
+    if (this.#slot && this.#blocked === undefined) {
+      this.dropped += 1;
+      job.sighting = this.#slot.sighting;
+      job.sensedAt = this.#slot.sensedAt;
+      this.#slot = undefined;
+    }
+    if (failure === AttemptFailure.OUT_OF_BOUNDS) this.#give(job, HoldReason.OUT_OF_BOUNDS, at);
+    else this.#ask(job, at);
+  }
+
+  #refused(id: number, reason: HoldReason, detail: string, at: number): void {
+    const found = this.#flight(id);
+    if (!found) return;
+    const { job } = found;
+    this.#callOff(job, undefined, at);
+    this.#job = undefined;
+    this.#hold(job.sighting, reason, job.sensedAt, at, { detail });
+    this.#rest(at);
+  }
+
+  #time(at: number): void {
+    const job = this.#job;
+    if (job && at >= this.#expiry(job.sensedAt)) {
+      this.#callOff(job, AttemptFailure.DEADLINE, at);
+      this.#give(job, HoldReason.LATE, at);
+    } else if (job && at >= job.hedgeAt) {
+      job.hedgeAt = Number.POSITIVE_INFINITY;
+      this.#hedge(job, at);
+    }
+    const slot = this.#slot;
+    if (!slot || this.#job || at < this.#expiry(slot.sensedAt)) return;
+    this.#slot = undefined;
+    // Who does not read is told nothing more.
+    if (this.#blocked === HoldReason.SLOW_READER) this.dropped += 1;
+    else this.#hold(slot.sighting, this.#blocked ?? HoldReason.LATE, slot.sensedAt, at);
+  }
+
+  #hedge(job: Job<O>, at: number): void {
+    const first = job.flights[0];
+    if (!first) return;
+    for (const step of this.#router.steps()) {
+      if (!mayHedge(first.step, step, this.#rules.maxCostMicro)) continue;
+      if (!this.#router.hedge()) return;
+      if (this.#fly(job, step, at)) job.hedgeMicro = 0;
+      return;
+    }
+  }
+
+  /** There will be no chunk for a job. */
+  #give(job: Job<O>, reason: HoldReason, at: number): void {
+    this.#job = undefined;
+    this.#hold(job.sighting, reason, job.sensedAt, at, { tries: job.tries });
+    this.#rest(at);
+  }
+
+  #hold(
+    { step }: Sighting<O>,
+    reason: HoldReason,
+    sensedAt: number,
+    at: number,
+    { detail = "", tries = [] }: Partial<Pick<Hold, "detail" | "tries">> = {},
+  ): void {
+    this.#effects.push({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped: this.dropped });
+  }
+
+  /** Forgets what is under way and what waits. */
+  #drop(at: number): void {
+    if (this.#job) {
+      this.#callOff(this.#job, undefined, at);
+      this.dropped += 1;
+    }
+    if (this.#slot) this.dropped += 1;
+    this.#job = undefined;
+    this.#slot = undefined;
+  }
+
+  #callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
+    for (const flight of job.flights.splice(0)) {
+      this.#effects.push({ kind: "cancel", flight: flight.id });
+      this.#end(flight, failure === undefined ? "cancelled" : "error", failure, 0, at);
+    }
+  }
+
+  /** Notes how an attempt ended, for the caller and for the health of its offering. */
+  #end(
+    { record, step }: Flight,
+    status: "ok" | "error" | "cancelled",
+    reason: AttemptFailure | undefined,
+    units: number,
+    at: number,
+  ): void {
+    record.status = status;
+    record.latencyMs = at - record.startedAt;
+    record.reason = reason;
+    const outcome: Report["outcome"] = reason ?? (status === "ok" ? "ok" : "cancelled");
+    const report = { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at };
+    this.#effects.push({ kind: "told", offeringId: step.offering.id, report });
+  }
+
+  #flight(id: number): { job: Job<O>; flight: Flight } | undefined {
+    const job = this.#job;
+    const flight = job?.flights.find((each) => each.id === id);
+    return job && flight && { job, flight };
+  }
+
+  #expiry(sensedAt: number): number {
+    return sensedAt + this.#rules.deadlineMs;
+  }
+}

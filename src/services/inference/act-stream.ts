@@ -1,0 +1,82 @@
+/** ActStream: a talk that begins with `open` and is then one robot's control loop. */
+import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import type { Call, Listener, Speaker } from "../call.ts";
+import { Robot } from "./loop/robot.ts";
+import { expanded } from "./presets.ts";
+import type { InferenceHouse } from "./trip.ts";
+
+/** Messages that a caller may send before his preset has been read. */
+const MOST_WAITING = 256;
+
+/** Serves one stream. */
+export function actStream(
+  house: InferenceHouse,
+  speaker: Speaker<ActStreamResponse>,
+  call: Call,
+): Listener<ActStreamRequest> {
+  const talk = new Talk(house, speaker, call);
+  call.signal.addEventListener("abort", () => talk.abandon(), { once: true });
+  return talk;
+}
+
+class Talk implements Listener<ActStreamRequest> {
+  readonly #house: InferenceHouse;
+  readonly #speaker: Speaker<ActStreamResponse>;
+  readonly #call: Call;
+  #robot: Robot | undefined;
+  /** What came while the preset was being read; undefined before `open`. */
+  #waiting: (() => void)[] | undefined;
+  #abandoned = false;
+
+  constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call) {
+    this.#house = house;
+    this.#speaker = speaker;
+    this.#call = call;
+  }
+
+  hear({ message }: ActStreamRequest): void {
+    if (message.case === "open") {
+      if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
+      this.#waiting = [];
+      const open = expanded(this.#house.presets, LoopOpenSchema, message.value, this.#call);
+      if (open instanceof Promise)
+        open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
+      else this.#begin(open);
+      return;
+    }
+    if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
+    if (message.case === "observation") this.#tell((robot) => robot.observe(message.value));
+    else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value.instruction));
+    else this.#tell((robot) => robot.finish());
+  }
+
+  room(): void {
+    this.#robot?.room();
+  }
+
+  close(): void {
+    if (this.#waiting) this.#tell((robot) => robot.drainAs(undefined));
+    else this.#speaker.end();
+  }
+
+  abandon(): void {
+    this.#abandoned = true;
+    this.#robot?.abandon();
+  }
+
+  #begin(open: LoopOpen): void {
+    if (this.#abandoned) return;
+    this.#robot = new Robot(this.#house, this.#speaker, this.#call, open);
+    this.#robot.begin();
+    for (const tell of this.#waiting?.splice(0) ?? []) tell();
+  }
+
+  #tell(what: (robot: Robot) => void): void {
+    if (this.#robot) what(this.#robot);
+    else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
+    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });
+  }
+}

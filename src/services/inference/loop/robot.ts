@@ -1,0 +1,542 @@
+/** One robot in its control loop: `routing/loop` decides, here it is carried out, paid for and told. */
+import { create } from "@bufbuild/protobuf";
+import {
+  HoldReason,
+  LoopEndedSchema,
+  type LoopObservation,
+  type LoopOpen,
+  LoopOpenedSchema,
+} from "../../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { after, nowSeconds, steadyNow } from "../../../ambient.ts";
+import * as act from "../../../contracts/act.ts";
+import { DEFAULT_ACTION_SPACE, dimensionOf } from "../../../contracts/action-spaces.ts";
+import type { ActInput, Intent } from "../../../contracts/contract.ts";
+import { UpstreamFailure } from "../../../contracts/failure.ts";
+import { charge, toUsd } from "../../../money/price.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../refusal.ts";
+import {
+  assertBounds,
+  type Deliver,
+  exceeds,
+  type Hold,
+  Loop,
+  type LoopEffect,
+  type LoopEvent,
+  LoopGauge,
+  type Plan,
+  type PlanStep,
+  planFor,
+  routeOf,
+} from "../../../routing/index.ts";
+import { Cancel, type Signal } from "../../../signal.ts";
+import { FrameSet } from "../../../upstream/frames.ts";
+import { frameSources } from "../../../upstream/pictures.ts";
+import type { Call, Speaker } from "../../call.ts";
+import type { Charge } from "../bill.ts";
+import { type InferenceHouse, planArgs, refuseLargeMetadata, served, sessionOf, upstreamSessionOf } from "../trip.ts";
+import type { Carried } from "./board.ts";
+import { Tab } from "./tab.ts";
+
+/** A caller who reads nothing for this long is gone. */
+const PATIENCE_MS = 10_000;
+/** A caller who says nothing for this long is gone. Source: specification, "Limits": the life of a pin. */
+const SILENCE_MS = 15 * 60_000;
+/** The longest that an observation may be of use. */
+const LONGEST_DEADLINE_MS = 10_000;
+/** How often a pin is told that its session lives. */
+const TOUCH_MS = 1_000;
+
+/** One robot in its loop. */
+export class Robot implements Carried {
+  readonly session: string | undefined;
+  readonly #house: InferenceHouse;
+  readonly #speaker: Speaker<ActStreamResponse>;
+  readonly #call: Call;
+  readonly #open: LoopOpen;
+  readonly #intent: Intent;
+  readonly #space: string;
+  readonly #tab: Tab;
+  readonly #loop: Loop<LoopObservation>;
+  readonly #deadlineMs: number;
+  readonly #gauge = new LoopGauge();
+  readonly #flights = new Map<number, Cancel>();
+  readonly #upstreamSession: string | undefined;
+  /** The stream's part of the names of its chunks. */
+  readonly #name: string;
+  #plan: Plan;
+  /** The plan is to be made anew before the next observation is dispatched. */
+  #outdated = false;
+  #instruction: string;
+  #opened = false;
+  #over = false;
+  /** Why it ends as soon as no answer is awaited; a refusal, or undefined for a good end. */
+  #ending: { refusal: Refusal | undefined } | undefined;
+  #sending: Promise<void> | undefined;
+  #wakeAt = Number.POSITIVE_INFINITY;
+  #forgetWake = (): void => {};
+  #heardAt = steadyNow();
+  #behindSince: number | undefined;
+  #touchedAt = Number.NEGATIVE_INFINITY;
+  #woken: PlanStep | undefined;
+  #steps = 0;
+  #gpuSeconds = 0;
+  #costMicro = 0;
+
+  /** Plans the loop, or refuses it when nothing may serve it. */
+  constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call, open: LoopOpen) {
+    refuseLargeMetadata(open.metadata);
+    this.#house = house;
+    this.#speaker = speaker;
+    this.#call = call;
+    this.#open = open;
+    this.#instruction = open.instruction ?? "";
+    this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
+    this.#space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
+    this.#name = call.requestId.slice(call.requestId.indexOf("_"));
+    this.session = sessionOf(this.#intent, call);
+    this.#upstreamSession = upstreamSessionOf(this.#intent, call);
+    if (house.loops.draining) throw draining();
+    this.#plan = this.#planned();
+    const first = this.#plan.steps[0]!;
+    assertBounds(open.bounds, this.#dimOf(first));
+    this.#deadlineMs = deadlineOf(this.#intent, first);
+    this.#tab = new Tab(house.till, call, {
+      modelRequested: open.model,
+      sessionId: open.provider?.sessionId,
+      deadlineMs: this.#deadlineMs,
+      metadata: open.metadata,
+      preset: open.preset,
+      streamId: call.requestId,
+    });
+    this.#loop = new Loop(
+      {
+        intent: this.#intent,
+        deadlineMs: this.#deadlineMs,
+        hedgeAfterMs: this.#plan.hedgeAfterMs,
+        maxCostMicro: this.#plan.maxCostMicro,
+        models: this.#intent.models,
+        broken: (answer) => exceeds(open.bounds, answer),
+      },
+      {
+        steps: () => this.#steps_(),
+        admit: (step, at, budgetMs) =>
+          house.supply.health.admit(step.offering.id, at, budgetMs, this.#plan.strictOrder),
+        hedge: () => house.hedges.spend(),
+        dimOf: (step) => this.#dimOf(step),
+      },
+    );
+  }
+
+  /** Takes credit, then says `opened`. Observations that come meanwhile wait as they always do. */
+  begin(): void {
+    this.#house.loops.enter(this)?.cut(takenOver());
+    const pin = this.session === undefined ? undefined : this.#house.pins.get(this.session, steadyNow());
+    if (pin) this.#loop.resume(pin.model);
+    this.#happen({ kind: "blocked", at: steadyNow(), why: HoldReason.LATE });
+    const covered = this.#tab.cover(this.#plan);
+    const begun = (): void => {
+      if (this.#over) return;
+      this.#opened = true;
+      this.#say("opened", this.#openedMessage(pin !== undefined));
+      this.#happen({ kind: "blocked", at: steadyNow(), why: undefined });
+      this.#endIfDone();
+    };
+    if (covered instanceof Promise) covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
+    else begun();
+  }
+
+  observe(observation: LoopObservation): void {
+    if (this.#over || this.#ending) return;
+    const at = steadyNow();
+    this.#heardAt = at;
+    if (observation.instruction !== undefined) this.#instruction = observation.instruction;
+    const { observations, step } = observation;
+    const newest = observations[observations.length - 1]!; // the schema asks for one
+    const shape = `${newest.proprio.length} numbers and ${newest.frames.length} pictures`;
+    this.#happen({ kind: "observed", at, sighting: { step, tMs: newest.tMs, shape, payload: observation } });
+  }
+
+  reset(instruction: string | undefined): void {
+    this.#heardAt = steadyNow();
+    if (instruction !== undefined) this.#instruction = instruction;
+    this.#outdated = true;
+    this.#happen({ kind: "reset", at: steadyNow() });
+  }
+
+  /** The caller is done. */
+  finish(): void {
+    this.#end(undefined);
+  }
+
+  room(): void {
+    if (this.#behindSince === undefined) return;
+    this.#behindSince = undefined;
+    this.#happen({ kind: "blocked", at: steadyNow(), why: undefined });
+  }
+
+  /** The caller is gone: nobody is told anything. */
+  abandon(): void {
+    this.#stop(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
+  }
+
+  drain(): void {
+    this.drainAs(draining());
+  }
+
+  /** Ends as soon as no answer is awaited. */
+  drainAs(refusal: Refusal | undefined): void {
+    this.#ending ??= { refusal };
+    this.#endIfDone();
+  }
+
+  cut(refusal: Refusal): void {
+    this.#end(refusal);
+  }
+
+  tidy(): void {
+    const now = steadyNow();
+    if (this.#behindSince !== undefined && now - this.#behindSince >= PATIENCE_MS)
+      this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
+    else if (now - this.#heardAt >= SILENCE_MS)
+      this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation came for 15 minutes"));
+    else if (!this.#loop.busy && !this.#sending) this.#tab.tidy();
+  }
+
+  /** Lets something happen to the loop, and does what it asks for. */
+  #happen(event: LoopEvent<LoopObservation>): void {
+    if (this.#over) return;
+    const effects = this.#loop.next(event);
+    for (let i = 0; i < effects.length; i++) this.#carryOut(effects[i]!);
+    this.#arm();
+    if (this.#ending) this.#endIfDone();
+  }
+
+  #carryOut(effect: LoopEffect<LoopObservation>): void {
+    switch (effect.kind) {
+      case "dispatch":
+        this.#dispatch(effect);
+        return;
+      case "deliver":
+        this.#deliver(effect);
+        return;
+      case "cancel":
+        this.#flights.get(effect.flight)?.abort(undefined);
+        this.#flights.delete(effect.flight);
+        return;
+      case "told":
+        if (effect.report.outcome !== "ok") this.#outdated = true;
+        this.#house.supply.health.report(effect.offeringId, effect.report);
+        return;
+      case "hold":
+        this.#hold(effect);
+    }
+  }
+
+  #dispatch(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>): void {
+    const cancel = new Cancel();
+    this.#flights.set(effect.flight, cancel);
+    this.#house.hedges.earn();
+    const covered = this.#tab.cover(this.#plan);
+    if (!(covered instanceof Promise)) {
+      this.#ask(effect, cancel);
+      return;
+    }
+    covered.then(
+      () => {
+        if (!cancel.aborted) this.#ask(effect, cancel);
+      },
+      (thrown) => this.#unpaid(effect.flight, thrown),
+    );
+  }
+
+  #ask(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>, signal: Signal): void {
+    const { flight, step, sighting, budgetMs } = effect;
+    const { wire, target } = this.#house.supply.reach(step.offering, this.#dimOf(step));
+    const { agent, allowPrivate } = this.#house;
+    const { observations } = sighting.payload;
+    const deadline = steadyNow() + budgetMs;
+    const frames = new FrameSet(frameSources(observations, this.#open.goalImage), {
+      agent,
+      allowPrivate,
+      signal,
+      deadline,
+    });
+    const asked = served(wire.act, wire)(target, this.#inputOf(sighting.payload), frames, {
+      signal,
+      budgetMs,
+      requestId: this.#call.requestId,
+    });
+    asked.then(
+      (answer) => {
+        if (this.#flights.delete(flight)) this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
+      },
+      (thrown) => {
+        if (this.#flights.delete(flight)) this.#failed(flight, thrown);
+      },
+    );
+  }
+
+  #failed(flight: number, thrown: unknown): void {
+    const at = steadyNow();
+    if (thrown instanceof UpstreamFailure) this.#happen({ kind: "failed", at, flight, failure: thrown.failure });
+    else if (thrown instanceof Refusal) this.#happen({ kind: "refused", at, flight, detail: thrown.message });
+    else this.#end(asRefusal(thrown));
+  }
+
+  /** No credit ends the loop; a ledger that is away makes the robot hold. */
+  #unpaid(flight: number, thrown: unknown): void {
+    this.#flights.delete(flight);
+    const refusal = asRefusal(thrown);
+    if (refusal.reason === Reason.STORE_UNAVAILABLE) this.#happen({ kind: "unpaid", at: steadyNow(), flight });
+    else this.#end(refusal);
+  }
+
+  /** Chunks leave in order, each when what it owes is on record. */
+  #deliver(effect: Deliver<LoopObservation>): void {
+    const charge = this.#chargeOf(effect);
+    const ready = this.#sending ?? this.#tab.ready(charge, this.#plan);
+    if (!(ready instanceof Promise)) {
+      this.#send(effect, charge);
+      return;
+    }
+    const sending = ready
+      .then(() => this.#tab.ready(charge, this.#plan))
+      .then(
+        () => {
+          if (this.#over) return;
+          const waited = steadyNow() - effect.at;
+          if (effect.ageMs + waited < this.#deadlineMs) this.#send(effect, charge);
+          else this.#hold(heldBack(effect, HoldReason.LATE, waited));
+        },
+        (thrown) => {
+          const refusal = asRefusal(thrown);
+          if (refusal.reason !== Reason.STORE_UNAVAILABLE) this.#end(refusal);
+          else this.#hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
+        },
+      )
+      .finally(() => {
+        if (this.#sending !== sending) return;
+        this.#sending = undefined;
+        this.#endIfDone();
+      });
+    this.#sending = sending;
+  }
+
+  #send(effect: Deliver<LoopObservation>, charge: Charge): void {
+    const { sighting, answer, step, moved } = effect;
+    const at = steadyNow();
+    this.#pin(step, moved, at);
+    const route = moved || effect.tries.length > 1 ? routeOf(effect) : undefined;
+    this.#tab.add(charge, route);
+    this.#gauge.chunk(at);
+    const costMicro = charge.costMicro + (charge.hedgeMicro ?? 0);
+    this.#steps += charge.units;
+    this.#gpuSeconds += answer.gpuSeconds;
+    this.#costMicro += costMicro;
+    const { observations } = sighting.payload;
+    const sensedAt = observations[observations.length - 1]!.tMs;
+    this.#say("chunk", {
+      $typeName: "limber.v1.LoopChunk",
+      chunkId: `chunk${this.#name}-${sighting.step}`,
+      action: {
+        $typeName: "limber.v1.Action",
+        space: this.#space,
+        steps: answer.steps,
+        dtMs: answer.dtMs || step.offering.dtMs,
+        note: answer.note,
+      },
+      startStep: sighting.step,
+      validUntilStep: effect.validUntil,
+      observationAgeMs: rounded(effect.ageMs + at - effect.at),
+      episodeBreak: effect.episodeBreak,
+      usage: {
+        $typeName: "limber.v1.ActUsage",
+        actionSteps: charge.units,
+        gpuSeconds: answer.gpuSeconds,
+        costUsd: toUsd(costMicro),
+      },
+      droppedObservations: effect.dropped,
+      replayed: false,
+      ...(sensedAt !== undefined && { observationTime: sensedAt }),
+      ...(route && { route }),
+    });
+  }
+
+  #hold({ at, step, reason, ageMs, detail, tries, dropped }: Hold): void {
+    this.#gauge.hold(reason === HoldReason.LATE);
+    if (this.#behindSince !== undefined) return; // who does not read is told no more
+    this.#say("hold", {
+      $typeName: "limber.v1.LoopHold",
+      step,
+      reason,
+      observationAgeMs: rounded(ageMs + steadyNow() - at),
+      detail,
+      droppedObservations: dropped,
+      ...(tries.length > 0 && { route: routeOf({ tries, step: undefined, hedgeMicro: undefined }) }),
+    });
+  }
+
+  #say<C extends LoopMessage["case"]>(name: C, value: Extract<LoopMessage, { case: C }>["value"]): void {
+    // The pair was just checked.
+    const event = { case: name, value } as LoopMessage;
+    this.#speaker.say({ $typeName: "limber.v1.ActStreamResponse", event });
+    if (this.#behindSince !== undefined || !this.#speaker.behind) return;
+    this.#behindSince = steadyNow();
+    // Not at once: what is being carried out comes first.
+    queueMicrotask(() => {
+      if (this.#behindSince !== undefined)
+        this.#happen({ kind: "blocked", at: steadyNow(), why: HoldReason.SLOW_READER });
+    });
+  }
+
+  #chargeOf({ step, answer, hedgeMicro }: Deliver<LoopObservation>): Charge {
+    const units = act.unitsOf(answer);
+    // A step is woken once, by the first chunk of the plan that found it asleep.
+    const wakeUpMicro = step.cold && this.#woken !== step ? step.wakeUpMicro : 0;
+    this.#woken = step;
+    return {
+      step,
+      units,
+      costMicro: charge(units, step.offering.priceNano[this.#plan.contract] ?? 0) + wakeUpMicro,
+      hedgeMicro,
+    };
+  }
+
+  #inputOf({ observations, prevChunkLeftOver, inferenceDelay }: LoopObservation): ActInput {
+    return {
+      observations,
+      instruction: this.#instruction,
+      seed: this.#open.seed,
+      temperature: this.#open.temperature,
+      sessionId: this.#upstreamSession,
+      actionSpace: this.#space,
+      horizon: this.#intent.units,
+      returnPrediction: false,
+      leftOver: prevChunkLeftOver,
+      inferenceDelay,
+    };
+  }
+
+  #pin({ offering }: PlanStep, moved: boolean, at: number): void {
+    if (this.session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
+    this.#touchedAt = at;
+    this.#house.pins.served(this.session, { model: offering.model, provider: offering.provider }, at);
+  }
+
+  /** Who may serve now: by the plan, made anew when supply changed or somebody failed. */
+  #steps_(): readonly PlanStep[] {
+    if (!this.#outdated && this.#house.supply.snapshot === this.#planned_) return this.#plan.steps;
+    this.#outdated = false;
+    try {
+      this.#plan = this.#planned();
+      return this.#plan.steps;
+    } catch (thrown) {
+      if (!(thrown instanceof Refusal)) throw thrown;
+      this.#outdated = true;
+      return [];
+    }
+  }
+
+  #planned_: unknown;
+
+  #planned(): Plan {
+    const { snapshot } = this.#house.supply;
+    // The time of the whole stream is no observation's.
+    const plan = planFor(planArgs(this.#house, this.#intent, { ...this.#call, deadline: undefined }, steadyNow()));
+    this.#planned_ = snapshot;
+    return plan;
+  }
+
+  #dimOf({ offering }: PlanStep): number | undefined {
+    return dimensionOf(this.#space, offering.actionDim);
+  }
+
+  /** One timer at a time: an early one looks and goes back to sleep, which costs less than setting one for every message. */
+  #arm(): void {
+    const { wakeAt } = this.#loop;
+    if (wakeAt >= this.#wakeAt) return;
+    this.#forgetWake();
+    this.#wakeAt = wakeAt;
+    this.#forgetWake = after(Math.max(0, wakeAt - steadyNow()), () => {
+      this.#wakeAt = Number.POSITIVE_INFINITY;
+      const at = steadyNow();
+      if (at >= this.#loop.wakeAt) this.#happen({ kind: "time", at });
+      else this.#arm();
+    });
+  }
+
+  #openedMessage(resumed: boolean) {
+    const first = this.#plan.steps[0]!;
+    return create(LoopOpenedSchema, {
+      id: this.#call.requestId,
+      created: nowSeconds(),
+      route: routeOf({ tries: [], step: first, hedgeMicro: undefined }),
+      dtMs: first.offering.dtMs,
+      horizon: this.#intent.units,
+      deadlineMs: Math.round(this.#deadlineMs),
+      chunkCostUsd: toUsd(first.listMicro),
+      resumed,
+    });
+  }
+
+  #endIfDone(): void {
+    if (this.#ending && this.#opened && !this.#loop.busy && !this.#sending) this.#end(this.#ending.refusal);
+  }
+
+  #end(refusal: Refusal | undefined): void {
+    if (this.#over) return;
+    const { dropped } = this.#loop;
+    const { figures } = this.#gauge;
+    this.#stop(refusal);
+    const usage = { actionSteps: this.#steps, gpuSeconds: this.#gpuSeconds, costUsd: toUsd(this.#costMicro) };
+    const code = refusal === undefined ? "" : factsOf(refusal.reason).code;
+    const { chunks, holds, effectiveHz, staleRatio, jitterMs } = figures;
+    const told = { code, chunks, holds, droppedObservations: dropped, usage, effectiveHz, staleRatio, jitterMs };
+    if (this.#opened) this.#speaker.say(ended(told));
+    this.#speaker.end(refusal);
+  }
+
+  /** Nothing happens any longer: calls are called off, what is owed is settled. */
+  #stop(refusal: Refusal | undefined): void {
+    if (this.#over) return;
+    for (const effect of this.#loop.next({ kind: "closed", at: steadyNow() })) this.#carryOut(effect);
+    this.#over = true;
+    this.#forgetWake();
+    this.#house.loops.leave(this);
+    this.#tab.close(refusal);
+  }
+}
+
+type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
+
+const ended = (told: Parameters<typeof create<typeof LoopEndedSchema>>[1]): ActStreamResponse => ({
+  $typeName: "limber.v1.ActStreamResponse",
+  event: { case: "ended", value: create(LoopEndedSchema, told) },
+});
+
+/** An answer that came and may not leave. */
+const heldBack = (effect: Deliver<LoopObservation>, reason: HoldReason, waitedMs: number): Hold => ({
+  kind: "hold",
+  at: effect.at + waitedMs,
+  step: effect.sighting.step,
+  reason,
+  ageMs: effect.ageMs + waitedMs,
+  detail: "",
+  tries: effect.tries,
+  dropped: effect.dropped,
+});
+
+/** How old an observation may be: as the caller says, and no older than its chunk lasts. */
+function deadlineOf({ provider, units }: Intent, { offering }: PlanStep): number {
+  const lasts = offering.dtMs > 0 ? offering.dtMs * units : Number.POSITIVE_INFINITY;
+  return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
+}
+
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
+
+const draining = (): Refusal =>
+  refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });
+
+const takenOver = (): Refusal =>
+  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");

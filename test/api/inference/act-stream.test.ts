@@ -1,0 +1,95 @@
+/** ActStream: control loops, over the fast path and over the general handler. */
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { brokenInvariants } from "../../../src/store/invariants.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { robot } from "../../support/loop-client.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
+
+describe.each([
+  ["the fast path", true],
+  ["the general handler", false],
+])("over %s", (_, grpcFastPath) => {
+  let app: App;
+  let model: Model;
+  let key: string;
+
+  beforeAll(async () => {
+    [app, model] = await Promise.all([openApp({ grpcFastPath }), startModel()]);
+    await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
+    ({ key } = await app.caller(10));
+  });
+  afterAll(async () => {
+    await app.close();
+    await model.close();
+  });
+
+  describe("answers", () => {
+    it("each observation with a chunk that says what it is for, how old it is, and what it cost", async () => {
+      const loop = robot(app, key, { ...OPEN, provider: { deadlineMs: 200 } });
+      expect(await loop.expect("opened")).toMatchObject({
+        dtMs: 50,
+        horizon: 5,
+        deadlineMs: 200,
+        chunkCostUsd: 0.0005,
+        resumed: false,
+        route: { model: "acme/base", provider: "one" },
+      });
+      for (const step of [3, 4, 9]) {
+        loop.observe(step, { observations: [{ proprio: [0.5], tMs: step * 50 }] });
+        const chunk = await loop.expect("chunk");
+        expect(chunk).toMatchObject({
+          startStep: step,
+          validUntilStep: step + 5,
+          observationTime: step * 50,
+          episodeBreak: false,
+          droppedObservations: 0,
+          action: { space: "base_twist_2d", dtMs: 50 },
+          usage: { actionSteps: 5, costUsd: 0.0005 },
+        });
+        expect(chunk.action?.steps.map(({ values }) => [...values])).toEqual(honestSteps(model.acts.at(-1)!, 2));
+        expect(chunk.observationAgeMs).toBeGreaterThan(0);
+        expect(chunk.route?.provider).toBe(step === 3 ? "one" : undefined);
+      }
+      loop.say({ case: "close", value: {} });
+      const ended = await loop.expect("ended");
+      expect(ended).toMatchObject({ code: "", chunks: 3, holds: 0, usage: { actionSteps: 15, costUsd: 0.0015 } });
+      expect(await loop.next()).toBeUndefined();
+    });
+
+    it("only the newest of the observations that wait, and counts the others", async () => {
+      const later = Promise.withResolvers<void>();
+      model.script.act = async (call, answer) => {
+        await later.promise;
+        answer(honestSteps(call, 2));
+      };
+      const loop = robot(app, key, OPEN);
+      await loop.expect("opened");
+      for (const step of [1, 2, 3, 4]) loop.observe(step);
+      await vi.waitFor(() => expect(model.acts.at(-1)?.observations[0]?.proprio[0]).toBe(0.001));
+      await new Promise(setImmediate);
+      later.resolve();
+      expect(await loop.expect("chunk")).toMatchObject({ startStep: 1 });
+      expect(await loop.expect("chunk")).toMatchObject({ startStep: 4, droppedObservations: 2 });
+      model.script.act = undefined;
+      loop.leave();
+    });
+  });
+
+  it("is settled to the micro-dollar when it has ended", async () => {
+    const caller = await app.caller(1);
+    const loop = robot(app, caller.key, { ...OPEN, provider: { sessionId: "s" } });
+    await loop.expect("opened");
+    for (let step = 1; step <= 30; step++) {
+      loop.observe(step);
+      await loop.expect("chunk");
+    }
+    loop.halfClose();
+    expect(await loop.rest()).toMatchObject([{ kind: "ended", value: { chunks: 30 } }]);
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, caller)).body)
+      .toMatchObject({ spent_usd: 0.015, held_usd: 0 });
+    expect(await brokenInvariants(app.sql)).toEqual([]);
+  });
+});
