@@ -117,6 +117,7 @@ export type IdPrefix =
   | "evt"
   | "key"
   | "lease"
+  | "oac"
   | "off"
   | "org"
   | "pay"

@@ -7,6 +7,7 @@ import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
+import { OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
@@ -30,6 +31,7 @@ import { identityService } from "./services/identity.ts";
 import { LoopBoard } from "./services/inference/loop/board.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { inferenceService } from "./services/inference.ts";
+import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
@@ -47,6 +49,7 @@ import { KeyCache } from "./store/key-cache.ts";
 import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
+import { pruneCodes } from "./store/oauth.ts";
 import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
 import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
@@ -180,6 +183,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
         accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),
       ],
       [AuditService, auditService({ sql })],
+      [OauthService, oauthService({ sql })],
       [IdentityService, identityService({ sql, services: SERVICES })],
       [BillingService, billingService({ sql, till })],
       [SupplyService, supplyService(supplyParts)],
@@ -218,6 +222,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   if (config.roles.has("worker")) {
     const jobs = [
       () => pruneIdempotency(sql),
+      () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
     ];

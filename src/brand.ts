@@ -18,5 +18,11 @@ export const KEY_PREFIX = "lmb_sk_";
 /** What every invite of a member starts with. */
 export const INVITE_PREFIX = "lmb_inv_";
 
+/** What every OAuth code starts with. */
+export const CODE_PREFIX = "lmb_code_";
+
+/** What the secret of every OAuth client starts with. */
+export const CLIENT_SECRET_PREFIX = "lmb_cs_";
+
 /** The version of the interface description. */
 export const API_VERSION = "0.1.0";

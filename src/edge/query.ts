@@ -8,16 +8,18 @@ export function queryOf(target: string): URLSearchParams | undefined {
   return mark < 0 || mark === target.length - 1 ? undefined : new URLSearchParams(target.slice(mark + 1));
 }
 
-/** Parameters as JSON values by the types of their fields; what does not fit its type stays text, which its reader refuses. */
+/** Parameters as JSON values by the types of their fields, unknown ones noted as faults unless they are to be ignored; what does not fit its type stays text, which its reader refuses. */
 export function valuesOf(
   query: URLSearchParams,
   fields: ReadonlyMap<string, DescField>,
   faults: Faults,
+  ignoresUnknown = false,
 ): Map<string, unknown> {
   const values = new Map<string, unknown>();
   for (const name of new Set(query.keys())) {
     const field = fields.get(name);
     const given = query.getAll(name);
+    if (field === undefined && ignoresUnknown) continue;
     if (field === undefined) faults.add("extra_forbidden", "there is no such parameter", `query.${name}`);
     else if (field.fieldKind === "list")
       values.set(

@@ -1,6 +1,5 @@
 /** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { ServerResponse } from "node:http";
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import type { Violation } from "../../gen/limber/v1/error_pb.ts";
@@ -9,13 +8,14 @@ import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import { Cancel } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
+import { type Dialect, house } from "./dialects/index.ts";
 import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
-import { decoderOf, encoderOf, Faults, parseBody, toText } from "./json.ts";
+import { decoderOf, encoderOf, Faults } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { queryOf, valuesOf } from "./query.ts";
-import { readBody } from "./rest/body.ts";
 import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
+import { headerOf, type Request, type Response } from "./rest/exchange.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
 import { Running } from "./running.ts";
 import { EVENT_HEADERS, eventWriter } from "./sse.ts";
@@ -30,16 +30,14 @@ export interface RestOptions {
   readonly closing: AbortSignal;
 }
 
-type Request = IncomingMessage | Http2ServerRequest;
-type Response = ServerResponse | Http2ServerResponse;
 type Parameters = Readonly<Record<string, string>>;
 
 /** Serves the routes of `face`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
 export function serveRest(fastify: FastifyInstance, face: RestFace): void {
-  const verbs = new Map<string, string[]>();
+  const verbs = new Map<string, { taken: string[]; dialect: Dialect }>();
   for (const route of face.routes) {
     const url = route.template.replaceAll(/\{(\w+)\}/g, ":$1");
-    verbs.set(url, [...(verbs.get(url) ?? []), route.verb]);
+    verbs.set(url, { taken: [...(verbs.get(url)?.taken ?? []), route.verb], dialect: route.dialect });
     fastify.route({
       method: route.verb,
       url,
@@ -52,7 +50,7 @@ export function serveRest(fastify: FastifyInstance, face: RestFace): void {
     });
   }
   for (const { method, url } of face.conversations) {
-    verbs.set(url, ["POST"]);
+    verbs.set(url, { taken: ["POST"], dialect: house });
     fastify.route({
       method: "POST",
       url,
@@ -63,7 +61,7 @@ export function serveRest(fastify: FastifyInstance, face: RestFace): void {
       handler: unreachable,
     });
   }
-  for (const [url, taken] of verbs) serveOtherVerbs(fastify, url, taken);
+  for (const [url, { taken, dialect }] of verbs) serveOtherVerbs(fastify, url, taken, dialect);
 }
 
 function refuseConversation({ parent, name }: DescMethod): Refusal {
@@ -80,7 +78,7 @@ const unreachable = (): never => {
 
 const VERBS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly string[]): void {
+function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly string[], dialect: Dialect): void {
   const served = taken.includes("GET") ? [...taken, "HEAD"] : taken;
   const allow = [...served, "OPTIONS"].join(", ");
   fastify.route({
@@ -91,41 +89,36 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
       const { raw } = reply;
       const requestId = newId("req");
       const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
-      if (method !== "OPTIONS") sayNo(raw, refusal, requestId, ["allow", allow]);
+      if (method !== "OPTIONS") sayNo(raw, refusal, requestId, { headers: ["allow", allow], dialect });
       else raw.writeHead(204, { allow, "x-request-id": requestId }).end();
     },
     handler: unreachable,
   });
 }
 
-/** Answers with a refusal; `headers` are names and values in turn. */
+/** Answers with a refusal, by a convention or the gateway's own; `headers` are names and values in turn. */
 export function sayNo(
   response: Response,
   refusal: Refusal,
   requestId: string,
-  headers: readonly string[] = [],
-  given?: Given,
+  { headers = [], given, dialect = house }: { headers?: readonly string[]; given?: Given; dialect?: Dialect } = {},
 ): void {
-  const answer = restAnswer(refusal, requestId, given);
-  send(response, answer.status, requestId, [...headers, ...answer.headers], answer.body);
+  const answer = dialect.refuse(refusal, requestId, given);
+  const type = ["content-type", dialect.contentType];
+  send(response, answer.status, requestId, [...type, ...headers, ...answer.headers], answer.body);
 }
 
 function send(response: Response, status: number, requestId: string, headers: readonly string[], text: string): void {
   if (response.destroyed || response.headersSent) return;
   const length = Buffer.byteLength(text);
-  writeHead(response, status, [
-    "content-type",
-    "application/json",
-    "content-length",
-    String(length),
-    "cache-control",
-    "no-store",
-    ...headersOf(requestId),
-    ...headers,
-  ]);
+  const size = BODILESS.has(status) ? [] : ["content-length", String(length)];
+  writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
   // Node joins head and body into one write, and as Latin-1, which ASCII is, without transcoding.
   response.end(text, length === text.length ? "latin1" : "utf8");
 }
+
+/** Answers of these have no body, not even an empty one. */
+const BODILESS = new Set([204, 304]);
 
 const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];
 
@@ -195,7 +188,8 @@ export class RestFace {
       await this.#answer(exchange);
     } catch (thrown) {
       refusal = refusalOf(thrown, call);
-      sayNo(response, refusal, requestId, exchange.admission?.headers, givenOf(exchange));
+      const headers = exchange.admission?.headers ?? [];
+      sayNo(response, refusal, requestId, { headers, given: givenOf(exchange), dialect: route.dialect });
     } finally {
       response.off("close", left);
       leave();
@@ -205,7 +199,7 @@ export class RestFace {
   }
 
   async #answer(exchange: Exchange): Promise<void> {
-    const { route, request, response, context } = exchange;
+    const { route, request, context } = exchange;
     const { method } = route;
     const admitted = this.#options.gate.admit(method, {
       authorization: request.headers.authorization,
@@ -224,7 +218,7 @@ export class RestFace {
     if (streamed && !route.events) throw refuseStream();
     const answer = await gate.unary(method, admission, message, context);
     if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer));
-    send(response, route.status, context.requestId, admission.headers, textOf(route, answer));
+    answerWhole(exchange, admission, plainOf(route, answer));
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -267,11 +261,6 @@ export class RestFace {
 
 const NO_PARAMETERS: Parameters = {};
 
-function headerOf(request: Request, name: string): string | undefined {
-  const value = request.headers[name];
-  return typeof value === "string" ? value : undefined;
-}
-
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
 async function readMessage({ route, request, inputs }: Exchange): Promise<Message> {
   const desc = route.method.input;
@@ -279,7 +268,7 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   const faults = new Faults();
   const parameters = inputs.path as Parameters; // sound: put there by `serve`
   if (Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
-  const body = await readJson(route, request);
+  const body = await route.dialect.readBody(route, request);
   inputs.body = body;
   const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
   if (route.body === undefined) refuseMembers(body, faults);
@@ -291,18 +280,13 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   }
   const query = queryOf(request.url ?? "");
   if (query !== undefined) {
-    const values = valuesOf(query, route.query, faults);
+    const values = valuesOf(query, route.query, faults, route.dialect.ignoresUnknown);
     inputs.query = Object.fromEntries(values);
     for (const [name, value] of values) decoder.set(message, name, value, faults);
   }
+  route.dialect.readHead?.(message, request);
   if (faults.list.length > 0) throw invalid(allViolations(faults, route, message));
   return message;
-}
-
-async function readJson(route: RestRoute, request: Request): Promise<unknown> {
-  if (route.verb === "GET") return {};
-  const bytes = await readBody(request);
-  return bytes.length === 0 ? {} : parseBody(bytes);
 }
 
 function refuseMembers(body: unknown, faults: Faults): void {
@@ -339,8 +323,18 @@ function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string
   return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
 }
 
-function textOf({ method, answer }: RestRoute, message: Message): string {
-  if (answer === undefined) return toText(method.output, message);
+/** What the answer is in JSON, by the schema's names. */
+function plainOf({ method, answer }: RestRoute, message: Message): unknown {
+  const encoder = encoderOf(method.output);
+  if (answer === undefined) return encoder.encode(message);
   const value = (message as unknown as Record<string, unknown>)[answer.localName];
-  return JSON.stringify(value === undefined ? null : encoderOf(method.output).encodeField(answer.localName, value));
+  return value === undefined ? null : encoder.encodeField(answer.localName, value);
+}
+
+function answerWhole({ route, request, response, context }: Exchange, admission: Admission, value: unknown): void {
+  const { method, answer, dialect } = route;
+  const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
+  const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value);
+  const all = ["content-type", dialect.contentType, ...admission.headers, ...headers];
+  send(response, status, context.requestId, BODILESS.has(status) ? all.slice(2) : all, text);
 }

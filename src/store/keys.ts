@@ -162,7 +162,7 @@ export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyReco
 }
 
 /** Finds a key by its name. */
-export async function findKey(sql: Sql, id: string): Promise<KeyRecord | undefined> {
+export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | undefined> {
   const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`;
   return row && keyOf(row);
 }

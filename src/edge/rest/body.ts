@@ -1,25 +1,22 @@
 /** A request's body: the right type, no more than the limit, whole. */
-import type { IncomingMessage } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
 import { Reason, refuse } from "../../refusal.ts";
+import type { Request } from "./exchange.ts";
 
 /** The largest body that REST takes. */
 export const MAX_BODY_BYTES = 32 << 20;
 
-const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
-
 /**
- * The bytes of a JSON body; none where there is no body. Refuses other types with 415 and larger bodies with 413, as
- * early as the headers tell, and rejects when the caller leaves before the end.
+ * The bytes of a body whose content type `wanted` matches; none where there is no body. Refuses other types with 415, naming
+ * `named`, and larger bodies with 413, as early as the headers tell, and rejects when the caller leaves before the end.
  */
-export async function readBody(request: IncomingMessage | Http2ServerRequest): Promise<Buffer> {
+export async function readBody(request: Request, wanted: RegExp, named: string): Promise<Buffer> {
   const { "content-type": type, "content-length": length, "content-encoding": coding } = request.headers;
   if (length === "0") return Buffer.alloc(0);
-  if (type !== undefined && !JSON_TYPE.test(type)) throw unsupported(`the body must be application/json in UTF-8`);
+  if (type !== undefined && !wanted.test(type)) throw unsupported(`the body must be ${named} in UTF-8`);
   if (coding !== undefined && coding !== "identity") throw unsupported("the body must not be compressed");
   if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
   const bytes = await collect(request);
-  if (bytes.length > 0 && type === undefined) throw unsupported("the body needs the content type application/json");
+  if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
   return bytes;
 }
 
@@ -27,7 +24,7 @@ const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text
 
 const tooLarge = () => refuse(Reason.PAYLOAD_TOO_LARGE, `the body is larger than ${MAX_BODY_BYTES >> 20} MiB`);
 
-function collect(request: IncomingMessage | Http2ServerRequest): Promise<Buffer> {
+function collect(request: Request): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

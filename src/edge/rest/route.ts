@@ -2,6 +2,7 @@
 import { type DescField, type DescMethod, type DescService, getOption, hasOption } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { type Dialect, dialectOf } from "../dialects/index.ts";
 
 /** One RPC as REST serves it. */
 export interface RestRoute {
@@ -21,6 +22,8 @@ export interface RestRoute {
   readonly status: number;
   /** The answer is server-sent events, always for a stream, at the caller's wish for a unary call. */
   readonly events: boolean;
+  /** The convention that bodies and refusals follow. */
+  readonly dialect: Dialect;
 }
 
 /** The routes of `services`, in the schema's order. Throws where a rule names what the message does not have. */
@@ -41,7 +44,7 @@ function routeOf(method: DescMethod): RestRoute {
   const rule = getOption(method, http);
   const { case: verb, value: template } = rule.pattern;
   if (verb === undefined || verb === "custom") throw new Error(`${method} has no HTTP verb`);
-  const { successStatus, streamFormat } = getOption(method, rpc);
+  const { successStatus, streamFormat, dialect } = getOption(method, rpc);
   const events = streamFormat === StreamFormat.SSE;
   const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && events);
   if (!fit) throw new Error(`${method} streams in a way that REST has no form for`);
@@ -58,6 +61,7 @@ function routeOf(method: DescMethod): RestRoute {
     answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
     status: successStatus || 200,
     events,
+    dialect: dialectOf(dialect),
   };
 }
 

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/edge/v1/options.proto.
  */
 export const file_limber_edge_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvZWRnZS92MS9vcHRpb25zLnByb3RvEg5saW1iZXIuZWRnZS52MSK+AQoDUnBjEiYKBmFjY2VzcxgBIAEoDjIWLmxpbWJlci5lZGdlLnYxLkFjY2VzcxISCgpwZXJtaXNzaW9uGAIgASgJEhYKDnN1Y2Nlc3Nfc3RhdHVzGAMgASgNEhIKCmlkZW1wb3RlbnQYBCABKAgSMwoNc3RyZWFtX2Zvcm1hdBgFIAEoDjIcLmxpbWJlci5lZGdlLnYxLlN0cmVhbUZvcm1hdBINCgVzY29wZRgGIAEoCRILCgNvd24YByABKAgigAEKB1JlZnVzYWwSDgoGc3RhdHVzGAEgASgNEikKCHJwY19jb2RlGAIgASgOMhcubGltYmVyLmVkZ2UudjEuUnBjQ29kZRInCgR0eXBlGAMgASgOMhkubGltYmVyLmVkZ2UudjEuRXJyb3JUeXBlEhEKCXJldHJ5YWJsZRgEIAEoCCqKAQoGQWNjZXNzEhYKEkFDQ0VTU19VTlNQRUNJRklFRBAAEhEKDUFDQ0VTU19QVUJMSUMQARIOCgpBQ0NFU1NfS0VZEAISEAoMQUNDRVNTX0FETUlOEAMSFwoTQUNDRVNTX0FETUlOX09SX0tFWRAEEhoKFkFDQ0VTU19BRE1JTl9PUl9TSUdOVVAQBSpECgxTdHJlYW1Gb3JtYXQSHQoZU1RSRUFNX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhUKEVNUUkVBTV9GT1JNQVRfU1NFEAEqkwMKB1JwY0NvZGUSGAoUUlBDX0NPREVfVU5TUEVDSUZJRUQQABIWChJSUENfQ09ERV9DQU5DRUxMRUQQARIdChlSUENfQ09ERV9JTlZBTElEX0FSR1VNRU5UEAMSHgoaUlBDX0NPREVfREVBRExJTkVfRVhDRUVERUQQBBIWChJSUENfQ09ERV9OT1RfRk9VTkQQBRIbChdSUENfQ09ERV9BTFJFQURZX0VYSVNUUxAGEh4KGlJQQ19DT0RFX1BFUk1JU1NJT05fREVOSUVEEAcSHwobUlBDX0NPREVfUkVTT1VSQ0VfRVhIQVVTVEVEEAgSIAocUlBDX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThAJEhQKEFJQQ19DT0RFX0FCT1JURUQQChIaChZSUENfQ09ERV9VTklNUExFTUVOVEVEEAwSFQoRUlBDX0NPREVfSU5URVJOQUwQDRIYChRSUENfQ09ERV9VTkFWQUlMQUJMRRAOEhwKGFJQQ19DT0RFX1VOQVVUSEVOVElDQVRFRBAQKoQDCglFcnJvclR5cGUSGgoWRVJST1JfVFlQRV9VTlNQRUNJRklFRBAAEiMKH0VSUk9SX1RZUEVfQVVUSEVOVElDQVRJT05fRVJST1IQARIfChtFUlJPUl9UWVBFX1BFUk1JU1NJT05fRVJST1IQAhIcChhFUlJPUl9UWVBFX0JJTExJTkdfRVJST1IQAxIfChtFUlJPUl9UWVBFX1JBVEVfTElNSVRfRVJST1IQBBIfChtFUlJPUl9UWVBFX1ZBTElEQVRJT05fRVJST1IQBRIeChpFUlJPUl9UWVBFX05PVF9GT1VORF9FUlJPUhAGEh0KGUVSUk9SX1RZUEVfQ09ORkxJQ1RfRVJST1IQBxIcChhFUlJPUl9UWVBFX1JPVVRJTkdfRVJST1IQCBIdChlFUlJPUl9UWVBFX1VQU1RSRUFNX0VSUk9SEAkSHAoYRVJST1JfVFlQRV9USU1FT1VUX0VSUk9SEAoSGwoXRVJST1JfVFlQRV9TRVJWRVJfRVJST1IQCzpHCgNycGMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxi1hwMgASgLMhMubGltYmVyLmVkZ2UudjEuUnBjUgNycGM6VgoHcmVmdXNhbBIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGL+HAyABKAsyFy5saW1iZXIuZWRnZS52MS5SZWZ1c2FsUgdyZWZ1c2FsOj8KCHNwZWxsaW5nEiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMYwIcDIAEoCVIIc3BlbGxpbmc6OQoGaW5saW5lEh8uZ29vZ2xlLnByb3RvYnVmLk1lc3NhZ2VPcHRpb25zGMmHAyABKAhSBmlubGluZTo7CghudWxsYWJsZRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04cDIAEoCFIIbnVsbGFibGViBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("ChxsaW1iZXIvZWRnZS92MS9vcHRpb25zLnByb3RvEg5saW1iZXIuZWRnZS52MSLoAQoDUnBjEiYKBmFjY2VzcxgBIAEoDjIWLmxpbWJlci5lZGdlLnYxLkFjY2VzcxISCgpwZXJtaXNzaW9uGAIgASgJEhYKDnN1Y2Nlc3Nfc3RhdHVzGAMgASgNEhIKCmlkZW1wb3RlbnQYBCABKAgSMwoNc3RyZWFtX2Zvcm1hdBgFIAEoDjIcLmxpbWJlci5lZGdlLnYxLlN0cmVhbUZvcm1hdBINCgVzY29wZRgGIAEoCRILCgNvd24YByABKAgSKAoHZGlhbGVjdBgIIAEoDjIXLmxpbWJlci5lZGdlLnYxLkRpYWxlY3QikwEKB1JlZnVzYWwSDgoGc3RhdHVzGAEgASgNEikKCHJwY19jb2RlGAIgASgOMhcubGltYmVyLmVkZ2UudjEuUnBjQ29kZRInCgR0eXBlGAMgASgOMhkubGltYmVyLmVkZ2UudjEuRXJyb3JUeXBlEhEKCXJldHJ5YWJsZRgEIAEoCBIRCglzY2ltX3R5cGUYBSABKAkqRwoHRGlhbGVjdBIXChNESUFMRUNUX1VOU1BFQ0lGSUVEEAASEQoNRElBTEVDVF9PQVVUSBABEhAKDERJQUxFQ1RfU0NJTRACKooBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEg4KCkFDQ0VTU19LRVkQAhIQCgxBQ0NFU1NfQURNSU4QAxIXChNBQ0NFU1NfQURNSU5fT1JfS0VZEAQSGgoWQUNDRVNTX0FETUlOX09SX1NJR05VUBAFKkQKDFN0cmVhbUZvcm1hdBIdChlTVFJFQU1fRk9STUFUX1VOU1BFQ0lGSUVEEAASFQoRU1RSRUFNX0ZPUk1BVF9TU0UQASqTAwoHUnBjQ29kZRIYChRSUENfQ09ERV9VTlNQRUNJRklFRBAAEhYKElJQQ19DT0RFX0NBTkNFTExFRBABEh0KGVJQQ19DT0RFX0lOVkFMSURfQVJHVU1FTlQQAxIeChpSUENfQ09ERV9ERUFETElORV9FWENFRURFRBAEEhYKElJQQ19DT0RFX05PVF9GT1VORBAFEhsKF1JQQ19DT0RFX0FMUkVBRFlfRVhJU1RTEAYSHgoaUlBDX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQBxIfChtSUENfQ09ERV9SRVNPVVJDRV9FWEhBVVNURUQQCBIgChxSUENfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEAkSFAoQUlBDX0NPREVfQUJPUlRFRBAKEhoKFlJQQ19DT0RFX1VOSU1QTEVNRU5URUQQDBIVChFSUENfQ09ERV9JTlRFUk5BTBANEhgKFFJQQ19DT0RFX1VOQVZBSUxBQkxFEA4SHAoYUlBDX0NPREVfVU5BVVRIRU5USUNBVEVEEBAqhAMKCUVycm9yVHlwZRIaChZFUlJPUl9UWVBFX1VOU1BFQ0lGSUVEEAASIwofRVJST1JfVFlQRV9BVVRIRU5USUNBVElPTl9FUlJPUhABEh8KG0VSUk9SX1RZUEVfUEVSTUlTU0lPTl9FUlJPUhACEhwKGEVSUk9SX1RZUEVfQklMTElOR19FUlJPUhADEh8KG0VSUk9SX1RZUEVfUkFURV9MSU1JVF9FUlJPUhAEEh8KG0VSUk9SX1RZUEVfVkFMSURBVElPTl9FUlJPUhAFEh4KGkVSUk9SX1RZUEVfTk9UX0ZPVU5EX0VSUk9SEAYSHQoZRVJST1JfVFlQRV9DT05GTElDVF9FUlJPUhAHEhwKGEVSUk9SX1RZUEVfUk9VVElOR19FUlJPUhAIEh0KGUVSUk9SX1RZUEVfVVBTVFJFQU1fRVJST1IQCRIcChhFUlJPUl9UWVBFX1RJTUVPVVRfRVJST1IQChIbChdFUlJPUl9UWVBFX1NFUlZFUl9FUlJPUhALOkcKA3JwYxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGLWHAyABKAsyEy5saW1iZXIuZWRnZS52MS5ScGNSA3JwYzpWCgdyZWZ1c2FsEiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMYv4cDIAEoCzIXLmxpbWJlci5lZGdlLnYxLlJlZnVzYWxSB3JlZnVzYWw6PwoIc3BlbGxpbmcSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjAhwMgASgJUghzcGVsbGluZzo5CgZpbmxpbmUSHy5nb29nbGUucHJvdG9idWYuTWVzc2FnZU9wdGlvbnMYyYcDIAEoCFIGaW5saW5lOjsKCG51bGxhYmxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjThwMgASgIUghudWxsYWJsZWIGcHJvdG8z", [file_google_protobuf_descriptor]);
 
 /**
  * Who may call an RPC, and how its answer travels.
@@ -70,6 +70,13 @@ export type Rpc = Message<"limber.edge.v1.Rpc"> & {
    * @generated from field: bool own = 7;
    */
   own: boolean;
+
+  /**
+   * The convention that its REST form follows; the gateway's own when not stated.
+   *
+   * @generated from field: limber.edge.v1.Dialect dialect = 8;
+   */
+  dialect: Dialect;
 };
 
 /**
@@ -112,6 +119,13 @@ export type Refusal = Message<"limber.edge.v1.Refusal"> & {
    * @generated from field: bool retryable = 4;
    */
   retryable: boolean;
+
+  /**
+   * Its word in a refusal by RFC 7644, such as `invalidFilter`; empty where that has none.
+   *
+   * @generated from field: string scim_type = 5;
+   */
+  scimType: string;
 };
 
 /**
@@ -120,6 +134,47 @@ export type Refusal = Message<"limber.edge.v1.Refusal"> & {
  */
 export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 1);
+
+/**
+ * A convention of REST that others have laid down: how bodies are written and what a refusal looks like.
+ *
+ * @generated from enum limber.edge.v1.Dialect
+ */
+export const Dialect = {
+  /**
+   * The gateway's own.
+   *
+   * @generated from enum value: DIALECT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * RFC 6749: bodies are forms or JSON, unknown parameters are ignored, refusals are `{error, error_description}`.
+   *
+   * @generated from enum value: DIALECT_OAUTH = 1;
+   */
+  OAUTH: 1,
+
+  /**
+   * RFC 7644: `application/scim+json` by the fields' JSON names in any case, ETags, refusals of the schema `Error`.
+   *
+   * @generated from enum value: DIALECT_SCIM = 2;
+   */
+  SCIM: 2,
+} as const;
+
+/**
+ * A convention of REST that others have laid down: how bodies are written and what a refusal looks like.
+ *
+ * @generated from enum limber.edge.v1.Dialect
+ */
+export type Dialect = (typeof Dialect)[keyof typeof Dialect] | UnknownEnum;
+
+/**
+ * Describes the enum limber.edge.v1.Dialect.
+ */
+export const DialectSchema: GenEnum<Dialect> = /*@__PURE__*/
+  enumDesc(file_limber_edge_v1_options, 0);
 
 /**
  * Whose call is taken.
@@ -181,7 +236,7 @@ export type Access = (typeof Access)[keyof typeof Access] | UnknownEnum;
  * Describes the enum limber.edge.v1.Access.
  */
 export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 0);
+  enumDesc(file_limber_edge_v1_options, 1);
 
 /**
  * How a stream is written over REST.
@@ -215,7 +270,7 @@ export type StreamFormat = (typeof StreamFormat)[keyof typeof StreamFormat] | Un
  * Describes the enum limber.edge.v1.StreamFormat.
  */
 export const StreamFormatSchema: GenEnum<StreamFormat> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 1);
+  enumDesc(file_limber_edge_v1_options, 2);
 
 /**
  * The canonical codes of gRPC that refusals use, with their own numbers.
@@ -333,7 +388,7 @@ export type RpcCode = (typeof RpcCode)[keyof typeof RpcCode] | UnknownEnum;
  * Describes the enum limber.edge.v1.RpcCode.
  */
 export const RpcCodeSchema: GenEnum<RpcCode> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 2);
+  enumDesc(file_limber_edge_v1_options, 3);
 
 /**
  * The families of refusals.
@@ -437,7 +492,7 @@ export type ErrorType = (typeof ErrorType)[keyof typeof ErrorType] | UnknownEnum
  * Describes the enum limber.edge.v1.ErrorType.
  */
 export const ErrorTypeSchema: GenEnum<ErrorType> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 3);
+  enumDesc(file_limber_edge_v1_options, 4);
 
 /**
  * Who may call this RPC and how its answer travels. Every RPC of limber.v1 carries one.

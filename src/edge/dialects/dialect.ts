@@ -1,0 +1,24 @@
+/** What differs between the conventions that an RPC's REST form may follow. */
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import type { Refusal } from "../../refusal.ts";
+import type { ErrorAnswer, Given } from "../errors.ts";
+import type { Request } from "../rest/exchange.ts";
+import type { RestRoute } from "../rest/route.ts";
+
+/** One convention. */
+export interface Dialect {
+  /** The content type of answers. */
+  readonly contentType: string;
+  /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. */
+  readBody(route: RestRoute, request: Request): Promise<unknown>;
+  /** Whether members and parameters that the schema does not know are passed over rather than refused. */
+  readonly ignoresUnknown: boolean;
+  /** What the request's head says beside its path, query and body, put into the message. */
+  readHead?(message: Message, request: Request): void;
+  /** The text of an answer whose JSON, by the schema's names, is `value`; empty for an answer without a body. */
+  write(desc: DescMessage, value: unknown): string;
+  /** Further headers of an answer, names and values in turn; the status where it is not the route's own. */
+  head?(route: RestRoute, value: unknown, request: Request): { headers: readonly string[]; status?: number };
+  /** A refusal as this convention writes it. */
+  refuse(refusal: Refusal, requestId: string, given?: Given): ErrorAnswer;
+}

@@ -1,0 +1,23 @@
+/** The gateway's own convention. */
+import { restAnswer } from "../errors.ts";
+import { parseBody } from "../json.ts";
+import { readBody } from "../rest/body.ts";
+import type { Request } from "../rest/exchange.ts";
+import type { Dialect } from "./dialect.ts";
+
+const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+
+/** The JSON value of a body of one of the content types that `type` matches; an empty object where there is no body. */
+export async function readJson(request: Request, type = JSON_TYPE, named = "application/json"): Promise<unknown> {
+  const bytes = await readBody(request, type, named);
+  return bytes.length === 0 ? {} : parseBody(bytes);
+}
+
+/** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
+export const house: Dialect = {
+  contentType: "application/json",
+  readBody: (route, request) => (route.verb === "GET" ? Promise.resolve({}) : readJson(request)),
+  ignoresUnknown: false,
+  write: (_desc, value) => JSON.stringify(value),
+  refuse: restAnswer,
+};

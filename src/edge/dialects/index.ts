@@ -1,0 +1,17 @@
+/** The conventions that the schema can name. */
+import { Dialect as Name } from "../../../gen/limber/edge/v1/options_pb.ts";
+import type { Dialect } from "./dialect.ts";
+import { house } from "./house.ts";
+import { oauth } from "./oauth.ts";
+
+export type { Dialect } from "./dialect.ts";
+export { house } from "./house.ts";
+
+const DIALECTS: Readonly<Record<Name, Dialect>> = {
+  [Name.UNSPECIFIED]: house,
+  [Name.OAUTH]: oauth,
+  [Name.SCIM]: house,
+};
+
+/** The convention of a name. */
+export const dialectOf = (name: Name): Dialect => DIALECTS[name] ?? house;

@@ -1,0 +1,295 @@
+/** OAuth 2.1 with PKCE: applications, consent, and the exchange of codes for keys. */
+import { hash, timingSafeEqual } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import { type OauthClient, OauthClientSchema } from "../../gen/limber/v1/oauth_pb.ts";
+import {
+  type AuthorizeRequest,
+  AuthorizeResponseSchema,
+  CreateOauthClientResponseSchema,
+  DeleteOauthClientResponseSchema,
+  ExchangeTokenResponseSchema,
+  GetServerMetadataResponseSchema,
+  ListOauthClientsResponseSchema,
+  type OauthService,
+  RevokeTokenResponseSchema,
+} from "../../gen/limber/v1/oauth_service_pb.ts";
+import { now, nowSeconds, secretBytes } from "../ambient.ts";
+import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { fromUsd } from "../money/price.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
+import { findKey, type KeyRecord } from "../store/keys.ts";
+import { findMember } from "../store/members.ts";
+import {
+  type AuthMethod,
+  addClient,
+  addCode,
+  type ClientRecord,
+  type Consent,
+  dropClient,
+  findClient,
+  findClientKey,
+  listClients,
+  redeemCode,
+  revokeKey,
+  takeCode,
+} from "../store/oauth.ts";
+import { hashSecret } from "../store/secret.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+import { emit } from "./emit.ts";
+import { isRedirectUri, withCode } from "./oauth/redirect.ts";
+import { consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
+
+const CODE_S = 600;
+const DEFAULT_PAGE = 100;
+const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
+
+/** The OAuth RPCs. */
+export function oauthService({ sql }: { sql: Sql }): Implementation<typeof OauthService> {
+  return {
+    async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
+      const { orgId } = keyOf(call);
+      for (const [at, uri] of redirectUris.entries())
+        if (!isRedirectUri(uri))
+          throw violation(
+            `redirect_uris.${at}`,
+            "must be https, http on loopback, or a scheme with a dot",
+            "url_scheme",
+          );
+      const authMethod = AUTH_METHODS.find((each) => each === tokenEndpointAuthMethod) ?? "none";
+      const secret = authMethod === "none" ? undefined : CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");
+      const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
+      const client = await tx(sql, async (tx) => {
+        const made = await addClient(tx, {
+          ...told,
+          secretHash: secret === undefined ? undefined : hashSecret(secret),
+        });
+        const details = { name, redirect_uris: redirectUris, scopes: made.scopes };
+        await audit(tx, { ...byCall(call), orgId, action: "oauth_client.created", subject: made.id, details });
+        return made;
+      });
+      return create(CreateOauthClientResponseSchema, {
+        client: { ...clientMessage(client), ...(secret !== undefined && { clientSecret: secret }) },
+      });
+    },
+
+    async listOauthClients({ limit, cursor }, call) {
+      const page = { limit: limit ?? DEFAULT_PAGE, after: cursor };
+      const { clients, hasMore } = await listClients(sql, keyOf(call).orgId, page);
+      const last = clients.at(-1);
+      return create(ListOauthClientsResponseSchema, {
+        object: "list",
+        data: clients.map(clientMessage),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async deleteOauthClient({ clientId }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        const keys = await dropClient(tx, orgId, clientId);
+        if (keys === undefined) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+        const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys } };
+        await audit(tx, { ...byCall(call), orgId, ...act });
+      });
+      return create(DeleteOauthClientResponseSchema, { clientId, deleted: true });
+    },
+
+    async authorize(request, call) {
+      const key = keyOf(call);
+      // An application that could consent would never have to ask again.
+      if (key.permissions !== undefined)
+        throw refuse(Reason.PERMISSION_DENIED, "a key that an application got by consent cannot consent itself");
+      const client = await findClient(sql, request.clientId, key.orgId);
+      if (!client) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+      if (!client.redirectUris.includes(request.redirectUri))
+        throw violation("redirect_uri", "is not one of the client's, to the letter", "value_error");
+      const scopes = consentedScopes(request.scope, client.scopes, key);
+      const scope = scopes.join(" ");
+      const consenting = await findKey(sql, key.keyId);
+      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not known here");
+      const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key), name: client.name };
+      const code = CODE_PREFIX + secretBytes(32).toString("base64url");
+      await tx(sql, async (tx) => {
+        const kept = await addCode(tx, hashSecret(code), {
+          clientId: client.id,
+          orgId: key.orgId,
+          consentedBy: key.keyId,
+          redirectUri: request.redirectUri,
+          challenge: request.codeChallenge,
+          scope,
+          granted,
+          endsMs: now() + CODE_S * 1000,
+        });
+        if (!kept) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+        const act = { action: "oauth.consented", subject: client.id, details: { scope } };
+        await audit(tx, { ...byCall(call), orgId: key.orgId, ...act });
+      });
+      return create(AuthorizeResponseSchema, {
+        code,
+        redirectUrl: withCode(request.redirectUri, code, request.state),
+        expiresIn: CODE_S,
+        scope,
+        ...(request.state !== undefined && { state: request.state }),
+      });
+    },
+
+    async exchangeToken({ grantType, code, codeVerifier, clientId, clientSecret, redirectUri }, call) {
+      if (grantType !== "authorization_code")
+        throw refuse(Reason.UNSUPPORTED_GRANT_TYPE, "the grant type must be authorization_code");
+      const client = await proven(sql, clientId, clientSecret);
+      if (code === "" || codeVerifier === "" || redirectUri === undefined)
+        throw refuse(Reason.MALFORMED_BODY, "code, code_verifier and redirect_uri are all needed");
+      const codeHash = hashSecret(code);
+      const outcome = await tx(sql, async (tx) => {
+        const taken = await takeCode(tx, codeHash);
+        if (!taken || taken.consent.clientId !== client.id) return unfit("the code is not known here");
+        const { consent, keyId } = taken;
+        if (keyId !== undefined) {
+          // Whoever has a used code has stolen it, or been stolen from: what it gave is worth nothing from now on.
+          await revoke(tx, { id: keyId, orgId: consent.orgId, clientId: client.id }, call, "its code came again");
+          return unfit("the code was used; the key that it gave is revoked");
+        }
+        const fault = faultOf(consent, redirectUri, codeVerifier);
+        if (fault !== undefined) return unfit(fault);
+        const person = await standingOf(tx, consent);
+        if (!person) return unfit("the key that consented is worth nothing any more");
+        const made = await redeemCode(tx, codeHash, consent, person);
+        const { orgId, scope } = consent;
+        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+        const details = { client_id: client.id, scope };
+        const actor = person.userId ?? consent.consentedBy;
+        await audit(tx, { ...byCall(call), actor, orgId, action: "key.created", subject: made.key.id, details });
+        return { ...made, scope };
+      });
+      if ("refusal" in outcome) throw outcome.refusal;
+      const { key, secret, scope } = outcome;
+      return create(ExchangeTokenResponseSchema, {
+        accessToken: secret,
+        tokenType: "bearer",
+        keyId: key.id,
+        scope,
+        ...(key.userId !== undefined && { userId: key.userId }),
+        ...(key.expiresAt !== undefined && {
+          expiresAt: key.expiresAt,
+          expiresIn: Math.max(0, key.expiresAt - nowSeconds()),
+        }),
+      });
+    },
+
+    async revokeToken({ token, clientId, clientSecret }, call) {
+      const client = await proven(sql, clientId, clientSecret);
+      await tx(sql, async (tx) => {
+        const key = await findClientKey(tx, hashSecret(token));
+        if (!key) return;
+        if (key.clientId !== client.id) throw refuse(Reason.INVALID_GRANT, "the token was not made for this client");
+        await revoke(tx, key, call, "its client asked for it");
+      });
+      return create(RevokeTokenResponseSchema, {});
+    },
+
+    async getServerMetadata({ issuer = "" }) {
+      const at = (path: string): string => `${issuer}/v1/oauth/${path}`;
+      return create(GetServerMetadataResponseSchema, {
+        issuer,
+        authorizationEndpoint: at("authorize"),
+        tokenEndpoint: at("token"),
+        revocationEndpoint: at("revoke"),
+        scopesSupported: [...SCOPES],
+        responseTypesSupported: ["code"],
+        grantTypesSupported: ["authorization_code"],
+        codeChallengeMethodsSupported: ["S256"],
+        tokenEndpointAuthMethodsSupported: [...AUTH_METHODS],
+        revocationEndpointAuthMethodsSupported: [...AUTH_METHODS],
+        serviceDocumentation: `${issuer}/docs`,
+      });
+    },
+  };
+}
+
+const NO_CLIENT = "there is no OAuth client of this name";
+
+/** A refusal that leaves the transaction what it did. */
+const unfit = (text: string): { refusal: Refusal } => ({ refusal: refuse(Reason.INVALID_GRANT, text) });
+
+/** What stands in the place of a secret where a client has none, or there is no client: all comparisons take the same path. */
+const NO_SECRET = Buffer.alloc(32);
+
+/** The client that calls, once it has proved itself by its method. */
+async function proven(sql: Queryable, id: string | undefined, secret: string | undefined): Promise<ClientRecord> {
+  const client = id === undefined ? undefined : await findClient(sql, id);
+  const given = secret === undefined ? NO_SECRET : hashSecret(secret);
+  const same = timingSafeEqual(given, client?.secretHash ?? NO_SECRET);
+  // A client that can keep no secret must send none.
+  if (!client || !same) throw refuse(Reason.INVALID_CLIENT, "the client is not known here, or its secret is wrong");
+  return client;
+}
+
+/** What does not fit between a code and what came with it. */
+function faultOf({ redirectUri, challenge, endsMs }: Consent, redirect: string, verifier: string): string | undefined {
+  if (endsMs <= now()) return "the code's time is over";
+  if (redirect !== redirectUri) return "the redirect_uri is not the one that the code went to";
+  if (!VERIFIER.test(verifier)) return "the code_verifier is no verifier";
+  const made = Buffer.from(hash("sha256", verifier, "base64url"));
+  const told = Buffer.from(challenge);
+  return made.length === told.length && timingSafeEqual(made, told)
+    ? undefined
+    : "the code_verifier does not fit the code_challenge";
+}
+
+/** RFC 7636 section 4.1. */
+const VERIFIER = /^[A-Za-z0-9\-._~]{43,128}$/;
+
+/** Whose key the exchanged one will be, and in which role: undefined where who consented may not call any more. */
+async function standingOf(
+  tx: Tx,
+  { orgId, consentedBy }: Consent,
+): Promise<Pick<KeyRecord, "role" | "userId"> | undefined> {
+  const key = await findKey(tx, consentedBy);
+  const over = key?.expiresAt !== undefined && key.expiresAt * 1000 <= now();
+  if (!key || key.disabled || key.userInactive || key.orgSuspended || over) return undefined;
+  const member = key.userId === undefined ? undefined : await findMember(tx, orgId, key.userId);
+  return { role: key.role, userId: member?.id };
+}
+
+async function revoke(
+  tx: Tx,
+  { id, orgId, clientId }: { id: string; orgId: string; clientId: string },
+  call: Call,
+  why: string,
+): Promise<void> {
+  if (!(await revokeKey(tx, id))) return;
+  const act = { action: "key.revoked", subject: id, details: { client_id: clientId, why } };
+  await audit(tx, { ...byCall(call), actor: clientId, orgId, ...act });
+}
+
+/** Everything that limits the consenting key limits the application's too, and what was asked for can only narrow it. */
+function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, key: KeyRecord): Consent["granted"] {
+  const ends = [key.expiresAt, expiresIn === undefined ? undefined : nowSeconds() + expiresIn];
+  const known = ends.filter((each) => each !== undefined);
+  const asked = budgetUsd === undefined ? undefined : fromUsd(budgetUsd, "budget_usd");
+  const limits = [key.budget?.limitMicro, asked].filter((each) => each !== undefined);
+  return {
+    models: key.models,
+    environment: key.environment,
+    rateLimit: key.rateLimit,
+    ...(known.length > 0 && { expiresAt: Math.min(...known) }),
+    ...(limits.length > 0 && {
+      budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },
+    }),
+  };
+}
+
+function clientMessage({ id, name, redirectUris, scopes, authMethod, created }: ClientRecord): OauthClient {
+  return create(OauthClientSchema, {
+    clientId: id,
+    name,
+    redirectUris,
+    scopes,
+    tokenEndpointAuthMethod: authMethod,
+    created,
+  });
+}

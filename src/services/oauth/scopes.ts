@@ -1,0 +1,64 @@
+/** What an application may be given: contracts, and permissions that only look or only run. */
+import { getOption } from "@bufbuild/protobuf";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { CreateOauthClientRequestSchema } from "../../../gen/limber/v1/oauth_service_pb.ts";
+import { CONTRACT_WORDS } from "../../contracts/contract.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import type { KeyPrincipal } from "../call.ts";
+import { callersReach } from "../permissions.ts";
+
+const RUN = "inference.run";
+
+/** Every scope that there is, as the schema lists them. */
+export const SCOPES: readonly string[] = listed();
+
+function listed(): string[] {
+  const { type } = getOption(CreateOauthClientRequestSchema.field.scopes, fieldRules);
+  const items = type.case === "repeated" ? type.value.items?.type : undefined;
+  if (items?.case !== "string") throw new Error("the schema lists no scopes");
+  return items.value.in;
+}
+
+/** The scopes of a client that names none: all contracts. */
+export const DEFAULT_SCOPES: readonly string[] = Object.keys(CONTRACT_WORDS);
+
+const isContract = (scope: string): boolean => scope in CONTRACT_WORDS;
+
+/** Whether a key may do what a scope stands for. */
+function mayDo(key: KeyPrincipal, scope: string): boolean {
+  if (!isContract(scope)) return callersReach(key, scope) === "all";
+  return callersReach(key, RUN) === "all" && (key.scopes.length === 0 || key.scopes.includes(scope));
+}
+
+/**
+ * What is consented to: the scopes asked for, or else those of the client's that the key has. Refuses with `invalid_scope` what
+ * is beyond either of them, and consent to nothing.
+ */
+export function consentedScopes(
+  asked: string | undefined,
+  allowed: readonly string[],
+  key: KeyPrincipal,
+): readonly string[] {
+  const wanted = asked?.split(" ").filter((scope) => scope !== "");
+  const scopes = [...new Set(wanted ?? allowed.filter((scope) => mayDo(key, scope)))];
+  const beyondClient = scopes.find((scope) => !allowed.includes(scope));
+  if (beyondClient !== undefined)
+    throw refuse(Reason.INVALID_SCOPE, "a scope is not among those of this client", { needed: [...allowed] });
+  const beyondKey = scopes.find((scope) => !mayDo(key, scope));
+  if (beyondKey !== undefined)
+    throw refuse(Reason.INVALID_SCOPE, `the consenting key may not do ${beyondKey} itself`, { needed: [beyondKey] });
+  if (scopes.length === 0) throw refuse(Reason.INVALID_SCOPE, "consent to nothing is no consent", {});
+  return scopes;
+}
+
+/** What a key of these scopes may do: permissions, and contracts where it may call models. */
+export function grantOf(
+  scopes: readonly string[],
+  key: KeyPrincipal,
+): { permissions: readonly string[]; scopes: readonly string[] } {
+  const contracts = scopes.filter(isContract);
+  const permissions = scopes.filter((scope) => !isContract(scope));
+  if (contracts.length > 0 && !permissions.includes(RUN)) permissions.push(RUN);
+  // The whole of running models is no more than what the consenting key has of it.
+  return { permissions, scopes: scopes.includes(RUN) ? key.scopes : contracts };
+}
