@@ -113,6 +113,7 @@ function ulid(): string {
 export type IdPrefix =
   | "act"
   | "aud"
+  | "cred"
   | "entry"
   | "evt"
   | "key"

@@ -5,6 +5,7 @@ import { pino } from "pino";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
+import { CredentialService } from "../gen/limber/v1/credential_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
@@ -27,8 +28,10 @@ import { type Reference, startReference } from "./reference/launch.ts";
 import { accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
+import { credentialService } from "./services/credential.ts";
 import { identityService } from "./services/identity.ts";
 import { LoopBoard } from "./services/inference/loop/board.ts";
+import { OwnKeyBook } from "./services/inference/own-keys.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { inferenceService } from "./services/inference.ts";
 import { oauthService } from "./services/oauth.ts";
@@ -119,7 +122,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
-  const vault = createVault(config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64"));
+  const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
+  const vault = createVault(masterKey, config.otherMasterKeys);
 
   const notices = await Notices.open(url);
   closers.add(() => notices.close());
@@ -129,6 +133,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   }
   const keys = new KeyCache(sql, notices);
   const presets = new PresetBook(sql, notices);
+  const ownKeys = new OwnKeyBook(sql, notices, vault);
   const replica = newId("replica");
   const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? replica : "embedded" }));
   closers.add(() => till.close());
@@ -176,8 +181,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const gate = createGate({
     services: [
-      [InferenceService, inferenceService({ supply, till, loops, agent, allowPrivate, presets })],
+      [InferenceService, inferenceService({ supply, till, loops, agent, allowPrivate, presets, ownKeys })],
       [PresetService, presetService({ sql, book: presets })],
+      [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [
         AccountService,
         accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),

@@ -21,6 +21,8 @@ export interface Config {
   adminToken: string | undefined;
   /** 32 bytes that seal callers' provider keys; undefined makes them for development. */
   masterKey: Buffer | undefined;
+  /** Further master keys that open what was sealed under them. */
+  otherMasterKeys: readonly Buffer[];
   roles: ReadonlySet<Role>;
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
@@ -91,6 +93,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const masterKeyText = text("LIMBER_MASTER_KEY");
   const masterKey = masterKeyText === undefined ? undefined : Buffer.from(masterKeyText, "base64");
   if (masterKey && masterKey.length !== 32) bad("LIMBER_MASTER_KEY", "32 bytes in base64 (openssl rand -base64 32)");
+  const otherMasterKeys = (text("LIMBER_MASTER_KEY_PREVIOUS") ?? "")
+    .split(",")
+    .filter((word) => word.trim() !== "")
+    .map((word) => Buffer.from(word, "base64"));
+  if (otherMasterKeys.some((key) => key.length !== 32))
+    bad("LIMBER_MASTER_KEY_PREVIOUS", "a list of 32 bytes each in base64, with commas between");
   if (!embedded && adminToken === undefined) problems.push("SERVICE_ADMIN_TOKEN must be set when DATABASE_URL is");
   if (!embedded && masterKeyText === undefined) problems.push("LIMBER_MASTER_KEY must be set when DATABASE_URL is");
 
@@ -120,6 +128,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     natsUrl,
     adminToken,
     masterKey,
+    otherMasterKeys,
     roles,
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),

@@ -8,6 +8,7 @@ import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
 import { file_limber_v1_account_service } from "../gen/limber/v1/account_service_pb.ts";
 import { file_limber_v1_audit_service } from "../gen/limber/v1/audit_service_pb.ts";
 import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
+import { file_limber_v1_credential_service } from "../gen/limber/v1/credential_service_pb.ts";
 import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_oauth_service } from "../gen/limber/v1/oauth_service_pb.ts";
@@ -119,6 +120,7 @@ describe("the schema", () => {
     file_limber_v1_audit_service,
     file_limber_v1_billing_service,
     file_limber_v1_identity_service,
+    file_limber_v1_credential_service,
     file_limber_v1_inference_service,
     file_limber_v1_oauth_service,
     file_limber_v1_operations_service,

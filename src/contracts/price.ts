@@ -11,3 +11,9 @@ export function microOf(units: number, nanoPerUnit: number): number {
   const rest = nano - micro * 1000;
   return rest > 500 || (rest === 500 && micro % 2 === 1) ? micro + 1 : micro;
 }
+
+/** What the gateway asks for a call with the caller's own provider key, in hundredths of the list price. */
+const OWN_KEY_PERCENT = 5;
+
+/** The price of a unit for a call with the caller's own provider key, in whole nano-dollars, the rest let go. */
+export const ownKeyNano = (nanoPerUnit: number): number => Math.floor((nanoPerUnit * OWN_KEY_PERCENT) / 100);

@@ -2,6 +2,7 @@
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
+import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
@@ -20,6 +21,7 @@ export const SERVICES = [
   BillingService,
   AuditService,
   PresetService,
+  CredentialService,
   SupplyService,
   OperationsService,
 ] as const;

@@ -389,7 +389,9 @@ class Run<T> {
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
     if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
-    const outcome = reason ?? (how === "ok" ? "ok" : "cancelled");
+    // What a provider thinks of the caller's own key says nothing about the provider.
+    const neutral = step.ownKey && reason === AttemptFailure.UPSTREAM_AUTH;
+    const outcome = neutral ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
     this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
   }
 

@@ -5,6 +5,7 @@ import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import { Contract, PARAMETERS } from "../contracts/contract.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
+import { type OwnKeys, useOf } from "./own-keys.ts";
 import type { BitTest, CodeTest, MeasuredTest, NumberTest, Test, Tests } from "./sift.ts";
 import { type Codes, Flag, parameterBits } from "./snapshot.ts";
 
@@ -87,6 +88,13 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: ({ preferences, snapshot, strictOrder }) =>
       strictOrder ? namesIn(snapshot.columns.provider, snapshot.providers, preferences?.order) : undefined,
     detail: (ask, row) => `${offeringOf(ask, row).provider} is not in order, and allow_fallbacks is false`,
+  },
+  {
+    reason: DropReason.BYOK_ONLY,
+    stage: "remove",
+    field: undefined,
+    test: ({ ownKeys, snapshot }) => ownKeys && notBarred(snapshot.columns.provider, snapshot.providers, ownKeys),
+    detail: (ask, row) => `the organisation has no key of its own at ${offeringOf(ask, row).provider} that opens`,
   },
   {
     reason: DropReason.REGION,
@@ -211,6 +219,16 @@ const lacks = (column: Uint32Array, bits: number): BitTest => ({ kind: "bits", c
 
 function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
   return names?.length ? { kind: "code", column, marks: marked(codes, names, 0) } : undefined;
+}
+
+function notBarred(column: Uint32Array, codes: Codes, keys: OwnKeys): CodeTest | undefined {
+  const uses = [...keys.byProvider];
+  if (keys.otherwise === "never" && uses.every(([, use]) => use !== "barred")) return undefined;
+  const marks = new Uint8Array(codes.names.length);
+  codes.names.forEach((name, code) => {
+    if (useOf(keys, name) !== "barred") marks[code] = 1;
+  });
+  return { kind: "code", column, marks };
 }
 
 function namesNotIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {

@@ -50,7 +50,7 @@ const rangeOf = ({ leastMicro, expectedMicro, ceilingMicro }: Plan) => ({
 
 function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
   const { id, model, provider, region, precision } = step.offering;
-  const unitNano = ask.priceNano[step.row]!;
+  const { unitNano } = step;
   return create(PlanStepSchema, {
     rank: step.rank + 1,
     offeringId: id,
@@ -59,13 +59,14 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     region,
     precision,
     score: Number.isFinite(step.score) ? step.score : Number.MAX_VALUE,
-    priceUnitUsd: unitNano / 1e9,
+    priceUnitUsd: ask.priceNano[step.row]! / 1e9,
     priceNowUsd: Math.round(unitNano + (step.wakeUpMicro * 1000) / ask.units) / 1e9,
     estimatedCostUsd: step.costMicro / 1e6,
     wakeUpUsd: step.wakeUpMicro / 1e6,
     expectedMs: create(ExpectedLatencySchema, { p50: known(step.p50Ms), p95: known(step.p95Ms) }),
     cold: step.cold,
     reasonCodes: reasonCodes(ask, plan, step),
+    ...(step.ownKey && { byok: true }),
   });
 }
 
@@ -80,6 +81,7 @@ function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
   if (ask.preferences?.order.includes(step.offering.provider)) codes.push("order");
   if (ordering) codes.push(ordering.kind === "axis" ? ordering.from : ordering.kind);
   if (target !== ask.targets[0]) codes.push("fallback_model");
+  if (step.ownKey) codes.push("byok");
   if (step.cold) codes.push("cold");
   if (step.offering.simulated) codes.push("simulated");
   if (hedgeOf(plan) === step) codes.push("hedge");

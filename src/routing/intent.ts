@@ -6,6 +6,7 @@ import { Reason, refuse } from "../refusal.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "./aliases.ts";
 import type { HealthView } from "./health.ts";
 import { nearNames } from "./near.ts";
+import type { OwnKeys } from "./own-keys.ts";
 import type { Pin } from "./pin.ts";
 import { inScope, parameterBits, type Snapshot, servesBits } from "./snapshot.ts";
 
@@ -24,6 +25,8 @@ export interface PlanArgs {
   /** The view of the same snapshot. */
   readonly health: HealthView;
   readonly scope: KeyScope;
+  /** The caller's own keys at providers; undefined where they change nothing. */
+  readonly ownKeys?: OwnKeys | undefined;
   /** The session's pin, where it has one. */
   readonly pin: Pin | undefined;
   /** Any number; the same seed gives the same plan. */

@@ -7,6 +7,7 @@ import { expand, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";
 import { isCold } from "./measure.ts";
 import type { Offering } from "./offering.ts";
+import { type Ranked, withOwnKeys } from "./own-keys.ts";
 import { PINNED, rank, Shortlist } from "./rank.ts";
 import { sift } from "./sift.ts";
 
@@ -19,9 +20,13 @@ export interface PlanStep {
   readonly offering: Offering;
   /** The session is pinned to its checkpoint and provider. */
   readonly pinned: boolean;
+  /** It is called with the caller's own key at the provider. */
+  readonly ownKey: boolean;
+  /** Price of a unit in nano-dollars: the list's, or the gateway's share of it where the caller has a key of its own. */
+  readonly unitNano: number;
   /** What the order was made by; lower is better within a plan's groups. */
   readonly score: number;
-  /** The call at list price, in micro-dollars. */
+  /** The call at this price, in micro-dollars. */
   readonly listMicro: number;
   /** What waking it adds; 0 when it is warm. */
   readonly wakeUpMicro: number;
@@ -83,8 +88,10 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   choose(ask, best);
   if (best.count === 0) return undefined;
   const length = isDirect(ask) ? 1 : best.count;
-  const steps: PlanStep[] = [];
-  for (let place = 0; place < length; place++) steps.push(stepOf(ask, best, place));
+  const ranked: Ranked[] = [];
+  for (let place = 0; place < length; place++)
+    ranked.push({ step: stepOf(ask, best, place), group: best.groupAt(place) });
+  const steps = withOwnKeys(ask, ranked);
   return {
     contract: ask.contract,
     intent: ask.intent,
@@ -122,13 +129,16 @@ function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {
   const { columns, offerings } = ask.snapshot;
   const offering = offerings[row]!;
   const cold = isCold(ask, row);
-  const listMicro = microOf(ask.units, ask.priceNano[row]!);
+  const unitNano = ask.priceNano[row]!;
+  const listMicro = microOf(ask.units, unitNano);
   const wakeUpMicro = cold ? columns.wakeMicro[row]! : 0;
   return {
     rank: place,
     row,
     offering,
     pinned: best.groupAt(place) === PINNED,
+    ownKey: false,
+    unitNano,
     score: best.scores[place]!,
     listMicro,
     wakeUpMicro,

@@ -74,6 +74,7 @@ export function rank(
   }
   score(ask, target.ordering, survivors, count);
   const places = placesOf(ask);
+  const keyed = keyedOf(ask);
   const { provider, model, flags } = ask.snapshot.columns;
   const pinnedModel = ask.pin ? ask.snapshot.models.of(ask.pin.model) : -1;
   const pinnedProvider = ask.pin ? ask.snapshot.providers.of(ask.pin.provider) : -1;
@@ -82,14 +83,17 @@ export function rank(
     const isPinned = model[row] === pinnedModel && provider[row] === pinnedProvider;
     let group = place * PER_TARGET;
     if (places) group += places[provider[row]!]!;
+    if (keyed && !keyed[provider[row]!]) group += KEYLESS;
     if (flags[row]! & Flag.SIMULATED) group += PLACEHOLDERS;
     best.offer(row, isPinned ? PINNED : group, scores[i]!);
   }
 }
 
-/** Groups, foremost first: what the session is pinned to; then each target's rows by `order`; placeholders behind every model. */
+/** Groups, foremost first: what the session is pinned to; then each target's rows by `order`, own keys first; placeholders behind every model. */
 export const PINNED = -1;
 const PER_TARGET = 256;
+/** Within a target and a place of `order`: what the caller has no key of its own for that comes first. */
+const KEYLESS = 0.5;
 const PLACEHOLDERS = 1e6;
 
 /** By provider code: its place in `provider.order`, or behind all of them. Undefined when nothing is ordered. */
@@ -102,6 +106,20 @@ function placesOf({ preferences, snapshot }: Ask): Uint8Array | undefined {
     if (code >= 0) places[code] = i;
   }
   return places;
+}
+
+/** By provider code: whether the caller's own key comes first there. Undefined when it does nowhere. */
+function keyedOf({ ownKeys, snapshot }: Ask): Uint8Array | undefined {
+  if (!ownKeys) return undefined;
+  const keyed = new Uint8Array(snapshot.providers.names.length);
+  let any = false;
+  for (const [name, use] of ownKeys.byProvider) {
+    const code = use === "first" ? snapshot.providers.of(name) : -1;
+    if (code < 0) continue;
+    keyed[code] = 1;
+    any = true;
+  }
+  return any ? keyed : undefined;
 }
 
 function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number): void {

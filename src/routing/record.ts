@@ -60,6 +60,7 @@ export function attemptsOf(tries: readonly Try[]): Attempt[] {
       status: STATUSES[status],
       latencyMs: Math.round(latencyMs * 1000) / 1000,
       ...(reason !== undefined && { reason }),
+      ...(step.ownKey && { byok: true }),
     }),
   );
 }
@@ -75,7 +76,7 @@ const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
 function servedBy(step: PlanStep | undefined) {
   if (!step) return {};
   const { id, model, provider, region, precision, simulated } = step.offering;
-  return { offeringId: id, model, provider, region, precision, simulated };
+  return { offeringId: id, model, provider, region, precision, simulated, ...(step.ownKey && { byok: true }) };
 }
 
 /** Why a plan came to nothing: time ran out, nobody had room, or everyone who was asked failed. */

@@ -287,5 +287,6 @@ const usageMessage = (row: UsageRow) =>
     ...(row.hedgeCostMicro !== null && { hedgeCostUsd: toUsd(row.hedgeCostMicro) }),
     keyId: row.keyId,
     simulated: row.simulated,
+    byok: row.byok,
     status: row.status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
   });

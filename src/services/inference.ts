@@ -33,7 +33,7 @@ import type { Call, Implementation } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
-import { expanded } from "./inference/presets.ts";
+import { prepare } from "./inference/prepare.ts";
 import { assertSound, type InferenceHouse, type InferenceParts, planArgs, served, Trip } from "./inference/trip.ts";
 
 /** The inference RPCs. */
@@ -51,10 +51,10 @@ export function inferenceService(parts: InferenceParts): Implementation<typeof I
 
 /** Act: plan, hold, attempt, settle. */
 async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): Promise<ActResponse> {
-  const whole = expanded(house.presets, ActRequestSchema, asked, call);
-  const request = whole instanceof Promise ? await whole : whole;
+  const prepared = prepare(house, ActRequestSchema, asked, call);
+  const { request, ownKeys } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
-  const trip = new Trip(house, request, intent, call);
+  const trip = new Trip(house, request, { intent, ownKeys }, call);
   const input = { ...act.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
@@ -99,10 +99,10 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
 
 /** Predict, whole: the frames of one model, all of them or none. */
 async function answerPredict(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<PredictResponse> {
-  const request = await expanded(house.presets, PredictRequestSchema, asked, call);
+  const { request, ownKeys } = await prepare(house, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, intent, call);
+  const trip = new Trip(house, request, { intent, ownKeys }, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
 
@@ -146,9 +146,9 @@ async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): P
 
 /** Ground: called directly, so that there is one provider and no attempts to list. */
 async function answerGround(house: InferenceHouse, asked: GroundRequest, call: Call): Promise<GroundResponse> {
-  const request = await expanded(house.presets, GroundRequestSchema, asked, call);
+  const { request, ownKeys } = await prepare(house, GroundRequestSchema, asked, call);
   const intent = ground.intentOf(request);
-  const trip = new Trip(house, request, intent, call);
+  const trip = new Trip(house, request, { intent, ownKeys }, call);
   const input = { ...ground.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(input.observations);
 
@@ -188,9 +188,9 @@ async function preview(
   call: Call,
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
-  const request = await expanded(house.presets, PreviewedRequestSchema, asked, call);
+  const { request, ownKeys } = await prepare(house, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, house.supply.snapshot);
   const intent = planned === Contract.ACT ? act.intentOf(request) : { ...predict.intentOf(request), contract: planned };
-  return explain(planArgs(house, intent, call, steadyNow()));
+  return explain(planArgs(house, { intent, ownKeys }, call, steadyNow()));
 }

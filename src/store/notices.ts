@@ -7,6 +7,7 @@ const CHANNELS = [
   "key_changed",
   "supply_changed",
   "preset_changed",
+  "credential_changed",
   "outbox",
 ] as const;
 

@@ -16,6 +16,8 @@ export interface UsageRow {
   wakeUpMicro: number;
   hedgeCostMicro: number | null;
   simulated: boolean;
+  /** Served with the organisation's own key at the provider. */
+  byok: boolean;
   /** `unmetered`: dispatched by a gateway that died; not charged. */
   status: "settled" | "unmetered";
 }
@@ -40,6 +42,7 @@ interface UsageDatabaseRow {
   wake_up_micro: number;
   hedge_cost_micro: number | null;
   simulated: boolean;
+  byok: boolean;
   status: "settled" | "unmetered";
 }
 
@@ -47,7 +50,7 @@ interface UsageDatabaseRow {
 export async function listUsage(sql: Sql, orgId: string, limit: number, cursor?: string): Promise<UsagePage> {
   const rows = await sql<UsageDatabaseRow[]>`
     select request_id, created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
-      simulated, status
+      simulated, byok, status
     from request
     where org_id = ${orgId} and status in ('settled', 'unmetered') ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
     order by request_id desc limit ${limit + 1}`;
@@ -68,6 +71,7 @@ const usageOf = (row: UsageDatabaseRow): UsageRow => ({
   wakeUpMicro: row.wake_up_micro,
   hedgeCostMicro: row.hedge_cost_micro,
   simulated: row.simulated,
+  byok: row.byok,
   status: row.status,
 });
 

@@ -77,6 +77,7 @@ const DEFAULTS = {
   natsUrl: undefined,
   adminToken: ADMIN_TOKEN,
   masterKey: Buffer.alloc(32, 7),
+  otherMasterKeys: [],
   roles: new Set(["api"] as const),
   publicSignup: false,
   allowPrivateAddresses: true,

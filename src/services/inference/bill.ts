@@ -151,7 +151,7 @@ export class Bill {
       httpStatus: 200,
       errorCode: null,
       latencyMs: this.#elapsedMs(),
-      log: this.#log(route),
+      log: this.#log(route, step.ownKey),
       ...claim,
     };
   }
@@ -166,7 +166,7 @@ export class Bill {
     return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
   }
 
-  #log(route: Route | undefined): object {
+  #log(route: Route | undefined, ownKey = false): object {
     const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
     return {
       model_requested: modelRequested,
@@ -175,6 +175,7 @@ export class Bill {
       metadata,
       preset,
       stream_id: streamId,
+      byok: ownKey ? true : undefined,
       region: route?.region,
       precision: route?.precision,
       fallback_used: route?.fallbackUsed,
@@ -205,7 +206,7 @@ function estimateOf(plan: Plan): { unit: string; units: number; priceNano: numbe
   return {
     unit: unitOf(plan),
     units: plan.intent.units,
-    priceNano: dearest.offering.priceNano[plan.contract] ?? 0,
+    priceNano: dearest.unitNano,
     wakeUpMicro: dearest.wakeUpMicro,
   };
 }

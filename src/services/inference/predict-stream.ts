@@ -20,7 +20,7 @@ import { asRefusal, Reason, type Refusal, refuse } from "../../refusal.ts";
 import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Call } from "../call.ts";
 import type { Bill, Charge } from "./bill.ts";
-import { expanded } from "./presets.ts";
+import { prepare } from "./prepare.ts";
 import { assertSound, type InferenceHouse, served, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
@@ -29,9 +29,9 @@ export async function* streamPredict(
   asked: PredictRequest,
   call: Call,
 ): AsyncIterable<PredictStreamResponse> {
-  const request = await expanded(house.presets, PredictRequestSchema, asked, call);
+  const { request, ownKeys } = await prepare(house, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, intent, call);
+  const trip = new Trip(house, request, { intent, ownKeys }, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
   const bill = await trip.openBill();

@@ -7,7 +7,6 @@ import type { Notices } from "../../store/notices.ts";
 import { OrgCache } from "../../store/org-cache.ts";
 import { loadPresets, type PresetRecord } from "../../store/presets.ts";
 import type { Sql } from "../../store/tx.ts";
-import { type Call, keyOf } from "../call.ts";
 
 /** The presets of one organisation, by name: the versions at hand, newest first. */
 export type Presets = ReadonlyMap<string, readonly Preset[]>;
@@ -75,7 +74,7 @@ function* namesOf(presets: Presets, word: string): Iterable<string> {
 }
 
 /** A request that may name a preset. */
-type Presettable = {
+export type Presettable = {
   readonly preset?: string | undefined;
   readonly provider?: { readonly models: readonly string[] } | undefined;
 };
@@ -97,20 +96,6 @@ export function withPreset<D extends DescMessage>(
     whole[field.localName] = preset;
   }
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
-}
-
-/** The request as it is served: with what its preset says, where it names one. At once when the preset is known. */
-export function expanded<D extends DescMessage>(
-  book: PresetBook,
-  schema: D,
-  request: MessageShape<D> & Presettable,
-  call: Call,
-): MessageShape<D> | Promise<MessageShape<D>> {
-  const { preset } = request;
-  if (preset === undefined) return request;
-  const presets = book.of(keyOf(call).orgId);
-  const apply = (known: Presets) => withPreset(schema, request, findPreset(known, preset).config!); // written with each
-  return presets instanceof Promise ? presets.then(apply) : apply(presets);
 }
 
 /** Nothing was said: absent, or a list without an entry. */

@@ -26,10 +26,11 @@ import { type Call, keyOf } from "../call.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
-import type { PresetBook } from "./presets.ts";
+import type { CallKeys } from "./own-keys.ts";
+import type { Books } from "./prepare.ts";
 
 /** What inference needs of the house. */
-export interface InferenceParts {
+export interface InferenceParts extends Books {
   supply: LiveSupply;
   till: HouseTill;
   /** The control loops of this replica. */
@@ -37,7 +38,6 @@ export interface InferenceParts {
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
-  presets: PresetBook;
 }
 
 /** The same, with what inference itself remembers between calls. */
@@ -56,15 +56,17 @@ export class Trip {
   pin: PinOutcome | undefined;
   readonly #house: InferenceHouse;
   readonly #asked: Asked;
+  readonly #ownKeys: CallKeys | undefined;
 
   /** Plans the call, or refuses it when nothing may serve it. */
-  constructor(house: InferenceHouse, request: Routed, intent: Intent, call: Call) {
+  constructor(house: InferenceHouse, request: Routed, wanted: Wanted, call: Call) {
     refuseLargeMetadata(request.metadata);
     this.#house = house;
     this.call = call;
-    this.plan = planFor(planArgs(house, intent, call, this.arrivedAt));
+    this.#ownKeys = wanted.ownKeys;
+    this.plan = planFor(planArgs(house, wanted, call, this.arrivedAt));
     this.#asked = {
-      modelRequested: intent.model,
+      modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,
       deadlineMs: request.provider?.deadlineMs,
       metadata: request.metadata,
@@ -80,7 +82,14 @@ export class Trip {
 
   /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
-    return this.#house.supply.reach(step.offering, actionDim);
+    const reached = this.#house.supply.reach(step.offering, actionDim);
+    if (!step.ownKey || !this.#ownKeys) return reached;
+    const { type } = reached.target.auth;
+    const auth = {
+      type: type === "none" ? ("bearer" as const) : type,
+      secret: this.#ownKeys.open(step.offering.provider),
+    };
+    return { wire: reached.wire, target: { ...reached.target, auth } };
   }
 
   /** The pictures of the call, fetched and decoded when a wire first asks for them. */
@@ -114,7 +123,7 @@ export class Trip {
 
   /** What `units` of a step's answer owe. */
   charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
-    const costMicro = charge(units, step.offering.priceNano[this.plan.contract] ?? 0) + step.wakeUpMicro;
+    const costMicro = charge(units, step.unitNano) + step.wakeUpMicro;
     return { step, units, costMicro, hedgeMicro };
   }
 
@@ -141,17 +150,24 @@ export class Trip {
   }
 }
 
+/** What is wanted of the router. */
+export interface Wanted {
+  intent: Intent;
+  ownKeys: CallKeys | undefined;
+}
+
 /** The fields of a request that every routed call has. */
 export type Routed = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
 
 /** What a plan is made from at this moment. */
-export function planArgs(house: InferenceHouse, intent: Intent, call: Call, arrivedAt: number): PlanArgs {
+export function planArgs(house: InferenceHouse, { intent, ownKeys }: Wanted, call: Call, arrivedAt: number): PlanArgs {
   const session = sessionOf(intent, call);
   return {
     intent,
     snapshot: house.supply.snapshot,
     health: house.supply.health.view,
     scope: keyOf(call),
+    ownKeys,
     pin: session === undefined ? undefined : house.pins.get(session, arrivedAt),
     seed: Math.floor(random() * 2 ** 32),
     now: arrivedAt,

@@ -1,0 +1,57 @@
+/** How a caller's own keys at providers bear on a plan. */
+import { microOf, ownKeyNano } from "../contracts/price.ts";
+import type { Ask } from "./intent.ts";
+import type { PlanStep } from "./plan.ts";
+
+/** When the caller's own key at a provider is used. `barred`: the provider may not serve, for want of one. */
+export type OwnKeyUse = "never" | "last" | "first" | "only" | "barred";
+
+/** The caller's own keys at providers. */
+export interface OwnKeys {
+  readonly byProvider: ReadonlyMap<string, OwnKeyUse>;
+  /** Of every provider that is not named. */
+  readonly otherwise: "never" | "barred";
+}
+
+/** When the caller's own key is used at a provider. */
+export const useOf = (keys: OwnKeys, provider: string): OwnKeyUse => keys.byProvider.get(provider) ?? keys.otherwise;
+
+/** A step and the group that it was ranked in. */
+export interface Ranked {
+  readonly step: PlanStep;
+  readonly group: number;
+}
+
+/**
+ * The steps with those that go with the caller's own key: instead of the gateway's where nothing else will do, right behind them
+ * as a fallback, or before all of their group where it comes first.
+ */
+export function withOwnKeys(ask: Ask, ranked: readonly Ranked[]): PlanStep[] {
+  const { ownKeys } = ask;
+  if (!ownKeys) return ranked.map(({ step }) => step);
+  const steps: PlanStep[] = [];
+  let waiting: PlanStep[] = [];
+  let waitsIn: number | undefined;
+  for (const { step, group } of ranked) {
+    const use = useOf(ownKeys, step.offering.provider);
+    if (group !== waitsIn || use !== "first") {
+      steps.push(...waiting);
+      waiting = [];
+    }
+    if (use === "never" || use === "last") steps.push(step);
+    if (use !== "never") steps.push(ownStep(ask, step));
+    if (use === "first") {
+      waiting.push(step);
+      waitsIn = group;
+    }
+  }
+  steps.push(...waiting);
+  return steps.map((step, rank) => ({ ...step, rank }));
+}
+
+/** The step as the caller's own key pays for it: the provider's bill is the caller's, and so is waking the provider up. */
+function ownStep(ask: Ask, step: PlanStep): PlanStep {
+  const unitNano = ownKeyNano(step.unitNano);
+  const listMicro = microOf(ask.units, unitNano);
+  return { ...step, unitNano, ownKey: true, listMicro, wakeUpMicro: 0, costMicro: listMicro };
+}

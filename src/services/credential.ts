@@ -1,0 +1,167 @@
+/** Bring your own key: an organisation's own keys at providers. */
+import { create } from "@bufbuild/protobuf";
+import {
+  ByokMode as ByokModeWord,
+  CredentialFault,
+  CredentialSchema,
+  type NewCredential,
+} from "../../gen/limber/v1/credential_pb.ts";
+import {
+  type CredentialService,
+  DeleteCredentialResponseSchema,
+  ListCredentialsResponseSchema,
+  PutCredentialResponseSchema,
+  VerifyCredentialResponseSchema,
+} from "../../gen/limber/v1/credential_service_pb.ts";
+import { newId, nowSeconds } from "../ambient.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { nearNames } from "../routing/index.ts";
+import { audit } from "../store/audit.ts";
+import {
+  type ByokMode,
+  type CredentialRecord,
+  credentialContext,
+  deleteCredential,
+  listCredentials,
+  nextCredential,
+  noteVerified,
+  putCredential,
+} from "../store/credentials.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { type Vault, VaultError } from "../vault.ts";
+import { byCall, type Implementation, keyOf } from "./call.ts";
+import type { OwnKeyBook } from "./inference/own-keys.ts";
+
+/** What credentials need of the house. */
+export interface CredentialParts {
+  sql: Sql;
+  vault: Vault;
+  book: OwnKeyBook;
+}
+
+const DEFAULT_PAGE = 50;
+
+/** The credential RPCs. */
+export function credentialService({ sql, vault, book }: CredentialParts): Implementation<typeof CredentialService> {
+  return {
+    async putCredential({ provider, credential }, call) {
+      const { orgId } = keyOf(call);
+      const { secret, label, mode } = credential as NewCredential; // the schema requires it
+      const stored = await tx(sql, async (tx) => {
+        const place = await nextCredential(tx, orgId, provider, newId("cred"));
+        const sealed = vault.seal(secret, credentialContext(place));
+        const made = await putCredential(tx, {
+          ...place,
+          sealed,
+          label: label ?? "",
+          fingerprint: fingerprintOf(secret),
+          mode: mode === undefined ? null : MODE_WORDS[mode as keyof typeof MODE_WORDS],
+        });
+        const details = { version: made.version };
+        await audit(tx, { ...byCall(call), orgId, action: "credential.stored", subject: provider, details });
+        return made;
+      });
+      book.forget(orgId);
+      return create(PutCredentialResponseSchema, { credential: messageOf(stored) });
+    },
+
+    async listCredentials({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+      const all = await listCredentials(sql, keyOf(call).orgId);
+      const rest = all.filter(({ provider }) => provider > cursor);
+      const page = rest.slice(0, limit);
+      const last = page.at(-1);
+      return create(ListCredentialsResponseSchema, {
+        object: "list",
+        data: page.map(messageOf),
+        hasMore: rest.length > page.length,
+        ...(rest.length > page.length && last !== undefined && { nextCursor: last.provider }),
+      });
+    },
+
+    async deleteCredential({ provider }, call) {
+      const { orgId } = keyOf(call);
+      const gone = await tx(sql, async (tx) => {
+        const gone = await deleteCredential(tx, orgId, provider);
+        if (gone) await audit(tx, { ...byCall(call), orgId, action: "credential.deleted", subject: provider });
+        return gone;
+      });
+      book.forget(orgId);
+      if (!gone) throw notFound(provider, await listCredentials(sql, orgId));
+      return create(DeleteCredentialResponseSchema, { object: "credential", provider, deleted: true });
+    },
+
+    async verifyCredential({ provider }, call) {
+      const all = await listCredentials(sql, keyOf(call).orgId);
+      const found = all.find((each) => each.provider === provider);
+      if (!found) throw notFound(provider, all);
+      const fault = faultOf(vault, found);
+      if (fault === undefined) await noteVerified(sql, found);
+      const checkedAt = nowSeconds();
+      const reason = fault === undefined ? {} : { reason: fault };
+      return create(VerifyCredentialResponseSchema, { provider, ok: fault === undefined, checkedAt, ...reason });
+    },
+  };
+}
+
+/** Why a stored key doesn't open, or opens to something else than what was stored; undefined when all is well. */
+function faultOf(vault: Vault, record: CredentialRecord): CredentialFault | undefined {
+  try {
+    const secret = vault.open(record.sealed, credentialContext(record));
+    return fingerprintOf(secret) === record.fingerprint ? undefined : CredentialFault.CHANGED;
+  } catch (thrown) {
+    if (!(thrown instanceof VaultError)) throw thrown;
+    return thrown.fault === "changed" ? CredentialFault.CHANGED : CredentialFault.UNKNOWN_MASTER_KEY;
+  }
+}
+
+const SHOWN_LETTERS = 4;
+
+/** The last letters of a key, never more than a third of it. */
+const fingerprintOf = (secret: string): string =>
+  secret.slice(secret.length - Math.min(SHOWN_LETTERS, Math.floor(secret.length / 3)));
+
+const MODES = {
+  off: ByokModeWord.OFF,
+  fallback: ByokModeWord.FALLBACK,
+  prefer: ByokModeWord.PREFER,
+  require: ByokModeWord.REQUIRE,
+} as const satisfies Record<ByokMode, ByokModeWord>;
+
+const MODE_WORDS = {
+  [ByokModeWord.UNSPECIFIED]: null,
+  [ByokModeWord.OFF]: "off",
+  [ByokModeWord.FALLBACK]: "fallback",
+  [ByokModeWord.PREFER]: "prefer",
+  [ByokModeWord.REQUIRE]: "require",
+} as const satisfies Record<ByokModeWord, ByokMode | null>;
+
+const messageOf = ({
+  provider,
+  label,
+  fingerprint,
+  mode,
+  createdAt,
+  updatedAt,
+  verifiedAt,
+  providerId,
+}: CredentialRecord) =>
+  create(CredentialSchema, {
+    provider,
+    label,
+    fingerprint,
+    createdAt,
+    updatedAt,
+    providerKnown: providerId !== null,
+    ...(mode !== null && { mode: MODES[mode] }),
+    ...(verifiedAt !== null && { verifiedAt }),
+  });
+
+function notFound(provider: string, all: readonly CredentialRecord[]): Refusal {
+  const near = nearNames(
+    provider,
+    all.map((each) => each.provider),
+  );
+  const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
+  const text = `this organisation has no key at ${JSON.stringify(provider)}${hint}`;
+  return refuse(Reason.NOT_FOUND, text, { near }, { param: "provider" });
+}
