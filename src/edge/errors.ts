@@ -16,6 +16,8 @@ export interface Given {
   locate(path: string): (string | number)[];
   /** The caller's own JSON by the first segment of a location: `body`, `query`, `path`. */
   readonly inputs: Readonly<Record<string, unknown>>;
+  /** There is a secret among them, so nothing of them is sent back, not even what stands in the wrong place. */
+  readonly secret?: boolean;
 }
 
 /** An answer that says no, ready for the wire. */
@@ -125,7 +127,7 @@ function place({ path, message, type }: Violation, given: Given | undefined): Pl
   // The schema cannot tell a zero from nothing; the caller's JSON can.
   if (known && input === undefined && BROKEN_BY_NOTHING.has(type))
     return { path: shown, loc, message: "is required", type: "missing", input };
-  return { path: shown, loc, message, type, input: echo(input) };
+  return { path: shown, loc, message, type, input: given?.secret ? undefined : echo(input) };
 }
 
 function placed(

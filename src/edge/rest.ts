@@ -311,7 +311,7 @@ function allViolations(faults: Faults, route: RestRoute, message: Message): Viol
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
 function givenOf({ route, inputs }: Exchange): Given {
-  return { inputs, locate: (path) => locate(route, segmentsOf(path)) };
+  return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
 
 function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string | number)[] {

@@ -1,5 +1,12 @@
 /** The REST routes that the schema declares, read from its `google.api.http` rules. */
-import { type DescField, type DescMethod, type DescService, getOption, hasOption } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  getOption,
+  hasOption,
+} from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type Dialect, dialectOf } from "../dialects/index.ts";
@@ -20,6 +27,8 @@ export interface RestRoute {
   readonly answer: DescField | undefined;
   /** The HTTP status of a success. */
   readonly status: number;
+  /** The request has a place for a secret: a field marked `debug_redact`. */
+  readonly secret: boolean;
   /** The answer is server-sent events, always for a stream, at the caller's wish for a unary call. */
   readonly events: boolean;
   /** The convention that bodies and refusals follow. */
@@ -60,9 +69,19 @@ function routeOf(method: DescMethod): RestRoute {
     query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [field.name, field])),
     answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
     status: successStatus || 200,
+    secret: holdsSecret(method.input),
     events,
     dialect: dialectOf(dialect),
   };
+}
+
+function holdsSecret(message: DescMessage, seen = new Set<DescMessage>()): boolean {
+  if (seen.has(message)) return false;
+  seen.add(message);
+  return message.fields.some(
+    (field) =>
+      field.proto.options?.debugRedact === true || (field.message !== undefined && holdsSecret(field.message, seen)),
+  );
 }
 
 const VERBS = { get: "GET", put: "PUT", post: "POST", delete: "DELETE", patch: "PATCH" } as const;

@@ -1,0 +1,209 @@
+/** What calls do with an organisation's own keys at providers: by mode, in order, and what it costs. */
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+const seen: (string | undefined)[] = [];
+let refused: readonly string[] = [];
+
+const OWN = "Bearer own-key-at-the-provider";
+const PLATFORM = "Bearer the-gateways-own";
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const auth = { type: "bearer", secret: "the-gateways-own" };
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth });
+  await app.supply({
+    provider: "acme",
+    model: "acme/world",
+    endpoint: model.endpoint,
+    contracts: ["predict", "ground"],
+    price_per_frame: 0.01,
+    price_per_1k_tokens: 0.01,
+    auth,
+  });
+  model.script.act = (call, answer, served) => {
+    const { authorization } = served.headers;
+    seen.push(authorization);
+    if (refused.includes(String(authorization))) served.end(16, "who are you?");
+    else answer(honestSteps(call, 2));
+  };
+});
+afterEach(() => {
+  seen.length = 0;
+  refused = [];
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0.5] }] };
+const act = (more: object = {}) => app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
+const preview = (more: object = {}) => app.call("/v1/routes/preview", { ...BODY, ...more }, { key: caller.key });
+const usage = async () => (await app.call("/v1/usage", undefined, { key: caller.key })).body.data[0];
+const statuses = (body: { route: { attempts: { status: string; byok?: boolean }[] } }) =>
+  body.route.attempts.map(({ status, byok }) => [status, byok ?? false]);
+
+async function store(mode: string | undefined, credit = 10): Promise<void> {
+  caller = await app.caller(credit);
+  const body = { secret: "own-key-at-the-provider", ...(mode && { mode }) };
+  const { status } = await app.call("/v1/credentials/acme", body, { key: caller.key, method: "PUT" });
+  expect(status).toBe(200);
+}
+
+const damage = () =>
+  app.sql`update credential set sealed = set_byte(sealed, 90, get_byte(sealed, 90) # 1) where org_id = ${caller.org}`;
+
+describe("prefer", () => {
+  it("asks with the own key first, and charges 5 % of the list price for it", async () => {
+    await store("prefer");
+    const { status, body } = await act();
+    expect([status, seen, body.route.byok, body.usage.cost_usd]).toEqual([200, [OWN], true, 0.00005]);
+    expect(await usage()).toMatchObject({ byok: true, cost_usd: 0.00005, units: 10 });
+    const { body: balance } = await app.call("/v1/billing/balance", undefined, { key: caller.key });
+    expect(balance.spent_usd).toBe(0.00005);
+  });
+
+  it("goes on with the gateway's own access when the provider refuses the key, at list price, and calls no fault of it the provider's", async () => {
+    await store("prefer");
+    refused = [OWN];
+    for (let i = 0; i < 8; i++) {
+      const { body } = await act();
+      expect([statuses(body), body.route.byok ?? false, body.usage.cost_usd]).toEqual([
+        [
+          ["error", true],
+          ["ok", false],
+        ],
+        false,
+        0.001,
+      ]);
+      expect(body.route.attempts[0].reason).toBe("upstream_auth");
+    }
+    expect(await usage()).toMatchObject({ byok: false, cost_usd: 0.001 });
+    const { body } = await app.call("/v1/status");
+    expect(body.providers[0].offerings.map(({ state }: { state: string }) => state)).toEqual(["closed", "closed"]);
+  });
+
+  it("is what a key without a mode of its own does", async () => {
+    await store(undefined);
+    await act();
+    expect(seen).toEqual([OWN]);
+  });
+
+  it("puts providers with a key before those without, within their model and behind the request's own order", async () => {
+    await app.supply({
+      provider: "bolt",
+      model: "acme/base",
+      endpoint: model.endpoint,
+      price_per_action_step: 0.000001,
+    });
+    await store("prefer");
+    const first = async (more: object) => {
+      const { body } = await preview(more);
+      return body.plan.map(
+        ({ provider, byok }: { provider: string; byok?: boolean }) => `${provider}${byok ? "*" : ""}`,
+      );
+    };
+    expect(await first({ preference: "cheapest" })).toEqual(["acme*", "acme", "bolt"]);
+    expect(await first({ provider: { order: ["bolt"] } })).toEqual(["bolt", "acme*", "acme"]);
+    expect(await first({ provider: { ignore: ["acme"] } })).toEqual(["bolt"]);
+    expect(await first({ preference: "cheapest", provider: { allow_fallbacks: false } })).toEqual(["acme*", "acme"]);
+  });
+
+  it("goes with the gateway's own access where the key doesn't open any more", async () => {
+    await store("prefer");
+    await damage();
+    await vi.waitFor(async () => {
+      seen.length = 0;
+      const { body } = await act({ provider: { only: ["acme"] } });
+      expect([body.route.byok ?? false, seen]).toEqual([false, [PLATFORM]]);
+    });
+  });
+
+  it("serves predict, its stream and ground with the key", async () => {
+    await store("prefer");
+    const body = { model: "acme/world", observations: BODY.observations, horizon: 2 };
+    const predicted = await app.call("/v1/predict", body, { key: caller.key });
+    expect([predicted.body.route.byok, predicted.body.usage.cost_usd]).toEqual([true, 0.001]);
+    const stream = await app.call("/v1/predict/stream", body, { key: caller.key });
+    expect(stream.text).toMatch(/"byok":true/);
+    const ground = { model: "acme/world", observations: BODY.observations, instruction: "cup" };
+    expect((await app.call("/v1/ground", ground, { key: caller.key })).body.route.byok).toBe(true);
+  });
+});
+
+describe("fallback", () => {
+  it("asks with the own key where the gateway's own access failed", async () => {
+    await store("fallback");
+    const only = { provider: { only: ["acme"] } };
+    expect(statuses((await act(only)).body)).toEqual([["ok", false]]);
+    refused = [PLATFORM];
+    const { body } = await act(only);
+    expect([statuses(body), body.usage.cost_usd]).toEqual([
+      [
+        ["error", false],
+        ["ok", true],
+      ],
+      0.00005,
+    ]);
+  });
+});
+
+describe("require", () => {
+  it("never asks with the gateway's own access", async () => {
+    await store("require");
+    refused = [OWN];
+    const { status, body } = await act({ provider: { only: ["acme"] } });
+    expect([status, body.error.code, seen]).toEqual([502, "all_attempts_failed", [OWN]]);
+  });
+
+  it("needs no more credit than the gateway's share", async () => {
+    await store("require", 0.00005);
+    expect((await act({ provider: { only: ["acme"] } })).status).toBe(200);
+    expect((await act({ provider: { only: ["acme"] } })).status).toBe(402);
+  });
+
+  it("fails with 409 and says why when the key doesn't open any more", async () => {
+    await store("require");
+    await damage();
+    await vi.waitFor(async () => {
+      const { status, body } = await act({ provider: { only: ["acme"] } });
+      expect([status, body.error.code]).toEqual([409, "no_route_available"]);
+      expect(body.error.details.dropped.map(({ reason }: { reason: string }) => reason)).toContain("byok_only");
+    });
+    expect(seen).toEqual([]);
+  });
+});
+
+describe("off", () => {
+  it("leaves the key alone", async () => {
+    await store("off");
+    expect((await act({ provider: { only: ["acme"] } })).body.route.byok).toBeUndefined();
+    expect(seen).toEqual([PLATFORM]);
+  });
+});
+
+describe("a key stored before its provider joined", () => {
+  it("goes to nobody, even when a provider of that name appears", async () => {
+    caller = await app.caller(10);
+    await app.call("/v1/credentials/late", { secret: "own-key-at-the-provider" }, { key: caller.key, method: "PUT" });
+    await app.supply({ provider: "late", model: "late/base", endpoint: model.endpoint });
+    seen.length = 0;
+    await act({ model: "late/base" });
+    expect(seen).toEqual([undefined]);
+  });
+});
+
+describe("another organisation", () => {
+  it("is never served over a connection that somebody else's key opened", async () => {
+    await store("prefer");
+    await act({ provider: { only: ["acme"] } });
+    caller = await app.caller(10);
+    await act({ provider: { only: ["acme"] } });
+    expect(seen).toEqual([OWN, PLATFORM]);
+  });
+});

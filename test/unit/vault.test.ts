@@ -1,0 +1,89 @@
+/** Sealed secrets: what opens them, and what doesn't. */
+import { describe, expect, it } from "vitest";
+import { createVault, VaultError, type VaultFault } from "../../src/vault.ts";
+
+const [OLD, NEW, STRANGE] = [1, 2, 3].map((fill) => Buffer.alloc(32, fill)) as [Buffer, Buffer, Buffer];
+const vault = createVault(OLD);
+const CONTEXT = "an organisation, a provider, a row, a version";
+
+function faultOf(open: () => unknown): VaultFault | undefined {
+  try {
+    open();
+    return undefined;
+  } catch (thrown) {
+    if (!(thrown instanceof VaultError)) throw thrown;
+    return thrown.fault;
+  }
+}
+
+describe("a sealed secret", () => {
+  it("opens to what was sealed, whatever letters it has", () => {
+    for (const secret of ["", "a", "sk-123", "schlüssel 🔑", "x".repeat(4096)])
+      expect(vault.open(vault.seal(secret, CONTEXT), CONTEXT)).toBe(secret);
+  });
+
+  it("never looks the same twice, and shows nothing of the secret", () => {
+    const sealed = Array.from({ length: 2000 }, () => vault.seal("sk-a-known-secret", CONTEXT));
+    expect(new Set(sealed.map((bytes) => bytes.toString("hex"))).size).toBe(2000);
+    expect(sealed.some((bytes) => bytes.includes("known-secret"))).toBe(false);
+  });
+
+  it("is refused after any single bit was flipped", () => {
+    const sealed = vault.seal("sk-123456", CONTEXT);
+    for (let bit = 0; bit < sealed.length * 8; bit++) {
+      const flipped = Buffer.from(sealed);
+      flipped[bit >> 3]! ^= 1 << (bit & 7);
+      expect(
+        faultOf(() => vault.open(flipped, CONTEXT)),
+        `bit ${bit}`,
+      ).toBeDefined();
+    }
+  });
+
+  it("is refused when cut short, lengthened, or made of nothing", () => {
+    const sealed = vault.seal("sk-123456", CONTEXT);
+    for (let length = 0; length < sealed.length; length++)
+      expect(
+        faultOf(() => vault.open(sealed.subarray(0, length), CONTEXT)),
+        `${length} bytes`,
+      ).toBeDefined();
+    expect(faultOf(() => vault.open(Buffer.concat([sealed, Buffer.of(0)]), CONTEXT))).toBe("changed");
+  });
+
+  it("is refused in another context, and when parts of two are put together", () => {
+    const [a, b] = [vault.seal("a", CONTEXT), vault.seal("b", CONTEXT)];
+    expect(faultOf(() => vault.open(a, `${CONTEXT}!`))).toBe("changed");
+    for (const cut of [5, 17, 33, 65, 77, 93])
+      expect(
+        faultOf(() => vault.open(Buffer.concat([a.subarray(0, cut), b.subarray(cut)]), CONTEXT)),
+        `${cut}`,
+      ).toSatisfy(
+        (fault) => fault === "changed" || cut === 5, // the wrapped key and all behind it are b's: that is b
+      );
+  });
+});
+
+describe("master keys", () => {
+  it("name themselves, so that a missing one is told from a change", () => {
+    expect(faultOf(() => createVault(STRANGE).open(vault.seal("a", CONTEXT), CONTEXT))).toBe("unknown_master_key");
+  });
+
+  it("open what any of them sealed; only the current one seals", () => {
+    const both = createVault(NEW, [OLD, STRANGE]);
+    expect(both.open(vault.seal("a", CONTEXT), CONTEXT)).toBe("a");
+    expect(createVault(NEW).open(both.seal("b", CONTEXT), CONTEXT)).toBe("b");
+  });
+
+  it("take over without the secret being sealed again", () => {
+    const both = createVault(NEW, [OLD]);
+    const before = vault.seal("a", CONTEXT);
+    const after = both.rewrap(before, CONTEXT)!;
+    expect(createVault(NEW).open(after, CONTEXT)).toBe("a");
+    expect(both.rewrap(after, CONTEXT)).toBeUndefined();
+    expect(faultOf(() => both.rewrap(before, "elsewhere"))).toBe("changed");
+    const damaged = Buffer.from(before);
+    damaged[damaged.length - 1]! ^= 1;
+    expect(faultOf(() => both.rewrap(damaged, CONTEXT))).toBe("changed");
+    expect(faultOf(() => createVault(NEW).rewrap(before, CONTEXT))).toBe("unknown_master_key");
+  });
+});
