@@ -46,6 +46,7 @@ describe("200", () => {
       wake_up_usd: 0,
       key_id: expect.stringMatching(/^key_/),
       simulated: false,
+      byok: false,
       status: "settled",
     });
   });
