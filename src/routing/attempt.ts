@@ -5,6 +5,7 @@ import { Reason, Refusal, refuse } from "../refusal.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import type { HealthBoard } from "./health.ts";
 import type { HedgeBudget } from "./hedge.ts";
+import { isNeutral } from "./own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "./plan.ts";
 import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
 
@@ -389,9 +390,7 @@ class Run<T> {
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
     if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
-    // What a provider thinks of the caller's own key says nothing about the provider.
-    const neutral = step.ownKey && reason === AttemptFailure.UPSTREAM_AUTH;
-    const outcome = neutral ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
+    const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
     this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
   }
 

@@ -22,7 +22,7 @@ export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
-export type { OwnKeys, OwnKeyUse } from "./own-keys.ts";
+export { type OwnKeys, type OwnKeyUse, sameWay } from "./own-keys.ts";
 export { type Pin, PinBoard } from "./pin.ts";
 export { type Plan, type PlanStep, planFor } from "./plan.ts";
 export { directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";

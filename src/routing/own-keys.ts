@@ -1,4 +1,5 @@
 /** How a caller's own keys at providers bear on a plan. */
+import { AttemptFailure } from "../contracts/failure.ts";
 import { microOf, ownKeyNano } from "../contracts/price.ts";
 import type { Ask } from "./intent.ts";
 import type { PlanStep } from "./plan.ts";
@@ -55,3 +56,10 @@ function ownStep(ask: Ask, step: PlanStep): PlanStep {
   const listMicro = microOf(ask.units, unitNano);
   return { ...step, unitNano, ownKey: true, listMicro, wakeUpMicro: 0, costMicro: listMicro };
 }
+
+/** Whether two steps ask the same offering in the same way. */
+export const sameWay = (a: PlanStep, b: PlanStep): boolean => a.offering.id === b.offering.id && a.ownKey === b.ownKey;
+
+/** What a provider thinks of the caller's own key says nothing about the provider's health. */
+export const isNeutral = (step: PlanStep, reason: AttemptFailure | undefined): boolean =>
+  step.ownKey && reason === AttemptFailure.UPSTREAM_AUTH;

@@ -2,11 +2,13 @@
  * A control loop as a machine of events and time: latest-wins, deadlines, holds, failover inside an episode. It does nothing
  * itself: every event is answered with what is to be done, and the same events give the same answers.
  */
+
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import type { Report } from "../cell.ts";
+import { isNeutral, sameWay } from "../own-keys.ts";
 import { mayHedge, type PlanStep } from "../plan.ts";
 import type { Try } from "../record.ts";
 import { candidatesOf } from "./candidates.ts";
@@ -204,7 +206,7 @@ export class Loop<O> {
   /** Asks whoever may serve and was not asked for this observation yet. */
   #ask(job: Job<O>, at: number): void {
     for (const step of candidatesOf(this.#router.steps(), this.#served ?? this.#bound, this.#rules.models)) {
-      if (job.tries.some((tried) => tried.step.offering.id === step.offering.id)) continue;
+      if (job.tries.some((tried) => sameWay(tried.step, step))) continue;
       if (this.#fly(job, step, at)) return;
     }
     const reason = job.tries.length === 0 ? HoldReason.NO_PROVIDER : HoldReason.UPSTREAM_FAILED;
@@ -371,7 +373,9 @@ export class Loop<O> {
     record.status = status;
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
-    const outcome: Report["outcome"] = reason ?? (status === "ok" ? "ok" : "cancelled");
+    const outcome: Report["outcome"] = isNeutral(step, reason)
+      ? "cancelled"
+      : (reason ?? (status === "ok" ? "ok" : "cancelled"));
     const report = { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at };
     this.#effects.push({ kind: "told", offeringId: step.offering.id, report });
   }

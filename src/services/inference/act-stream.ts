@@ -5,7 +5,7 @@ import { violation } from "../../contracts/conflicts.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import type { Call, Listener, Speaker } from "../call.ts";
 import { Robot } from "./loop/robot.ts";
-import { expanded } from "./presets.ts";
+import { type Prepared, prepare } from "./prepare.ts";
 import type { InferenceHouse } from "./trip.ts";
 
 /** Messages that a caller may send before his preset has been read. */
@@ -41,7 +41,7 @@ class Talk implements Listener<ActStreamRequest> {
     if (message.case === "open") {
       if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
       this.#waiting = [];
-      const open = expanded(this.#house.presets, LoopOpenSchema, message.value, this.#call);
+      const open = prepare(this.#house, LoopOpenSchema, message.value, this.#call);
       if (open instanceof Promise)
         open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
       else this.#begin(open);
@@ -67,7 +67,7 @@ class Talk implements Listener<ActStreamRequest> {
     this.#robot?.abandon();
   }
 
-  #begin(open: LoopOpen): void {
+  #begin(open: Prepared<LoopOpen>): void {
     if (this.#abandoned) return;
     this.#robot = new Robot(this.#house, this.#speaker, this.#call, open);
     this.#robot.begin();

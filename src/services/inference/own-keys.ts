@@ -1,15 +1,30 @@
 /** Organisations' own keys at providers, as calls use them. */
-import type { OwnKeys, OwnKeyUse } from "../../routing/index.ts";
+import type { OwnKeys, OwnKeyUse, PlanStep } from "../../routing/index.ts";
 import { type ByokMode, type CredentialRecord, credentialContext, listCredentials } from "../../store/credentials.ts";
 import type { Notices } from "../../store/notices.ts";
 import { OrgCache } from "../../store/org-cache.ts";
 import type { Sql } from "../../store/tx.ts";
 import type { Vault } from "../../vault.ts";
+import type { LiveSupply, Reached } from "../supply/live.ts";
 
 /** An organisation's own keys for one call: what they mean for its plan, and the keys themselves. */
 export interface CallKeys extends OwnKeys {
   /** Opens the key at a provider. Throws a `VaultError`. */
   open(provider: string): string;
+}
+
+/** How a step of a plan is called: with the organisation's own key where the step says so, as the offering declares keys to be sent. */
+export function reachWith(
+  supply: LiveSupply,
+  { offering, ownKey }: PlanStep,
+  actionDim: number | undefined,
+  ownKeys: CallKeys | undefined,
+): Reached {
+  const reached = supply.reach(offering, actionDim);
+  if (!ownKey || !ownKeys) return reached;
+  const { type } = reached.target.auth;
+  const auth = { type: type === "none" ? ("bearer" as const) : type, secret: ownKeys.open(offering.provider) };
+  return { wire: reached.wire, target: { ...reached.target, auth } };
 }
 
 /** One key as a call may use it: sealed until then. */

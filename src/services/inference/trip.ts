@@ -26,7 +26,7 @@ import { type Call, keyOf } from "../call.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
-import type { CallKeys } from "./own-keys.ts";
+import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
 
 /** What inference needs of the house. */
@@ -82,14 +82,7 @@ export class Trip {
 
   /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
-    const reached = this.#house.supply.reach(step.offering, actionDim);
-    if (!step.ownKey || !this.#ownKeys) return reached;
-    const { type } = reached.target.auth;
-    const auth = {
-      type: type === "none" ? ("bearer" as const) : type,
-      secret: this.#ownKeys.open(step.offering.provider),
-    };
-    return { wire: reached.wire, target: { ...reached.target, auth } };
+    return reachWith(this.#house.supply, step, actionDim, this.#ownKeys);
   }
 
   /** The pictures of the call, fetched and decoded when a wire first asks for them. */

@@ -34,6 +34,8 @@ import { FrameSet } from "../../../upstream/frames.ts";
 import { frameSources } from "../../../upstream/pictures.ts";
 import type { Call, Speaker } from "../../call.ts";
 import type { Charge } from "../bill.ts";
+import { type CallKeys, reachWith } from "../own-keys.ts";
+import type { Prepared } from "../prepare.ts";
 import { type InferenceHouse, planArgs, refuseLargeMetadata, served, sessionOf, upstreamSessionOf } from "../trip.ts";
 import type { Carried } from "./board.ts";
 import { Tab } from "./tab.ts";
@@ -54,6 +56,7 @@ export class Robot implements Carried {
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
   readonly #open: LoopOpen;
+  readonly #ownKeys: CallKeys | undefined;
   readonly #intent: Intent;
   readonly #space: string;
   readonly #tab: Tab;
@@ -84,7 +87,13 @@ export class Robot implements Carried {
   #costMicro = 0;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
-  constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call, open: LoopOpen) {
+  constructor(
+    house: InferenceHouse,
+    speaker: Speaker<ActStreamResponse>,
+    call: Call,
+    { request: open, ownKeys }: Prepared<LoopOpen>,
+  ) {
+    this.#ownKeys = ownKeys;
     refuseLargeMetadata(open.metadata);
     this.#house = house;
     this.#speaker = speaker;
@@ -252,7 +261,7 @@ export class Robot implements Carried {
 
   #ask(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>, signal: Signal): void {
     const { flight, step, sighting, budgetMs } = effect;
-    const { wire, target } = this.#house.supply.reach(step.offering, this.#dimOf(step));
+    const { wire, target } = reachWith(this.#house.supply, step, this.#dimOf(step), this.#ownKeys);
     const { agent, allowPrivate } = this.#house;
     const { observations } = sighting.payload;
     const deadline = steadyNow() + budgetMs;
@@ -398,7 +407,7 @@ export class Robot implements Carried {
     return {
       step,
       units,
-      costMicro: charge(units, step.offering.priceNano[this.#plan.contract] ?? 0) + wakeUpMicro,
+      costMicro: charge(units, step.unitNano) + wakeUpMicro,
       hedgeMicro,
     };
   }
@@ -443,7 +452,14 @@ export class Robot implements Carried {
   #planned(): Plan {
     const { snapshot } = this.#house.supply;
     // The time of the whole stream is no observation's.
-    const plan = planFor(planArgs(this.#house, this.#intent, { ...this.#call, deadline: undefined }, steadyNow()));
+    const plan = planFor(
+      planArgs(
+        this.#house,
+        { intent: this.#intent, ownKeys: this.#ownKeys },
+        { ...this.#call, deadline: undefined },
+        steadyNow(),
+      ),
+    );
     this.#planned_ = snapshot;
     return plan;
   }

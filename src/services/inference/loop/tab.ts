@@ -5,7 +5,7 @@
 import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
 import { newId, steadyNow } from "../../../ambient.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../refusal.ts";
-import type { Plan } from "../../../routing/index.ts";
+import { type Plan, sameWay } from "../../../routing/index.ts";
 import type { Call } from "../../call.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "../bill.ts";
 
@@ -72,7 +72,7 @@ export class Tab {
   ready(charge: Charge, plan: Plan): void | Promise<void> {
     const page = this.#page;
     if (!page) return this.#renew(plan).then(() => this.ready(charge, plan));
-    const other = page.owed !== undefined && page.owed.step.offering.id !== charge.step.offering.id;
+    const other = page.owed !== undefined && !sameWay(page.owed.step, charge.step);
     if (other) {
       // What it gives back covers the next one.
       this.#close(page);
