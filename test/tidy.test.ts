@@ -40,6 +40,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   store: [],
   events: ["store"],
   codecs: [],
+  scenarios: ["contracts"],
   reference: ["contracts", "codecs"],
 };
 const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts"]);
@@ -53,6 +54,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   nats: ["events"],
   undici: ["upstream"],
   ws: ["upstream", "reference"],
+  "@mujoco/mujoco": ["scenarios"],
 };
 
 const roomOf = (file: string): string => relative("src", file).split("/")[0] ?? "";

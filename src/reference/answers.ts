@@ -21,9 +21,9 @@ import { UnsupportedObservation } from "./unsupported.ts";
 
 /** Answers an act call. Throws `UnsupportedObservation` and `UnreadableImage`. */
 export async function act(call: ActCall): Promise<ActChunk> {
-  const { cameras } = modelOf(call.model, "act", call.actionSpace);
+  const { cameras, slug } = modelOf(call.model, "act", call.actionSpace);
   const { frames, proprio, proprioNames } = newest(call.observations);
-  const output = plan({
+  const input: ActInput = {
     actionSpace: call.actionSpace,
     horizon: call.horizon,
     proprio,
@@ -31,7 +31,8 @@ export async function act(call: ActCall): Promise<ActChunk> {
     instruction: call.instruction,
     frames: await Promise.all((cameras.most > 0 ? frames : []).map(decoded)),
     ...(call.goalImage !== undefined && { goal: await decoded(call.goalImage) }),
-  } satisfies ActInput);
+  };
+  const output = plan(input, slug);
   return create(ActChunkSchema, { steps: rowsOf(output), dtMs: output.dtMs, note: output.note });
 }
 

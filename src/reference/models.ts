@@ -1,5 +1,5 @@
 /** What the reference provider offers: each model's card, as data for the catalog and for registration. */
-import { CONTROLLERS } from "./act/plan.ts";
+import { CONTROLLERS, OWN_CONTROLLERS } from "./act/plan.ts";
 import type { ActionDeclaration, ActionSpace } from "./act/types.ts";
 
 /** A model card. Family, kind, domain and embodiments are words of the catalog's taxonomy. */
@@ -45,12 +45,13 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     family: "manipulation",
     embodiments: ["arm"],
     summary:
-      "Joint targets that bring one or two hands to given places, by damped least squares with a resting posture.",
+      "Joint targets that bring one or two hands to given places, or with one arm a block to its mark, by inverse kinematics.",
     limits: [
       NOT_YOUR_ROBOT,
       NO_OBSTACLES,
       NO_LANGUAGE,
-      "Places the hand but does not turn it; grippers keep their opening.",
+      "Places the hand but does not turn it; grippers keep their opening, except when a block and its mark are given.",
+      "With a block and its mark, the seventh number of joint_pos_7 is the gripper and the last roll is kept at zero.",
     ],
     actions: declarationsOf("joint_pos_7", "joint_pos_14"),
   },
@@ -93,11 +94,11 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     embodiments: ["arm"],
     cameras: { least: 0, most: 1 },
     summary:
-      "Hand shifts straight to a goal in proprio, or to the coloured thing that the instruction names in a camera frame.",
+      "Hand shifts to a goal in proprio, to the coloured thing that the instruction names in a frame, or a block to its mark.",
     limits: [
       "Sees only by colour and shape words, through one camera that looks straight down (picture up is +x, 0.64 m wide).",
       "Without proprio it takes the camera to ride over the hand and only brings the hand above the thing, never down.",
-      "Reaches; it does not grasp: the gripper stays open and the hand is not turned.",
+      "Grasps only a block whose place and mark are in proprio, from straight above; else the gripper stays open.",
       "Goes in a straight line and knows nothing of obstacles.",
     ],
     actions: declarationsOf("ee_delta_6d_grip"),
@@ -122,9 +123,24 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     name: "Energy swing-up",
     family: "manipulation",
     embodiments: ["virtual-agent"],
-    summary: "Swings the pendulum of Pendulum-v1 up and balances it: one torque, continuous_nd with one number.",
-    limits: [NO_LANGUAGE, "Only for a pendulum with Pendulum-v1's mass, length, step time and torque limit."],
+    summary:
+      "Swings the pendulum of Pendulum-v1 up and balances it, or balances the pole of CartPole-v1: continuous_nd, one number.",
+    limits: [NO_LANGUAGE, "Only for the masses, lengths, step times and limits of Pendulum-v1 and CartPole-v1."],
     actions: declarationsOf("continuous_nd"),
+  },
+  {
+    ...BLIND,
+    slug: "reference/push-t",
+    name: "Push-T by outline",
+    family: "manipulation",
+    embodiments: ["virtual-agent"],
+    summary:
+      "Pushes the T of gym-pusht towards its mark, one helpful push after the other: continuous_nd, two numbers.",
+    limits: [
+      NO_LANGUAGE,
+      "Does not plan ahead: it covers about a quarter of the mark on average, and seldom all of it.",
+    ],
+    actions: [OWN_CONTROLLERS["reference/push-t"]!.declaration],
   },
   {
     ...COMMON,

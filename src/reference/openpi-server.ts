@@ -99,17 +99,20 @@ const metadataOf = ({ slug, declaration }: Policy) => ({
   proprio: declaration.proprioLayouts,
 });
 
-function infer({ declaration }: Policy, bytes: Buffer): Buffer {
+function infer({ slug, declaration }: Policy, bytes: Buffer): Buffer {
   const started = steadyNow();
   const observation = decodeNumpy(bytes);
   if (!(observation instanceof Map)) throw new UnsupportedObservation("the observation is not a map");
-  const { steps, dim } = plan({
-    actionSpace: declaration.space,
-    horizon: CHUNK,
-    proprio: stateOf(observation),
-    instruction: promptOf(observation),
-    frames: framesOf(observation),
-  });
+  const { steps, dim } = plan(
+    {
+      actionSpace: declaration.space,
+      horizon: CHUNK,
+      proprio: stateOf(observation),
+      instruction: promptOf(observation),
+      frames: framesOf(observation),
+    },
+    slug,
+  );
   const actions = NdArray.float64(steps, [CHUNK, dim]);
   return encodeNumpy({ actions, server_timing: { infer_ms: steadyNow() - started } });
 }

@@ -69,8 +69,8 @@ describe.each(SPACES)("act in %s", (space) => {
     const names = CONTROLLERS[space].declaration.proprioLayouts.at(-1)!;
     const proprio = proprioFor(space, seeded(3));
     const known = new RegExp(names[0]!);
-    expect(() => plan(ask(space, { proprio: [...proprio, 0] }))).toThrow(known);
-    expect(() => plan(ask(space, { proprio: [...proprio, 0] }))).toThrow(UnsupportedObservation);
+    expect(() => plan(ask(space, { proprio: [...proprio, 0, 0] }))).toThrow(known);
+    expect(() => plan(ask(space, { proprio: [...proprio, 0, 0] }))).toThrow(UnsupportedObservation);
     expect(() => plan(ask(space, { proprio, proprioNames: names.map((name) => `${name}_deg`) }))).toThrow(known);
     expect(() => plan(ask(space, { proprio, proprioNames: names.map(() => names[0]!) }))).toThrow(
       UnsupportedObservation,

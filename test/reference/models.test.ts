@@ -4,9 +4,10 @@ import { CONTROLLERS } from "../../src/reference/act/plan.ts";
 import { REFERENCE_MODELS } from "../../src/reference/models.ts";
 
 describe("the reference models", () => {
-  it("serve every action space of the specification exactly once, and predict and ground", () => {
-    const spaces = REFERENCE_MODELS.flatMap(({ actions }) => actions.map(({ space }) => space));
-    expect([...spaces].sort()).toEqual(Object.keys(CONTROLLERS).sort());
+  it("serve every action space of the specification once, continuous_nd with one and with two numbers, and predict and ground", () => {
+    const spaces = REFERENCE_MODELS.flatMap(({ actions }) => actions.map(({ space, dim }) => `${space} ${dim}`));
+    const common = Object.values(CONTROLLERS).map(({ declaration: { space, dim } }) => `${space} ${dim}`);
+    expect([...spaces].sort()).toEqual([...common, "continuous_nd 2"].sort());
     expect(new Set(REFERENCE_MODELS.flatMap(({ contracts }) => contracts))).toEqual(
       new Set(["act", "predict", "ground"]),
     );

@@ -1,30 +1,37 @@
 /** Act: which controller answers for which action space, and how its rows become a chunk. */
 import { UnsupportedObservation } from "../unsupported.ts";
+import { byLayout } from "./by-layout.ts";
+import { balancePole } from "./cartpole.ts";
 import { latentReach } from "./latent.ts";
 import { baseTwist, waypoints } from "./nav.ts";
+import { pickPlaceJoints, pickPlaceShifts } from "./pick-place.ts";
+import { pushT } from "./push-t.ts";
 import { bimanualReach, humanoid23Reach, humanoid29Reach, jointReach } from "./reach.ts";
 import { visualReach } from "./servo.ts";
 import { swingUp } from "./swingup.ts";
 import type { ActInput, ActionSpace, ActOutput, Controller } from "./types.ts";
 
-/** The controller of every action space of the specification. */
+/** The controller of every action space of the specification; a model that needs one of its own names it in its card. */
 export const CONTROLLERS: Readonly<Record<ActionSpace, Controller>> = {
   base_twist_2d: baseTwist,
   waypoint_se2: waypoints,
-  ee_delta_6d_grip: visualReach,
-  joint_pos_7: jointReach,
+  ee_delta_6d_grip: byLayout(visualReach, pickPlaceShifts),
+  joint_pos_7: byLayout(jointReach, pickPlaceJoints),
   joint_pos_14: bimanualReach,
   joint_pos_23: humanoid23Reach,
   joint_pos_29: humanoid29Reach,
-  continuous_nd: swingUp,
+  continuous_nd: byLayout(swingUp, balancePole),
   latent_action: latentReach,
 };
+
+/** Controllers of models whose numbers are not those that the rest of their action space has here, by slug. */
+export const OWN_CONTROLLERS: Readonly<Record<string, Controller>> = { "reference/push-t": pushT };
 
 /**
  * Plans a chunk of exactly `horizon` rows. The same input always gives the same chunk, and every number is finite. Throws
  * `UnsupportedObservation` for an unknown action space, a horizon outside 1 to 256, and whatever the controller can't read.
  */
-export function plan(input: ActInput): ActOutput {
+export function plan(input: ActInput, model = ""): ActOutput {
   const { horizon } = input;
   if (!Object.hasOwn(CONTROLLERS, input.actionSpace))
     throw new UnsupportedObservation("no controller for this action space");
@@ -33,7 +40,7 @@ export function plan(input: ActInput): ActOutput {
   }
   if (input.goal !== undefined)
     throw new UnsupportedObservation("the classical controllers read no goal picture; give the goal in proprio");
-  const { declaration, begin } = CONTROLLERS[input.actionSpace as ActionSpace];
+  const { declaration, begin } = OWN_CONTROLLERS[model] ?? CONTROLLERS[input.actionSpace as ActionSpace];
   const motion = begin(input);
   const steps = new Float64Array(horizon * declaration.dim);
   for (let row = 0; row < horizon; row++) steps.set(motion.next(), row * declaration.dim);

@@ -1,0 +1,177 @@
+/** Reaching with joint targets: one or two hands to goals that some posture reaches. */
+import { type Camera, distance, type Scenario, type Variant } from "../scenario.ts";
+import { type Hinge, SERVO_DEFAULTS, Servos, servos } from "./servo.ts";
+
+/** How near a hand must come (m), and for how many steps it must stay. */
+const CLOSE_M = 0.015;
+const HOLD_STEPS = 5;
+const DT_MS = 50;
+const SUBSTEPS = 10;
+
+/** A hand: the chain that carries it, where it sits on the last link (m), and the names of its goal in proprio. */
+export interface Hand {
+  readonly name: string;
+  readonly goal: string;
+}
+
+/** A body that reaches. */
+export interface Reacher {
+  readonly actionSpace: string;
+  /** In the order of an action. */
+  readonly hinges: readonly Hinge[];
+  readonly hands: readonly Hand[];
+  /** Numbers of an action that drive no hinge (grippers), by their place, with their names. */
+  readonly grippers: readonly { readonly at: number; readonly name: string }[];
+  /** The bodies, as MJCF. */
+  readonly bodies: string;
+  readonly cameras: string;
+  readonly shown: readonly Camera[];
+  readonly maxSteps: number;
+  readonly instruction: string;
+}
+
+/** A hand's picture and the place that is measured. */
+export const handAt = (name: string, place: readonly number[], rgba = ".9 .6 .2 1"): string => `
+  <site name="${name}" pos="${place.join(" ")}" size=".01"/>
+  <geom type="capsule" size=".025" fromto="0 0 0 ${place.join(" ")}" rgba="${rgba}" class="link"/>`;
+
+const mjcfOf = (reacher: Reacher): string => `
+<mujoco model="reach">
+  <size memory="4M"/>
+  <compiler angle="radian"/>
+  <option timestep="${DT_MS / SUBSTEPS / 1000}" integrator="implicitfast"><flag contact="disable"/></option>
+  <visual><headlight ambient=".5 .5 .5"/></visual>
+  ${SERVO_DEFAULTS}
+  <worldbody>
+    ${reacher.cameras}
+    <geom name="floor" type="plane" size="3 3 .1" pos="0 0 -1" rgba=".8 .82 .85 1" contype="0" conaffinity="0"/>
+    ${reacher.bodies}
+    ${reacher.hands
+      .map(
+        ({ name }) => `
+    <body name="${name}_goal" mocap="true"><geom type="sphere" size=".03" rgba=".1 .75 .2 1" contype="0" conaffinity="0"/></body>`,
+      )
+      .join("")}
+  </worldbody>
+  <actuator>
+    ${servos(reacher.hinges)}
+  </actuator>
+</mujoco>`;
+
+const XYZ = ["x", "y", "z"];
+
+/** The variant in which this body reaches. */
+export function reaching(reacher: Reacher): Variant {
+  const { hinges, hands, grippers } = reacher;
+  const fields = withGrippers(
+    reacher,
+    (hinge) => hinge.name,
+    (name) => name,
+  );
+  return {
+    actionSpace: reacher.actionSpace,
+    fields,
+    units:
+      grippers.length === 0
+        ? "rad, absolute joint targets"
+        : "rad, absolute joint targets; grippers 0 closed to 1 open",
+    bounds: {
+      low: withGrippers(
+        reacher,
+        (hinge) => hinge.lower,
+        () => 0,
+      ),
+      high: withGrippers(
+        reacher,
+        (hinge) => hinge.upper,
+        () => 1,
+      ),
+    },
+    proprioNames: [...fields, ...hands.flatMap(({ goal }) => XYZ.map((axis) => `${goal}${axis}`))],
+    dtMs: DT_MS,
+    maxSteps: reacher.maxSteps,
+    cameras: reacher.shown,
+    mjcf: mjcfOf(reacher),
+    instruction: reacher.instruction,
+    play(world) {
+      const joints = new Servos(world, hinges);
+      const opening = grippers.map(() => 1);
+      let goals: [number, number, number][] = [];
+      let first: number[] = [];
+      let held = 0;
+      let reachedAt: number | undefined;
+      let steps = 0;
+      const gaps = (): number[] => hands.map(({ name }, i) => distance(world.site(name), goals[i]!));
+      return {
+        reset(random) {
+          const start = joints.posture(random);
+          joints.place(joints.posture(random, start));
+          world.forward();
+          goals = hands.map(({ name }) => world.site(name));
+          for (const [i, { name }] of hands.entries()) world.put(`${name}_goal`, goals[i]!);
+          joints.place(start);
+          world.forward();
+          first = gaps();
+          opening.fill(1);
+          held = 0;
+          steps = 0;
+          reachedAt = undefined;
+        },
+        observe() {
+          const angles = joints.angles();
+          return [
+            ...withGrippers(
+              reacher,
+              (_, i) => angles[i]!,
+              (_, i) => opening[i]!,
+            ),
+            ...goals.flat(),
+          ];
+        },
+        step(action) {
+          for (const [i, { at }] of grippers.entries()) opening[i] = action[at]!;
+          joints.aim(action.filter((_, i) => grippers.every(({ at }) => at !== i)));
+          world.step(SUBSTEPS);
+          steps += 1;
+          const all = gaps();
+          const there = all.every((gap) => gap < CLOSE_M);
+          held = there ? held + 1 : 0;
+          const reward = -all.reduce((sum, gap) => sum + gap, 0);
+          if (held < HOLD_STEPS) return { reward };
+          reachedAt = steps;
+          return { reward, ending: "success" };
+        },
+        measure() {
+          const all = gaps();
+          const progress =
+            all.reduce((sum, gap, i) => sum + 1 - Math.min(1, gap / Math.max(first[i]!, CLOSE_M)), 0) / all.length;
+          const metrics = Object.fromEntries(hands.map(({ name }, i) => [`${name}_distance_m`, all[i]!]));
+          return { success: reachedAt !== undefined, progress, metrics };
+        },
+      };
+    },
+  };
+}
+
+/** One entry per number of an action: of hinges in their order, with the grippers put in at their places. */
+function withGrippers<T>(
+  { hinges, grippers }: Reacher,
+  ofHinge: (hinge: Hinge, index: number) => T,
+  ofGripper: (name: string, index: number) => T,
+): T[] {
+  const all = hinges.map(ofHinge);
+  for (const [i, { at, name }] of grippers.entries()) all.splice(at, 0, ofGripper(name, i));
+  return all;
+}
+
+/** A scenario in which hands reach goals. */
+export const reachScenario = (
+  facts: Pick<Scenario, "id" | "title" | "description">,
+  ...variants: Scenario["variants"]
+): Scenario => ({
+  ...facts,
+  version: "1.0.0",
+  success: `Every hand is within ${CLOSE_M * 1000} mm of its goal for ${HOLD_STEPS} steps in a row.`,
+  source: "",
+  variants,
+});

@@ -1,0 +1,199 @@
+/** The physics: MuJoCo, compiled to WebAssembly, whose arithmetic is the same on every machine. */
+import load, { type MainModule, type MjData, type MjModel } from "@mujoco/mujoco";
+import { ScenarioError } from "./failure.ts";
+
+/** What a score has to name so that it can be had again; `World.of` refuses to run on another. */
+export const ENGINE = { name: "mujoco-wasm", version: "3.14.0" } as const;
+
+let engine: Promise<MainModule> | undefined;
+
+/** The kinds of things that a model names. */
+type Named = "body" | "joint" | "geom" | "site" | "camera" | "actuator" | "sensor";
+
+/** A compiled model with its state. MuJoCo's own arrays move when its memory grows, so they are read anew at every access. */
+export class World {
+  readonly #mj: MainModule;
+  readonly #model: MjModel;
+  readonly #data: MjData;
+  // The list is a reference into the data: freeing it would end the whole engine.
+  readonly #warnings: MjData["warning"];
+  readonly #ids = new Map<string, number>();
+  #warned = 0;
+
+  private constructor(mj: MainModule, model: MjModel) {
+    this.#mj = mj;
+    this.#model = model;
+    this.#data = new mj.MjData(model);
+    this.#warnings = this.#data.warning;
+    this.reset();
+  }
+
+  /** Compiles MJCF with the files that it names. Throws `ScenarioError` where the text is no model. Free it by `close`. */
+  static async of(mjcf: string, assets: ReadonlyMap<string, Uint8Array> = new Map()): Promise<World> {
+    engine ??= load();
+    const mj = await engine;
+    if (mj.mj_versionString() !== ENGINE.version) throw new ScenarioError(`this is not MuJoCo ${ENGINE.version}`);
+    for (const [name, bytes] of assets) mj.FS.writeFile(name, bytes);
+    try {
+      return new World(mj, mj.MjModel.from_xml_string(mjcf));
+    } catch (cause) {
+      throw new ScenarioError("the scenario's model does not compile", { cause });
+    } finally {
+      for (const name of assets.keys()) mj.FS.unlink(name);
+    }
+  }
+
+  get model(): MjModel {
+    return this.#model;
+  }
+
+  get data(): MjData {
+    return this.#data;
+  }
+
+  get mj(): MainModule {
+    return this.#mj;
+  }
+
+  /** Seconds of one step. */
+  get timestep(): number {
+    return this.#model.opt.timestep;
+  }
+
+  get qpos(): Float64Array {
+    return this.#data.qpos as Float64Array;
+  }
+
+  get qvel(): Float64Array {
+    return this.#data.qvel as Float64Array;
+  }
+
+  get ctrl(): Float64Array {
+    return this.#data.ctrl as Float64Array;
+  }
+
+  /** Back to the model's own first state. */
+  reset(): void {
+    this.#mj.mj_resetData(this.#model, this.#data);
+    this.#mj.mj_forward(this.#model, this.#data);
+    this.#warned = this.#warningCount();
+  }
+
+  /** Works out all that follows from positions and velocities, without moving time. */
+  forward(): void {
+    this.#mj.mj_forward(this.#model, this.#data);
+  }
+
+  /** Moves time on by `count` steps and works out where everything is then. */
+  step(count = 1): void {
+    for (let i = 0; i < count; i++) this.#mj.mj_step(this.#model, this.#data);
+    this.#mj.mj_forward(this.#model, this.#data);
+  }
+
+  /** Whether the engine gave up on its own numbers since the reset: what comes after means nothing. */
+  get unstable(): boolean {
+    return this.#warningCount() > this.#warned;
+  }
+
+  /** The number of a named thing. Throws `ScenarioError` where the model has none of that name. */
+  id(kind: Named, name: string): number {
+    const key = `${kind} ${name}`;
+    const known = this.#ids.get(key);
+    if (known !== undefined) return known;
+    const type = this.#mj.mjtObj[`mjOBJ_${kind.toUpperCase()}` as "mjOBJ_BODY"];
+    const id = this.#mj.mj_name2id(this.#model, (type as unknown as { value: number }).value, name);
+    if (id < 0) throw new ScenarioError(`the scenario's model has no ${kind} named ${name}`);
+    this.#ids.set(key, id);
+    return id;
+  }
+
+  /** Where a joint's position stands in `qpos`. */
+  qposAt(joint: string): number {
+    return this.#model.jnt_qposadr[this.id("joint", joint)]!;
+  }
+
+  /** Where a joint's speed stands in `qvel`. */
+  qvelAt(joint: string): number {
+    return this.#model.jnt_dofadr[this.id("joint", joint)]!;
+  }
+
+  /** Where a site is, in metres of the world: x, y, z. */
+  site(name: string): [number, number, number] {
+    return tripleAt(this.#data.site_xpos as Float64Array, this.id("site", name));
+  }
+
+  /** How a site is turned: nine numbers, row by row. */
+  siteTurn(name: string): Float64Array {
+    const at = this.id("site", name) * 9;
+    return (this.#data.site_xmat as Float64Array).slice(at, at + 9);
+  }
+
+  /** Where a body is, in metres of the world. */
+  body(name: string): [number, number, number] {
+    return tripleAt(this.#data.xpos as Float64Array, this.id("body", name));
+  }
+
+  /** How a body is turned: nine numbers, row by row. */
+  bodyTurn(name: string): Float64Array {
+    const at = this.id("body", name) * 9;
+    return (this.#data.xmat as Float64Array).slice(at, at + 9);
+  }
+
+  /** Whether two bodies touch, or one touches anything when `other` isn't named. */
+  touching(body: string, other?: string): boolean {
+    const contacts = this.#data.contact;
+    const wanted = this.id("body", body);
+    const second = other === undefined ? undefined : this.id("body", other);
+    try {
+      for (let i = 0; i < this.#data.ncon; i++) {
+        const contact = contacts.get(i);
+        if (!contact) continue;
+        const a = this.#model.geom_bodyid[contact.geom1]!;
+        const b = this.#model.geom_bodyid[contact.geom2]!;
+        contact.delete();
+        if (a === wanted && (second === undefined || b === second)) return true;
+        if (b === wanted && (second === undefined || a === second)) return true;
+      }
+      return false;
+    } finally {
+      contacts.delete();
+    }
+  }
+
+  /** Positions, velocities, and where what is moved by hand stands (goals, obstacles): all that the future follows from. */
+  state(): Float64Array {
+    const placed = this.#data.mocap_pos as Float64Array;
+    return Float64Array.of(...this.qpos, ...this.qvel, ...placed);
+  }
+
+  /** Puts a body that is moved by hand (a goal, an obstacle) at a place. */
+  put(body: string, [x, y, z]: readonly [number, number, number]): void {
+    const at = 3 * this.#model.body_mocapid[this.id("body", body)]!;
+    const placed = this.#data.mocap_pos as Float64Array;
+    placed[at] = x;
+    placed[at + 1] = y;
+    placed[at + 2] = z;
+  }
+
+  /** Gives the engine's memory back. */
+  close(): void {
+    this.#data.delete();
+    this.#model.delete();
+  }
+
+  #warningCount(): number {
+    let count = 0;
+    for (let i = 0; i < this.#warnings.size(); i++) {
+      const warning = this.#warnings.get(i);
+      count += warning?.number ?? 0;
+      warning?.delete();
+    }
+    return count;
+  }
+}
+
+const tripleAt = (values: Float64Array, id: number): [number, number, number] => [
+  values[3 * id]!,
+  values[3 * id + 1]!,
+  values[3 * id + 2]!,
+];

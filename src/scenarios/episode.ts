@@ -1,0 +1,292 @@
+/** One episode: a policy in a scenario, from the first look to the last step. */
+import { createHash } from "node:crypto";
+import { seeded } from "./chance.ts";
+import { World } from "./engine.ts";
+import { type Ending, lengthOf, type Task, type Variant } from "./scenario.ts";
+
+/** Why an episode ended: as the scenario says, or by a fault of the policy or of the physics. */
+export type Termination =
+  | Ending
+  | "policy_timeout"
+  | "policy_disconnected"
+  | "policy_error"
+  | "invalid_action"
+  | "action_dim_mismatch"
+  | "sim_unstable";
+
+/** Terminations that are no verdict on the policy's skill: such an episode is an error, counts as a failure and isn't billed. */
+export const FAULTS: ReadonlySet<Termination> = new Set([
+  "policy_timeout",
+  "policy_disconnected",
+  "policy_error",
+  "invalid_action",
+  "action_dim_mismatch",
+  "sim_unstable",
+] as const);
+
+/** What a policy is shown. */
+export interface Look {
+  readonly proprio: readonly number[];
+  /** Seconds of simulated time since the episode began. */
+  readonly time: number;
+  /** The first look of an episode: a policy with memory forgets. */
+  readonly first: boolean;
+}
+
+/** A policy's answer: rows of actions, and how long it took in milliseconds. */
+export interface Chunk {
+  readonly rows: readonly ArrayLike<number>[];
+  readonly latencyMs: number;
+}
+
+/** A policy that failed. */
+export class PolicyFailure extends Error {
+  override readonly name = "PolicyFailure";
+  readonly termination:
+    | "policy_timeout"
+    | "policy_disconnected"
+    | "policy_error"
+    | "action_dim_mismatch"
+    | "invalid_action";
+
+  constructor(termination: PolicyFailure["termination"], message: string) {
+    super(message);
+    this.termination = termination;
+  }
+}
+
+/** Who acts. Throws `PolicyFailure`. */
+export type Policy = (look: Look) => Chunk | Promise<Chunk>;
+
+/** How an episode is run. */
+export interface Rules {
+  /** `realtime`: the world goes on while the policy thinks, under the last action. */
+  readonly mode: "sync" | "realtime";
+  /** Rows of each chunk that are carried out before the policy is asked again. */
+  readonly replanSteps: number;
+}
+
+/** What is known of an episode when it's over. */
+export interface EpisodeRecord {
+  readonly seed: number;
+  readonly success: boolean;
+  readonly termination: Termination;
+  /** What the policy did wrong, in one sentence; undefined where it did nothing wrong. */
+  readonly error: string | undefined;
+  readonly return: number;
+  readonly progress: number;
+  readonly steps: number;
+  readonly simTimeS: number;
+  readonly policyCalls: number;
+  /** Milliseconds of each call of the policy. */
+  readonly latenciesMs: readonly number[];
+  readonly metrics: Readonly<Record<string, number>>;
+  /** Steps at which at least one number was beyond the bounds and took effect at the bound. */
+  readonly clippedSteps: number;
+  /** Realtime only: steps that held an old action because no new one had come. */
+  readonly staleSteps: number;
+  /** The mean change of an action from step to step, over its bounds. */
+  readonly meanActionDelta: number;
+  readonly initialStateSha256: string;
+  /** The initial state, every action as it took effect, the final state. */
+  readonly trajectorySha256: string;
+  /** Every action as it took effect, row by row: what a replay carries out. */
+  readonly actions: Float64Array;
+}
+
+/** Looks at the world after every step; for pictures. */
+export type Watcher = (world: World, step: number) => void;
+
+/** The worlds of one variant, used for one episode after another. */
+export class Arena {
+  readonly variant: Variant;
+  readonly world: World;
+  readonly #task: Task;
+
+  private constructor(variant: Variant, world: World) {
+    this.variant = variant;
+    this.world = world;
+    this.#task = variant.play(world);
+  }
+
+  /** Compiles a variant's world. Throws `ScenarioError`. */
+  static async of(variant: Variant): Promise<Arena> {
+    return new Arena(variant, await World.of(variant.mjcf, variant.assets));
+  }
+
+  /** Runs an episode from its seed to its end. Whatever the policy does ends up in the record. */
+  async run(seed: number, policy: Policy, rules: Rules, watch: Watcher = () => {}): Promise<EpisodeRecord> {
+    const log = this.#begin(seed);
+    watch(this.world, 0);
+    try {
+      await this.#play(policy, rules, log, watch);
+    } catch (thrown) {
+      if (!(thrown instanceof PolicyFailure)) throw thrown;
+      log.termination = thrown.termination;
+      log.error = thrown.message;
+    }
+    return this.#recordOf(seed, log);
+  }
+
+  /** Carries out recorded actions again and answers the trajectory's SHA-256: another one than the record's means it isn't from here. */
+  replay(seed: number, actions: Float64Array, watch: Watcher = () => {}): string {
+    const log = this.#begin(seed);
+    const dim = this.variant.fields.length;
+    watch(this.world, 0);
+    for (let at = 0; at < actions.length; at += dim) {
+      this.#step(actions.subarray(at, at + dim), log);
+      watch(this.world, log.steps);
+    }
+    return this.#recordOf(seed, log).trajectorySha256;
+  }
+
+  /** Gives the engine's memory back. */
+  close(): void {
+    this.world.close();
+  }
+
+  #begin(seed: number): Log {
+    this.world.reset();
+    this.#task.reset(seeded(seed));
+    this.world.forward();
+    return newLog(this.world.state());
+  }
+
+  async #play(policy: Policy, rules: Rules, log: Log, watch: Watcher): Promise<void> {
+    const { dtMs } = this.variant;
+    let held: Float64Array | undefined;
+    while (log.termination === undefined) {
+      const look = { proprio: this.#task.observe(), time: (log.steps * dtMs) / 1000, first: log.calls === 0 };
+      const { rows, latencyMs } = await policy(look);
+      log.calls += 1;
+      log.latencies.push(latencyMs);
+      const actions = this.#checked(rows);
+      let passed = 0;
+      if (rules.mode === "realtime") {
+        // While the policy thought, the world went on under what it said last; those rows of its answer are already past.
+        passed = Math.floor(latencyMs / dtMs);
+        for (let i = 0; i < passed && log.termination === undefined; i++) {
+          log.stale += 1;
+          this.#take(held ?? this.#rest(), log, watch);
+        }
+      }
+      const first = Math.min(passed, actions.length - 1);
+      for (const action of actions.slice(first, first + rules.replanSteps)) {
+        if (log.termination !== undefined) break;
+        this.#take(action, log, watch);
+        held = action;
+      }
+    }
+  }
+
+  /** The action that is taken while there is none yet: nothing, within the bounds. */
+  #rest(): Float64Array {
+    const { low, high } = this.variant.bounds;
+    return Float64Array.from(low, (least, i) => Math.min(high[i]!, Math.max(least, 0)));
+  }
+
+  #checked(rows: readonly ArrayLike<number>[]): Float64Array[] {
+    const dim = this.variant.fields.length;
+    if (rows.length === 0) throw new PolicyFailure("invalid_action", "the policy answered no action");
+    return rows.map((row) => {
+      if (row.length !== dim) {
+        const text = `the policy answered ${row.length} numbers where an action of this scenario has ${dim}`;
+        throw new PolicyFailure("action_dim_mismatch", text);
+      }
+      const action = Float64Array.from(row);
+      if (!action.every(Number.isFinite)) {
+        throw new PolicyFailure("invalid_action", "the policy answered a number that is not finite");
+      }
+      return this.#task.grounded?.(action) ?? action;
+    });
+  }
+
+  #take(action: Float64Array, log: Log, watch: Watcher): void {
+    const { low, high } = this.variant.bounds;
+    const applied = action.map((value, i) => Math.min(high[i]!, Math.max(low[i]!, value)));
+    if (applied.some((value, i) => value !== action[i])) log.clipped += 1;
+    this.#step(applied, log);
+    watch(this.world, log.steps);
+  }
+
+  #step(action: Float64Array, log: Log): void {
+    const { low, high } = this.variant.bounds;
+    const { reward, ending } = this.#task.step(action);
+    if (log.last)
+      log.travelled += lengthOf(...action.map((value, i) => (value - log.last![i]!) / (high[i]! - low[i]! || 1)));
+    log.last = action;
+    log.actions.push(action.slice());
+    log.steps += 1;
+    log.return += reward;
+    if (this.world.unstable) log.termination = "sim_unstable";
+    else if (ending) log.termination = ending;
+    else if (log.steps >= this.variant.maxSteps) log.termination = "max_steps";
+  }
+
+  #recordOf(seed: number, log: Log): EpisodeRecord {
+    const { success, progress, metrics } = this.#task.measure();
+    const termination = log.termination ?? "max_steps";
+    const actions = new Float64Array(log.actions.length * this.variant.fields.length);
+    for (const [i, action] of log.actions.entries()) actions.set(action, i * action.length);
+    return {
+      seed,
+      success: success && !FAULTS.has(termination),
+      termination,
+      error: termination === "sim_unstable" ? "the physics became unstable under these actions" : log.error,
+      return: log.return,
+      progress,
+      steps: log.steps,
+      simTimeS: (log.steps * this.variant.dtMs) / 1000,
+      policyCalls: log.calls,
+      latenciesMs: log.latencies,
+      metrics,
+      clippedSteps: log.clipped,
+      staleSteps: log.stale,
+      meanActionDelta: log.steps > 1 ? log.travelled / (log.steps - 1) : 0,
+      initialStateSha256: sha256(log.initial),
+      trajectorySha256: sha256(log.initial, actions, this.world.state()),
+      actions,
+    };
+  }
+}
+
+interface Log {
+  readonly initial: Float64Array;
+  readonly actions: Float64Array[];
+  readonly latencies: number[];
+  termination: Termination | undefined;
+  error: string | undefined;
+  last: Float64Array | undefined;
+  return: number;
+  steps: number;
+  calls: number;
+  clipped: number;
+  stale: number;
+  travelled: number;
+}
+
+const newLog = (initial: Float64Array): Log => ({
+  initial,
+  actions: [],
+  latencies: [],
+  termination: undefined,
+  error: undefined,
+  last: undefined,
+  return: 0,
+  steps: 0,
+  calls: 0,
+  clipped: 0,
+  stale: 0,
+  travelled: 0,
+});
+
+/** SHA-256 over numbers as little-endian 64-bit floats. */
+function sha256(...parts: readonly Float64Array[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) {
+    const bytes = Buffer.alloc(part.length * 8);
+    for (let i = 0; i < part.length; i++) bytes.writeDoubleLE(part[i]!, i * 8);
+    hash.update(bytes);
+  }
+  return hash.digest("hex");
+}

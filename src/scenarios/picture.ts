@@ -1,0 +1,114 @@
+/** What a scenario's cameras see: one ray per pixel, flat light. The engine has no renderer here, and needs none. */
+import sharp from "sharp";
+import type { World } from "./engine.ts";
+import type { Camera } from "./scenario.ts";
+
+/** Pixels, row by row, three bytes each. */
+export interface Picture {
+  readonly width: number;
+  readonly height: number;
+  readonly rgb: Uint8Array;
+}
+
+const SKY = [214, 224, 236] as const;
+/** Where the light comes from, and the least that a face gets of it. */
+const LIGHT = [0.4, -0.5, 0.77] as const;
+const SHADE = 0.45;
+/** Metres. */
+const FARTHEST = 20;
+const CHECK_M = 0.5;
+
+/** Takes a picture of the world as it stands. */
+export function takePicture(world: World, camera: Camera): Picture {
+  const { mj, model, data } = world;
+  const { width, height, name } = camera;
+  const id = world.id("camera", name);
+  const eye = Array.from((data.cam_xpos as Float64Array).subarray(3 * id, 3 * id + 3));
+  const turn = (data.cam_xmat as Float64Array).slice(9 * id, 9 * id + 9);
+  const rays = raysOf(width, height, (model.cam_fovy as Float64Array)[id]!, turn);
+  const count = width * height;
+  const hit = new mj.IntBuffer(count);
+  const far = new mj.DoubleBuffer(count);
+  const normal = new mj.DoubleBuffer(3 * count);
+  try {
+    mj.mj_multiRay(model, data, eye, rays, null as unknown as number[], true, -1, hit, far, normal, count, FARTHEST);
+    const [hits, fars, normals] = [
+      hit.GetView() as Int32Array,
+      far.GetView() as Float64Array,
+      normal.GetView() as Float64Array,
+    ];
+    const colours = model.geom_rgba as Float32Array;
+    const rgb = new Uint8Array(3 * count);
+    for (let pixel = 0; pixel < count; pixel++) {
+      const geom = hits[pixel]!;
+      if (geom < 0) {
+        rgb.set(SKY, 3 * pixel);
+        continue;
+      }
+      const facing = LIGHT.reduce((sum, part, axis) => sum + part * normals[3 * pixel + axis]!, 0);
+      let light = SHADE + (1 - SHADE) * Math.max(0, facing);
+      // A floor without squares gives the eye nothing to hold on to.
+      if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;
+      for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colours[4 * geom + part]!);
+    }
+    return { width, height, rgb };
+  } finally {
+    hit.delete();
+    far.delete();
+    normal.delete();
+  }
+}
+
+const PLANE = 0;
+
+function isDark(eye: readonly number[], rays: readonly number[], pixel: number, far: number): boolean {
+  const x = eye[0]! + far * rays[3 * pixel]!;
+  const y = eye[1]! + far * rays[3 * pixel + 1]!;
+  return (Math.floor(x / CHECK_M) + Math.floor(y / CHECK_M)) % 2 === 0;
+}
+
+/** A unit direction per pixel, in the world's frame. A camera looks along its own -z, with y up. */
+function raysOf(width: number, height: number, fovy: number, turn: Float64Array): number[] {
+  const half = Math.tan((fovy * Math.PI) / 360);
+  const rays = new Array<number>(3 * width * height);
+  for (let row = 0; row < height; row++) {
+    const up = half * (1 - (2 * row + 1) / height);
+    for (let column = 0; column < width; column++) {
+      const right = (half * ((2 * column + 1) / width - 1) * width) / height;
+      const length = Math.sqrt(right * right + up * up + 1);
+      const at = 3 * (row * width + column);
+      for (let axis = 0; axis < 3; axis++) {
+        rays[at + axis] = (turn[3 * axis]! * right + turn[3 * axis + 1]! * up - turn[3 * axis + 2]!) / length;
+      }
+    }
+  }
+  return rays;
+}
+
+/** A picture as PNG. */
+export const pngOf = ({ width, height, rgb }: Picture): Promise<Buffer> =>
+  sharp(rgb, { raw: { width, height, channels: 3 } })
+    .png({ compressionLevel: 6 })
+    .toBuffer();
+
+/** Pictures side by side, as one PNG; all of one size, at least one. */
+export function stripOf(pictures: readonly Picture[]): Promise<Buffer> {
+  const { width, height } = pictures[0]!;
+  const wide = width * pictures.length;
+  const rgb = new Uint8Array(3 * wide * height);
+  for (const [i, picture] of pictures.entries()) {
+    for (let row = 0; row < height; row++) {
+      rgb.set(picture.rgb.subarray(3 * row * width, 3 * (row + 1) * width), 3 * (row * wide + i * width));
+    }
+  }
+  return pngOf({ width: wide, height, rgb });
+}
+
+/** Pictures one after the other, as an animated GIF; all of one size, at least one, `delayMs` apart. */
+export function filmOf(pictures: readonly Picture[], delayMs: number): Promise<Buffer> {
+  const { width, height } = pictures[0]!;
+  const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));
+  return sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } })
+    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colours: 64 })
+    .toBuffer();
+}

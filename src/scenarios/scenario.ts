@@ -1,0 +1,93 @@
+/** What a scenario is: a place where a policy is tried, with its rules and its measure of success. */
+import type { Random } from "./chance.ts";
+import type { World } from "./engine.ts";
+
+/** How an episode can end that ran to its end. `max_steps` is no success, unless the scenario says that lasting is the point. */
+export type Ending = "success" | "max_steps" | "fell" | "collision" | "out_of_bounds";
+
+/** A camera of a scenario, as its pictures are sent to policies. */
+export interface Camera {
+  readonly name: string;
+  /** In pixels. */
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What one step brought. */
+export interface Step {
+  readonly reward: number;
+  /** How the episode ended with this step; undefined while it goes on. */
+  readonly ending?: Ending;
+}
+
+/** One task in a world. Every method works on the world's present state; chance comes in by `reset` alone. */
+export interface Task {
+  /** Places everything for a new episode. */
+  reset(random: Random): void;
+  /** What the policy is told, in the order of `proprioNames`. */
+  observe(): number[];
+  /**
+   * An action as it was answered to the last `observe`, in the world's own terms: for actions that count from where the robot stood when it
+   * was asked. Left out where an action means the same at any time.
+   */
+  grounded?(action: Float64Array): Float64Array;
+  /** Carries out one finite, grounded action of the right length for one control step, and judges what came of it. */
+  step(action: Float64Array): Step;
+  /** Figures of the episode as it stands, by name. `success` is whether it would count as one. */
+  measure(): {
+    readonly success: boolean;
+    readonly progress: number;
+    readonly metrics: Readonly<Record<string, number>>;
+  };
+}
+
+/** One way to take a scenario: an action space with its numbers' meaning. */
+export interface Variant {
+  readonly actionSpace: string;
+  /** One name per number of an action. */
+  readonly fields: readonly string[];
+  readonly units: string;
+  /** The least and the most that each number of an action takes effect with; what is beyond is clipped, and counted. */
+  readonly bounds: { readonly low: readonly number[]; readonly high: readonly number[] };
+  /** One name per number of an observation. */
+  readonly proprioNames: readonly string[];
+  /** Milliseconds of one control step. */
+  readonly dtMs: number;
+  /** Control steps that an episode has at most. */
+  readonly maxSteps: number;
+  readonly cameras: readonly Camera[];
+  /** MuJoCo's description of the world. */
+  readonly mjcf: string;
+  /** Files that the description names (meshes, textures), by their names there. */
+  readonly assets?: ReadonlyMap<string, Uint8Array>;
+  /** What policies that read words are told. */
+  readonly instruction: string;
+  play(world: World): Task;
+}
+
+/** A scenario with all its variants; the first is taken when none is asked for. */
+export interface Scenario {
+  readonly id: string;
+  readonly version: string;
+  readonly title: string;
+  readonly description: string;
+  /** What counts as success, in one sentence. */
+  readonly success: string;
+  /** The public specification that it re-implements; empty where it is this project's own. */
+  readonly source: string;
+  readonly variants: readonly [Variant, ...Variant[]];
+}
+
+/** The sum of squares' root. */
+export const lengthOf = (...parts: readonly number[]): number =>
+  Math.sqrt(parts.reduce((sum, part) => sum + part * part, 0));
+/** The distance between two points. */
+export const distance = (a: readonly number[], b: readonly number[]): number =>
+  lengthOf(...a.map((part, i) => part - b[i]!));
+/** `value`, at least `low` and at most `high`. */
+export const clamp = (value: number, low: number, high: number): number => Math.min(high, Math.max(low, value));
+/** The same bounds for every number of an action. */
+export const evenly = (count: number, low: number, high: number): Variant["bounds"] => ({
+  low: Array.from({ length: count }, () => low),
+  high: Array.from({ length: count }, () => high),
+});

@@ -1,0 +1,178 @@
+/** From episodes to scores: rates with their uncertainty, never a bare number. */
+import { seeded } from "./chance.ts";
+import { type EpisodeRecord, FAULTS, type Termination } from "./episode.ts";
+
+/** The least and the most that a figure may be, at 95 %. */
+export interface Interval {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** The normal quantile of 97.5 %. */
+const Z = 1.959963984540054;
+
+/** Wilson's score interval (1927) of `successes` in `n` trials, at 95 %. No trial: everything is possible. */
+export function wilson(successes: number, n: number): Interval {
+  if (n === 0) return { low: 0, high: 1 };
+  const rate = successes / n;
+  const scale = 1 + (Z * Z) / n;
+  const middle = (rate + (Z * Z) / (2 * n)) / scale;
+  const half = (Z / scale) * Math.sqrt((rate * (1 - rate)) / n + (Z * Z) / (4 * n * n));
+  return {
+    low: successes === 0 ? 0 : Math.max(0, middle - half),
+    high: successes === n ? 1 : Math.min(1, middle + half),
+  };
+}
+
+/** The exact interval of Clopper and Pearson (1934), at 95 %: never too narrow. */
+export function clopperPearson(successes: number, n: number): Interval {
+  if (n === 0) return { low: 0, high: 1 };
+  const low = successes === 0 ? 0 : root((p) => 1 - binomialBelow(successes - 1, n, p) - 0.025);
+  const high = successes === n ? 1 : root((p) => 0.025 - binomialBelow(successes, n, p));
+  return { low, high };
+}
+
+/** Where a rising function of a chance crosses zero. */
+function root(rising: (p: number) => number): number {
+  let [low, high] = [0, 1];
+  for (let i = 0; i < 60; i++) {
+    const middle = (low + high) / 2;
+    if (rising(middle) < 0) low = middle;
+    else high = middle;
+  }
+  return (low + high) / 2;
+}
+
+/** The chance of at most `k` successes in `n` trials. */
+function binomialBelow(k: number, n: number, p: number): number {
+  if (p <= 0) return 1;
+  if (p >= 1) return k >= n ? 1 : 0;
+  const odds = Math.log(p / (1 - p));
+  let log = n * Math.log(1 - p);
+  let sum = Math.exp(log);
+  for (let i = 1; i <= k; i++) {
+    log += Math.log((n - i + 1) / i) + odds;
+    sum += Math.exp(log);
+  }
+  return Math.min(1, sum);
+}
+
+const RESAMPLES = 2000;
+
+/** The interval of a mean by resampling (Efron 1979), at 95 %; the same values always give the same interval. */
+export function bootstrap(values: readonly number[]): Interval {
+  if (values.length === 0) return { low: 0, high: 0 };
+  const random = seeded(values.length);
+  const means = Array.from({ length: RESAMPLES }, () => {
+    let sum = 0;
+    for (let i = 0; i < values.length; i++) sum += values[Math.floor(random() * values.length)]!;
+    return sum / values.length;
+  }).sort((a, b) => a - b);
+  return { low: means[Math.floor(RESAMPLES * 0.025)]!, high: means[Math.ceil(RESAMPLES * 0.975) - 1]! };
+}
+
+/** Scores over episodes. An episode with a fault counts as a failure. */
+export interface Scores {
+  readonly successRate: {
+    readonly value: number;
+    readonly successes: number;
+    readonly n: number;
+    readonly ci95: Interval;
+    readonly ci95Exact: Interval;
+  };
+  readonly return: Spread & { readonly ci95: Interval };
+  readonly progress: number;
+  readonly steps: Spread;
+  /** Of the successes; undefined without one. */
+  readonly medianTimeToSuccessS: number | undefined;
+  readonly terminations: Readonly<Partial<Record<Termination, number>>>;
+  readonly clippedStepFraction: number;
+  readonly meanActionDelta: number;
+  readonly policyLatencyMs: { readonly p50: number; readonly p95: number; readonly max: number };
+  readonly policyCalls: number;
+  /** Realtime only: steps under an old action, and new chunks per second of simulated time. */
+  readonly staleActionRatio: number;
+  readonly effectiveHz: number;
+  /** The mean of each figure that the scenario measures. */
+  readonly metrics: Readonly<Record<string, number>>;
+}
+
+/** How values lie. */
+export interface Spread {
+  readonly mean: number;
+  readonly std: number;
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Scores of finished episodes, at least one. */
+export function scoresOf(episodes: readonly EpisodeRecord[]): Scores {
+  const n = episodes.length;
+  const successful = episodes.filter(({ success }) => success);
+  const returns = episodes.map((episode) => episode.return);
+  const steps = total(episodes.map((episode) => episode.steps));
+  const seconds = total(episodes.map(({ simTimeS }) => simTimeS));
+  const calls = total(episodes.map(({ policyCalls }) => policyCalls));
+  const latencies = episodes.flatMap(({ latenciesMs }) => latenciesMs).sort((a, b) => a - b);
+  return {
+    successRate: {
+      value: successful.length / n,
+      successes: successful.length,
+      n,
+      ci95: wilson(successful.length, n),
+      ci95Exact: clopperPearson(successful.length, n),
+    },
+    return: { ...spreadOf(returns), ci95: bootstrap(returns) },
+    progress: meanOf(episodes.map(({ progress }) => progress)),
+    steps: spreadOf(episodes.map((episode) => episode.steps)),
+    medianTimeToSuccessS:
+      successful.length === 0 ? undefined : spreadOf(successful.map(({ simTimeS }) => simTimeS)).median,
+    terminations: countOf(episodes.map(({ termination }) => termination)),
+    clippedStepFraction: steps === 0 ? 0 : total(episodes.map(({ clippedSteps }) => clippedSteps)) / steps,
+    meanActionDelta: meanOf(episodes.map(({ meanActionDelta }) => meanActionDelta)),
+    policyLatencyMs: {
+      p50: quantile(latencies, 0.5),
+      p95: quantile(latencies, 0.95),
+      max: latencies.at(-1) ?? 0,
+    },
+    policyCalls: calls,
+    staleActionRatio: steps === 0 ? 0 : total(episodes.map(({ staleSteps }) => staleSteps)) / steps,
+    effectiveHz: seconds === 0 ? 0 : calls / seconds,
+    metrics: meansOf(episodes.map(({ metrics }) => metrics)),
+  };
+}
+
+/** Whether an episode says nothing of the policy's skill, and isn't billed. */
+export const isFault = ({ termination }: Pick<EpisodeRecord, "termination">): boolean => FAULTS.has(termination);
+
+const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
+const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 : total(values) / values.length);
+
+/** A quantile of sorted values, by nearest rank; 0 of none. */
+const quantile = (sorted: readonly number[], share: number): number =>
+  sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
+
+function spreadOf(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  const mean = meanOf(values);
+  const variance = meanOf(values.map((value) => (value - mean) ** 2));
+  return {
+    mean,
+    std: Math.sqrt(variance),
+    median: quantile(sorted, 0.5),
+    min: sorted[0] ?? 0,
+    max: sorted.at(-1) ?? 0,
+  };
+}
+
+function countOf<K extends string>(words: readonly K[]): Partial<Record<K, number>> {
+  const counts: Partial<Record<K, number>> = {};
+  for (const word of words) counts[word] = (counts[word] ?? 0) + 1;
+  return counts;
+}
+
+function meansOf(all: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const names = new Set(all.flatMap((metrics) => Object.keys(metrics)));
+  return Object.fromEntries([...names].map((name) => [name, meanOf(all.map((metrics) => metrics[name] ?? 0))]));
+}

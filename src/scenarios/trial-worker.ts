@@ -1,0 +1,111 @@
+/** The thread behind `runTrial`: the physics of one trial, asking for every action. */
+import { parentPort, workerData } from "node:worker_threads";
+import { Arena, type Chunk, type EpisodeRecord, type Look, PolicyFailure } from "./episode.ts";
+import { ScenarioError } from "./failure.ts";
+import { loadScenarios, variantFor } from "./index.ts";
+import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
+import type { Variant } from "./scenario.ts";
+import { isFault } from "./scores.ts";
+import type { FinishedEpisode, FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
+
+/** Pictures of a film, and of a strip, at most. */
+const FILM = 40;
+const STRIP = 6;
+
+const port = parentPort;
+if (!port) throw new Error("this file is the inside of a thread");
+const plan = workerData as TrialPlan;
+
+let heard: (message: ToThread) => void = () => {};
+port.on("message", (message: ToThread) => heard(message));
+
+/** Tells, and waits for the answer. */
+function ask(message: FromThread): Promise<ToThread> {
+  const { promise, resolve } = Promise.withResolvers<ToThread>();
+  heard = resolve;
+  port?.postMessage(message);
+  return promise;
+}
+
+async function trial(): Promise<TrialEnd> {
+  const scenario = loadScenarios(plan.packs).get(plan.scenario);
+  const variant = scenario && variantFor(scenario, plan.actionSpace);
+  if (!variant) throw new ScenarioError("there is no such scenario here");
+  const arena = await Arena.of(variant);
+  try {
+    const episodes = [...plan.done];
+    for (let index = plan.done.length; index < plan.episodes; index++) {
+      const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
+      const episode = { ...record, index };
+      episodes.push(episode);
+      await ask({ kind: "finished", episode });
+    }
+    return plan.media === "none"
+      ? { media: [], replayVerified: undefined }
+      : await pictured(arena, episodes, plan.media);
+  } finally {
+    arena.close();
+  }
+}
+
+async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
+  const { variant, world } = arena;
+  const pictures = plan.pictures
+    ? await Promise.all(
+        variant.cameras.map(async (camera) => ({ camera: camera.name, png: await pngOf(takePicture(world, camera)) })),
+      )
+    : [];
+  const { proprio, time, first } = look;
+  const shown: Shown = { proprio, proprioNames: variant.proprioNames, pictures, timeMs: time * 1000, episode, first };
+  const answer = await ask({ kind: "act", shown });
+  if (answer.kind === "failure") throw new PolicyFailure(answer.termination, answer.message);
+  if (answer.kind !== "chunk") throw new Error("an act is answered with a chunk");
+  return answer;
+}
+
+/** Replays the first and the worst episode under a camera. Worst: the least progress among those without a fault, else of all. */
+async function pictured(arena: Arena, episodes: readonly FinishedEpisode[], form: "gif" | "strip"): Promise<TrialEnd> {
+  const first = episodes[0];
+  const fair = episodes.filter((episode) => !isFault(episode));
+  const worst = (fair.length > 0 ? fair : episodes).toSorted((a, b) => a.progress - b.progress)[0];
+  const media: Medium[] = [];
+  let verified = true;
+  for (const episode of new Set([first, worst])) {
+    if (!episode || !arena.variant.cameras[0]) continue;
+    const { pictures, same } = await replayed(arena, episode, form === "gif" ? FILM : STRIP);
+    verified &&= same;
+    const everyMs = (episode.steps * arena.variant.dtMs) / Math.max(1, pictures.length - 1);
+    const bytes = form === "gif" ? await filmOf(pictures, Math.max(20, Math.round(everyMs))) : await stripOf(pictures);
+    media.push({ episode: episode.index, format: form === "gif" ? "gif" : "png", bytes });
+  }
+  return { media, replayVerified: verified };
+}
+
+async function replayed(
+  arena: Arena,
+  episode: EpisodeRecord,
+  most: number,
+): Promise<{ pictures: Picture[]; same: boolean }> {
+  const camera = cameraOf(arena.variant);
+  const every = Math.max(1, Math.ceil(episode.steps / (most - 1)));
+  const pictures: Picture[] = [];
+  const sha256 = arena.replay(episode.seed, episode.actions, (world, step) => {
+    if (step % every === 0 || step === episode.steps) pictures.push(takePicture(world, camera));
+  });
+  return { pictures, same: sha256 === episode.trajectorySha256 };
+}
+
+/** The first camera, with pictures small enough to be made by the dozen. */
+function cameraOf({ cameras }: Variant): { name: string; width: number; height: number } {
+  const { name, width, height } = cameras[0]!;
+  const share = Math.min(1, 160 / Math.max(width, height));
+  return { name, width: Math.round(width * share), height: Math.round(height * share) };
+}
+
+trial().then(
+  (end) => port.postMessage({ kind: "end", end } satisfies FromThread),
+  (thrown) => {
+    const message = thrown instanceof ScenarioError ? thrown.message : `the physics broke down: ${thrown}`;
+    port.postMessage({ kind: "broken", message } satisfies FromThread);
+  },
+);

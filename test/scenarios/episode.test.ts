@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { Arena, type Chunk, PolicyFailure } from "../../src/scenarios/episode.ts";
+import { BUILT_IN } from "../../src/scenarios/index.ts";
+
+const variant = BUILT_IN[0]!.variants[0];
+const SYNC = { mode: "sync", replanSteps: 1 } as const;
+
+async function run(policy: (call: number) => Chunk, rules: Parameters<Arena["run"]>[2] = SYNC) {
+  const arena = await Arena.of(variant);
+  let call = 0;
+  try {
+    return await arena.run(1, () => policy(call++), rules);
+  } finally {
+    arena.close();
+  }
+}
+
+const chunk = (...rows: number[][]): Chunk => ({ rows, latencyMs: 0 });
+
+describe("an episode", () => {
+  it.each([
+    ["a number too many", () => chunk([1, 2]), "action_dim_mismatch", "2 numbers"],
+    ["NaN", () => chunk([Number.NaN]), "invalid_action", "not finite"],
+    ["no rows", () => chunk(), "invalid_action", "no action"],
+    [
+      "nothing in time",
+      () => {
+        throw new PolicyFailure("policy_timeout", "the policy did not answer in time");
+      },
+      "policy_timeout",
+      "in time",
+    ],
+  ] as const)("ends as a fault on %s, with what was done until then", async (_, bad, termination, text) => {
+    const record = await run((call) => (call < 3 ? chunk([0]) : bad()));
+    expect(record).toMatchObject({ termination, success: false, steps: 3 });
+    expect(record.error).toContain(text);
+  });
+
+  it("lets a bug of ours through, for it says nothing of the policy", async () => {
+    await expect(
+      run(() => {
+        throw new Error("a bug");
+      }),
+    ).rejects.toThrow("a bug");
+  });
+
+  it("clips what is beyond the bounds, counts it, and hashes what took effect", async () => {
+    const wild = await run(() => chunk([1e9]));
+    const most = await run(() => chunk([10]));
+    expect(wild.clippedSteps).toBe(wild.steps);
+    expect(most.clippedSteps).toBe(0);
+    expect(wild.trajectorySha256).toBe(most.trajectorySha256);
+  });
+
+  it("carries out no more rows of a chunk than it replans after", async () => {
+    const record = await run(() => chunk([0], [0], [0], [0], [0]), { mode: "sync", replanSteps: 2 });
+    expect(record.policyCalls).toBe(Math.ceil(record.steps / 2));
+  });
+
+  it("goes on without a slow policy in realtime, under its last action, and counts the stale steps", async () => {
+    const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 50 });
+    const record = await run(slow, { mode: "realtime", replanSteps: 4 });
+    expect(record.staleSteps).toBeGreaterThan(0);
+    expect(record.policyCalls).toBeLessThanOrEqual(Math.ceil(record.steps / 6) + 1);
+    expect((await run(slow)).staleSteps).toBe(0);
+  });
+});

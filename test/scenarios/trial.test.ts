@@ -1,0 +1,164 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { readImageHeader } from "../../src/codecs/image.ts";
+import { PolicyFailure } from "../../src/scenarios/episode.ts";
+import { loadScenarios } from "../../src/scenarios/index.ts";
+import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../src/scenarios/trial.ts";
+
+const PLAN: TrialPlan = {
+  scenario: "cartpole-balance",
+  actionSpace: "continuous_nd",
+  seed: 3,
+  episodes: 3,
+  rules: { mode: "sync", replanSteps: 1 },
+  pictures: false,
+  media: "none",
+  packs: undefined,
+  done: [],
+};
+
+/** Runs a trial and keeps what it tells. */
+async function trial(
+  plan: Partial<TrialPlan>,
+  act: (shown: Shown) => number[][],
+  signal = new AbortController().signal,
+) {
+  const episodes: FinishedEpisode[] = [];
+  const end = await runTrial(
+    { ...PLAN, ...plan },
+    {
+      act: async (shown) => ({ rows: act(shown), latencyMs: 1 }),
+      finished: async (episode) => void episodes.push(episode),
+    },
+    signal,
+  );
+  return { episodes, end };
+}
+
+const balance = ({ proprio: [x, v, angle, omega] }: Shown): number[][] => [[x! + 2 * v! + 30 * angle! + 4 * omega!]];
+
+describe("a trial", () => {
+  it("runs one episode per seed, in order, and the same again", async () => {
+    const [once, again] = [await trial({}, balance), await trial({}, balance)];
+    expect(once.episodes.map(({ index, seed, success }) => [index, seed, success])).toEqual([
+      [0, 3, true],
+      [1, 4, true],
+      [2, 5, true],
+    ]);
+    expect(again.episodes.map((episode) => episode.trajectorySha256)).toEqual(
+      once.episodes.map((episode) => episode.trajectorySha256),
+    );
+  });
+
+  it("goes on after what was done before", async () => {
+    const whole = await trial({}, balance);
+    const rest = await trial({ done: whole.episodes.slice(0, 2) }, balance);
+    expect(rest.episodes.map(({ index, trajectorySha256 }) => [index, trajectorySha256])).toEqual([
+      [2, whole.episodes[2]!.trajectorySha256],
+    ]);
+  });
+
+  it("goes on after an episode in which the policy failed", async () => {
+    const { episodes } = await trial({}, (shown) => {
+      if (shown.episode === 1 && !shown.first) throw new PolicyFailure("policy_error", "the policy refused");
+      return balance(shown);
+    });
+    expect(episodes.map(({ termination }) => termination)).toEqual(["success", "policy_error", "success"]);
+  });
+
+  it("ends at once when it's called off, in the middle of an act", async () => {
+    const controller = new AbortController();
+    const waits = runTrial(
+      PLAN,
+      {
+        act: () => {
+          controller.abort(new Error("called off"));
+          return new Promise(() => {});
+        },
+        finished: async () => {},
+      },
+      controller.signal,
+    );
+    await expect(waits).rejects.toThrow("called off");
+  });
+
+  it("rejects for a scenario that isn't here", async () => {
+    await expect(trial({ scenario: "no-such" }, balance)).rejects.toThrow("no such scenario");
+  });
+
+  it("shows pictures as PNG of the declared size, and tells the replayed episodes' pictures true", async () => {
+    let seen: Shown["pictures"] = [];
+    const { end } = await trial({ episodes: 1, pictures: true, media: "strip" }, (shown) => {
+      seen = shown.pictures;
+      return [[10]];
+    });
+    expect(seen.map(({ camera }) => camera)).toEqual(["front"]);
+    expect(readImageHeader(Buffer.from(seen[0]!.png))).toMatchObject({ format: "png", width: 160, height: 120 });
+    expect(end.replayVerified).toBe(true);
+    expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([[0, "png"]]);
+  });
+
+  it("makes an animated picture of the first and the worst episode", async () => {
+    const { end } = await trial({ media: "gif" }, (shown) => (shown.episode === 2 ? [[10]] : balance(shown)));
+    expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([
+      [0, "gif"],
+      [2, "gif"],
+    ]);
+    expect(Buffer.from(end.media[0]!.bytes).toString("latin1", 0, 6)).toBe("GIF89a");
+  });
+});
+
+describe("a scenario pack", () => {
+  let folder = "";
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  const PACK = {
+    ...{ id: "hold-up", version: "1.0.0", title: "Hold up", description: "Hold a weight up.", mjcf: "hold.xml" },
+    ...{ action_space: "continuous_nd", action_dim: 1, substeps: 5, max_steps: 40 },
+    action: { kind: "control", scale: 20 },
+    obs: [["qpos"], ["qvel"], ["site", "tip"], ["command"]],
+    reset: { qpos_noise: 0.01 },
+    command: [[0, 1]],
+    fail: { body_below: { body: "weight", z: -0.2 } },
+    cameras: [{ name: "front", width: 32, height: 32 }],
+  };
+  const MJCF = `<mujoco><size memory="1M"/><option timestep="0.01"/><worldbody><camera name="front" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/>
+    <body name="weight"><joint name="lift" type="slide" axis="0 0 1"/><geom type="sphere" size=".1" mass="1"/><site name="tip"/></body>
+    </worldbody><actuator><motor joint="lift"/></actuator></mujoco>`;
+
+  function packed(pack: object): string {
+    folder = mkdtempSync(join(tmpdir(), "packs-"));
+    mkdirSync(join(folder, "hold-up"));
+    writeFileSync(join(folder, "hold-up", "scenario.json"), JSON.stringify(pack));
+    writeFileSync(join(folder, "hold-up", "hold.xml"), MJCF);
+    return folder;
+  }
+
+  it("is run as the built-in ones are", async () => {
+    const packs = packed(PACK);
+    const plan = { packs, scenario: "hold-up", episodes: 2, seed: 0 };
+    const held = await trial(plan, ({ proprio: [z, v] }) => [[0.4905 - z! - v!]]);
+    const dropped = await trial(plan, () => [[0]]);
+    expect(held.episodes.map(({ termination, steps }) => [termination, steps])).toEqual([
+      ["success", 40],
+      ["success", 40],
+    ]);
+    expect(dropped.episodes.map(({ termination }) => termination)).toEqual(["fell", "fell"]);
+  });
+
+  it.each([
+    ["a field that is not known", { ...PACK, reward: "1" }, /hold-up.*reward/],
+    ["a term that is not known", { ...PACK, obs: [["eval", "1"]] }, /hold-up.*eval/],
+    ["an id that is a path", { ...PACK, id: "../up" }, /hold-up.*id/],
+  ])("is refused by name for %s", (_, pack, message) => {
+    expect(() => loadScenarios(packed(pack))).toThrow(message);
+  });
+
+  it("whose model does not compile ends its trial with one sentence", async () => {
+    const packs = packed(PACK);
+    writeFileSync(join(packs, "hold-up", "hold.xml"), "<mujoco><nonsense/></mujoco>");
+    await expect(trial({ packs, scenario: "hold-up" }, () => [[0]])).rejects.toThrow("does not compile");
+  });
+});
