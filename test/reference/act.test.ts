@@ -18,11 +18,15 @@ const DIMS: Record<ActionSpace, number> = {
   latent_action: 28,
 };
 
-/** Proprio in the longest layout of a space; a pendulum's angle lies on the circle. */
+/** The longest layout of a space; of continuous_nd, where each layout is a task of its own, the pendulum's. */
+const layoutOf = (space: ActionSpace): readonly string[] =>
+  CONTROLLERS[space].declaration.proprioLayouts.at(space === "continuous_nd" ? 0 : -1)!;
+
+/** Proprio in that layout of a space; a pendulum's angle lies on the circle. */
 function proprioFor(space: ActionSpace, random: () => number): number[] {
   const angle = between(random, -3, 3);
   if (space === "continuous_nd") return [Math.cos(angle), Math.sin(angle), between(random, -1, 1)];
-  return CONTROLLERS[space].declaration.proprioLayouts.at(-1)!.map(() => between(random, -0.5, 0.5));
+  return layoutOf(space).map(() => between(random, -0.5, 0.5));
 }
 
 const ask = (actionSpace: ActionSpace, more: Partial<ActInput> = {}): ActInput => ({
@@ -55,7 +59,7 @@ describe.each(SPACES)("act in %s", (space) => {
   });
 
   it("reads named proprio in any order and leaves the caller's numbers alone", () => {
-    const names = CONTROLLERS[space].declaration.proprioLayouts.at(-1)!;
+    const names = layoutOf(space);
     const proprio = proprioFor(space, seeded(3));
     const before = [...proprio];
     const straight = plan(ask(space, { proprio, proprioNames: names }));
@@ -66,7 +70,7 @@ describe.each(SPACES)("act in %s", (space) => {
   });
 
   it("refuses an unknown length, unknown names, and names that do not match the numbers, and says what it knows", () => {
-    const names = CONTROLLERS[space].declaration.proprioLayouts.at(-1)!;
+    const names = layoutOf(space);
     const proprio = proprioFor(space, seeded(3));
     const known = new RegExp(names[0]!);
     expect(() => plan(ask(space, { proprio: [...proprio, 0, 0] }))).toThrow(known);
@@ -131,3 +135,20 @@ function answerOrRefusal(input: ActInput): ReturnType<typeof plan> | undefined {
     throw error;
   }
 }
+
+describe("continuous_nd", () => {
+  it("has the step time of the task that is asked of: a pole on a cart every 20 ms, a pendulum every 50 ms", () => {
+    const pole = plan(ask("continuous_nd", { proprio: [0, 0, 0.05, 0] }));
+    expect(pole.dtMs).toBe(20);
+    expect(pole.steps[0]).toBeGreaterThan(0);
+    expect(plan(ask("continuous_nd")).dtMs).toBe(50);
+  });
+
+  it("of reference/push-t has two numbers inside the square", () => {
+    const input = ask("continuous_nd", { proprio: [100, 100, 250, 250, 1] });
+    const { dim, steps } = plan(input, "reference/push-t");
+    expect(dim).toBe(2);
+    expect(steps.every((value) => value >= 0 && value <= 512)).toBe(true);
+    expect(() => plan(input)).toThrow(UnsupportedObservation);
+  });
+});

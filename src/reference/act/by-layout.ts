@@ -13,7 +13,8 @@ export function byLayout(main: Controller, ...others: readonly Controller[]): Co
     declaration,
     begin(input) {
       readProprio(input, declaration);
-      return (all.find((controller) => knows(controller, input)) ?? main).begin(input);
+      const controller = all.find((known) => knows(known, input)) ?? main;
+      return { ...controller.begin(input), dtMs: controller.declaration.dtMs };
     },
   };
 }

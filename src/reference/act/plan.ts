@@ -44,5 +44,5 @@ export function plan(input: ActInput, model = ""): ActOutput {
   const motion = begin(input);
   const steps = new Float64Array(horizon * declaration.dim);
   for (let row = 0; row < horizon; row++) steps.set(motion.next(), row * declaration.dim);
-  return { steps, dim: declaration.dim, dtMs: declaration.dtMs, note: motion.note() };
+  return { steps, dim: declaration.dim, dtMs: motion.dtMs ?? declaration.dtMs, note: motion.note() };
 }

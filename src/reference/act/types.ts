@@ -62,6 +62,8 @@ export interface Motion {
   next(): ArrayLike<number>;
   /** One sentence on how the rows were made and where they lead; asked after the last row. */
   note(): string;
+  /** Milliseconds between rows, where this task has others than its controller declares. */
+  readonly dtMs?: number;
 }
 
 /** A classical controller for one action space. `begin` throws `UnsupportedObservation` for what it can't read. */
