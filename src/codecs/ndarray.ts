@@ -144,7 +144,8 @@ function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean {
 const bytesOf = (values: Float32Array | Float64Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
-const isDType = (value: unknown): value is DType => DTYPES.has(value);
+/** Whether this is an element type that we read. */
+export const isDType = (value: unknown): value is DType => DTYPES.has(value);
 
 const isDimension = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_DIMENSION;

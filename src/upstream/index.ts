@@ -1,4 +1,6 @@
 /** How we reach models: one wire protocol per runtime. */
+
+import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { openaiChat } from "./openai-chat/index.ts";
@@ -26,6 +28,7 @@ export function createUpstream(options: GuardOptions): Upstream {
   const wires = [
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
+    gr00tZmq(reach), // Isaac-GR00T
     openaiChat(reach), // ground, by whoever completes chats
     simulated(), // placeholders, where a caller allows them
   ];

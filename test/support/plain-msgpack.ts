@@ -1,6 +1,6 @@
 /** MessagePack for test servers, written apart from the gateway's codec so that neither can hide the other's mistake. */
 
-/** Writes null, booleans, numbers, strings of up to 255 bytes, buffers, arrays, and maps whose keys are strings or buffers. */
+/** Writes null, booleans, numbers, strings of up to 64 KiB, buffers, arrays, and maps whose keys are strings or buffers. */
 export function pack(value: unknown): Buffer {
   if (value === null) return Buffer.from([0xc0]);
   if (value === false) return Buffer.from([0xc2]);
@@ -8,7 +8,8 @@ export function pack(value: unknown): Buffer {
   if (typeof value === "number") return packNumber(value);
   if (typeof value === "string") {
     const text = Buffer.from(value);
-    return Buffer.concat([Buffer.from([0xd9, text.length]), text]);
+    const head = text.length < 256 ? [0xd9, text.length] : [0xda, text.length >> 8, text.length & 0xff];
+    return Buffer.concat([Buffer.from(head), text]);
   }
   if (Buffer.isBuffer(value)) {
     const head = value.length < 256 ? Buffer.from([0xc4, value.length]) : sized(0xc6, value.length);

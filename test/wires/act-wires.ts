@@ -1,8 +1,11 @@
 /** Every wire that acts, with the little that differs between them: what the shared suite is run over. */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import type { Target } from "../../src/upstream/wire.ts";
 import type { ActServer } from "../support/act-server.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
+import { startGr00tServer } from "../support/servers/gr00t.ts";
 
 /** One wire and a server of ours that speaks it. */
 export interface ActWire {
@@ -36,8 +39,26 @@ const USUAL = {
   says: /^ValueError: \[31mx{50,}$/,
 } as const;
 
+const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<Target> => ({
+  profile: create(WireProfileSchema, profile),
+});
+
 /** All of them. */
 export const ACT_WIRES: readonly ActWire[] = [
   { ...USUAL, id: "limber-policy", scheme: "grpc", start: startPolicyServer, gpuSeconds: 0.0025 },
   { ...USUAL, id: "openpi-ws", scheme: "ws", start: startOpenpiServer, gpuSeconds: 0.0025 },
+  {
+    ...USUAL,
+    id: "gr00t-zmq",
+    scheme: "tcp",
+    start: startGr00tServer,
+    told: told({
+      proprio: [{ start: 0, end: 3, key: "state.base" }],
+      instructionKey: "annotation.task",
+      actionKeys: ["base"],
+    }),
+    shows: ["sk-123", "sk-123", undefined],
+    namesAgent: false,
+    atOnce: 1,
+  },
 ];

@@ -8,7 +8,10 @@ import {
   GroundResponseSchema,
   PredictResponseSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { failureOf } from "../../src/upstream/failures.ts";
+import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
 import {
   actAnswerOf,
   readAct,
@@ -73,6 +76,25 @@ const readChat = (bytes: Buffer): void => {
   for (const failure of failures) if (!(failure instanceof UpstreamFailure)) throw failure;
 };
 
+/** A greeting, a READY, a short message and a long one. */
+const ZMTP = Buffer.concat([
+  Buffer.from("ff00000000000000017f03014e554c4c".padEnd(128, "0"), "hex"),
+  Buffer.from("\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REP\x01\x00\x00\x03abc", "latin1"),
+  Buffer.from(`01000200000000000001 2c${"61".repeat(300)}`.replace(" ", ""), "hex"),
+]);
+
+/** In two pieces, as a socket may give them. */
+const readZmtp = (bytes: Buffer): void => {
+  const ignore = (): void => undefined;
+  const reader = new ZmtpReader(1_000, { onGreeting: ignore, onCommand: ignore, onMessage: ignore });
+  try {
+    reader.push(bytes.subarray(0, bytes.length >> 1));
+    reader.push(bytes.subarray(bytes.length >> 1));
+  } catch (error) {
+    throw failureOf(error);
+  }
+};
+
 const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unknown][] = [
   ["an act", [samples.act, samples.error], (bytes) => actAnswerOf(readAct(bytes))],
   ["a predicted frame", [samples.frame], readPredict],
@@ -90,6 +112,13 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     (bytes) => readAnswer(bytes, expected(["actions", "actions"])),
   ],
   ["a chat's answer", SAID, readChat],
+  [
+    "GR00T's answer",
+    [recorded("gr00t_n16_response"), recorded("gr00t_n17_response"), recorded("gr00t_error")],
+    (bytes) => readAction(bytes, { actionKeys: ["left_arm"], actionDims: [] }, 2),
+  ],
+  ["GR00T's modalities", [recorded("gr00t_n16_modality_config")], readModalityConfig],
+  ["ZeroMQ's frames", [ZMTP], readZmtp],
 ];
 
 it("reads no text for long, however it is made to", () => {

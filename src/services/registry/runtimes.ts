@@ -35,6 +35,16 @@ const TOLD: Readonly<Record<string, Told>> = {
     streaming: false,
     discovery: "metadata",
   },
+  "gr00t-zmq": {
+    name: "Isaac-GR00T inference service, N1.5 to N1.7",
+    transport: "zmq",
+    direction: "gateway_dials",
+    encodings: ["msgpack", "npy"],
+    auth: ANY_AUTH,
+    stateful: "none",
+    streaming: false,
+    discovery: "modality_config",
+  },
   "openai-chat": {
     name: "OpenAI-compatible chat completions",
     transport: "http",

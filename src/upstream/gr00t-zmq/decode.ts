@@ -1,0 +1,112 @@
+/** What an Isaac-GR00T server answers, in the codecs of N1.5 to N1.7. */
+import { CodecError } from "../../codecs/error.ts";
+import { decodeMsgpack, type Unpacked, type UnpackedMap } from "../../codecs/msgpack.ts";
+import { isDType, NdArray } from "../../codecs/ndarray.ts";
+import { readNpy } from "../../codecs/npy.ts";
+import type { ActAnswer } from "../../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { chunkOf, sideBySide, tableOf } from "../chunk.ts";
+import { failureOf, malformed, ownerText } from "../failures.ts";
+import type { Profile } from "../profile.ts";
+
+type Value = Unpacked<NdArray>;
+
+/** The answer of any endpoint. Throws an UpstreamFailure: the server's own error, or what can't be read. */
+export function readReply(bytes: Buffer): Value {
+  if (bytes.equals(FATAL)) throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server answered ERROR");
+  const reply = decode(bytes);
+  const said = reply instanceof Map && reply.size === 1 ? reply.get("error") : undefined;
+  if (said === undefined) return reply;
+  const text = ownerText(String(said));
+  const failure = text.startsWith("Unauthorized") ? AttemptFailure.UPSTREAM_AUTH : AttemptFailure.UPSTREAM_ERROR;
+  throw new UpstreamFailure(failure, text);
+}
+
+const FATAL = Buffer.from("ERROR");
+
+/**
+ * The first `horizon` rows of the named parts side by side, of a map (N1.5) or of the first of `[actions, info]` (N1.6 and later); a part
+ * may be called `left_arm` or `action.left_arm`. Throws an UpstreamFailure.
+ */
+export function readAction(
+  bytes: Buffer,
+  { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
+  horizon: number,
+): ActAnswer {
+  const reply = readReply(bytes);
+  const actions = Array.isArray(reply) ? reply[0] : reply;
+  if (!(actions instanceof Map)) throw malformed("the answer holds no map of actions");
+  const tables = actionKeys.map((key) => {
+    const part = actions.get(key) ?? actions.get(`action.${key}`);
+    if (!(part instanceof NdArray)) throw malformed(`there is no array of actions named ${key}`);
+    return tableOf(part);
+  });
+  return chunkOf(sideBySide(tables, actionDims), horizon);
+}
+
+/** The names that a server's modalities have, and how many steps its chunks; prefixes such as `video.` are left off. */
+export interface ModalityConfig {
+  readonly video: readonly string[];
+  readonly state: readonly string[];
+  readonly action: readonly string[];
+  readonly chunk: number | undefined;
+}
+
+/** The answer of `get_modality_config`. Throws an UpstreamFailure. */
+export function readModalityConfig(bytes: Buffer): ModalityConfig {
+  const reply = readReply(bytes);
+  if (!(reply instanceof Map)) throw malformed("the modality configuration is not a map");
+  const names = (modality: string): string[] =>
+    textsIn(fieldOf(reply.get(modality), "modality_keys")).map((key) => key.replace(`${modality}.`, ""));
+  const steps = fieldOf(reply.get("action"), "delta_indices");
+  return {
+    video: names("video"),
+    state: names("state"),
+    action: names("action"),
+    chunk: Array.isArray(steps) ? steps.length : undefined,
+  };
+}
+
+const textsIn = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((each): each is string => typeof each === "string") : [];
+
+/** A modality is a map, or JSON of one (N1.5), under a tag of the server's class. */
+function fieldOf(modality: Value | undefined, name: string): unknown {
+  const inner = modality instanceof Map ? (modality.get("as_json") ?? modality) : undefined;
+  if (inner instanceof Map) return inner.get(name);
+  if (typeof inner !== "string" || inner.length > MAX_JSON) return undefined;
+  try {
+    return JSON.parse(inner)?.[name];
+  } catch {
+    return undefined;
+  }
+}
+
+const MAX_JSON = 1 << 20;
+
+function decode(bytes: Buffer): Value {
+  try {
+    return decodeMsgpack<NdArray>(bytes, revive);
+  } catch (error) {
+    throw failureOf(error);
+  }
+}
+
+/** Arrays as npy files (N1.5, N1.6) or as msgpack_numpy writes them (N1.7). */
+function revive(map: UnpackedMap<NdArray>): Value {
+  if (map.get("__ndarray_class__") === true) {
+    const file = map.get("as_npy");
+    if (!Buffer.isBuffer(file)) throw new CodecError("bad_ndarray");
+    return readNpy(file);
+  }
+  return map.has("nd") && map.has("type") ? numpyOf(map) : map;
+}
+
+function numpyOf(map: UnpackedMap<NdArray>): NdArray {
+  const [isArray, dtype, data] = [map.get("nd"), map.get("type"), map.get("data")];
+  if (!Buffer.isBuffer(data)) throw new CodecError("bad_ndarray");
+  if (!isDType(dtype)) throw new CodecError("bad_dtype");
+  const shape = isArray === true ? map.get("shape") : [];
+  if (!Array.isArray(shape) || !shape.every((size) => typeof size === "number")) throw new CodecError("bad_shape");
+  return new NdArray(dtype, shape, data);
+}

@@ -1,0 +1,68 @@
+/** What the gateway asks of an Isaac-GR00T server. Arrays go as npy files, which every generation of its servers reads. */
+import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
+import { encodeMsgpack, type Packable } from "../../codecs/msgpack.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
+import { writeNpy } from "../../codecs/npy.ts";
+import { arrayOf, type Part } from "../observe.ts";
+import type { Profile } from "../profile.ts";
+
+type Fields = Map<string, Packable<NdArray>>;
+
+/** The endpoints that we may name; `kill` ends the server, so it isn't among them. */
+export type Endpoint = "ping" | "get_action" | "reset" | "get_modality_config" | "no_such_endpoint";
+
+/** One message to an endpoint, with the token if there is one. */
+export function encodeCall(endpoint: Endpoint, data: Packable<NdArray> | undefined, token: string): Buffer {
+  const fields: Fields = new Map([["endpoint", endpoint]]);
+  if (data !== undefined) fields.set("data", data);
+  if (token !== "") fields.set("api_token", token);
+  return encodeMsgpack(fields, toNpy);
+}
+
+const toNpy = (array: NdArray): Packable =>
+  new Map<string, Packable>([
+    ["__ndarray_class__", true],
+    ["as_npy", writeNpy(array)],
+  ]);
+
+/** The observation as `get_action` takes it. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
+export function actionData(profile: Profile, parts: readonly Part[], instruction: string): Packable<NdArray> {
+  return profile.dialect === ServerDialect.GR00T_N1_5
+    ? flat(profile, parts, instruction)
+    : nested(profile, parts, instruction);
+}
+
+/** N1.5: `video.<k>` [T, H, W, 3], `state.<k>` [T, D], a list of one text. */
+function flat({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): Fields {
+  const fields: Fields = new Map(parts.map((part) => [part.key, widened(arrayOf(part), 1)]));
+  fields.set(instructionKey, [instruction]);
+  for (const { key, value } of constants) fields.set(key, value);
+  return fields;
+}
+
+/** N1.6 and later: a map for each modality, with axes for batch and time, and options beside it. */
+function nested({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): Fields {
+  const modality = (kind: Part["kind"], prefix: string): Fields =>
+    new Map(
+      parts
+        .filter((part) => part.kind === kind)
+        .map((part) => [withoutPrefix(part.key, prefix), widened(arrayOf(part), 2)]),
+    );
+  const observation: Fields = new Map<string, Packable<NdArray>>([
+    ["video", modality("frame", "video.")],
+    ["state", modality("proprio", "state.")],
+    ["language", new Map([[withoutPrefix(instructionKey, "language."), [[instruction]]]])],
+  ]);
+  const options = constants.length === 0 ? null : new Map(constants.map(({ key, value }) => [key, value]));
+  return new Map<string, Packable<NdArray>>([
+    ["observation", observation],
+    ["options", options],
+  ]);
+}
+
+const withoutPrefix = (key: string, prefix: string): string =>
+  key.startsWith(prefix) ? key.slice(prefix.length) : key;
+
+/** The same numbers with axes of one in front. */
+const widened = ({ dtype, shape, data }: NdArray, axes: number): NdArray =>
+  new NdArray(dtype, [...Array<number>(axes).fill(1), ...shape], data);

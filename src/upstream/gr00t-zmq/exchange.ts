@@ -1,0 +1,157 @@
+/**
+ * ZeroMQ towards one Isaac-GR00T server, by a REQ peer of our own: no native code, a cap on every frame, and a call that can be called off.
+ * The server does one thing at a time, so do we; a connection whose answer nobody waited for is given up.
+ */
+import { connect, type Socket } from "node:net";
+import { after } from "../../ambient.ts";
+import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
+import type { UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import { calledOff, failureOf, lost, malformed } from "../failures.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
+import { Turns } from "../turns.ts";
+
+const DEFAULT_PORT = 5_555;
+const IDLE_MS = 60_000;
+/** Episodes whose begin we remember having told. */
+const MAX_SESSIONS = 1_024;
+
+/** The one connection to a server, opened when it's needed and again when it has gone. */
+export class Channel implements Server {
+  readonly #address: Address;
+  readonly #turns = new Turns();
+  readonly #begun = new Set<string>();
+  #peer: Peer | undefined;
+
+  constructor(address: Address) {
+    this.#address = address;
+  }
+
+  get idle(): boolean {
+    return this.#peer === undefined && this.#turns.free;
+  }
+
+  /** Sends the messages in order, each when the one before is answered, and resolves with the last answer. Rejects with an UpstreamFailure. */
+  exchange(messages: readonly Buffer[], signal: Signal): Promise<Buffer> {
+    return this.#turns.run(signal, async () => {
+      let answer: Buffer = Buffer.alloc(0);
+      for (const message of messages) answer = await this.#open().exchange(message, signal);
+      return answer;
+    });
+  }
+
+  /** Whether this session's begin is yet to be told; from now on it's taken as told. */
+  begins(session: string): boolean {
+    if (this.#begun.has(session)) return false;
+    const [oldest] = this.#begun;
+    if (this.#begun.size >= MAX_SESSIONS && oldest !== undefined) this.#begun.delete(oldest);
+    this.#begun.add(session);
+    return true;
+  }
+
+  close(): void {
+    this.#peer?.fail(lost("the gateway closes its connections"));
+  }
+
+  #open(): Peer {
+    this.#peer ??= new Peer(this.#address, () => {
+      this.#peer = undefined;
+    });
+    return this.#peer;
+  }
+}
+
+/** One socket and whoever waits for its next message. */
+class Peer {
+  readonly #socket: Socket;
+  readonly #onClosed: () => void;
+  #failure: UpstreamFailure | undefined;
+  #isReady = false;
+  /** What is sent as soon as the peer is ready. */
+  #held: Buffer | undefined;
+  #waiting: { resolve(message: Buffer): void; reject(failure: UpstreamFailure): void } | undefined;
+  #forgetIdle: () => void = () => undefined;
+
+  /** `onClosed` is called once, when the connection is of no more use. */
+  constructor({ url, lookup }: Address, onClosed: () => void) {
+    this.#onClosed = onClosed;
+    const host = url.hostname.replace(/^\[|\]$/g, "");
+    this.#socket = connect({ host, port: Number(url.port || DEFAULT_PORT), lookup });
+    this.#socket.setNoDelay(true).setKeepAlive(true, 30_000);
+    const reader = new ZmtpReader(MAX_MESSAGE_BYTES, {
+      onGreeting: () => void this.#socket.write(READY),
+      onCommand: (name, data) => this.#command(name, data),
+      onMessage: (body) => this.#receive(body),
+    });
+    this.#socket.on("data", (chunk) => {
+      try {
+        reader.push(chunk);
+      } catch (error) {
+        this.fail(failureOf(error));
+      }
+    });
+    this.#socket.on("error", (error) => this.fail(failureOf(error)));
+    this.#socket.on("close", () => this.fail(lost("the server hung up")));
+    this.#socket.write(GREETING);
+  }
+
+  exchange(message: Buffer, signal: Signal): Promise<Buffer> {
+    this.#forgetIdle();
+    return new Promise((resolve, reject) => {
+      if (this.#failure !== undefined) return reject(this.#failure);
+      if (signal.aborted) return reject(calledOff(signal));
+      const leave = (): void => this.fail(calledOff(signal));
+      const done = (): void => {
+        this.#waiting = undefined;
+        signal.removeEventListener("abort", leave);
+      };
+      signal.addEventListener("abort", leave, { once: true });
+      this.#waiting = {
+        resolve: (answer) => {
+          done();
+          this.#forgetIdle = after(IDLE_MS, () => this.fail(lost("unused for too long")));
+          resolve(answer);
+        },
+        reject: (failure) => {
+          done();
+          reject(failure);
+        },
+      };
+      if (this.#isReady) this.#send(message);
+      else this.#held = message;
+    });
+  }
+
+  /** The first failure ends the connection: an answer may be lost, and what comes next can't be told from it. */
+  fail(failure: UpstreamFailure): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = failure;
+    this.#forgetIdle();
+    this.#onClosed();
+    this.#waiting?.reject(failure);
+    this.#socket.destroy();
+  }
+
+  #command(name: string, data: Buffer): void {
+    if (name === "PING")
+      this.#socket.write(pong(data.subarray(2))); // behind the time that it allows
+    else if (name === "ERROR") this.fail(malformed("the server refused the handshake"));
+    else if (name === "READY") {
+      this.#isReady = true;
+      if (this.#held !== undefined) this.#send(this.#held);
+      this.#held = undefined;
+    }
+  }
+
+  #send(message: Buffer): void {
+    this.#socket.cork();
+    this.#socket.write(requestHead(message.length));
+    this.#socket.write(message);
+    this.#socket.uncork();
+  }
+
+  #receive(body: Buffer): void {
+    if (this.#waiting === undefined || !this.#isReady) this.fail(malformed("a message that nobody asked for"));
+    else this.#waiting.resolve(body);
+  }
+}

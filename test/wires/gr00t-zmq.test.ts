@@ -1,0 +1,365 @@
+/** Isaac-GR00T over ZeroMQ: its bytes in three generations, against recorded ones, against libzmq itself, and what we never say. */
+import { readFileSync } from "node:fs";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import sharp from "sharp";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { Reply, Router } from "zeromq";
+import { ServerDialect, WireProfileSchema, WireReset } from "../../gen/limber/v1/supply_pb.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
+import type { Target, Wire } from "../../src/upstream/wire.ts";
+import { pack, unpack } from "../support/plain-msgpack.ts";
+import { type Gr00tOptions, type Gr00tServer, npy, startGr00tServer } from "../support/servers/gr00t.ts";
+import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+
+const sample = (name: string): Buffer =>
+  readFileSync(new URL(`../golden/wire-samples/${name}.msgpack`, import.meta.url));
+const PIXELS = Buffer.from(Uint8Array.from({ length: 192 }, (_, i) => (37 * i) % 256));
+const png = (): Promise<Buffer> =>
+  sharp(PIXELS, { raw: { width: 8, height: 8, channels: 3 } })
+    .png()
+    .toBuffer();
+const linspace = (count: number): number[] => Array.from({ length: count }, (_, i) => i * (2 / (count - 1)) - 1);
+type Tree = Map<string, Tree>;
+
+let upstream: Upstream;
+let wire: Required<Pick<Wire, "act" | "health" | "probes" | "faultOf">>;
+const open: { close(): unknown }[] = [];
+
+beforeEach(() => {
+  upstream = createUpstream({ allowPrivate: true });
+  wire = upstream.wireOf("gr00t-zmq") as Required<Wire>; // it has all of these
+});
+afterEach(async () => {
+  await upstream.close();
+  for (const each of open.splice(0)) await each.close();
+});
+
+const serve = async (options: Gr00tOptions = {}): Promise<Gr00tServer> => {
+  const server = await startGr00tServer(options);
+  open.push(server);
+  server.behave({
+    kind: "steps",
+    steps: [
+      [1, 2],
+      [3, 4],
+    ],
+  });
+  return server;
+};
+const profiled = (endpoint: string, init: MessageInitShape<typeof WireProfileSchema>, more: Partial<Target> = {}) =>
+  targetAt(endpoint, { profile: create(WireProfileSchema, init), ...more });
+const BASE = { actionKeys: ["base"], proprio: [{ start: 0, end: 3, key: "state.base" }] };
+const G1 = {
+  frames: [{ camera: "ego", key: "video.ego_view", width: 8, height: 8 }],
+  proprio: [{ start: 0, end: 7, key: "state.left_arm" }],
+  instructionKey: "annotation.human.task_description",
+  actionKeys: ["left_arm", "waist"],
+  actionDims: [7, 3],
+};
+const TOKEN = { type: "bearer", secret: "sekret" } as const;
+
+describe("libzmq", () => {
+  /** A REP socket of libzmq that answers with these bytes in turn. */
+  const libzmq = async (...answers: Buffer[]) => {
+    const socket = new Reply({ linger: 0 });
+    await socket.bind("tcp://127.0.0.1:*");
+    open.push(socket);
+    const requests: Buffer[] = [];
+    const answering = (async () => {
+      for (const answer of answers) {
+        const [request] = await socket.receive();
+        requests.push(request!);
+        await socket.send(answer);
+      }
+    })();
+    return { endpoint: socket.lastEndpoint!, requests, answering };
+  };
+  const act = async (endpoint: string, horizon = 2) => {
+    const seen = observed({ frames: [{ camera: "ego", data: await png() }], proprio: linspace(7) });
+    const input = actInput({ observations: [seen], instruction: "pick", horizon });
+    return wire.act(profiled(endpoint, G1, { auth: TOKEN }), input, framesOf(seen), callWith());
+  };
+
+  it("hears the very bytes of N1.6's own client, and its recorded answer is read to its values", async () => {
+    const { endpoint, requests } = await libzmq(sample("gr00t_n16_response"));
+    expect(rowsOf(await act(endpoint))).toEqual([
+      [0, 1, 2, 3, 4, 5, 6, 2.5, 2.5, 2.5],
+      [7, 8, 9, 10, 11, 12, 13, 2.5, 2.5, 2.5],
+    ]);
+    expect(requests[0]?.equals(sample("gr00t_n16_request"))).toBe(true);
+  });
+
+  it("carries N1.7's recorded answer, and many calls over one connection", async () => {
+    const answer = sample("gr00t_n17_response");
+    const { endpoint } = await libzmq(answer, answer, answer);
+    const target = profiled(endpoint, { ...G1, frames: [], actionKeys: ["left_arm"], actionDims: [7] });
+    for (let i = 0; i < 3; i++) {
+      const rows = rowsOf(
+        await wire.act(
+          target,
+          actInput({ observations: [observed({ proprio: linspace(7) })], horizon: 1 }),
+          framesOf(),
+          callWith(),
+        ),
+      );
+      expect(rows).toEqual([[0, 1, 2, 3, 4, 5, 6]]);
+    }
+  });
+
+  it("carries a message of several megabytes in both directions", async () => {
+    const steps = 200_000;
+    const data = Buffer.from(Float32Array.from({ length: steps * 10 }, (_, i) => i % 97).buffer);
+    const array = new Map<string, unknown>([
+      ["__ndarray_class__", true],
+      ["as_npy", npy("<f4", [1, steps, 10], data)],
+    ]);
+    const { endpoint, requests } = await libzmq(pack([new Map([["base", array]]), new Map()]));
+    const frames = [{ key: "video.ego_view", width: 1_024, height: 1_024 }];
+    const seen = observed({ frames: [{ data: await png() }], proprio: [1, 2, 3] });
+    const target = profiled(endpoint, { ...BASE, frames });
+    const rows = rowsOf(await wire.act(target, actInput({ observations: [seen] }), framesOf(seen), callWith()));
+    expect(rows[1]).toEqual([10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+    expect(requests[0]!.length).toBeGreaterThan(3 * 2 ** 20);
+  });
+
+  it("with a ROUTER behind the port is spoken to as well, and a call that is called off frees the line", async () => {
+    const router = new Router({ linger: 0 });
+    await router.bind("tcp://127.0.0.1:*");
+    open.push(router);
+    const caller = new AbortController();
+    const target = profiled(router.lastEndpoint!, BASE);
+    const first = failureIn(wire.act(target, actInput(), framesOf(), callWith(caller.signal)));
+    await router.receive();
+    caller.abort();
+    expect(nameOf(await first)).toBe("TIMEOUT");
+    const second = wire.act(target, actInput(), framesOf(), callWith());
+    const [identity] = await router.receive();
+    const part = new Map<string, unknown>([
+      ["__ndarray_class__", true],
+      ["as_npy", npy("<f4", [1, 2, 1], Buffer.from(Float32Array.of(5, 6).buffer))],
+    ]);
+    await router.send([identity!, "", pack([new Map([["base", part]]), new Map()])]);
+    expect(rowsOf(await second)).toEqual([[5], [6]]);
+  });
+
+  it("is healthy when it answers a ping with ok, and not with anything else", async () => {
+    const { endpoint } = await libzmq(pack(new Map([["status", "ok"]])), pack(new Map([["status", "busy"]])));
+    await wire.health(targetAt(endpoint), callWith());
+    expect(nameOf(await failureIn(wire.health(targetAt(endpoint), callWith())))).toBe("MALFORMED_ANSWER");
+  });
+});
+
+describe("the generations", () => {
+  it.each([
+    ["n1_5", ServerDialect.GR00T_N1_5],
+    ["n1_6", ServerDialect.GR00T_N1_6],
+    ["n1_7", ServerDialect.GR00T_N1_7],
+    ["n1_6", undefined],
+  ] as const)("%s answers are read to the same values", async (generation, dialect) => {
+    const server = await serve({ generation });
+    const target = profiled(server.endpoint, { ...BASE, ...(dialect !== undefined && { dialect }) });
+    expect(rowsOf(await wire.act(target, actInput(), framesOf(), callWith()))).toEqual([
+      [1, 2],
+      [3, 4],
+    ]);
+  });
+
+  it("N1.5 gets a flat observation with an axis of time and a list of texts", async () => {
+    const server = await serve({ generation: "n1_5" });
+    const seen = observed({ frames: [{ camera: "ego", data: await png() }], proprio: linspace(26) });
+    const init = { preset: "gr00t/gr1_arms_waist", actionKeys: ["base"] };
+    await wire
+      .act(
+        profiled(server.endpoint, { ...init, proprioDim: 26 }),
+        actInput({ observations: [seen] }),
+        framesOf(seen),
+        callWith(),
+      )
+      .catch(() => undefined);
+    expect(server.messages).toEqual([]); // 29 values make a GR-1
+    const whole = observed({ frames: [{ camera: "ego", data: await png() }], proprio: linspace(29) });
+    await wire.act(profiled(server.endpoint, init), actInput({ observations: [whole] }), framesOf(whole), callWith());
+    const data = (server.messages[0] as Tree).get("data");
+    expect([...data!.keys()]).toEqual([
+      "video.ego_view",
+      "state.left_arm",
+      "state.right_arm",
+      "state.left_hand",
+      "state.right_hand",
+      "state.waist",
+      "annotation.human.coarse_action",
+    ]);
+    const file = data?.get("video.ego_view")?.get("as_npy") as unknown as Buffer;
+    expect(file.toString("latin1", 10, 80)).toContain("'shape': (1, 256, 256, 3)");
+    expect(data?.get("annotation.human.coarse_action")).toEqual(["go on"]);
+  });
+
+  it.each(["gr00t/libero", "gr00t/widowx", "gr00t/google", "gr00t/droid", "gr00t/unitree_g1"])(
+    "the preset %s wants all of its cameras and values, and nests them",
+    async (preset) => {
+      const server = await serve();
+      const sizes: Record<string, number> = { "gr00t/unitree_g1": 43 };
+      const cameras = ["agentview", "wrist", "front", "exterior_1", "ego"];
+      const data = await png();
+      const seen = observed({
+        frames: cameras.map((camera) => ({ camera, data })),
+        proprio: linspace(sizes[preset] ?? 8),
+      });
+      const act = wire.act(
+        profiled(server.endpoint, { preset }),
+        actInput({ observations: [seen] }),
+        framesOf(seen),
+        callWith(),
+      );
+      expect((await failureIn(act)).message).toMatch(/^there is no array of actions named/);
+      const observation = (server.messages[0] as Tree).get("data")?.get("observation");
+      expect([...observation!.keys()]).toEqual(["video", "state", "language"]);
+      for (const key of observation!.get("video")!.keys()) expect(key).not.toMatch(/^video/);
+    },
+  );
+});
+
+describe("an answer", () => {
+  const answered = async (answer: Buffer, more: MessageInitShape<typeof WireProfileSchema> = {}) => {
+    const socket = new Reply({ linger: 0 });
+    await socket.bind("tcp://127.0.0.1:*");
+    open.push(socket);
+    void socket.receive().then(() => socket.send(answer));
+    return wire.act(profiled(socket.lastEndpoint!, { ...BASE, ...more }), actInput(), framesOf(), callWith());
+  };
+  const tagged = (file: Buffer) =>
+    new Map<string, unknown>([
+      ["__ndarray_class__", true],
+      ["as_npy", file],
+    ]);
+  const numpy = (entries: [string, unknown][]) => new Map(entries.map(([key, value]) => [Buffer.from(key), value]));
+  const holding = (array: unknown) => pack([new Map([["base", array]]), new Map()]);
+  const f4 = Buffer.from(Float32Array.of(1, 2, 3, 4).buffer);
+
+  it("in big-endian order, or in doubles, or in halves, is read to its values", async () => {
+    const big = Buffer.from(f4).swap32();
+    const half = Buffer.from("003c004000420044", "hex");
+    for (const file of [
+      npy(">f4", [1, 2, 2], big),
+      npy("<f8", [1, 2, 2], Buffer.from(Float64Array.of(1, 2, 3, 4).buffer)),
+      npy("<f2", [1, 2, 2], half),
+    ]) {
+      expect(rowsOf(await answered(holding(tagged(file))))).toEqual([
+        [1, 2],
+        [3, 4],
+      ]);
+    }
+  });
+
+  it.each<[string, string, Buffer]>([
+    ["a refused token", "UPSTREAM_AUTH", sample("gr00t_error")],
+    ["the fatal word", "UPSTREAM_ERROR", Buffer.from("ERROR")],
+    ["no map of actions", "MALFORMED_ANSWER", pack([])],
+    ["another part", "MALFORMED_ANSWER", pack([new Map([["arm", tagged(npy("<f4", [1, 2, 2], f4))]]), new Map()])],
+    ["objects", "MALFORMED_ANSWER", holding(tagged(npy("|O", [1, 2, 2], f4)))],
+    ["a pickle in a file's place", "MALFORMED_ANSWER", holding(tagged(Buffer.from("80049503".repeat(8), "hex")))],
+    ["two batches", "MALFORMED_ANSWER", holding(tagged(npy("<f4", [2, 1, 2], f4)))],
+    ["too few rows", "WRONG_STEP_COUNT", holding(tagged(npy("<f4", [1, 1, 4], f4)))],
+    [
+      "a scalar",
+      "MALFORMED_ANSWER",
+      holding(
+        numpy([
+          ["nd", false],
+          ["type", "<f4"],
+          ["data", f4.subarray(4)],
+        ]),
+      ),
+    ],
+    [
+      "a claim of more",
+      "MALFORMED_ANSWER",
+      holding(
+        numpy([
+          ["nd", true],
+          ["type", "<f4"],
+          ["kind", Buffer.alloc(0)],
+          ["shape", [1, 9, 9]],
+          ["data", f4],
+        ]),
+      ),
+    ],
+    ["text in a file's place", "MALFORMED_ANSWER", holding(tagged("npy" as never))],
+  ])("that holds %s fails with %s", async (_, name, bytes) => {
+    expect(nameOf(await failureIn(answered(bytes)))).toBe(name);
+  });
+
+  it("of other sizes than declared is refused, never reshaped", async () => {
+    const failure = await failureIn(answered(holding(tagged(npy("<f4", [1, 2, 2], f4))), { actionDims: [7] }));
+    expect(nameOf(failure)).toBe("ACTION_DIM_MISMATCH");
+  });
+});
+
+describe("the begin of an episode", () => {
+  it("is told once for each session, where the offering says so", async () => {
+    const server = await serve();
+    const target = profiled(server.endpoint, { ...BASE, reset: WireReset.ENDPOINT });
+    const act = (sessionId?: string) => wire.act(target, actInput({ sessionId }), framesOf(), callWith());
+    for (const session of ["a", "a", "b", undefined]) await act(session);
+    expect(server.messages.map((message) => message.get("endpoint"))).toEqual([
+      "reset",
+      "get_action",
+      "get_action",
+      "reset",
+      "get_action",
+      "get_action",
+    ]);
+  });
+});
+
+describe("the probe", () => {
+  const look = (name: string, target: Target) =>
+    wire.probes.find((probe) => probe.name === name)!.look(target, callWith());
+
+  it("compares the profile with what the server says it has", async () => {
+    const server = await serve({ config: sample("gr00t_n16_modality_config") });
+    await expect(look("modality_config", profiled(server.endpoint, { preset: "gr00t/unitree_g1" }))).resolves.toContain(
+      "chunks of 30 steps",
+    );
+    const other = profiled(server.endpoint, { preset: "gr00t/libero" });
+    await expect(look("modality_config", other)).rejects.toThrow(
+      "video image, wrist_image, and the server has ego_view",
+    );
+  });
+
+  it("finds a server that doesn't look at the token", async () => {
+    const strict = await serve({ token: "sekret", config: sample("gr00t_n16_modality_config") });
+    await expect(look("token_enforced", targetAt(strict.endpoint, { auth: TOKEN }))).resolves.toContain("refused");
+    const loose = await serve({ config: sample("gr00t_n16_modality_config") });
+    await expect(look("token_enforced", targetAt(loose.endpoint, { auth: TOKEN }))).rejects.toThrow(
+      "answers to a wrong token",
+    );
+    await expect(look("token_enforced", targetAt(loose.endpoint))).resolves.toBe("no token is declared");
+  });
+
+  it("finds a server that answers endpoints which it hasn't", async () => {
+    await expect(look("unknown_endpoint_refused", targetAt((await serve()).endpoint))).resolves.toContain("error");
+    await expect(look("unknown_endpoint_refused", targetAt((await serve({ open: true })).endpoint))).rejects.toThrow(
+      "not answered",
+    );
+  });
+
+  it("needs the order of the action's parts of every offering", () => {
+    expect(wire.faultOf(undefined, [1])?.field).toBe("action_keys");
+    expect(wire.faultOf(create(WireProfileSchema, { preset: "gr00t/libero" }), [1])).toBeUndefined();
+  });
+});
+
+it("never tells a server to end itself, whatever it's asked for", async () => {
+  const server = await serve({ config: sample("gr00t_n16_modality_config") });
+  const target = profiled(server.endpoint, { ...BASE, reset: WireReset.ENDPOINT }, { auth: TOKEN });
+  await wire.act(target, actInput({ sessionId: "kill", instruction: "kill" }), framesOf(), callWith());
+  for (const probe of wire.probes) await probe.look(target, callWith()).catch(() => undefined);
+  await wire.health(target, callWith());
+  await upstream.close();
+  const endpoints = server.raw.map((bytes) => (unpack(bytes) as Tree).get("endpoint") as unknown as string);
+  expect(endpoints).not.toContain("kill");
+  expect(new Set(endpoints)).toEqual(
+    new Set(["reset", "get_action", "get_modality_config", "no_such_endpoint", "ping"]),
+  );
+});
