@@ -7,6 +7,7 @@ import { after } from "../ambient.ts";
 import type { RefusalBody } from "./port/fault.ts";
 import { http1Side } from "./port/http1.ts";
 import { http2Side, type Patience } from "./port/http2.ts";
+import { type LaneFace, openLane } from "./port/lane.ts";
 import { tellProtocol } from "./port/preface.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
@@ -21,6 +22,8 @@ export interface PortOptions {
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
   /** Sees every HTTP/2 request stream first and returns true for those it takes, which then never reach the handler. */
   readonly onStream?: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
+  /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
+  readonly lane?: LaneFace | undefined;
   /** Makes the JSON body of what is refused at this level. */
   readonly refusal?: RefusalBody;
   /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
@@ -76,6 +79,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   server.removeAllListeners(opened);
 
   const http1 = http1Side(server, attach.bind(server), handler, limits.refusal);
+  const lane =
+    limits.lane && openLane({ face: limits.lane, idleTimeoutMs: limits.idleTimeoutMs, handOver: http1.accept });
   const http2 = http2Side(handler, limits.onStream, limits.refusal, limits);
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
@@ -93,7 +98,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
     socket.once("finish", () => socket.once("close", after(limits.lingerMs, letGo)));
     const serve = (protocol: "http1" | "http2"): void => {
       undecided.delete(socket);
-      (protocol === "http2" ? http2 : http1).accept(socket, greeted);
+      (protocol === "http2" ? http2 : (lane ?? http1)).accept(socket, greeted);
     };
     if ("alpnProtocol" in socket) return serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
     undecided.add(socket);
@@ -104,6 +109,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   const closeIdle = server.closeIdleConnections.bind(server);
   server.closeIdleConnections = () => {
     closeIdle();
+    lane?.drain();
     http2.drain();
     for (const socket of undecided) socket.destroy();
   };
@@ -112,6 +118,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   };
   const close = server.close.bind(server);
   server.close = (done) => {
+    lane?.drain();
     http1.drain();
     // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
     server.once("close", after(limits.headersTimeoutMs, http1.destroyIdle));

@@ -13,6 +13,7 @@ import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { decoderOf, encoderOf, Faults } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
+import { PlainResponse } from "./port/lane.ts";
 import { queryOf, valuesOf } from "./query.ts";
 import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
 import { headerOf, type Request, type Response } from "./rest/exchange.ts";
@@ -171,6 +172,11 @@ export class RestFace {
     return true;
   }
 
+  /** Whether `take` would serve a POST to this path. */
+  takesPost(path: string): boolean {
+    return this.#literal.has(`POST ${path}`);
+  }
+
   /** Answers one request; `parameters` are those of its path. */
   async serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): Promise<void> {
     const startedAt = steadyNow();
@@ -227,7 +233,7 @@ export class RestFace {
     const source = untilAbort(events, signal);
     let next = await source.next();
     writeHead(response, 200, [...EVENT_HEADERS, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-    const writer = eventWriter(response, signal);
+    const writer = eventWriter(response instanceof PlainResponse ? response.stream() : response, signal);
     try {
       for (; !next.done; next = await source.next()) await writer.write(next.value);
     } catch (thrown) {

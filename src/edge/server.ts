@@ -19,6 +19,7 @@ import type { Gate } from "./gate.ts";
 import { grpcTrailersOf } from "./grpc-status.ts";
 import type { Readiness } from "./health.ts";
 import type { Log } from "./log.ts";
+import type { LaneFace } from "./port/lane.ts";
 import { onePort, type PortHandler, type PortOptions } from "./port.ts";
 import { RestFace, sayNo, serveRest } from "./rest.ts";
 import { SERVICES } from "./services.ts";
@@ -108,7 +109,11 @@ function portFactory(rest: RestFace, port: PortOptions | undefined): FastifyServ
     // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
     const route = handler as PortHandler;
     const answer: PortHandler = (request, response) => void (rest.take(request, response) || route(request, response));
-    return onePort(answer, { refusal: wireBody, ...port });
+    const lane: LaneFace = {
+      takes: (path) => rest.takesPost(path),
+      serve: (request, response) => void rest.take(request, response),
+    };
+    return onePort(answer, { refusal: wireBody, lane, ...port });
   };
 }
 

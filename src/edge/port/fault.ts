@@ -52,6 +52,9 @@ const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIO
 
 const HOST = /^[\w.\-~%:[\]]*$/;
 
+/** Whether the value of a Host header has the form of one. */
+export const isHost = (text: string): boolean => HOST.test(text);
+
 /**
  * The fault in a head that Node's parser let pass though a proxy in front might read it otherwise (RFC 9112 sections
  * 3.2 and 6.1: the stuff that request smuggling is made of), or undefined for a sound one.
@@ -64,7 +67,7 @@ export function faultOfHead(request: IncomingMessage): WireFault | undefined {
   if (coding !== undefined && minor === 0) return FAULTS.oldCoding;
   if (coding !== undefined && coding !== "chunked") return FAULTS.coding;
   const hosts = countOf(request.rawHeaders, "host");
-  const sound = (hosts === 1 || (hosts === 0 && minor === 0)) && HOST.test(request.headers.host ?? "");
+  const sound = (hosts === 1 || (hosts === 0 && minor === 0)) && isHost(request.headers.host ?? "");
   return sound ? undefined : FAULTS.host;
 }
 

@@ -1,5 +1,6 @@
 /** A request's body: the right type, no more than the limit, whole. */
 import { Reason, refuse } from "../../refusal.ts";
+import type { PlainRequest } from "../port/lane.ts";
 import type { Request } from "./exchange.ts";
 
 /** The largest body that REST takes. */
@@ -15,7 +16,7 @@ export async function readBody(request: Request, wanted: RegExp, named: string):
   if (type !== undefined && !wanted.test(type)) throw unsupported(`the body must be ${named} in UTF-8`);
   if (coding !== undefined && coding !== "identity") throw unsupported("the body must not be compressed");
   if (Number(length) > MAX_BODY_BYTES) throw tooLarge();
-  const bytes = await collect(request);
+  const bytes = "body" in request ? request.body : await collect(request);
   if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
   return bytes;
 }
@@ -24,7 +25,7 @@ const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text
 
 const tooLarge = () => refuse(Reason.PAYLOAD_TOO_LARGE, `the body is larger than ${MAX_BODY_BYTES >> 20} MiB`);
 
-function collect(request: Request): Promise<Buffer> {
+function collect(request: Exclude<Request, PlainRequest>): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

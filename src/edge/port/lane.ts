@@ -1,0 +1,293 @@
+/**
+ * The fast lane of HTTP/1.1. A connection stays in it for as long as its requests are of the plainest form and for paths that
+ * the lane serves; at the first that is not, it is handed to node:http for good, with every byte that no answer has used. So
+ * nothing here has to be lenient, nor to know what HTTP can be: whatever is unusual, slow, large or wrong is not plain.
+ */
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import { Writable } from "node:stream";
+import { after, now, steadyNow } from "../../ambient.ts";
+import { type PlainHead, readPlainHead } from "./lane/head.ts";
+
+/** A request that has come whole. */
+export interface PlainRequest {
+  readonly method: "POST";
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly socket: Socket;
+  readonly body: Buffer;
+}
+
+/** What the lane serves. */
+export interface LaneFace {
+  takes(path: string): boolean;
+  /** Answers with one `writeHead`, and one `end` or `stream`. */
+  serve(request: PlainRequest, response: PlainResponse): void;
+}
+
+/** How the lane is set up; times in milliseconds. */
+interface LaneOptions {
+  readonly face: LaneFace;
+  readonly idleTimeoutMs: number;
+  /** Takes a connection, paused, with all its unused bytes before it. */
+  readonly handOver: (socket: Socket, greeted: () => void) => void;
+}
+
+/** Every connection in the lane. */
+export interface Lane {
+  /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
+  accept(socket: Socket, greeted: () => void): void;
+  /** Ends each connection: idle ones now, the others after the answer they owe. */
+  drain(): void;
+}
+
+/** How long the rest of a request may take to come, until it is node:http that waits for it. */
+const REST_MS = 250;
+/** More bytes behind a request that runs are not read from the socket. */
+const MOST_AHEAD = 64 << 10;
+/** So many unsent bytes are waited for before the next answer is made. */
+const MOST_UNSENT = 1 << 20;
+
+/** Opens the lane. */
+export function openLane(options: LaneOptions): Lane {
+  const connections = new Set<Connection>();
+  let draining = false;
+  return {
+    accept(socket, greeted) {
+      const connection = new Connection(socket, greeted, {
+        ...options,
+        draining: () => draining,
+        left: () => connections.delete(connection),
+      });
+      connections.add(connection);
+      connection.begin();
+    },
+    drain() {
+      draining = true;
+      for (const connection of connections) connection.drain();
+    },
+  };
+}
+
+interface House extends LaneOptions {
+  draining(): boolean;
+  /** The connection is no longer in the lane. */
+  left(): void;
+}
+
+/** One connection in the lane. */
+class Connection {
+  readonly #socket: Socket;
+  readonly #greeted: () => void;
+  readonly #house: House;
+  /** What came and was not used. */
+  #bytes: Buffer | undefined;
+  /** The head of a request whose body is still coming. */
+  #head: PlainHead | undefined;
+  #running: PlainResponse | undefined;
+  #usedAt = steadyNow();
+  readonly #keepAlive: string;
+  #forgetIdle: () => void;
+  #forgetRest: () => void = nothing;
+
+  constructor(socket: Socket, greeted: () => void, house: House) {
+    this.#socket = socket;
+    this.#greeted = greeted;
+    this.#house = house;
+    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(house.idleTimeoutMs / 1000)}\r\n\r\n`;
+    this.#forgetIdle = after(house.idleTimeoutMs, this.#restUnlessUsed);
+  }
+
+  begin(): void {
+    const socket = this.#socket;
+    socket.on("data", this.#read).on("end", this.#ended).on("close", this.#closed).on("error", nothing);
+    socket.resume();
+  }
+
+  /** The last headers of an answer, which say what becomes of the connection. */
+  get ending(): string {
+    return this.#house.draining() ? "Connection: close\r\n\r\n" : this.#keepAlive;
+  }
+
+  /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
+  write(text: string, encoding: "latin1" | "utf8", drained: () => void): boolean {
+    const socket = this.#socket;
+    if (socket.write(text, encoding) || socket.writableLength < MOST_UNSENT) return true;
+    socket.once("drain", drained);
+    return false;
+  }
+
+  /** Sends the last part of the answer, and goes on to the next request. */
+  finish(text: string, encoding: "latin1" | "utf8"): void {
+    this.#running = undefined;
+    if (this.#house.draining()) this.#socket.end(text, encoding);
+    else if (this.write(text, encoding, this.#goOn)) this.#goOn();
+  }
+
+  /** What has begun to come is node:http's to wait for, which then closes. */
+  drain(): void {
+    if (this.#running !== undefined) return;
+    if (this.#bytes === undefined) this.#socket.end();
+    else this.#handOver();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  readonly #read = (chunk: Buffer): void => {
+    const bytes = this.#bytes === undefined ? chunk : Buffer.concat([this.#bytes, chunk]);
+    this.#bytes = bytes;
+    if (this.#running === undefined) this.#look(bytes);
+    else if (bytes.length > MOST_AHEAD) this.#socket.pause();
+  };
+
+  /** Serves the request at the start of the bytes, if it is plain and whole. */
+  #look(bytes: Buffer): void {
+    const head = this.#head ?? readPlainHead(bytes);
+    if (head === undefined || !this.#house.face.takes(head.path)) return this.#handOver();
+    const { path, headers, bodyAt, bodyBytes } = head;
+    const end = bodyAt + bodyBytes;
+    if (bytes.length < end) {
+      if (this.#head === undefined) this.#forgetRest = after(REST_MS, () => this.#handOver());
+      this.#head = head;
+      return;
+    }
+    this.#forgetRest();
+    this.#head = undefined;
+    this.#bytes = bytes.length === end ? undefined : bytes.subarray(end);
+    this.#usedAt = steadyNow();
+    this.#greeted();
+    this.#running = new PlainResponse(this);
+    const body = bytes.subarray(bodyAt, end);
+    this.#house.face.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
+  }
+
+  readonly #goOn = (): void => {
+    if (this.#bytes === undefined) return;
+    // Not at once: a long row of requests would stand on the stack, each answered inside the one before.
+    setImmediate(() => {
+      if (this.#socket.destroyed || this.#running !== undefined || this.#bytes === undefined) return;
+      this.#socket.resume();
+      this.#look(this.#bytes);
+    });
+  };
+
+  #handOver(): void {
+    const socket = this.#socket;
+    this.#leave();
+    socket.off("data", this.#read).off("end", this.#ended).off("close", this.#closed).off("error", nothing);
+    socket.pause();
+    if (this.#bytes !== undefined) socket.unshift(this.#bytes);
+    this.#house.handOver(socket, this.#greeted);
+  }
+
+  /** A peer that closes its side has left, as node:http has it. */
+  readonly #ended = (): void => {
+    this.#gone();
+    this.#socket.end();
+  };
+
+  readonly #closed = (): void => {
+    this.#leave();
+    this.#gone();
+  };
+
+  #gone(): void {
+    const running = this.#running;
+    this.#running = undefined;
+    running?.close();
+  }
+
+  #leave(): void {
+    this.#forgetIdle();
+    this.#forgetRest();
+    this.#house.left();
+  }
+
+  readonly #restUnlessUsed = (): void => {
+    const left = this.#usedAt + this.#house.idleTimeoutMs - steadyNow();
+    if (left <= 0 && this.#running === undefined) this.#socket.destroy();
+    else this.#forgetIdle = after(left > 0 ? left : this.#house.idleTimeoutMs, this.#restUnlessUsed);
+  };
+}
+
+const nothing = (): void => undefined;
+
+/** The answer to a plain request: what the REST face uses of a response of node:http. */
+export class PlainResponse {
+  statusCode = 200;
+  headersSent = false;
+  /** The caller has left. */
+  destroyed = false;
+  readonly #connection: Connection;
+  #head = "";
+  #onClose: (() => void) | undefined;
+  #stream: Writable | undefined;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** `headers` are names and values in turn. */
+  writeHead(status: number, headers: readonly string[]): void {
+    this.statusCode = status;
+    this.headersSent = true;
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+    for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
+    this.#head = `${head}Date: ${date()}\r\n`;
+  }
+
+  /** Sends the answer. */
+  end(text: string, encoding: "latin1" | "utf8"): void {
+    if (!this.destroyed) this.#connection.finish(this.#head + this.#connection.ending + text, encoding);
+  }
+
+  /** In place of `end`: sends what is written to the returned stream, in chunks as they come. */
+  stream(): Writable {
+    const connection = this.#connection;
+    let head = `${this.#head}Transfer-Encoding: chunked\r\n${connection.ending}`;
+    const stream = new Writable({
+      decodeStrings: false,
+      write(text: string, _encoding, done) {
+        const chunk = `${head}${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+        head = "";
+        if (connection.write(chunk, "utf8", done)) done();
+      },
+      final(done) {
+        connection.finish(`${head}0\r\n\r\n`, "latin1");
+        done();
+      },
+    });
+    this.#stream = stream.on("error", nothing);
+    return stream;
+  }
+
+  once(_event: "close", run: () => void): void {
+    this.#onClose = run;
+  }
+
+  off(_event: "close", run: () => void): void {
+    if (this.#onClose === run) this.#onClose = undefined;
+  }
+
+  /** The caller has left before the answer. */
+  close(): void {
+    this.destroyed = true;
+    this.#stream?.destroy();
+    this.#onClose?.();
+  }
+
+  destroy(): void {
+    this.#connection.destroy();
+  }
+}
+
+let dated = { second: -1, text: "" };
+
+/** The Date header, made once a second. */
+function date(): string {
+  const second = Math.floor(now() / 1000);
+  if (dated.second !== second) dated = { second, text: new Date(second * 1000).toUTCString() };
+  return dated.text;
+}
