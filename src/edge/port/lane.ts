@@ -94,7 +94,7 @@ class Connection {
     this.#socket = socket;
     this.#greeted = greeted;
     this.#house = house;
-    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(house.idleTimeoutMs / 1000)}\r\n\r\n`;
+    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(house.idleTimeoutMs / 1000)}\r\n`;
     this.#forgetIdle = after(house.idleTimeoutMs, this.#restUnlessUsed);
   }
 
@@ -106,7 +106,7 @@ class Connection {
 
   /** The last headers of an answer, which say what becomes of the connection. */
   get ending(): string {
-    return this.#house.draining() ? "Connection: close\r\n\r\n" : this.#keepAlive;
+    return this.#house.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
   /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
@@ -145,7 +145,11 @@ class Connection {
   /** Serves the request at the start of the bytes, if it is plain and whole. */
   #look(bytes: Buffer): void {
     const head = this.#head ?? readPlainHead(bytes);
-    if (head === undefined || !this.#house.face.takes(head.path)) return this.#handOver();
+    if (head === undefined || !this.#house.face.takes(head.path)) {
+      this.#handOver();
+      return;
+    }
+    this.#greeted();
     const { path, headers, bodyAt, bodyBytes } = head;
     const end = bodyAt + bodyBytes;
     if (bytes.length < end) {
@@ -157,7 +161,6 @@ class Connection {
     this.#head = undefined;
     this.#bytes = bytes.length === end ? undefined : bytes.subarray(end);
     this.#usedAt = steadyNow();
-    this.#greeted();
     this.#running = new PlainResponse(this);
     const body = bytes.subarray(bodyAt, end);
     this.#house.face.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
@@ -240,13 +243,13 @@ export class PlainResponse {
 
   /** Sends the answer. */
   end(text: string, encoding: "latin1" | "utf8"): void {
-    if (!this.destroyed) this.#connection.finish(this.#head + this.#connection.ending + text, encoding);
+    if (!this.destroyed) this.#connection.finish(`${this.#head}${this.#connection.ending}\r\n${text}`, encoding);
   }
 
   /** In place of `end`: sends what is written to the returned stream, in chunks as they come. */
   stream(): Writable {
     const connection = this.#connection;
-    let head = `${this.#head}Transfer-Encoding: chunked\r\n${connection.ending}`;
+    let head = `${this.#head}${connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
     const stream = new Writable({
       decodeStrings: false,
       write(text: string, _encoding, done) {

@@ -1,0 +1,294 @@
+/** The fast lane of HTTP/1: nobody can tell it from node:http, and what it does not surely understand is node:http's. */
+import { once } from "node:events";
+import * as http from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
+import type { CallContext } from "../../src/edge/gate.ts";
+import { readPlainHead } from "../../src/edge/port/lane/head.ts";
+import type { PortOptions } from "../../src/edge/port.ts";
+import { Reason, refuse } from "../../src/refusal.ts";
+import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
+
+const houses: House[] = [];
+const sockets: Socket[] = [];
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  for (const house of houses.splice(0)) await house[Symbol.asyncDispose]();
+});
+
+const CHUNK = message(ActResponseSchema, {
+  id: "act_1",
+  object: "world.action",
+  model: "o/n",
+  action: { space: "joint_pos_7", steps: [{ values: [1, 2] }], dtMs: 20, note: "größer" },
+});
+const RPCS: NonNullable<HouseOptions["rpcs"]> = {
+  Act: ({ model }: { model: string }) => {
+    if (model === "o/none") throw refuse(Reason.MODEL_NOT_FOUND, "there is no such model");
+    return CHUNK;
+  },
+  GetHealth: () => message(GetHealthResponseSchema, {}),
+};
+
+async function open(port: PortOptions = {}, rpcs = RPCS): Promise<House> {
+  const house = await openHouse({ rpcs, port });
+  houses.push(house);
+  return house;
+}
+
+async function dial(port: number): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  sockets.push(socket);
+  socket.on("error", () => undefined).setNoDelay();
+  await once(socket, "connect");
+  return socket;
+}
+
+const SOUND = JSON.stringify({ model: "o/n", observations: [{ proprio: [1, 2] }] });
+const head = (body: string, ...lines: string[]): string =>
+  [
+    "POST /v1/act HTTP/1.1",
+    "Host: localhost",
+    "Content-Type: application/json",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    ...lines,
+    "",
+    "",
+  ].join("\r\n");
+const AUTH = `Authorization: Bearer ${KEY}`;
+const act = (body: string, ...lines: string[]): string => head(body, AUTH, ...lines) + body;
+/** Not plain, so that every dialogue ends with a connection that was handed over, and is closed by the server. */
+const LAST = "GET /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/** What the server says to these parts, each its own segment, until it closes. */
+async function said(port: number, parts: readonly string[]): Promise<string> {
+  const socket = await dial(port);
+  let text = "";
+  socket.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+  const closed = once(socket, "close");
+  for (const part of parts) {
+    socket.write(part);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await closed;
+  return text;
+}
+
+const masked = (text: string): string =>
+  text
+    .replaceAll(/^Date: .*$/gim, "Date: then")
+    .replaceAll(/req_\w+/g, "req_1")
+    // Node counts the chunks of a stream as it likes.
+    .replaceAll(/\r\n[0-9a-f]+\r\n(?=event:|\r\n)/g, "\r\n");
+
+const STREAM = JSON.stringify({ ...JSON.parse(SOUND), stream: true });
+
+describe("a dialogue by the lane and by node:http is the same, letter by letter", () => {
+  it.each<[string, string[]]>([
+    ["a call", [act(SOUND)]],
+    ["three calls, one after the other", [act(SOUND), act(SOUND), act(SOUND)]],
+    ["three calls in one segment", [act(SOUND) + act(SOUND) + act(SOUND)]],
+    ["a call whose head and body come apart", [head(SOUND, AUTH), SOUND]],
+    ["a call that is cut in its head", [act(SOUND).slice(0, 30), act(SOUND).slice(30)]],
+    [
+      "a call whose body comes in three parts",
+      [head(SOUND, AUTH), SOUND.slice(0, 9), SOUND.slice(9, 20), SOUND.slice(20)],
+    ],
+    ["half a second call behind the first", [act(SOUND) + act(SOUND).slice(0, 200), act(SOUND).slice(200)]],
+    ["a refusal with letters beyond ASCII", [act(SOUND.replace("o/n", "größer"))]],
+    ["a refusal by the service, then a call", [act(SOUND.replace("o/n", "o/none")), act(SOUND)]],
+    ["no key", [head(SOUND) + SOUND, act(SOUND)]],
+    ["no JSON", [act("{"), act(SOUND)]],
+    ["no body", [act(""), act(SOUND)]],
+    ["a body of another type", [act(SOUND).replace("application/json", "text/plain"), act(SOUND)]],
+    ["a compressed body", [act(SOUND, "Content-Encoding: gzip"), act(SOUND)]],
+    ["the caller's own request id", [act(SOUND, "X-Request-Id: mine")]],
+    ["a stream of events, then a call", [act(STREAM), act(SOUND)]],
+    ["an unknown path", [act(SOUND).replace("/v1/act", "/v1/acts"), act(SOUND)]],
+    ["another verb", [act(SOUND).replace("POST", "PUT"), act(SOUND)]],
+    ["a query", [act(SOUND).replace("/v1/act", "/v1/act?x=1")]],
+    [
+      "chunks",
+      [
+        act("", "Transfer-Encoding: chunked").replace(/Content-Length.*\r\n/, "") +
+          `${SOUND.length.toString(16)}\r\n${SOUND}\r\n0\r\n\r\n`,
+      ],
+    ],
+    ["chunks and a length", [act(SOUND, "Transfer-Encoding: chunked")]],
+    ["two lengths", [act(SOUND, "Content-Length: 5")]],
+    ["a negative length", [act(SOUND).replace(/Content-Length: \d+/, "Content-Length: -1")]],
+    ["a length with a sign", [act(SOUND).replace(/Content-Length: /, "Content-Length: +")]],
+    ["two hosts", [act(SOUND, "Host: elsewhere")]],
+    ["no host", [act(SOUND).replace("Host: localhost\r\n", "")]],
+    ["a host that is none", [act(SOUND).replace("localhost", "a b")]],
+    ["a folded header", [act(SOUND, "X-A: 1\r\n 2")]],
+    ["a space before the colon", [act(SOUND, "X-A : 1")]],
+    ["a header without a name", [act(SOUND, ": 1")]],
+    ["bare line feeds", [act(SOUND).replaceAll("\r\n", "\n")]],
+    ["HTTP/1.0", [act(SOUND).replace("HTTP/1.1", "HTTP/1.0")]],
+    ["an expectation", [act(SOUND, "Expect: 100-continue")]],
+    ["a wish to close", [act(SOUND, "Connection: close")]],
+    ["a header of __proto__", [act(SOUND, "__proto__: 1")]],
+    ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
+  ])("%s", async (_, parts) => {
+    const [lane, plain] = [await open(), await open({ lane: undefined })];
+    const [mine, nodes] = await Promise.all([said(lane.port, [...parts, LAST]), said(plain.port, [...parts, LAST])]);
+    expect(masked(mine)).toBe(masked(nodes));
+    const told = ({ lines }: House) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);
+    expect(told(lane)).toEqual(told(plain));
+    expect(lane.inside()).toBe(0);
+  });
+});
+
+describe("the lane", () => {
+  it("calls off what runs for a caller who leaves, and gives his place back", async () => {
+    let seen: CallContext | undefined;
+    const wait = (_: unknown, context: CallContext) =>
+      new Promise((_, reject) => {
+        seen = context;
+        context.signal.addEventListener("abort", () => reject(context.signal.reason));
+      });
+    const house = await open({}, { ...RPCS, Act: wait });
+    const socket = await dial(house.port);
+    socket.write(act(SOUND));
+    await vi.waitFor(() => expect(seen).toBeDefined());
+    socket.destroy();
+    await vi.waitFor(() => expect(house.lines).toMatchObject([{ code: "client_closed_request" }]));
+    expect(house.inside()).toBe(0);
+  });
+
+  it("leaves a body that does not come to node:http, which answers 408", async () => {
+    const house = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
+    const socket = await dial(house.port);
+    socket.write(head(SOUND, AUTH));
+    const [chunk] = (await once(socket, "data")) as [Buffer];
+    expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
+  });
+
+  it("ends a connection that rests too long, and none that is in use", async () => {
+    const house = await open({ idleTimeoutMs: 100 });
+    const socket = await dial(house.port);
+    socket.write(act(SOUND));
+    socket.resume();
+    await once(socket, "close");
+    expect(house.lines).toHaveLength(1);
+  });
+
+  it("answers what runs when the port closes, says that it was the last answer, and ends", async () => {
+    const answer = Promise.withResolvers<unknown>();
+    const house = await open({}, { ...RPCS, Act: () => answer.promise });
+    const dialogue = said(house.port, [act(SOUND)]);
+    await vi.waitFor(() => expect(house.inside()).toBe(1));
+    const idle = await dial(house.port);
+    const drained = house.server.drain(5_000);
+    if (!idle.destroyed) await once(idle, "close");
+    answer.resolve(CHUNK);
+    expect(await dialogue).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*Connection: close\r\n\r\n/);
+    await drained;
+  });
+
+  it("reads no further while the caller does not read his answers", async () => {
+    const big = message(ActResponseSchema, { ...CHUNK, id: "x".repeat(1 << 20) });
+    let calls = 0;
+    const house = await open(
+      {},
+      {
+        ...RPCS,
+        Act: () => {
+          calls++;
+          return big;
+        },
+      },
+    );
+    const socket = await dial(house.port);
+    socket.pause();
+    const many = act(SOUND).repeat(100);
+    socket.write(many);
+    await vi.waitFor(() => expect(calls).toBeGreaterThan(0));
+    for (let i = 0; i < 50; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(calls).toBeLessThan(50);
+    socket.resume();
+    await vi.waitFor(() => expect(calls).toBe(100), { timeout: 10_000 });
+  });
+});
+
+describe("a head that the lane takes", () => {
+  it.each([
+    "Expect: 100-continue",
+    "Upgrade: websocket",
+    "Connection: upgrade",
+    "Trailer: x",
+    "Transfer-Encoding: chunked",
+  ])("never says %s", (line) => expect(readPlainHead(Buffer.from(act(SOUND, line)))).toBeUndefined());
+
+  it("is short, and so is its body", () => {
+    expect(readPlainHead(Buffer.from(act(SOUND, `X-A: ${"a".repeat(8 << 10)}`)))).toBeUndefined();
+    expect(readPlainHead(Buffer.from(act("x".repeat((1 << 20) + 1))))).toBeUndefined();
+    expect(readPlainHead(Buffer.from(act("x".repeat(1 << 20))))).toMatchObject({ path: "/v1/act", bodyBytes: 1 << 20 });
+  });
+
+  /** Small and large changes, from a seed. */
+  function* mutations(seed: number, count: number): Generator<string> {
+    let state = seed;
+    const next = (below: number): number => {
+      state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+      return Math.floor((state / 2 ** 32) * below);
+    };
+    const spice = [
+      "\r",
+      "\n",
+      "\r\n",
+      " ",
+      "\t",
+      ":",
+      "\0",
+      "\x7f",
+      "é",
+      ",",
+      "chunked",
+      "Host: b\r\n",
+      "0",
+      "-",
+      "_",
+      "%",
+      "X:1\r\n",
+    ];
+    for (let i = 0; i < count; i++) {
+      let text = head(SOUND, AUTH, "X-A: b");
+      for (let edits = 1 + next(2); edits > 0; edits--) {
+        const at = next(text.length);
+        const cut = next(3) === 0 ? next(4) : 0;
+        text = text.slice(0, at) + (next(4) === 0 ? "" : spice[next(spice.length)]) + text.slice(at + cut);
+      }
+      yield text;
+    }
+  }
+
+  it("is read alike by node:http, whatever is done to it", async () => {
+    const seen: { url?: string | undefined; headers: Record<string, unknown> }[] = [];
+    const server = http.createServer((request, response) => {
+      seen.push({ url: request.url, headers: { ...request.headers } });
+      response.end();
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    let taken = 0;
+    for (const text of mutations(7, 4_000)) {
+      const bytes = Buffer.from(text, "latin1");
+      const plain = readPlainHead(bytes);
+      if (plain === undefined) continue;
+      taken++;
+      seen.length = 0;
+      const socket = await dial(port);
+      socket.end(Buffer.concat([bytes.subarray(0, plain.bodyAt), Buffer.alloc(plain.bodyBytes)]));
+      socket.resume();
+      await once(socket, "close");
+      expect(seen[0], JSON.stringify(text)).toEqual({ url: plain.path, headers: { ...plain.headers } });
+    }
+    expect(taken).toBeGreaterThan(100);
+    server.close();
+  });
+});
