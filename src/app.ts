@@ -13,6 +13,7 @@ import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
+import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
 import { after, every, inSlices, newId, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
@@ -25,7 +26,7 @@ import { SERVICES } from "./edge/services.ts";
 import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
-import { accountService } from "./services/account.ts";
+import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { billingService } from "./services/billing.ts";
 import { credentialService } from "./services/credential.ts";
@@ -45,6 +46,7 @@ import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
 import { Rollup } from "./services/supply/rollup.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
+import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
@@ -179,15 +181,19 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const loops = new LoopBoard();
   closers.add(async () => loops.close());
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
+  const accountParts: AccountParts = {
+    sql,
+    leftOf: (key) => leftOf(limits, key),
+    settled: (orgId) => till.giveBack(orgId),
+    changed: (id) => keys.forget(id),
+  };
   const gate = createGate({
     services: [
       [InferenceService, inferenceService({ supply, till, loops, agent, allowPrivate, presets, ownKeys })],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
-      [
-        AccountService,
-        accountService({ sql, leftOf: (key) => leftOf(limits, key), settled: (orgId) => till.giveBack(orgId) }),
-      ],
+      [AccountService, accountService(accountParts)],
+      [WorkspaceService, workspaceService(accountParts)],
       [AuditService, auditService({ sql })],
       [OauthService, oauthService({ sql })],
       [IdentityService, identityService({ sql, services: SERVICES })],

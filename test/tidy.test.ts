@@ -17,6 +17,7 @@ import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_p
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { file_limber_v1_registry_service } from "../gen/limber/v1/registry_service_pb.ts";
 import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
+import { file_limber_v1_workspace_service } from "../gen/limber/v1/workspace_service_pb.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -129,6 +130,7 @@ describe("the schema", () => {
     file_limber_v1_preset_service,
     file_limber_v1_registry_service,
     file_limber_v1_supply_service,
+    file_limber_v1_workspace_service,
   ].flatMap((file) =>
     [...file.messages, ...file.enums].length >= 0 ? (file as { services: typeof file.services }).services : [],
   );

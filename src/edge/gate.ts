@@ -355,8 +355,9 @@ function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
     throw refuse(Reason.KEY_EXPIRED, "this API key's time is over");
   }
-  const { id, orgId, role, userId, permissions, scopes, models, environment } = record;
-  return { kind: "key", keyId: id, orgId, role, userId, permissions, scopes, models, environment };
+  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, settings } = record;
+  const who = { keyId: id, orgId, role, userId, permissions };
+  return { kind: "key", ...who, scopes, models, environment, workspaceId, settings };
 }
 
 const limitOf = (record: KeyRecord | undefined): Limit => {

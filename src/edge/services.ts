@@ -10,6 +10,7 @@ import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts"
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
+import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 
 /** The services that the gateway serves to callers. */
 export const SERVICES = [
@@ -18,6 +19,7 @@ export const SERVICES = [
   AccountService,
   IdentityService,
   OauthService,
+  WorkspaceService,
   BillingService,
   AuditService,
   PresetService,

@@ -55,7 +55,7 @@ export interface Grant {
 /** A take that did not. */
 export interface Short {
   entry: string;
-  short: "org_credits" | "key_budget";
+  short: "org_credits" | "workspace_budget" | "key_budget";
   /** What is there. */
   roomMicro: number;
   /** When the budget is renewed, in unix seconds. */

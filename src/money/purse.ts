@@ -7,6 +7,8 @@ import type { Estimate } from "./shortage.ts";
 export interface Payer {
   orgId: string;
   keyId: string;
+  /** The workspace whose budget counts too; undefined: none. */
+  workspaceId?: string | undefined;
 }
 
 /** A lease as its till sees it. In micro-dollars, `idle` is what no running call was promised. */

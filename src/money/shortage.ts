@@ -34,10 +34,18 @@ export function shortage(short: Short, ceilingMicro: number, estimate: Estimate)
   if (short.resetsAt !== null) details.resetsAt = short.resetsAt;
   const horizon = affordableUnits(ceilingMicro, availableMicro, estimate);
   if (horizon > 0) details.maxAffordable = create(AffordableSchema, { horizon });
-  return short.short === "key_budget"
-    ? refuse(Reason.KEY_BUDGET_EXHAUSTED, "the key's budget does not cover this call", details)
-    : refuse(Reason.INSUFFICIENT_CREDITS, "the balance does not cover this call", details);
+  const { reason, text } = SHORTAGES[short.short];
+  return refuse(reason, text, details);
 }
+
+const SHORTAGES = {
+  org_credits: { reason: Reason.INSUFFICIENT_CREDITS, text: "the balance does not cover this call" },
+  workspace_budget: {
+    reason: Reason.WORKSPACE_BUDGET_EXHAUSTED,
+    text: "the budget of the key's workspace does not cover this call",
+  },
+  key_budget: { reason: Reason.KEY_BUDGET_EXHAUSTED, text: "the key's budget does not cover this call" },
+} as const;
 
 /** The ceiling grows with the units, apart from the wake-up: as many of them as what is there pays for. */
 function affordableUnits(ceilingMicro: number, availableMicro: number, { units, wakeUpMicro }: Estimate): number {

@@ -196,13 +196,12 @@ export class Till<I, S extends Charged> {
 
   /**
    * Returns what is idle in this very till, so that the next take finds all of it or nothing: calls that wait must not hold parts of
-   * what each of them needs whole. Other keys of the organisation count when it is the balance that is short, unless calls
-   * wait for them too. Answers whether there was anything.
+   * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Answers
+   * whether there was anything.
    */
   #gather(purse: Purse, short: Short): boolean {
-    const others = short.short === "org_credits" ? [...this.#pursesOf(purse.payer.orgId)] : [];
-    const rich = [purse, ...others.filter((other) => other.waiters.length === 0)].filter(
-      (any) => (any.lease?.idle ?? 0) > 0,
+    const rich = this.#sharing(purse, short).filter(
+      (any) => (any.lease?.idle ?? 0) > 0 && (any === purse || any.waiters.length === 0),
     );
     for (const { lease } of rich) this.#returnIdle(lease, false);
     return rich.length > 0;
@@ -216,11 +215,18 @@ export class Till<I, S extends Charged> {
     this.#port.recall(this.#pump.till, orgId, short.short === "key_budget" ? keyId : null).then(look, look);
   }
 
+  /** The purses that live on what is short: this one for its own budget, those of its workspace or of its organisation for theirs. */
+  #sharing(purse: Purse, { short }: Short): Purse[] {
+    if (short === "key_budget") return [purse];
+    const all = [...this.#pursesOf(purse.payer.orgId)];
+    const { workspaceId } = purse.payer;
+    return short === "org_credits" ? all : all.filter(({ payer }) => payer.workspaceId === workspaceId);
+  }
+
   /** What running calls were promised and might not cost. */
   #promised(purse: Purse, short: Short): number {
-    if (short.short === "key_budget") return purse.promised;
     let sum = 0;
-    for (const other of this.#pursesOf(purse.payer.orgId)) sum += other.promised;
+    for (const other of this.#sharing(purse, short)) sum += other.promised;
     return sum;
   }
 

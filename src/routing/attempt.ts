@@ -4,7 +4,7 @@ import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import type { HealthBoard } from "./health.ts";
-import type { HedgeBudget } from "./hedge.ts";
+import type { Hedges } from "./hedge.ts";
 import { isNeutral } from "./own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "./plan.ts";
 import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
@@ -21,7 +21,7 @@ export interface AttemptOptions {
 export interface AttemptWorld {
   readonly clock: Clock;
   readonly health: Pick<HealthBoard, "admit" | "report">;
-  readonly hedges: HedgeBudget;
+  readonly hedges: Hedges;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
 }

@@ -68,6 +68,27 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: () => "outside the key's models",
   },
   {
+    reason: DropReason.ZDR,
+    stage: "expand",
+    field: undefined,
+    test: ({ scope, snapshot }) =>
+      scope.settings?.zdr ? lacks(snapshot.columns.flags, Flag.RETAINS_FRAMES) : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames, and the organisation allows none that does`,
+  },
+  {
+    reason: DropReason.REGION,
+    stage: "expand",
+    field: undefined,
+    test: ({ scope, snapshot }) =>
+      scope.settings?.allowedRegions && {
+        kind: "code",
+        column: snapshot.columns.region,
+        marks: marked(snapshot.regions, scope.settings.allowedRegions, 0),
+      },
+    detail: (ask, row) =>
+      `runs in ${offeringOf(ask, row).region || "an unknown region"}, which the organisation does not allow`,
+  },
+  {
     reason: DropReason.NOT_IN_ONLY,
     stage: "remove",
     field: "provider.only",

@@ -14,7 +14,7 @@ export { buildingSnapshot, buildSnapshot } from "./build.ts";
 export type { Hearsay, Report, Uptime } from "./cell.ts";
 export { explain } from "./explain.ts";
 export { type ForcedState, HealthBoard, type HealthView, type OfferingHealth } from "./health.ts";
-export { HedgeBudget } from "./hedge.ts";
+export { HedgeBudgets, type Hedges } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export { assertBounds, exceeds } from "./loop/bounds.ts";
 export type { Deliver, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";

@@ -16,6 +16,8 @@ export interface KeyScope {
   readonly models: readonly string[];
   /** A hardware key is never given placeholders. */
   readonly environment: "hardware" | "simulation";
+  /** What its organisation settled for all requests: providers that retain frames are out, and all regions but these. */
+  readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
 }
 
 /** Everything that a plan is a function of. */

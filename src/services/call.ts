@@ -8,6 +8,8 @@ import type {
 } from "@bufbuild/protobuf";
 import type { Signal } from "../signal.ts";
 
+import type { OrgSettings } from "../store/settings.ts";
+
 /** An API key as the gate hands it on: who pays, and what the key may do. */
 export interface KeyPrincipal {
   kind: "key";
@@ -24,6 +26,10 @@ export interface KeyPrincipal {
   models: readonly string[];
   /** A hardware key is never served placeholder output. */
   environment: "hardware" | "simulation";
+  /** The workspace whose budget counts too; undefined: none. */
+  workspaceId: string | undefined;
+  /** What the organisation and the workspace settled. */
+  settings: OrgSettings;
 }
 
 /** Whose call it is. */

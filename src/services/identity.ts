@@ -29,8 +29,8 @@ import {
 } from "../store/members.ts";
 import { hashSecret } from "../store/secret.ts";
 import { type Queryable, type Sql, tx } from "../store/tx.ts";
+import { keyMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";
-import { keyMessage } from "./account.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
 import { emit } from "./emit.ts";
 import { matrixOf } from "./identity/matrix.ts";

@@ -28,7 +28,7 @@ import { type ActAnswer, Contract, type PredictAnswer, type PredictAnswerPart } 
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
-import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudget, PinBoard, routeOf } from "../routing/index.ts";
+import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, PinBoard, routeOf } from "../routing/index.ts";
 import type { Call, Implementation } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
@@ -38,7 +38,7 @@ import { assertSound, type InferenceHouse, type InferenceParts, planArgs, served
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
-  const house: InferenceHouse = { ...parts, pins: new PinBoard(), hedges: new HedgeBudget() };
+  const house: InferenceHouse = { ...parts, pins: new PinBoard(), hedges: new HedgeBudgets() };
   return {
     act: (request, call) => answerAct(house, request, call),
     actStream: (speaker, call) => actStream(house, speaker, call),

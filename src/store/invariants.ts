@@ -53,6 +53,15 @@ const RULES: Readonly<Record<string, string>> = {
     from taken full join spent using (key_id) full join held using (key_id)
     where coalesce(taken, 0) <> coalesce(spent, 0) + coalesce(held, 0)`,
 
+  "what a workspace has taken is what its keys have": `
+    with taken as (select workspace_id as id, day, taken_micro as taken from workspace_day),
+      keys as (
+        select workspace_id as id, day, sum(taken_micro) as taken from key_day join key on key.id = key_day.key_id
+        where workspace_id is not null group by workspace_id, day
+      )
+    select format('%s %s: %s <> %s', id, day, taken.taken, keys.taken) as broken
+    from taken full join keys using (id, day) where coalesce(taken.taken, 0) <> coalesce(keys.taken, 0)`,
+
   "a fenced till has no lease and no open intent": `
     select till.id as broken from till
     where fenced_at is not null

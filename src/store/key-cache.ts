@@ -33,8 +33,8 @@ export class KeyCache {
     this.#sql = sql;
     this.#off = notices.on(
       "key_changed",
-      (id) => this.#forget(id),
-      () => this.#forget(undefined),
+      (id) => this.forget(id),
+      () => this.forget(undefined),
     );
   }
 
@@ -86,8 +86,11 @@ export class KeyCache {
     return entry.reading;
   }
 
-  /** A new key may be one that was unknown before, so what isn't there is forgotten with every change. */
-  #forget(id: string | undefined): void {
+  /**
+   * Reads a key, or all of an organisation, anew at the next look; without a name all. A new key may be one that was unknown
+   * before, so what isn't there is forgotten with every change.
+   */
+  forget(id: string | undefined): void {
     this.#generation += 1;
     for (const [name, { key }] of this.#entries) {
       if (id === undefined || key === undefined || key.id === id || key.orgId === id || key.userId === id)

@@ -1,7 +1,8 @@
 /** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
 import { newId } from "../ambient.ts";
 import { hashSecret, newSecret } from "./secret.ts";
-import type { Queryable, Sql } from "./tx.ts";
+import { type OrgSettings, type StoredSettings, settingsFrom } from "./settings.ts";
+import type { Queryable, Sql, Tx } from "./tx.ts";
 
 /** When a budget is renewed, in UTC. */
 export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
@@ -10,6 +11,7 @@ export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
 export interface KeyRecord {
   id: string;
   orgId: string;
+  workspaceId: string | undefined;
   name: string;
   /** The first letters of the secret. */
   prefix: string;
@@ -26,12 +28,18 @@ export interface KeyRecord {
   models: string[];
   environment: "hardware" | "simulation";
   disabled: boolean;
+  /** It was ended for ever. */
+  revoked: boolean;
   /** Its organisation's calls are refused. */
   orgSuspended: boolean;
   /** Unix seconds. */
   expiresAt: number | undefined;
   budget: { limitMicro: number; interval: BudgetInterval } | undefined;
   rateLimit: RateLimit;
+  /** The robot that it was made for. */
+  robotId: string | undefined;
+  /** What its organisation and workspace settled. */
+  settings: OrgSettings;
   /** Unix seconds. */
   createdAt: number;
 }
@@ -42,10 +50,12 @@ export interface RateLimit {
   windowS: number;
   burst: number;
   concurrency: number;
+  /** Streams that may be open at once. */
+  streams: number;
 }
 
 /** What a key may do when nobody said otherwise: 100 calls a second, two 50 Hz loops' worth of them at once. */
-export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64 };
+export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64, streams: 16 };
 
 /** The role of a key when nobody said otherwise. */
 export const DEFAULT_ROLE = "developer";
@@ -64,6 +74,8 @@ export interface NewKey {
   expiresAt?: number | undefined;
   budget?: KeyRecord["budget"];
   rateLimit?: Partial<RateLimit> | undefined;
+  workspaceId?: string | undefined;
+  robotId?: string | undefined;
 }
 
 interface KeyRow {
@@ -79,6 +91,7 @@ interface KeyRow {
   models: string[];
   environment: KeyRecord["environment"];
   disabled: boolean;
+  revoked: boolean;
   org_suspended: boolean;
   expires_at: Date | null;
   budget_micro: number | null;
@@ -87,6 +100,11 @@ interface KeyRow {
   rate_window_s: number;
   rate_burst: number;
   rate_concurrency: number;
+  rate_streams: number;
+  workspace_id: string | null;
+  robot_id: string | null;
+  org_settings: StoredSettings | null;
+  workspace_settings: StoredSettings | null;
   created: Date;
 }
 
@@ -105,6 +123,7 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   models: row.models,
   environment: row.environment,
   disabled: row.disabled,
+  revoked: row.revoked,
   orgSuspended: row.org_suspended,
   expiresAt: row.expires_at === null ? undefined : seconds(row.expires_at),
   budget:
@@ -116,13 +135,20 @@ const keyOf = (row: KeyRow): KeyRecord => ({
     windowS: row.rate_window_s,
     burst: row.rate_burst,
     concurrency: row.rate_concurrency,
+    streams: row.rate_streams,
   },
+  workspaceId: row.workspace_id ?? undefined,
+  robotId: row.robot_id ?? undefined,
+  settings: settingsFrom(row.org_settings, row.workspace_settings),
   createdAt: seconds(row.created),
 });
 
 const keyColumns = (sql: Queryable) => sql`
   id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
-  rate_requests, rate_window_s, rate_burst, rate_concurrency, created,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, created,
+  revoked_at is not null as revoked,
+  (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
+  (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
   (select status = 'suspended' from org where org.id = key.org_id) as org_suspended,
   user_id is not null and not exists (
     select from member where member.id = key.user_id and status = 'active') as user_inactive`;
@@ -150,6 +176,9 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     rate_window_s: rate.windowS,
     rate_burst: rate.burst,
     rate_concurrency: rate.concurrency,
+    rate_streams: rate.streams,
+    workspace_id: key.workspaceId ?? null,
+    robot_id: key.robotId ?? null,
   };
   const [made] = await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`;
   return { key: keyOf(made!), secret };
@@ -167,10 +196,93 @@ export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | u
   return row && keyOf(row);
 }
 
-/** The keys of an organisation, oldest first. */
-export async function listKeys(sql: Sql, orgId: string): Promise<KeyRecord[]> {
-  const rows = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where org_id = ${orgId} order by created, id`;
-  return rows.map(keyOf);
+/** Which keys of an organisation to list. */
+export interface KeyQuery {
+  limit: number;
+  /** Only keys after this one. */
+  after?: string | undefined;
+  workspaceId?: string | undefined;
+  /** Only keys of this member. */
+  userId?: string | undefined;
+}
+
+/** The keys of an organisation that were not revoked, oldest first, and whether there are more. */
+export async function listKeys(
+  sql: Queryable,
+  orgId: string,
+  { limit, after, workspaceId, userId }: KeyQuery,
+): Promise<{ records: KeyRecord[]; hasMore: boolean }> {
+  const rows = await sql<KeyRow[]>`
+    select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null
+      ${after === undefined ? sql`` : sql`and id > ${after}`}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
+      ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+    order by id limit ${limit + 1}`;
+  return { records: rows.slice(0, limit).map(keyOf), hasMore: rows.length > limit };
+}
+
+/** A key of an organisation that was not revoked; its row is locked until the transaction ends. */
+export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
+  const [row] = await tx<KeyRow[]>`
+    select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null for update of key`;
+  return row && keyOf(row);
+}
+
+/** What may change of a key; absent fields stay, null takes one away. */
+export interface KeyChanges {
+  name?: string | undefined;
+  disabled?: boolean | undefined;
+  role?: string | undefined;
+  scopes?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  environment?: KeyRecord["environment"] | undefined;
+  /** Unix seconds. */
+  expiresAt?: number | null | undefined;
+  budget?: KeyRecord["budget"] | null;
+  rateLimit?: RateLimit | undefined;
+  robotId?: string | null | undefined;
+}
+
+/** Changes a key; every replica knows when this is committed, or shortly after. */
+export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promise<KeyRecord> {
+  const { expiresAt, budget, rateLimit, robotId, scopes, models, ...plain } = changes;
+  const row = {
+    ...Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== undefined)),
+    ...(scopes && { scopes: [...scopes] }),
+    ...(models && { models: [...models] }),
+    ...(expiresAt !== undefined && { expires_at: expiresAt === null ? null : new Date(expiresAt * 1000) }),
+    ...(budget !== undefined && {
+      budget_micro: budget?.limitMicro ?? null,
+      budget_interval: budget?.interval ?? null,
+    }),
+    ...(robotId !== undefined && { robot_id: robotId }),
+    ...(rateLimit && {
+      rate_requests: rateLimit.requests,
+      rate_window_s: rateLimit.windowS,
+      rate_burst: rateLimit.burst,
+      rate_concurrency: rateLimit.concurrency,
+      rate_streams: rateLimit.streams,
+    }),
+  };
+  if (Object.keys(row).length > 0) await tx`update key set ${tx(row)} where id = ${id}`;
+  const [changed] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
+  return keyOf(changed!);
+}
+
+/** Gives a key a new secret; the old one opens nothing any more. The secret is in the answer and nowhere else. */
+export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; secret: string }> {
+  const { secret, prefix } = newSecret();
+  await tx`update key set ${tx({ prefix, hash: hashSecret(secret) })} where id = ${id}`;
+  const [row] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
+  return { key: keyOf(row!), secret };
+}
+
+/** Ends keys for ever: those named, or those of a workspace. Answers which these were. */
+export async function revokeKeys(tx: Tx, which: { id: string } | { workspaceId: string }): Promise<string[]> {
+  const these = "id" in which ? tx`id = ${which.id}` : tx`workspace_id = ${which.workspaceId}`;
+  const rows = await tx<{ id: string }[]>`
+    update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id`;
+  return rows.map(({ id }) => id);
 }
 
 /** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */

@@ -62,7 +62,7 @@ interface Granted {
 
 interface FoundShort {
   entry: string;
-  short: "org_credits" | "key_budget";
+  short: "org_credits" | "workspace_budget" | "key_budget";
   roomMicro: number;
   resetsAt: number | null;
   heldElsewhere: boolean;

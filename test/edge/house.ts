@@ -18,6 +18,7 @@ import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
 import { assertValid } from "../../src/edge/validate.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import type { Listener } from "../../src/services/call.ts";
+import { DEFAULT_SETTINGS } from "../../src/store/settings.ts";
 
 export const KEY = "lmb_sk_test";
 
@@ -72,6 +73,8 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
           scopes: [],
           models: [],
           environment: "simulation",
+          workspaceId: undefined,
+          settings: DEFAULT_SETTINGS,
         },
         headers: ["ratelimit", '"key";r=5;t=1', "x-ratelimit-limit", "6"],
         leave: () => void inside--,

@@ -6,13 +6,15 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
+import type { ByokMode } from "./credential_pb.ts";
+import { file_limber_v1_credential } from "./credential_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/account.proto.
  */
 export const file_limber_v1_account: GenFile = /*@__PURE__*/
-  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki5gMKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAlCBgoEX2tleUINCgtfZXhwaXJlc19hdEIJCgdfYnVkZ2V0QgwKCl91c2FnZV91c2RCCgoIX3VzZXJfaWQioQEKCUtleUJ1ZGdldBIRCglsaW1pdF91c2QYASABKAESKwoIaW50ZXJ2YWwYAiABKA4yGS5saW1iZXIudjEuQnVkZ2V0SW50ZXJ2YWwSEQoJc3BlbnRfdXNkGAMgASgBEhUKDXJlbWFpbmluZ191c2QYBCABKAESHAoJcmVzZXRzX2F0GAUgASgNQgSYvRgBSACIAQFCDAoKX3Jlc2V0c19hdCLPAQoJUmF0ZUxpbWl0Eh4KCHJlcXVlc3RzGAEgASgNQgy6SAkqBxiAreIEKAESHQoId2luZG93X3MYAiABKA1CC7pICCoGGICjBSgBEhkKBWJ1cnN0GAMgASgNQgq6SAcqBRiAreIEEh4KC2NvbmN1cnJlbmN5GAQgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASK+AgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIQhEKD19oZWRnZV9jb3N0X3VzZCIxCgtVc2FnZVRvdGFscxIQCghyZXF1ZXN0cxgBIAEoARIQCghjb3N0X3VzZBgCIAEoASKjAQoHQmFsYW5jZRIOCgZvcmdfaWQYASABKAkSEAoIY3VycmVuY3kYAiABKAkSEwoLZ3JhbnRlZF91c2QYAyABKAESEQoJc3BlbnRfdXNkGAQgASgBEhMKC2JhbGFuY2VfdXNkGAUgASgBEhAKCGhlbGRfdXNkGAYgASgBEhUKDWF2YWlsYWJsZV91c2QYByABKAESEAoIYnlva191c2QYCCABKAEqWAoJT3JnU3RhdHVzEhoKFk9SR19TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFPUkdfU1RBVFVTX0FDVElWRRABEhgKFE9SR19TVEFUVVNfU1VTUEVOREVEEAIqYAoLRW52aXJvbm1lbnQSGwoXRU5WSVJPTk1FTlRfVU5TUEVDSUZJRUQQABIaChZFTlZJUk9OTUVOVF9TSU1VTEFUSU9OEAESGAoURU5WSVJPTk1FTlRfSEFSRFdBUkUQAiqjAQoOQnVkZ2V0SW50ZXJ2YWwSHwobQlVER0VUX0lOVEVSVkFMX1VOU1BFQ0lGSUVEEAASGQoVQlVER0VUX0lOVEVSVkFMX0RBSUxZEAESGgoWQlVER0VUX0lOVEVSVkFMX1dFRUtMWRACEhsKF0JVREdFVF9JTlRFUlZBTF9NT05USExZEAMSHAoYQlVER0VUX0lOVEVSVkFMX0xJRkVUSU1FEAQqYQoLVXNhZ2VTdGF0dXMSHAoYVVNBR0VfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGAoUVVNBR0VfU1RBVFVTX1NFVFRMRUQQARIaChZVU0FHRV9TVEFUVVNfVU5NRVRFUkVEEAJiBnByb3RvMw", [file_buf_validate_validate, file_limber_edge_v1_options]);
+  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki8gQKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASK+AgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIQhEKD19oZWRnZV9jb3N0X3VzZCIxCgtVc2FnZVRvdGFscxIQCghyZXF1ZXN0cxgBIAEoARIQCghjb3N0X3VzZBgCIAEoASKjAQoHQmFsYW5jZRIOCgZvcmdfaWQYASABKAkSEAoIY3VycmVuY3kYAiABKAkSEwoLZ3JhbnRlZF91c2QYAyABKAESEQoJc3BlbnRfdXNkGAQgASgBEhMKC2JhbGFuY2VfdXNkGAUgASgBEhAKCGhlbGRfdXNkGAYgASgBEhUKDWF2YWlsYWJsZV91c2QYByABKAESEAoIYnlva191c2QYCCABKAEi1gEKCFNldHRpbmdzEhYKDnJldGVudGlvbl9kYXlzGAEgASgNEgsKA3pkchgCIAEoCBIVCg1jYWNoZV9zaGFyaW5nGAMgASgIEiYKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZRIhCg5kZWZhdWx0X3ByZXNldBgFIAEoCUIEmL0YAUgAiAEBEhcKD2FsbG93ZWRfcmVnaW9ucxgGIAMoCRIXCg9tYXhfaGVkZ2VfcmF0aW8YByABKAFCEQoPX2RlZmF1bHRfcHJlc2V0IjQKClJlZ2lvbkxpc3QSIAoGdmFsdWVzGAEgAygJQhC6SA2SAQoQQCIGcgQQARhAOgTIvBgBIk8KCVNjb3BlTGlzdBI8CgZ2YWx1ZXMYASADKAlCLLpIKZIBJhAQIiJyIFIDYWN0UgdwcmVkaWN0UgZncm91bmRSCGV2YWx1YXRlOgTIvBgBIjUKCU1vZGVsTGlzdBIiCgZ2YWx1ZXMYASADKAlCErpID5IBDBCAAiIHcgUQARiAAjoEyLwYASpYCglPcmdTdGF0dXMSGgoWT1JHX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEU9SR19TVEFUVVNfQUNUSVZFEAESGAoUT1JHX1NUQVRVU19TVVNQRU5ERUQQAipgCgtFbnZpcm9ubWVudBIbChdFTlZJUk9OTUVOVF9VTlNQRUNJRklFRBAAEhoKFkVOVklST05NRU5UX1NJTVVMQVRJT04QARIYChRFTlZJUk9OTUVOVF9IQVJEV0FSRRACKqMBCg5CdWRnZXRJbnRlcnZhbBIfChtCVURHRVRfSU5URVJWQUxfVU5TUEVDSUZJRUQQABIZChVCVURHRVRfSU5URVJWQUxfREFJTFkQARIaChZCVURHRVRfSU5URVJWQUxfV0VFS0xZEAISGwoXQlVER0VUX0lOVEVSVkFMX01PTlRITFkQAxIcChhCVURHRVRfSU5URVJWQUxfTElGRVRJTUUQBCphCgtVc2FnZVN0YXR1cxIcChhVU0FHRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIYChRVU0FHRV9TVEFUVVNfU0VUVExFRBABEhoKFlVTQUdFX1NUQVRVU19VTk1FVEVSRUQQAmIGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_credential]);
 
 /**
  * An organisation: one prepaid balance, its keys, its supply.
@@ -187,6 +189,27 @@ export type Key = Message<"limber.v1.Key"> & {
    * @generated from field: repeated string permissions = 21;
    */
   permissions: string[];
+
+  /**
+   * The workspace that it belongs to, whose budget counts for it too.
+   *
+   * @generated from field: optional string workspace_id = 16;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * The robot that it was made for.
+   *
+   * @generated from field: optional string robot_id = 17;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * What was spent at providers on the organisation's own provider keys, in US dollars.
+   *
+   * @generated from field: optional double byok_usage_usd = 18;
+   */
+  byokUsageUsd?: number | undefined;
 };
 
 /**
@@ -278,6 +301,13 @@ export type RateLimit = Message<"limber.v1.RateLimit"> & {
    * @generated from field: uint32 concurrency = 4;
    */
   concurrency: number;
+
+  /**
+   * Streams that may be open at once.
+   *
+   * @generated from field: uint32 streams = 7;
+   */
+  streams: number;
 
   /**
    * Requests that are left in the running window.
@@ -559,6 +589,132 @@ export type Balance = Message<"limber.v1.Balance"> & {
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 7);
+
+/**
+ * What an organisation settles for all its calls.
+ *
+ * @generated from message limber.v1.Settings
+ */
+export type Settings = Message<"limber.v1.Settings"> & {
+  /**
+   * How many days logs are kept.
+   *
+   * @generated from field: uint32 retention_days = 1;
+   */
+  retentionDays: number;
+
+  /**
+   * Zero data retention: providers that retain frames are dropped, and nothing of what callers send is kept.
+   *
+   * @generated from field: bool zdr = 2;
+   */
+  zdr: boolean;
+
+  /**
+   * Answers may be shared through caches.
+   *
+   * @generated from field: bool cache_sharing = 3;
+   */
+  cacheSharing: boolean;
+
+  /**
+   * When the organisation's own keys at providers are used.
+   *
+   * @generated from field: limber.v1.ByokMode byok_mode = 4;
+   */
+  byokMode: ByokMode;
+
+  /**
+   * The preset of requests that name none.
+   *
+   * @generated from field: optional string default_preset = 5;
+   */
+  defaultPreset?: string | undefined;
+
+  /**
+   * The regions that may serve; all when empty.
+   *
+   * @generated from field: repeated string allowed_regions = 6;
+   */
+  allowedRegions: string[];
+
+  /**
+   * The largest share of calls that may be hedged, from 0 (none) to 1.
+   *
+   * @generated from field: double max_hedge_ratio = 7;
+   */
+  maxHedgeRatio: number;
+};
+
+/**
+ * Describes the message limber.v1.Settings.
+ * Use `create(SettingsSchema)` to create a new message.
+ */
+export const SettingsSchema: GenMessage<Settings> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 8);
+
+/**
+ * Regions, as a list of their names.
+ *
+ * @generated from message limber.v1.RegionList
+ */
+export type RegionList = Message<"limber.v1.RegionList"> & {
+  /**
+   * Their names.
+   *
+   * @generated from field: repeated string values = 1;
+   */
+  values: string[];
+};
+
+/**
+ * Describes the message limber.v1.RegionList.
+ * Use `create(RegionListSchema)` to create a new message.
+ */
+export const RegionListSchema: GenMessage<RegionList> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 9);
+
+/**
+ * Contracts, as a list of their words.
+ *
+ * @generated from message limber.v1.ScopeList
+ */
+export type ScopeList = Message<"limber.v1.ScopeList"> & {
+  /**
+   * Their words.
+   *
+   * @generated from field: repeated string values = 1;
+   */
+  values: string[];
+};
+
+/**
+ * Describes the message limber.v1.ScopeList.
+ * Use `create(ScopeListSchema)` to create a new message.
+ */
+export const ScopeListSchema: GenMessage<ScopeList> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 10);
+
+/**
+ * Models, as a list of `owner/name` and `owner/*`.
+ *
+ * @generated from message limber.v1.ModelList
+ */
+export type ModelList = Message<"limber.v1.ModelList"> & {
+  /**
+   * Their names.
+   *
+   * @generated from field: repeated string values = 1;
+   */
+  values: string[];
+};
+
+/**
+ * Describes the message limber.v1.ModelList.
+ * Use `create(ModelListSchema)` to create a new message.
+ */
+export const ModelListSchema: GenMessage<ModelList> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 11);
 
 /**
  * Whether an organisation may be used.

@@ -7,15 +7,17 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { BudgetInterval, Environment, Key, Org, RateLimit, UsageRecord, UsageTotals } from "./account_pb.ts";
+import type { BudgetInterval, Environment, Key, ModelList, Org, RateLimit, RegionList, ScopeList, Settings, UsageRecord, UsageTotals } from "./account_pb.ts";
 import { file_limber_v1_account } from "./account_pb.ts";
+import type { ByokMode } from "./credential_pb.ts";
+import { file_limber_v1_credential } from "./credential_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/account_service.proto.
  */
 export const file_limber_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmcioQQKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBAUIHCgVfbmFtZUIJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEIHCgVfcm9sZUIKCghfdXNlcl9pZCKDAQoMTmV3S2V5QnVkZ2V0EioKCWxpbWl0X3VzZBgBIAEoAUIXukgUEhIZAAAAAITXl0EpAAAAAAAAAAASOgoIaW50ZXJ2YWwYAiABKA4yGS5saW1iZXIudjEuQnVkZ2V0SW50ZXJ2YWxCCLpIBYIBAhABSACIAQFCCwoJX2ludGVydmFsIjAKEUNyZWF0ZUtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiwgEKEUFkZENyZWRpdHNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIrCgphbW91bnRfdXNkGAIgASgBQhe6SBQSEhkAAAAAhNeXQSEAAAAAAAAAABIdCgZyZWFzb24YAyABKAlCCLpIBXIDGIAESACIAQESMgoPaWRlbXBvdGVuY3lfa2V5GAQgASgJQhS6SBFyDxABGP8BMgheWyEtfl0qJEgBiAEBQgkKB19yZWFzb25CEgoQX2lkZW1wb3RlbmN5X2tleSJLChJBZGRDcmVkaXRzUmVzcG9uc2USDgoGb3JnX2lkGAEgASgJEhMKC2JhbGFuY2VfdXNkGAIgASgBEhAKCGVudHJ5X2lkGAMgASgJIg8KDUdldEtleVJlcXVlc3QiLQoOR2V0S2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSJmChBMaXN0VXNhZ2VSZXF1ZXN0Eh4KBWxpbWl0GAEgASgNQgq6SAcqBRj0AygBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxiAAkgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIq0BChFMaXN0VXNhZ2VSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5Vc2FnZVJlY29yZBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBEiYKBnRvdGFscxgFIAEoCzIWLmxpbWJlci52MS5Vc2FnZVRvdGFsc0IOCgxfbmV4dF9jdXJzb3IyyAQKDkFjY291bnRTZXJ2aWNlEmkKCUNyZWF0ZU9yZxIbLmxpbWJlci52MS5DcmVhdGVPcmdSZXF1ZXN0GhwubGltYmVyLnYxLkNyZWF0ZU9yZ1Jlc3BvbnNlIiGquxgFCAUYyQGC0+STAhI6ASpiA29yZyIIL3YxL29yZ3MShQEKCUNyZWF0ZUtleRIbLmxpbWJlci52MS5DcmVhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkNyZWF0ZUtleVJlc3BvbnNlIj2quxgTCAQSCmtleXMud3JpdGUYyQE4AYLT5JMCIDoBKmIDa2V5IhYvdjEvb3Jncy97b3JnX2lkfS9rZXlzEnUKCkFkZENyZWRpdHMSHC5saW1iZXIudjEuQWRkQ3JlZGl0c1JlcXVlc3QaHS5saW1iZXIudjEuQWRkQ3JlZGl0c1Jlc3BvbnNlIiqquxgCCAOC0+STAh46ASoiGS92MS9vcmdzL3tvcmdfaWR9L2NyZWRpdHMSXAoGR2V0S2V5EhgubGltYmVyLnYxLkdldEtleVJlcXVlc3QaGS5saW1iZXIudjEuR2V0S2V5UmVzcG9uc2UiHZACAaq7GAIIAoLT5JMCDmIDa2V5EgcvdjEva2V5Em4KCUxpc3RVc2FnZRIbLmxpbWJlci52MS5MaXN0VXNhZ2VSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiaQAgGquxgOCAISCnVzYWdlLnJlYWSC0+STAgsSCS92MS91c2FnZWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account]);
+  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmciiAUKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBARIkCgx3b3Jrc3BhY2VfaWQYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiEKCHJvYm90X2lkGAsgASgJQgq6SAdyBRABGIABSAiIAQFCBwoFX25hbWVCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCBwoFX3JvbGVCCgoIX3VzZXJfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWQigwEKDE5ld0tleUJ1ZGdldBIqCglsaW1pdF91c2QYASABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjoKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsQgi6SAWCAQIQAUgAiAEBQgsKCV9pbnRlcnZhbCIwChFDcmVhdGVLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqkBCg9MaXN0S2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHAoGY3Vyc29yGAMgASgJQge6SARyAhhASAGIAQESIgoMd29ya3NwYWNlX2lkGAQgASgJQge6SARyAhhASAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDwoNX3dvcmtzcGFjZV9pZCJ8ChBMaXN0S2V5c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIcCgRkYXRhGAIgAygLMg4ubGltYmVyLnYxLktleRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIyChBHZXRPcmdLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRR2V0T3JnS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSLKBAoQVXBkYXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEhsKBG5hbWUYAyABKAlCCLpIBXIDGIABSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjoKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50Qgi6SAWCAQIQAUgGiAEBEhcKCmV4cGlyZXNfYXQYCiABKA1IB4gBARIhCghyb2JvdF9pZBgLIAEoCUIKukgHcgUQARiAAUgIiAEBEkUKBWNsZWFyGAwgAygJQja6SDOSATAQBCIscipSBmJ1ZGdldFIKcmF0ZV9saW1pdFIKZXhwaXJlc19hdFIIcm9ib3RfaWRCBwoFX25hbWVCCwoJX2Rpc2FibGVkQgkKB19zY29wZXNCCQoHX21vZGVsc0IJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEILCglfcm9ib3RfaWQiMAoRVXBkYXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBEZWxldGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRRGVsZXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRUm90YXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIkChJHZXRTZXR0aW5nc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJIjwKE0dldFNldHRpbmdzUmVzcG9uc2USJQoIc2V0dGluZ3MYASABKAsyEy5saW1iZXIudjEuU2V0dGluZ3MivgMKFVVwZGF0ZVNldHRpbmdzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSJQoOcmV0ZW50aW9uX2RheXMYAiABKA1CCLpIBSoDGMIcSACIAQESEAoDemRyGAMgASgISAGIAQESGgoNY2FjaGVfc2hhcmluZxgEIAEoCEgCiAEBEjcKCWJ5b2tfbW9kZRgFIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZUIKukgHggEEEAEgAEgDiAEBEiUKDmRlZmF1bHRfcHJlc2V0GAYgASgJQgi6SAVyAxiAAUgEiAEBEjMKD2FsbG93ZWRfcmVnaW9ucxgHIAEoCzIVLmxpbWJlci52MS5SZWdpb25MaXN0SAWIAQESNQoPbWF4X2hlZGdlX3JhdGlvGAggASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgGiAEBQhEKD19yZXRlbnRpb25fZGF5c0IGCgRfemRyQhAKDl9jYWNoZV9zaGFyaW5nQgwKCl9ieW9rX21vZGVCEQoPX2RlZmF1bHRfcHJlc2V0QhIKEF9hbGxvd2VkX3JlZ2lvbnNCEgoQX21heF9oZWRnZV9yYXRpbyI/ChZVcGRhdGVTZXR0aW5nc1Jlc3BvbnNlEiUKCHNldHRpbmdzGAEgASgLMhMubGltYmVyLnYxLlNldHRpbmdzIsIBChFBZGRDcmVkaXRzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSKwoKYW1vdW50X3VzZBgCIAEoAUIXukgUEhIZAAAAAITXl0EhAAAAAAAAAAASHQoGcmVhc29uGAMgASgJQgi6SAVyAxiABEgAiAEBEjIKD2lkZW1wb3RlbmN5X2tleRgEIAEoCUIUukgRcg8QARj/ATIIXlshLX5dKiRIAYgBAUIJCgdfcmVhc29uQhIKEF9pZGVtcG90ZW5jeV9rZXkiSwoSQWRkQ3JlZGl0c1Jlc3BvbnNlEg4KBm9yZ19pZBgBIAEoCRITCgtiYWxhbmNlX3VzZBgCIAEoARIQCghlbnRyeV9pZBgDIAEoCSIPCg1HZXRLZXlSZXF1ZXN0Ii0KDkdldEtleVJlc3BvbnNlEhsKA2tleRgBIAEoCzIOLmxpbWJlci52MS5LZXkiZgoQTGlzdFVzYWdlUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKtAQoRTGlzdFVzYWdlUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiQKBGRhdGEYAiADKAsyFi5saW1iZXIudjEuVXNhZ2VSZWNvcmQSEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBARImCgZ0b3RhbHMYBSABKAsyFi5saW1iZXIudjEuVXNhZ2VUb3RhbHNCDgoMX25leHRfY3Vyc29yMrIMCg5BY2NvdW50U2VydmljZRJpCglDcmVhdGVPcmcSGy5saW1iZXIudjEuQ3JlYXRlT3JnUmVxdWVzdBocLmxpbWJlci52MS5DcmVhdGVPcmdSZXNwb25zZSIhqrsYBQgFGMkBgtPkkwISOgEqYgNvcmciCC92MS9vcmdzEoUBCglDcmVhdGVLZXkSGy5saW1iZXIudjEuQ3JlYXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5DcmVhdGVLZXlSZXNwb25zZSI9qrsYEwgEEgprZXlzLndyaXRlGMkBOAGC0+STAiA6ASpiA2tleSIWL3YxL29yZ3Mve29yZ19pZH0va2V5cxJ5CghMaXN0S2V5cxIaLmxpbWJlci52MS5MaXN0S2V5c1JlcXVlc3QaGy5saW1iZXIudjEuTGlzdEtleXNSZXNwb25zZSI0kAIBqrsYDwgEEglrZXlzLnJlYWQ4AYLT5JMCGBIWL3YxL29yZ3Mve29yZ19pZH0va2V5cxKKAQoJR2V0T3JnS2V5EhsubGltYmVyLnYxLkdldE9yZ0tleVJlcXVlc3QaHC5saW1iZXIudjEuR2V0T3JnS2V5UmVzcG9uc2UiQpACAaq7GA8IBBIJa2V5cy5yZWFkOAGC0+STAiZiA2tleRIfL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfRKLAQoJVXBkYXRlS2V5EhsubGltYmVyLnYxLlVwZGF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuVXBkYXRlS2V5UmVzcG9uc2UiQ6q7GBAIBBIKa2V5cy53cml0ZTgBgtPkkwIpOgEqYgNrZXkyHy92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0SiAEKCURlbGV0ZUtleRIbLmxpbWJlci52MS5EZWxldGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkRlbGV0ZUtleVJlc3BvbnNlIkCquxgQCAQSCmtleXMud3JpdGU4AYLT5JMCJmIDa2V5Kh8vdjEvb3Jncy97b3JnX2lkfS9rZXlzL3trZXlfaWR9EpIBCglSb3RhdGVLZXkSGy5saW1iZXIudjEuUm90YXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5Sb3RhdGVLZXlSZXNwb25zZSJKqrsYEAgEEgprZXlzLndyaXRlOAGC0+STAjA6ASpiA2tleSImL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfS9yb3RhdGUSdQoKQWRkQ3JlZGl0cxIcLmxpbWJlci52MS5BZGRDcmVkaXRzUmVxdWVzdBodLmxpbWJlci52MS5BZGRDcmVkaXRzUmVzcG9uc2UiKqq7GAIIA4LT5JMCHjoBKiIZL3YxL29yZ3Mve29yZ19pZH0vY3JlZGl0cxKSAQoLR2V0U2V0dGluZ3MSHS5saW1iZXIudjEuR2V0U2V0dGluZ3NSZXF1ZXN0Gh4ubGltYmVyLnYxLkdldFNldHRpbmdzUmVzcG9uc2UiRJACAaq7GBEIBBINc2V0dGluZ3MucmVhZILT5JMCJmIIc2V0dGluZ3MSGi92MS9vcmdzL3tvcmdfaWR9L3NldHRpbmdzEpwBCg5VcGRhdGVTZXR0aW5ncxIgLmxpbWJlci52MS5VcGRhdGVTZXR0aW5nc1JlcXVlc3QaIS5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXNwb25zZSJFqrsYEggEEg5zZXR0aW5ncy53cml0ZYLT5JMCKToBKmIIc2V0dGluZ3MyGi92MS9vcmdzL3tvcmdfaWR9L3NldHRpbmdzElwKBkdldEtleRIYLmxpbWJlci52MS5HZXRLZXlSZXF1ZXN0GhkubGltYmVyLnYxLkdldEtleVJlc3BvbnNlIh2QAgGquxgCCAKC0+STAg5iA2tleRIHL3YxL2tleRJuCglMaXN0VXNhZ2USGy5saW1iZXIudjEuTGlzdFVzYWdlUmVxdWVzdBocLmxpbWJlci52MS5MaXN0VXNhZ2VSZXNwb25zZSImkAIBqrsYDggCEgp1c2FnZS5yZWFkgtPkkwILEgkvdjEvdXNhZ2ViBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_credential]);
 
 /**
  * Asks for an organisation.
@@ -141,6 +143,20 @@ export type CreateKeyRequest = Message<"limber.v1.CreateKeyRequest"> & {
    * @generated from field: optional string user_id = 16;
    */
   userId?: string | undefined;
+
+  /**
+   * The workspace that it belongs to, for ever; the caller's own when absent.
+   *
+   * @generated from field: optional string workspace_id = 10;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * The robot that it is for.
+   *
+   * @generated from field: optional string robot_id = 11;
+   */
+  robotId?: string | undefined;
 };
 
 /**
@@ -200,6 +216,489 @@ export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE_
   messageDesc(file_limber_v1_account_service, 4);
 
 /**
+ * Asks for keys.
+ *
+ * @generated from message limber.v1.ListKeysRequest
+ */
+export type ListKeysRequest = Message<"limber.v1.ListKeysRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * How many at most. 50 when absent.
+   *
+   * @generated from field: optional uint32 limit = 2;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where the last page ended.
+   *
+   * @generated from field: optional string cursor = 3;
+   */
+  cursor?: string | undefined;
+
+  /**
+   * Only keys of this workspace.
+   *
+   * @generated from field: optional string workspace_id = 4;
+   */
+  workspaceId?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListKeysRequest.
+ * Use `create(ListKeysRequestSchema)` to create a new message.
+ */
+export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 5);
+
+/**
+ * Keys.
+ *
+ * @generated from message limber.v1.ListKeysResponse
+ */
+export type ListKeysResponse = Message<"limber.v1.ListKeysResponse"> & {
+  /**
+   * Constant `list`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * The keys, oldest first.
+   *
+   * @generated from field: repeated limber.v1.Key data = 2;
+   */
+  data: Key[];
+
+  /**
+   * There are younger ones.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+
+  /**
+   * Where the next page begins.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListKeysResponse.
+ * Use `create(ListKeysResponseSchema)` to create a new message.
+ */
+export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 6);
+
+/**
+ * Asks for a key of an organisation.
+ *
+ * @generated from message limber.v1.GetOrgKeyRequest
+ */
+export type GetOrgKeyRequest = Message<"limber.v1.GetOrgKeyRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetOrgKeyRequest.
+ * Use `create(GetOrgKeyRequestSchema)` to create a new message.
+ */
+export const GetOrgKeyRequestSchema: GenMessage<GetOrgKeyRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 7);
+
+/**
+ * The key.
+ *
+ * @generated from message limber.v1.GetOrgKeyResponse
+ */
+export type GetOrgKeyResponse = Message<"limber.v1.GetOrgKeyResponse"> & {
+  /**
+   * The key, without its secret.
+   *
+   * @generated from field: limber.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetOrgKeyResponse.
+ * Use `create(GetOrgKeyResponseSchema)` to create a new message.
+ */
+export const GetOrgKeyResponseSchema: GenMessage<GetOrgKeyResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 8);
+
+/**
+ * Asks for a key to be changed.
+ *
+ * @generated from message limber.v1.UpdateKeyRequest
+ */
+export type UpdateKeyRequest = Message<"limber.v1.UpdateKeyRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+
+  /**
+   * What people call it.
+   *
+   * @generated from field: optional string name = 3;
+   */
+  name?: string | undefined;
+
+  /**
+   * Switches it off, or on again.
+   *
+   * @generated from field: optional bool disabled = 4;
+   */
+  disabled?: boolean | undefined;
+
+  /**
+   * The contracts that it may call; all when empty.
+   *
+   * @generated from field: optional limber.v1.ScopeList scopes = 5;
+   */
+  scopes?: ScopeList | undefined;
+
+  /**
+   * The models that it may use; every model when empty.
+   *
+   * @generated from field: optional limber.v1.ModelList models = 6;
+   */
+  models?: ModelList | undefined;
+
+  /**
+   * What it may spend.
+   *
+   * @generated from field: optional limber.v1.NewKeyBudget budget = 7;
+   */
+  budget?: NewKeyBudget | undefined;
+
+  /**
+   * How often it may call.
+   *
+   * @generated from field: optional limber.v1.RateLimit rate_limit = 8;
+   */
+  rateLimit?: RateLimit | undefined;
+
+  /**
+   * Whether it may drive hardware.
+   *
+   * @generated from field: optional limber.v1.Environment environment = 9;
+   */
+  environment?: Environment | undefined;
+
+  /**
+   * When it ends, in unix seconds.
+   *
+   * @generated from field: optional uint32 expires_at = 10;
+   */
+  expiresAt?: number | undefined;
+
+  /**
+   * The robot that it is for.
+   *
+   * @generated from field: optional string robot_id = 11;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * Fields to take away.
+   *
+   * @generated from field: repeated string clear = 12;
+   */
+  clear: string[];
+};
+
+/**
+ * Describes the message limber.v1.UpdateKeyRequest.
+ * Use `create(UpdateKeyRequestSchema)` to create a new message.
+ */
+export const UpdateKeyRequestSchema: GenMessage<UpdateKeyRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 9);
+
+/**
+ * The key.
+ *
+ * @generated from message limber.v1.UpdateKeyResponse
+ */
+export type UpdateKeyResponse = Message<"limber.v1.UpdateKeyResponse"> & {
+  /**
+   * The key as it is now.
+   *
+   * @generated from field: limber.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateKeyResponse.
+ * Use `create(UpdateKeyResponseSchema)` to create a new message.
+ */
+export const UpdateKeyResponseSchema: GenMessage<UpdateKeyResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 10);
+
+/**
+ * Asks for a key to be revoked.
+ *
+ * @generated from message limber.v1.DeleteKeyRequest
+ */
+export type DeleteKeyRequest = Message<"limber.v1.DeleteKeyRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message limber.v1.DeleteKeyRequest.
+ * Use `create(DeleteKeyRequestSchema)` to create a new message.
+ */
+export const DeleteKeyRequestSchema: GenMessage<DeleteKeyRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 11);
+
+/**
+ * The key.
+ *
+ * @generated from message limber.v1.DeleteKeyResponse
+ */
+export type DeleteKeyResponse = Message<"limber.v1.DeleteKeyResponse"> & {
+  /**
+   * The key as it was, switched off.
+   *
+   * @generated from field: limber.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DeleteKeyResponse.
+ * Use `create(DeleteKeyResponseSchema)` to create a new message.
+ */
+export const DeleteKeyResponseSchema: GenMessage<DeleteKeyResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 12);
+
+/**
+ * Asks for a new secret.
+ *
+ * @generated from message limber.v1.RotateKeyRequest
+ */
+export type RotateKeyRequest = Message<"limber.v1.RotateKeyRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message limber.v1.RotateKeyRequest.
+ * Use `create(RotateKeyRequestSchema)` to create a new message.
+ */
+export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 13);
+
+/**
+ * The key.
+ *
+ * @generated from message limber.v1.RotateKeyResponse
+ */
+export type RotateKeyResponse = Message<"limber.v1.RotateKeyResponse"> & {
+  /**
+   * The key, with its new secret.
+   *
+   * @generated from field: limber.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message limber.v1.RotateKeyResponse.
+ * Use `create(RotateKeyResponseSchema)` to create a new message.
+ */
+export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 14);
+
+/**
+ * Asks for settings.
+ *
+ * @generated from message limber.v1.GetSettingsRequest
+ */
+export type GetSettingsRequest = Message<"limber.v1.GetSettingsRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetSettingsRequest.
+ * Use `create(GetSettingsRequestSchema)` to create a new message.
+ */
+export const GetSettingsRequestSchema: GenMessage<GetSettingsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 15);
+
+/**
+ * The settings.
+ *
+ * @generated from message limber.v1.GetSettingsResponse
+ */
+export type GetSettingsResponse = Message<"limber.v1.GetSettingsResponse"> & {
+  /**
+   * The settings that hold.
+   *
+   * @generated from field: limber.v1.Settings settings = 1;
+   */
+  settings?: Settings | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetSettingsResponse.
+ * Use `create(GetSettingsResponseSchema)` to create a new message.
+ */
+export const GetSettingsResponseSchema: GenMessage<GetSettingsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 16);
+
+/**
+ * Asks for something to be settled.
+ *
+ * @generated from message limber.v1.UpdateSettingsRequest
+ */
+export type UpdateSettingsRequest = Message<"limber.v1.UpdateSettingsRequest"> & {
+  /**
+   * The organisation.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * How many days logs are kept.
+   *
+   * @generated from field: optional uint32 retention_days = 2;
+   */
+  retentionDays?: number | undefined;
+
+  /**
+   * Zero data retention.
+   *
+   * @generated from field: optional bool zdr = 3;
+   */
+  zdr?: boolean | undefined;
+
+  /**
+   * Whether answers may be shared through caches.
+   *
+   * @generated from field: optional bool cache_sharing = 4;
+   */
+  cacheSharing?: boolean | undefined;
+
+  /**
+   * When the organisation's own keys at providers are used.
+   *
+   * @generated from field: optional limber.v1.ByokMode byok_mode = 5;
+   */
+  byokMode?: ByokMode | undefined;
+
+  /**
+   * The preset of requests that name none; none when empty.
+   *
+   * @generated from field: optional string default_preset = 6;
+   */
+  defaultPreset?: string | undefined;
+
+  /**
+   * The regions that may serve; all when empty.
+   *
+   * @generated from field: optional limber.v1.RegionList allowed_regions = 7;
+   */
+  allowedRegions?: RegionList | undefined;
+
+  /**
+   * The largest share of calls that may be hedged.
+   *
+   * @generated from field: optional double max_hedge_ratio = 8;
+   */
+  maxHedgeRatio?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateSettingsRequest.
+ * Use `create(UpdateSettingsRequestSchema)` to create a new message.
+ */
+export const UpdateSettingsRequestSchema: GenMessage<UpdateSettingsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 17);
+
+/**
+ * The settings.
+ *
+ * @generated from message limber.v1.UpdateSettingsResponse
+ */
+export type UpdateSettingsResponse = Message<"limber.v1.UpdateSettingsResponse"> & {
+  /**
+   * The settings that hold now.
+   *
+   * @generated from field: limber.v1.Settings settings = 1;
+   */
+  settings?: Settings | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateSettingsResponse.
+ * Use `create(UpdateSettingsResponseSchema)` to create a new message.
+ */
+export const UpdateSettingsResponseSchema: GenMessage<UpdateSettingsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 18);
+
+/**
  * Asks for credit to be added.
  *
  * @generated from message limber.v1.AddCreditsRequest
@@ -239,7 +738,7 @@ export type AddCreditsRequest = Message<"limber.v1.AddCreditsRequest"> & {
  * Use `create(AddCreditsRequestSchema)` to create a new message.
  */
 export const AddCreditsRequestSchema: GenMessage<AddCreditsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 5);
+  messageDesc(file_limber_v1_account_service, 19);
 
 /**
  * Credit that was added.
@@ -274,7 +773,7 @@ export type AddCreditsResponse = Message<"limber.v1.AddCreditsResponse"> & {
  * Use `create(AddCreditsResponseSchema)` to create a new message.
  */
 export const AddCreditsResponseSchema: GenMessage<AddCreditsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 6);
+  messageDesc(file_limber_v1_account_service, 20);
 
 /**
  * Asks for the calling key.
@@ -289,7 +788,7 @@ export type GetKeyRequest = Message<"limber.v1.GetKeyRequest"> & {
  * Use `create(GetKeyRequestSchema)` to create a new message.
  */
 export const GetKeyRequestSchema: GenMessage<GetKeyRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 7);
+  messageDesc(file_limber_v1_account_service, 21);
 
 /**
  * The calling key.
@@ -310,7 +809,7 @@ export type GetKeyResponse = Message<"limber.v1.GetKeyResponse"> & {
  * Use `create(GetKeyResponseSchema)` to create a new message.
  */
 export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 8);
+  messageDesc(file_limber_v1_account_service, 22);
 
 /**
  * Asks for settled requests.
@@ -338,7 +837,7 @@ export type ListUsageRequest = Message<"limber.v1.ListUsageRequest"> & {
  * Use `create(ListUsageRequestSchema)` to create a new message.
  */
 export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 9);
+  messageDesc(file_limber_v1_account_service, 23);
 
 /**
  * Settled requests.
@@ -387,7 +886,7 @@ export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
  * Use `create(ListUsageResponseSchema)` to create a new message.
  */
 export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 10);
+  messageDesc(file_limber_v1_account_service, 24);
 
 /**
  * Organisations, their keys, their credit and what they used.
@@ -416,6 +915,56 @@ export const AccountService: GenService<{
     output: typeof CreateKeyResponseSchema;
   },
   /**
+   * Lists the keys of an organisation, oldest first, without their secrets.
+   *
+   * @generated from rpc limber.v1.AccountService.ListKeys
+   */
+  listKeys: {
+    methodKind: "unary";
+    input: typeof ListKeysRequestSchema;
+    output: typeof ListKeysResponseSchema;
+  },
+  /**
+   * Shows a key of an organisation.
+   *
+   * @generated from rpc limber.v1.AccountService.GetOrgKey
+   */
+  getOrgKey: {
+    methodKind: "unary";
+    input: typeof GetOrgKeyRequestSchema;
+    output: typeof GetOrgKeyResponseSchema;
+  },
+  /**
+   * Changes a key. Fields that are left out stay as they are; every replica goes by the new ones within a second.
+   *
+   * @generated from rpc limber.v1.AccountService.UpdateKey
+   */
+  updateKey: {
+    methodKind: "unary";
+    input: typeof UpdateKeyRequestSchema;
+    output: typeof UpdateKeyResponseSchema;
+  },
+  /**
+   * Revokes a key for ever; every replica refuses it within a second.
+   *
+   * @generated from rpc limber.v1.AccountService.DeleteKey
+   */
+  deleteKey: {
+    methodKind: "unary";
+    input: typeof DeleteKeyRequestSchema;
+    output: typeof DeleteKeyResponseSchema;
+  },
+  /**
+   * Gives a key a new secret, which is in the answer, once; the old one is refused within a second.
+   *
+   * @generated from rpc limber.v1.AccountService.RotateKey
+   */
+  rotateKey: {
+    methodKind: "unary";
+    input: typeof RotateKeyRequestSchema;
+    output: typeof RotateKeyResponseSchema;
+  },
+  /**
    * Adds credit to an organisation's balance.
    *
    * @generated from rpc limber.v1.AccountService.AddCredits
@@ -424,6 +973,26 @@ export const AccountService: GenService<{
     methodKind: "unary";
     input: typeof AddCreditsRequestSchema;
     output: typeof AddCreditsResponseSchema;
+  },
+  /**
+   * Shows what an organisation settles for all its calls.
+   *
+   * @generated from rpc limber.v1.AccountService.GetSettings
+   */
+  getSettings: {
+    methodKind: "unary";
+    input: typeof GetSettingsRequestSchema;
+    output: typeof GetSettingsResponseSchema;
+  },
+  /**
+   * Settles something for all calls of an organisation. Fields that are left out stay as they are.
+   *
+   * @generated from rpc limber.v1.AccountService.UpdateSettings
+   */
+  updateSettings: {
+    methodKind: "unary";
+    input: typeof UpdateSettingsRequestSchema;
+    output: typeof UpdateSettingsResponseSchema;
   },
   /**
    * Shows the key that makes the call.

@@ -176,7 +176,7 @@ export type ErrorDetails = Message<"limber.v1.ErrorDetails"> & {
   suggestions: Suggestion[];
 
   /**
-   * What ran short: `org_credits` or `key_budget`.
+   * What ran short: `org_credits`, `workspace_budget` or `key_budget`.
    *
    * @generated from field: optional string limit_source = 4;
    */

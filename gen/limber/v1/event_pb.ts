@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLaAgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCWIGcHJvdG8z");
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKIAwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIAEIGCgRkYXRhIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAliBnByb3RvMw");
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -92,6 +92,14 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: MemberRemoved;
     case: "memberRemoved";
+  } | {
+    /**
+     * A key was revoked.
+     *
+     * @generated from field: limber.v1.KeyRevoked key_revoked = 19;
+     */
+    value: KeyRevoked;
+    case: "keyRevoked";
   } | { case: undefined; value?: undefined };
 };
 
@@ -124,6 +132,27 @@ export const KeyCreatedSchema: GenMessage<KeyCreated> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 1);
 
 /**
+ * A key was revoked; it opens nothing any more.
+ *
+ * @generated from message limber.v1.KeyRevoked
+ */
+export type KeyRevoked = Message<"limber.v1.KeyRevoked"> & {
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message limber.v1.KeyRevoked.
+ * Use `create(KeyRevokedSchema)` to create a new message.
+ */
+export const KeyRevokedSchema: GenMessage<KeyRevoked> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 2);
+
+/**
  * An offering passed the conformance probe and is live.
  *
  * @generated from message limber.v1.OfferingVerified
@@ -149,7 +178,7 @@ export type OfferingVerified = Message<"limber.v1.OfferingVerified"> & {
  * Use `create(OfferingVerifiedSchema)` to create a new message.
  */
 export const OfferingVerifiedSchema: GenMessage<OfferingVerified> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 2);
+  messageDesc(file_limber_v1_event, 3);
 
 /**
  * An offering failed the conformance probe; it is never routed to.
@@ -177,7 +206,7 @@ export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
  * Use `create(OfferingRejectedSchema)` to create a new message.
  */
 export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 3);
+  messageDesc(file_limber_v1_event, 4);
 
 /**
  * A person became an active member.
@@ -205,7 +234,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 4);
+  messageDesc(file_limber_v1_event, 5);
 
 /**
  * A member was removed or deactivated.
@@ -226,5 +255,5 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 5);
+  messageDesc(file_limber_v1_event, 6);
 

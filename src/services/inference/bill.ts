@@ -45,16 +45,17 @@ export class Bill {
   private constructor(hold: Hold<IntentRecord, RequestRecord>, call: Call, asked: Asked, intent: IntentRecord) {
     this.#hold = hold;
     this.#call = call;
-    this.#asked = asked;
+    // Of what callers send, nothing is kept where their organisation keeps no data.
+    this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined } : asked;
     this.#intent = intent;
     hold.intend(intent);
   }
 
   /** Holds the plan's dearest way, or refuses with 402 before any upstream is called; the promise is on its way to the disk. */
   static async open(till: HouseTill, plan: Plan, call: Call, asked: Asked): Promise<Bill> {
-    const { orgId, keyId } = keyOf(call);
+    const { orgId, keyId, workspaceId } = keyOf(call);
     const first = plan.steps[0]!.offering;
-    const held = till.hold({ orgId, keyId }, plan.ceilingMicro, estimateOf(plan));
+    const held = till.hold({ orgId, keyId, workspaceId }, plan.ceilingMicro, estimateOf(plan));
     const intent: IntentRecord = {
       orgId,
       keyId,

@@ -12,7 +12,7 @@ export interface Books {
 
 /** A call as it is served. */
 export interface Prepared<T> {
-  /** With what its preset says, where it names one. */
+  /** With what its preset says: the one that it names, or else the one that its organisation settled. */
   request: T;
   /** The organisation's own keys at providers; undefined where they change nothing. */
   ownKeys: CallKeys | undefined;
@@ -25,9 +25,9 @@ export function prepare<D extends DescMessage>(
   request: MessageShape<D> & Presettable,
   call: Call,
 ): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
-  const { orgId } = keyOf(call);
-  const { preset } = request;
-  const keys = ownKeys.of(orgId, "prefer");
+  const { orgId, settings } = keyOf(call);
+  const preset = request.preset ?? settings.defaultPreset;
+  const keys = ownKeys.of(orgId, settings.byokMode);
   const known = preset === undefined ? undefined : presets.of(orgId);
   const join = (ownKeys: CallKeys | undefined, shelf: Presets | undefined): Prepared<MessageShape<D>> => ({
     request: shelf && preset !== undefined ? withPreset(schema, request, findPreset(shelf, preset).config!) : request, // written with each

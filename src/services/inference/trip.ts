@@ -12,7 +12,8 @@ import { asRefusal } from "../../refusal.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
-  type HedgeBudget,
+  type HedgeBudgets,
+  type Hedges,
   type PinBoard,
   type Plan,
   type PlanArgs,
@@ -43,7 +44,7 @@ export interface InferenceParts extends Books {
 /** The same, with what inference itself remembers between calls. */
 export interface InferenceHouse extends InferenceParts {
   pins: PinBoard;
-  hedges: HedgeBudget;
+  hedges: HedgeBudgets;
 }
 
 /** One call on its way. */
@@ -76,8 +77,13 @@ export class Trip {
 
   /** What attempting the plan needs of the world. */
   get world(): AttemptWorld {
-    const { supply, hedges } = this.#house;
-    return { clock: ambientClock, health: supply.health, hedges, signal: this.call.signal };
+    const { supply } = this.#house;
+    return {
+      clock: ambientClock,
+      health: supply.health,
+      hedges: hedgesOf(this.#house, this.call),
+      signal: this.call.signal,
+    };
   }
 
   /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
@@ -173,6 +179,12 @@ export function planArgs(house: InferenceHouse, { intent, ownKeys }: Wanted, cal
 export function upstreamSessionOf(intent: Intent, call: Call): string | undefined {
   const session = sessionOf(intent, call);
   return session && createHash("sha256").update(session).digest("hex").slice(0, 32);
+}
+
+/** The hedges that a call may send: no more of the organisation's calls than it settled. */
+export function hedgesOf({ hedges }: InferenceHouse, call: Call): Hedges {
+  const { orgId, settings } = keyOf(call);
+  return hedges.of(orgId, settings.maxHedgeRatio);
 }
 
 /** Sessions of two organisations never share a pin, whatever they call themselves. */

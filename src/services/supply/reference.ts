@@ -10,6 +10,7 @@ import {
 import { newId } from "../../ambient.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { createOrg } from "../../store/orgs.ts";
+import { DEFAULT_SETTINGS } from "../../store/settings.ts";
 import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply.ts";
 import type { Sql } from "../../store/tx.ts";
 import type { Call } from "../call.ts";
@@ -72,6 +73,8 @@ function callOf(orgId: string): Call {
     scopes: [],
     models: [],
     environment: "simulation",
+    workspaceId: undefined,
+    settings: DEFAULT_SETTINGS,
   } as const;
   return {
     requestId: newId("req"),

@@ -1,4 +1,5 @@
 /** A call's bill when the ledger takes back what it granted. */
+
 import { create } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
@@ -8,6 +9,7 @@ import { Reason, Refusal, refuse } from "../../../src/refusal.ts";
 import { planFor } from "../../../src/routing/index.ts";
 import { Bill } from "../../../src/services/inference/bill.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/ledger.ts";
+import { DEFAULT_SETTINGS } from "../../../src/store/settings.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 /** Grants every take, and fences the till that then writes an intent or a settlement. */
@@ -37,6 +39,8 @@ it("that was settled ends once: the caller hears of the ledger, not of a second 
     scopes: [],
     models: [],
     environment: "simulation",
+    workspaceId: undefined,
+    settings: DEFAULT_SETTINGS,
   } as const;
   const call = {
     requestId: "req_1",

@@ -36,7 +36,15 @@ import type { Call, Speaker } from "../../call.ts";
 import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
-import { type InferenceHouse, planArgs, refuseLargeMetadata, served, sessionOf, upstreamSessionOf } from "../trip.ts";
+import {
+  hedgesOf,
+  type InferenceHouse,
+  planArgs,
+  refuseLargeMetadata,
+  served,
+  sessionOf,
+  upstreamSessionOf,
+} from "../trip.ts";
 import type { Carried } from "./board.ts";
 import { Tab } from "./tab.ts";
 
@@ -131,7 +139,7 @@ export class Robot implements Carried {
         steps: () => this.#steps_(),
         admit: (step, at, budgetMs) =>
           house.supply.health.admit(step.offering.id, at, budgetMs, this.#plan.strictOrder),
-        hedge: () => house.hedges.spend(),
+        hedge: () => hedgesOf(house, call).spend(),
         dimOf: (step) => this.#dimOf(step),
       },
     );
@@ -245,7 +253,7 @@ export class Robot implements Carried {
   #dispatch(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>): void {
     const cancel = new Cancel();
     this.#flights.set(effect.flight, cancel);
-    this.#house.hedges.earn();
+    hedgesOf(this.#house, this.#call).earn();
     const covered = this.#tab.cover(this.#plan);
     if (!(covered instanceof Promise)) {
       this.#ask(effect, cancel);

@@ -1,0 +1,301 @@
+/** The keys of an organisation: making, changing, rotating and revoking them. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type AccountService,
+  type CreateKeyRequest,
+  CreateKeyResponseSchema,
+  DeleteKeyResponseSchema,
+  GetKeyResponseSchema,
+  GetOrgKeyResponseSchema,
+  ListKeysResponseSchema,
+  RotateKeyResponseSchema,
+  type UpdateKeyRequest,
+  UpdateKeyResponseSchema,
+} from "../../../gen/limber/v1/account_service_pb.ts";
+import { now, nowSeconds } from "../../ambient.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import {
+  changeKey,
+  createKey,
+  DEFAULT_RATE_LIMIT,
+  DEFAULT_ROLE,
+  findKey,
+  type KeyChanges,
+  type KeyRecord,
+  listKeys,
+  lockKey,
+  type NewKey,
+  revokeKeys,
+  rotateKey,
+  spendingOf,
+} from "../../store/keys.ts";
+import { findMember, type MemberRecord } from "../../store/members.ts";
+import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import { findWorkspace } from "../../store/workspaces.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { emit } from "../emit.ts";
+import { callersReach, isRoleWithin } from "../permissions.ts";
+import { budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
+import { assertReachable } from "./reach.ts";
+
+/** What keys need of the house. */
+export interface KeyParts {
+  sql: Sql;
+  /** What a key has left of its rate limit at this moment. */
+  leftOf(key: KeyRecord): { remaining: number; resetAt: number };
+  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  settled(orgId: string): Promise<void>;
+  /** Makes this replica go by what has changed of a key, or of an organisation's keys, at once; the others hear of it. */
+  changed(id: string): void;
+}
+
+type KeyCalls = "createKey" | "listKeys" | "getOrgKey" | "updateKey" | "deleteKey" | "rotateKey" | "getKey";
+
+const DEFAULT_PAGE = 50;
+
+/** The RPCs about keys. */
+export function keyCalls({
+  sql,
+  leftOf,
+  settled,
+  changed,
+}: KeyParts): Pick<Implementation<typeof AccountService>, KeyCalls> {
+  const shown = async (id: string) => {
+    const [key, spending] = await Promise.all([findKey(sql, id), spendingOf(sql, id, now())]);
+    if (!key) throw noSuchKey();
+    return keyMessage(key, { spending, left: leftOf(key) });
+  };
+
+  return {
+    async createKey(request, call) {
+      const { orgId } = request;
+      await assertReachable(sql, orgId, call);
+      const user = await userOf(sql, request, call);
+      const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
+      refuseWider({ ...request, role }, call);
+      if (user && !isRoleWithin(role, user.role))
+        throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
+      const wanted = { ...newKeyOf(request, call), role, userId: user?.id };
+      if (wanted.workspaceId !== undefined && !(await findWorkspace(sql, orgId, wanted.workspaceId, now())))
+        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+      const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
+      return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
+    },
+
+    async listKeys({ orgId, limit = DEFAULT_PAGE, cursor: after, workspaceId: asked }, call) {
+      await assertReachable(sql, orgId, call);
+      const caller = call.principal.kind === "key" ? call.principal : undefined;
+      const own = caller?.workspaceId;
+      if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
+      // A role that sees its own keys alone sees none with a key that is nobody's.
+      const userId = caller && callersReach(caller, "keys.read") === "own" ? (caller.userId ?? "") : undefined;
+      const { records, hasMore } = await listKeys(sql, orgId, { limit, after, workspaceId: own ?? asked, userId });
+      const last = records.at(-1);
+      return create(ListKeysResponseSchema, {
+        object: "list",
+        data: records.map((key) => keyMessage(key)),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async getOrgKey({ orgId, keyId }, call) {
+      await assertReachable(sql, orgId, call);
+      const key = await findKey(sql, keyId);
+      if (key?.orgId !== orgId || key.revoked || !isNear(key, call, "keys.read")) throw noSuchKey();
+      await settled(orgId);
+      return create(GetOrgKeyResponseSchema, { key: await shown(keyId) });
+    },
+
+    async updateKey(request, call) {
+      const key = await changing(sql, request, call, async (tx, key) => {
+        refuseWider({ role: key.role, ...listsOf(request) }, call);
+        const after = await changeKey(tx, key.id, changesOf(request));
+        await record(tx, call, "key.updated", after, { fields: changedFields(request) });
+        return after;
+      });
+      changed(key.id);
+      // What was set aside under another budget goes back before the new one is said to hold.
+      await settled(key.orgId);
+      return create(UpdateKeyResponseSchema, { key: keyMessage(key) });
+    },
+
+    async deleteKey(request, call) {
+      const key = await changing(sql, request, call, async (tx, key) => {
+        await revokeKeys(tx, { id: key.id });
+        await toldRevoked(tx, key.orgId, [key.id], call);
+        return { ...key, disabled: true };
+      });
+      changed(key.id);
+      return create(DeleteKeyResponseSchema, { key: keyMessage(key) });
+    },
+
+    async rotateKey(request, call) {
+      const { key, secret } = await changing(sql, request, call, async (tx, key) => {
+        const rotated = await rotateKey(tx, key.id);
+        await record(tx, call, "key.rotated", key, {});
+        return rotated;
+      });
+      changed(key.id);
+      return create(RotateKeyResponseSchema, { key: keyMessage(key, { secret }) });
+    },
+
+    async getKey(_request, call) {
+      const { keyId, orgId } = keyOf(call);
+      await settled(orgId);
+      return create(GetKeyResponseSchema, { key: await shown(keyId) });
+    },
+  };
+}
+
+/** Makes a key, and tells of it. */
+export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
+  const made = await createKey(tx, wanted);
+  const { id, name, role, environment, workspaceId } = made.key;
+  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } });
+  await record(tx, call, "key.created", made.key, { name, role, environment, workspace_id: workspaceId });
+  return made;
+}
+
+/** Tells the world and the record that keys were revoked. */
+export async function toldRevoked(tx: Tx, orgId: string, keyIds: readonly string[], call: Call): Promise<void> {
+  for (const keyId of keyIds) {
+    await emit(tx, orgId, { case: "keyRevoked", value: { keyId } });
+    await record(tx, call, "key.revoked", { id: keyId, orgId }, {});
+  }
+}
+
+const record = (tx: Tx, call: Call, action: string, key: { id: string; orgId: string }, details: object) =>
+  audit(tx, { ...byCall(call), orgId: key.orgId, action, subject: key.id, details: { ...details } });
+
+const noSuchKey = (): Refusal => refuse(Reason.NOT_FOUND, "there is no key of this name");
+
+/** Does something to a key that the call reaches and whose role is not above the caller's. */
+async function changing<T>(
+  sql: Sql,
+  { orgId, keyId }: { orgId: string; keyId: string },
+  call: Call,
+  change: (tx: Tx, key: KeyRecord) => Promise<T>,
+): Promise<T> {
+  await assertReachable(sql, orgId, call);
+  return tx(sql, async (tx) => {
+    const key = await lockKey(tx, orgId, keyId);
+    if (!key) throw noSuchKey();
+    if (!isNear(key, call, "keys.write")) throw noSuchKey();
+    refuseWider({ role: key.role }, call);
+    return change(tx, key);
+  });
+}
+
+/** The member whose key is to be made: the one that was named, or else the caller's own. */
+async function userOf(
+  sql: Sql,
+  { orgId, userId }: CreateKeyRequest,
+  { principal }: Call,
+): Promise<MemberRecord | undefined> {
+  const own = principal.kind === "key" ? principal.userId : undefined;
+  if (principal.kind === "key" && callersReach(principal, "keys.write") === "own") {
+    if (own === undefined || (userId ?? own) !== own)
+      throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
+  }
+  const wanted = userId ?? own;
+  if (wanted === undefined) return undefined;
+  const member = await findMember(sql, orgId, wanted);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
+  if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
+  return member;
+}
+
+/** A key of a workspace reaches keys of that workspace alone, and one that holds a permission for its own keys those of its user. */
+function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "keys.write"): boolean {
+  if (principal.kind !== "key") return true;
+  if (principal.workspaceId !== undefined && principal.workspaceId !== key.workspaceId) return false;
+  return callersReach(principal, permission) === "all" || (key.userId !== undefined && key.userId === principal.userId);
+}
+
+/** What a key is asked to be, as far as its maker's own limits bear on it. */
+interface Wanted {
+  role?: string | undefined;
+  scopes?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  workspaceId?: string | undefined;
+}
+
+/** A key makes no key that may do more than itself, or every limit on it could be stepped around. */
+function refuseWider({ role = DEFAULT_ROLE, scopes, models, workspaceId }: Wanted, { principal }: Call): void {
+  if (principal.kind !== "key") return;
+  if (!isRoleWithin(role, principal.role))
+    throw refuse(Reason.PERMISSION_DENIED, `a key of the role ${principal.role} makes none of the role ${role}`);
+  if ((scopes && !isWithin(scopes, principal.scopes)) || (models && !isWithin(models, principal.models)))
+    throw refuse(Reason.SCOPE_DENIED, "a key makes none with scopes or models beyond its own");
+  if (principal.workspaceId !== undefined && (workspaceId ?? principal.workspaceId) !== principal.workspaceId)
+    throw otherWorkspace();
+}
+
+const otherWorkspace = (): Refusal =>
+  refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches keys of that workspace alone");
+
+/** Whether a list allows no more than another; an empty one allows everything, and `owner/*` all of an owner. */
+const isWithin = (inner: readonly string[], outer: readonly string[]): boolean =>
+  outer.length === 0 ||
+  (inner.length > 0 &&
+    inner.every((name) => outer.some((o) => o === name || (o.endsWith("/*") && name.startsWith(o.slice(0, -1))))));
+
+/** The workspace of a key that doesn't say: its maker's. */
+const workspaceOf = ({ workspaceId }: CreateKeyRequest, { principal }: Call): string | undefined =>
+  workspaceId ?? (principal.kind === "key" ? principal.workspaceId : undefined);
+
+function newKeyOf(request: CreateKeyRequest, call: Call): NewKey {
+  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId } = request;
+  return {
+    orgId,
+    name,
+    role,
+    scopes,
+    models,
+    environment: environment === undefined ? undefined : environmentOf(environment),
+    expiresAt: futureOf(request.expiresAt),
+    budget: budget && budgetOf(budget),
+    rateLimit: rateLimit && limitsOf(rateLimit),
+    workspaceId: workspaceOf(request, call),
+    robotId,
+  };
+}
+
+function futureOf(expiresAt: number | undefined): number | undefined {
+  if (expiresAt !== undefined && expiresAt <= nowSeconds())
+    throw violation("expires_at", "lies in the past", "greater_than");
+  return expiresAt;
+}
+
+const listsOf = ({ scopes, models }: UpdateKeyRequest) => ({ scopes: scopes?.values, models: models?.values });
+
+function changesOf(request: UpdateKeyRequest): KeyChanges {
+  const { name, disabled, environment, budget, rateLimit, robotId, clear } = request;
+  for (const field of clear) {
+    const given = { budget, rate_limit: rateLimit, expires_at: request.expiresAt, robot_id: robotId }[field];
+    if (given !== undefined) throw violation("clear", `${field} is set and taken away at once`, "value_error");
+  }
+  const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
+  return {
+    name,
+    disabled,
+    ...listsOf(request),
+    environment: environment === undefined ? undefined : environmentOf(environment),
+    expiresAt: futureOf(request.expiresAt) ?? cleared("expires_at"),
+    budget: budget ? budgetOf(budget) : cleared("budget"),
+    rateLimit: rateLimit ? limitsOf(rateLimit) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
+    robotId: robotId ?? cleared("robot_id"),
+  };
+}
+
+/** The names of the fields that a change speaks of, for the record. */
+const changedFields = ({ $typeName: _, $unknown: __, orgId: ___, keyId: ____, clear, ...fields }: UpdateKeyRequest) => [
+  ...Object.keys(withoutUndefined(fields)),
+  ...clear,
+];
+
+const withoutUndefined = <T extends object>(fields: T): Partial<T> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>; // fewer fields, none of another type

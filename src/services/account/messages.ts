@@ -1,0 +1,130 @@
+/** Keys, budgets and settings between the words of the store and the messages of the schema. */
+import { create } from "@bufbuild/protobuf";
+import {
+  BudgetInterval,
+  Environment,
+  type Key,
+  type KeyBudget,
+  KeyBudgetSchema,
+  KeySchema,
+  type RateLimit as RateLimitMessage,
+  RateLimitSchema,
+  type Settings,
+  SettingsSchema,
+  SpendingSchema,
+} from "../../../gen/limber/v1/account_pb.ts";
+import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts";
+import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
+import { fromUsd, toUsd } from "../../money/price.ts";
+import type { ByokMode as ByokWord } from "../../store/credentials.ts";
+import { DEFAULT_RATE_LIMIT, type KeyRecord, type KeySpending, type RateLimit } from "../../store/keys.ts";
+import type { OrgSettings } from "../../store/settings.ts";
+
+/** What is said of a key beyond its record. */
+export interface KeyExtras {
+  secret?: string;
+  spending?: KeySpending;
+  left?: { remaining: number; resetAt: number };
+}
+
+/** A key as callers see it. */
+export function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras = {}): Key {
+  const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
+  return create(KeySchema, {
+    id: key.id,
+    name: key.name,
+    prefix: key.prefix,
+    orgId: key.orgId,
+    createdAt: key.createdAt,
+    disabled: key.disabled,
+    scopes: key.scopes,
+    models: key.models,
+    role: key.role,
+    permissions: key.permissions ?? [],
+    ...(key.userId !== undefined && { userId: key.userId }),
+    environment: key.environment === "hardware" ? Environment.HARDWARE : Environment.SIMULATION,
+    rateLimit: create(RateLimitSchema, { requests, windowS, burst, concurrency, streams, ...left }),
+    ...(secret !== undefined && { key: secret }),
+    ...(key.expiresAt !== undefined && { expiresAt: key.expiresAt }),
+    ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
+    ...(key.robotId !== undefined && { robotId: key.robotId }),
+    ...(key.budget && {
+      budget: budgetMessage(key.budget, spending?.budget?.spentMicro ?? 0, spending?.budget?.resetsAt),
+    }),
+    ...(spending && {
+      usageUsd: create(SpendingSchema, {
+        day: toUsd(spending.dayMicro),
+        week: toUsd(spending.weekMicro),
+        month: toUsd(spending.monthMicro),
+        total: toUsd(spending.totalMicro),
+      }),
+      byokUsageUsd: 0,
+    }),
+  });
+}
+
+const INTERVALS = {
+  daily: BudgetInterval.DAILY,
+  weekly: BudgetInterval.WEEKLY,
+  monthly: BudgetInterval.MONTHLY,
+  lifetime: BudgetInterval.LIFETIME,
+} as const;
+
+/** A limit in one interval, in micro-dollars. */
+export type Budget = NonNullable<KeyRecord["budget"]>;
+
+/** A budget with what was spent of it. */
+export function budgetMessage({ limitMicro, interval }: Budget, spentMicro: number, resetsAt?: number): KeyBudget {
+  return create(KeyBudgetSchema, {
+    limitUsd: toUsd(limitMicro),
+    interval: INTERVALS[interval],
+    spentUsd: toUsd(spentMicro),
+    remainingUsd: toUsd(Math.max(0, limitMicro - spentMicro)),
+    ...(resetsAt !== undefined && { resetsAt }),
+  });
+}
+
+/** The budget that a request asks for; one without an interval is never renewed. Refuses sums that there aren't. */
+export function budgetOf({ limitUsd, interval }: NewKeyBudget): Budget {
+  const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
+  return {
+    limitMicro: fromUsd(limitUsd, "budget.limit_usd"),
+    interval: words.find((word) => INTERVALS[word] === interval) ?? "lifetime",
+  };
+}
+
+/** The limits that a request asks for; what it leaves out is as usual. */
+export const limitsOf = ({ requests, windowS, burst, concurrency, streams }: RateLimitMessage): RateLimit => ({
+  requests,
+  windowS,
+  burst: burst || DEFAULT_RATE_LIMIT.burst,
+  concurrency: concurrency || DEFAULT_RATE_LIMIT.concurrency,
+  streams: streams || DEFAULT_RATE_LIMIT.streams,
+});
+
+/** The store's word of an environment. */
+export const environmentOf = (environment: Environment): KeyRecord["environment"] =>
+  environment === Environment.HARDWARE ? "hardware" : "simulation";
+
+const BYOK_MODES: Readonly<Record<ByokWord, ByokMode>> = {
+  off: ByokMode.OFF,
+  fallback: ByokMode.FALLBACK,
+  prefer: ByokMode.PREFER,
+  require: ByokMode.REQUIRE,
+};
+
+/** The store's word of a mode. */
+export const byokWordOf = (mode: ByokMode): ByokWord | undefined =>
+  (Object.keys(BYOK_MODES) as ByokWord[]).find((word) => BYOK_MODES[word] === mode); // the table's own keys
+
+/** Settings as callers see them. */
+export const settingsMessage = (settings: OrgSettings): Settings =>
+  create(SettingsSchema, {
+    retentionDays: settings.retentionDays,
+    zdr: settings.zdr,
+    cacheSharing: settings.cacheSharing,
+    byokMode: BYOK_MODES[settings.byokMode],
+    allowedRegions: [...(settings.allowedRegions ?? [])],
+    maxHedgeRatio: settings.maxHedgeRatio,
+    ...(settings.defaultPreset !== undefined && { defaultPreset: settings.defaultPreset }),
+  });

@@ -1,0 +1,76 @@
+/** What an organisation settles for all its calls. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type AccountService,
+  GetSettingsResponseSchema,
+  type UpdateSettingsRequest,
+  UpdateSettingsResponseSchema,
+} from "../../../gen/limber/v1/account_service_pb.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import { loadPresets } from "../../store/presets.ts";
+import { orgSettings, type StoredSettings, settle } from "../../store/settings.ts";
+import { type Queryable, tx } from "../../store/tx.ts";
+import { byCall, type Implementation } from "../call.ts";
+import type { KeyParts } from "./keys.ts";
+import { byokWordOf, settingsMessage } from "./messages.ts";
+import { assertReachable } from "./reach.ts";
+
+/** The RPCs about settings. */
+export function settingsCalls({
+  sql,
+  changed,
+}: Pick<KeyParts, "sql" | "changed">): Pick<Implementation<typeof AccountService>, "getSettings" | "updateSettings"> {
+  return {
+    async getSettings({ orgId }, call) {
+      await assertReachable(sql, orgId, call);
+      return create(GetSettingsResponseSchema, { settings: settingsMessage(await orgSettings(sql, orgId)) });
+    },
+
+    async updateSettings(request, call) {
+      const { orgId } = request;
+      await assertReachable(sql, orgId, call);
+      const changes = storedOf(request);
+      const settings = await tx(sql, async (tx) => {
+        await refuseUnknownPreset(tx, orgId, changes.default_preset);
+        const settled = await settle(tx, orgId, changes);
+        const details = { ...changes };
+        await audit(tx, { ...byCall(call), orgId, action: "settings.updated", subject: orgId, details });
+        return settled;
+      });
+      changed(orgId);
+      return create(UpdateSettingsResponseSchema, { settings: settingsMessage(settings) });
+    },
+  };
+}
+
+function storedOf(request: UpdateSettingsRequest): StoredSettings {
+  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio } = request;
+  return {
+    ...(retentionDays !== undefined && { retention_days: retentionDays }),
+    ...(zdr !== undefined && { zdr }),
+    ...(cacheSharing !== undefined && { cache_sharing: cacheSharing }),
+    ...(byokMode !== undefined && { byok_mode: byokWordOf(byokMode) ?? null }),
+    ...(defaultPreset !== undefined && { default_preset: defaultPreset || null }),
+    ...(allowedRegions && { allowed_regions: allowedRegions.values }),
+    ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
+  };
+}
+
+/** A default that isn't there would fail every request that names no preset. */
+export async function refuseUnknownPreset(
+  sql: Queryable,
+  orgId: string,
+  name: string | null | undefined,
+): Promise<void> {
+  if (name === null || name === undefined) return;
+  const presets = await loadPresets(sql, orgId);
+  const known = presets.some((preset) => name === preset.name || name === `${preset.name}@${preset.version}`);
+  if (!known)
+    throw refuse(
+      Reason.PRESET_NOT_FOUND,
+      "this organisation has no preset of this name",
+      {},
+      { param: "default_preset" },
+    );
+}

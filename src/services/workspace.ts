@@ -1,0 +1,186 @@
+/** Workspaces: parts of an organisation, each with a budget and settings of its own. */
+import { create } from "@bufbuild/protobuf";
+import { type Workspace, WorkspaceSchema } from "../../gen/limber/v1/workspace_pb.ts";
+import {
+  CreateWorkspaceResponseSchema,
+  DeleteWorkspaceResponseSchema,
+  GetWorkspaceResponseSchema,
+  ListWorkspacesResponseSchema,
+  UpdateWorkspaceResponseSchema,
+  type WorkspaceService,
+  type WorkspaceSettings,
+} from "../../gen/limber/v1/workspace_service_pb.ts";
+import { now } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
+import { listKeys, revokeKeys } from "../store/keys.ts";
+import { orgSettings, type StoredSettings } from "../store/settings.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import {
+  changeWorkspace,
+  createWorkspace,
+  deleteWorkspace,
+  findWorkspace,
+  listWorkspaces,
+  type WorkspaceRecord,
+} from "../store/workspaces.ts";
+import { toldRevoked } from "./account/keys.ts";
+import { budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
+import { assertReachable } from "./account/reach.ts";
+import { refuseUnknownPreset } from "./account/settings.ts";
+import { byCall, type Call, type Implementation } from "./call.ts";
+
+/** What workspaces need of the house. */
+export interface WorkspaceParts {
+  sql: Sql;
+  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  settled(orgId: string): Promise<void>;
+  /** Makes this replica go by what has changed of an organisation's keys at once; the others hear of it. */
+  changed(orgId: string): void;
+}
+
+const DEFAULT_PAGE = 50;
+
+/** The workspace RPCs. */
+export function workspaceService({ sql, settled, changed }: WorkspaceParts): Implementation<typeof WorkspaceService> {
+  return {
+    async createWorkspace({ orgId, name, slug, budget, settings }, call) {
+      await assertReachable(sql, orgId, call);
+      const wanted = {
+        orgId,
+        name,
+        slug: slug ?? slugOf(name),
+        budget: budget && budgetOf(budget),
+        settings: storedOf(settings),
+      };
+      const workspace = await tx(sql, async (tx) => {
+        await refuseUnknownPreset(tx, orgId, wanted.settings.default_preset);
+        const id = await createWorkspace(tx, wanted);
+        await record(tx, call, orgId, "workspace.created", id, { name, slug: wanted.slug });
+        return messageOf(tx, await found(tx, orgId, id));
+      });
+      return create(CreateWorkspaceResponseSchema, { workspace });
+    },
+
+    async listWorkspaces({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
+      await assertReachable(sql, orgId, call);
+      await settled(orgId);
+      const { records, hasMore } = await listWorkspaces(sql, orgId, { limit, after, atMs: now() });
+      const last = records.at(-1);
+      return create(ListWorkspacesResponseSchema, {
+        object: "list",
+        data: await Promise.all(records.map((workspace) => messageOf(sql, workspace))),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async getWorkspace({ orgId, workspaceId }, call) {
+      await assertReachable(sql, orgId, call);
+      await settled(orgId);
+      return create(GetWorkspaceResponseSchema, {
+        workspace: await messageOf(sql, await found(sql, orgId, workspaceId)),
+      });
+    },
+
+    async updateWorkspace({ orgId, workspaceId, name, slug, budget, settings, clear }, call) {
+      await assertReachable(sql, orgId, call);
+      for (const field of clear)
+        if ({ budget, settings }[field] !== undefined)
+          throw violation("clear", `${field} is set and taken away at once`, "value_error");
+      const stored = settings ? storedOf(settings) : clear.includes("settings") ? {} : undefined;
+      const changes = {
+        name,
+        slug,
+        settings: stored,
+        ...(budget ? { budget: budgetOf(budget) } : clear.includes("budget") && { budget: null }),
+      };
+      await tx(sql, async (tx) => {
+        await refuseUnknownPreset(tx, orgId, stored?.default_preset);
+        if (!(await changeWorkspace(tx, orgId, workspaceId, changes))) throw noSuchWorkspace();
+        await record(tx, call, orgId, "workspace.updated", workspaceId, {
+          name,
+          slug,
+          budget: budget?.limitUsd,
+          settings: stored,
+          clear,
+        });
+      });
+      changed(orgId);
+      // What was set aside under another budget goes back before the new one is said to hold.
+      await settled(orgId);
+      const workspace = await messageOf(sql, await found(sql, orgId, workspaceId));
+      return create(UpdateWorkspaceResponseSchema, { workspace });
+    },
+
+    async deleteWorkspace({ orgId, workspaceId, force = false }, call) {
+      await assertReachable(sql, orgId, call);
+      const revokedKeys = await tx(sql, async (tx) => {
+        await found(tx, orgId, workspaceId);
+        const keys = (await listKeys(tx, orgId, { limit: 1, workspaceId })).records;
+        if (keys.length > 0 && !force)
+          throw refuse(Reason.WORKSPACE_IN_USE, "the workspace has keys; revoke them first, or send force=true");
+        const revoked = await revokeKeys(tx, { workspaceId });
+        await deleteWorkspace(tx, orgId, workspaceId);
+        await toldRevoked(tx, orgId, revoked, call);
+        await record(tx, call, orgId, "workspace.deleted", workspaceId, { revoked_keys: revoked.length });
+        return revoked;
+      });
+      changed(orgId);
+      return create(DeleteWorkspaceResponseSchema, { id: workspaceId, deleted: true, revokedKeys });
+    },
+  };
+}
+
+async function found(sql: Queryable, orgId: string, id: string): Promise<WorkspaceRecord> {
+  const workspace = await findWorkspace(sql, orgId, id, now());
+  if (!workspace) throw noSuchWorkspace();
+  return workspace;
+}
+
+const noSuchWorkspace = (): Refusal => refuse(Reason.NOT_FOUND, "there is no workspace of this name");
+
+const record = (tx: Tx, call: Call, orgId: string, action: string, subject: string, details: object) =>
+  audit(tx, { ...byCall(call), orgId, action, subject, details: { ...details } });
+
+/** A word for a name: its letters and digits, small, with hyphens between. */
+function slugOf(name: string): string {
+  const slug = name
+    .normalize("NFKD")
+    .toLowerCase()
+    .replace(/\p{M}/gu, "")
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 64)
+    .replace(/^-+|-+$/g, "");
+  if (slug === "") throw violation("slug", "is required, because the name has no letters that could be one", "missing");
+  return slug;
+}
+
+function storedOf(settings: WorkspaceSettings | undefined): StoredSettings {
+  if (!settings) return {};
+  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio } = settings;
+  return {
+    ...(retentionDays !== undefined && { retention_days: retentionDays }),
+    ...(zdr !== undefined && { zdr }),
+    ...(cacheSharing !== undefined && { cache_sharing: cacheSharing }),
+    ...(byokMode !== undefined && { byok_mode: byokWordOf(byokMode) ?? null }),
+    ...(defaultPreset !== undefined && { default_preset: defaultPreset }),
+    ...(allowedRegions.length > 0 && { allowed_regions: allowedRegions }),
+    ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
+  };
+}
+
+async function messageOf(sql: Queryable, workspace: WorkspaceRecord): Promise<Workspace> {
+  const { id, orgId, name, slug, budget, spentMicro, resetsAt, created } = workspace;
+  const settings = settingsMessage(await orgSettings(sql, orgId, id));
+  return create(WorkspaceSchema, {
+    id,
+    orgId,
+    name,
+    slug,
+    settings,
+    created,
+    ...(budget && { budget: budgetMessage(budget, spentMicro, resetsAt) }),
+  });
+}

@@ -1,0 +1,162 @@
+/** What an organisation settles, and what that does to its calls. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let two: App;
+let model: Model;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  two = await openApp({ database: app.database });
+  const endpoint = model.endpoint;
+  await app.supply({ provider: "keeps", about: { data_collection: "allow" }, model: "a/base", endpoint, region: "eu" });
+  await app.supply({
+    provider: "forgets",
+    about: { data_collection: "deny" },
+    model: "a/base",
+    endpoint,
+    region: "us",
+  });
+});
+afterAll(async () => {
+  await two.close();
+  await app.close();
+  await model.close();
+});
+
+const at = ({ org }: Caller) => `/v1/orgs/${org}/settings`;
+const patch = (caller: Caller, body: object, key = caller.key) => app.call(at(caller), body, { key, method: "PATCH" });
+const act = ({ key }: Caller, more: object = {}, house = app) =>
+  house.call(
+    "/v1/act",
+    { model: "a/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }], ...more },
+    { key },
+  );
+type Drop = { provider: string; reason: string };
+const dropped = (body: { error: { details: { dropped: Drop[] } } }) =>
+  body.error.details.dropped.map(({ provider, reason }) => [provider, reason]).sort();
+
+describe("GET and PATCH /v1/orgs/{org_id}/settings", () => {
+  it("show what holds, and change what is named", async () => {
+    const caller = await app.caller(0);
+    const look = async () => (await app.call(at(caller), undefined, { key: caller.key })).body;
+    expect(await look()).toEqual({
+      retention_days: 30,
+      zdr: false,
+      cache_sharing: false,
+      byok_mode: "prefer",
+      default_preset: null,
+      allowed_regions: [],
+      max_hedge_ratio: 0.05,
+    });
+    await app.call("/v1/presets/fast", { preference: "fastest" }, { key: caller.key, method: "PUT" });
+    const all = {
+      retention_days: 0,
+      zdr: true,
+      cache_sharing: true,
+      byok_mode: "require",
+      default_preset: "fast",
+      allowed_regions: ["eu"],
+      max_hedge_ratio: 0,
+    };
+    expect((await patch(caller, all)).body).toEqual(all);
+    expect(await look()).toEqual(all);
+    expect((await patch(caller, { zdr: false, default_preset: "", allowed_regions: [] })).body).toEqual({
+      ...all,
+      zdr: false,
+      default_preset: null,
+      allowed_regions: [],
+    });
+    expect((await patch(caller, {})).status).toBe(200);
+    const { body } = await app.call(`/v1/audit?action=settings.updated`, undefined, { key: caller.key });
+    expect(body.data).toHaveLength(3);
+  });
+
+  it("refuses what makes no sense", async () => {
+    const caller = await app.caller(0);
+    for (const body of [
+      { retention_days: -1 },
+      { retention_days: 3651 },
+      { byok_mode: "sometimes" },
+      { byok_mode: "unspecified" },
+      { max_hedge_ratio: 1.1 },
+      { max_hedge_ratio: -0.1 },
+      { max_hedge_ratio: "NaN" },
+      { allowed_regions: [""] },
+      { allowed_regions: "eu" },
+      { zdr: "yes" },
+      { nonsense: 1 },
+    ])
+      expect((await patch(caller, body)).status, JSON.stringify(body)).toBe(422);
+    expect((await patch(caller, { default_preset: "nobody" })).body.error.code).toBe("preset_not_found");
+  });
+
+  it("are changed by owners, admins and the operator, of no other organisation", async () => {
+    const [caller, stranger] = [await app.caller(0), await app.caller(0)];
+    for (const role of ["developer", "operator", "billing", "viewer", "supplier"])
+      expect((await patch(caller, {}, await app.key(caller.org, { role }))).status, role).toBe(403);
+    expect((await app.call(at(caller), {}, { admin: ADMIN_TOKEN, method: "PATCH" })).status).toBe(200);
+    expect((await patch(caller, {}, stranger.key)).status).toBe(404);
+    expect((await app.call(at(caller), undefined, { key: stranger.key })).status).toBe(404);
+  });
+});
+
+describe("zero data retention", () => {
+  it("drops providers that retain frames, whatever the request says, on every replica", async () => {
+    const caller = await app.caller(1);
+    expect((await act(caller, { provider: { only: ["keeps"] } })).status).toBe(200);
+    await patch(caller, { zdr: true });
+    for (const house of [app, two])
+      await expect
+        .poll(async () => (await act(caller, { provider: { only: ["keeps"] } }, house)).body.error?.code)
+        .toBe("no_route_available");
+    const { body } = await act(caller, { provider: { only: ["keeps"], data_collection: "allow" } });
+    expect(dropped(body)).toEqual([
+      ["forgets", "not_in_only"],
+      ["keeps", "zdr"],
+    ]);
+    for (let i = 0; i < 5; i++) expect((await act(caller)).body.route.provider).toBe("forgets");
+  });
+
+  it("keeps nothing of what callers send on record", async () => {
+    const caller = await app.caller(1);
+    await patch(caller, { zdr: true });
+    const metadata = { note: "canary-4711" };
+    expect((await act(caller, { metadata })).status).toBe(200);
+    const stored = async () =>
+      (await app.sql`select log::text as log from request where org_id = ${caller.org}`)[0]?.log;
+    await expect.poll(stored).toBeDefined();
+    expect(await stored()).not.toContain("canary-4711");
+  });
+});
+
+describe("allowed regions", () => {
+  it("drop all others, and a request can only narrow them", async () => {
+    const caller = await app.caller(1);
+    await patch(caller, { allowed_regions: ["us"] });
+    const { body } = await act(caller, { provider: { region: ["eu"] } });
+    expect(dropped(body)).toEqual([
+      ["forgets", "region"],
+      ["keeps", "region"],
+    ]);
+    for (let i = 0; i < 5; i++) expect((await act(caller)).body.route.region).toBe("us");
+  });
+});
+
+describe("the settings of a workspace", () => {
+  it("hold for its keys alone", async () => {
+    const caller = await app.caller(1);
+    const { body: ws } = await app.call(
+      `/v1/orgs/${caller.org}/workspaces`,
+      { name: "eu", settings: { allowed_regions: ["eu"] } },
+      { key: caller.key },
+    );
+    const inside = { org: caller.org, key: await app.key(caller.org, { workspace_id: ws.id }) };
+    for (let i = 0; i < 5; i++) expect((await act(inside)).body.route.region).toBe("eu");
+    expect((await act(caller, { provider: { region: ["us"] } })).status).toBe(200);
+    await patch(caller, { allowed_regions: ["us"] });
+    expect((await act(inside)).body.error?.code).toBe("no_route_available");
+  });
+});
