@@ -25,9 +25,12 @@ import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
+import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
+import { BalanceAlerts } from "./services/billing/alerts.ts";
+import { askForgotten } from "./services/billing/pay.ts";
 import { billingService } from "./services/billing.ts";
 import { credentialService } from "./services/credential.ts";
 import { identityService } from "./services/identity.ts";
@@ -177,6 +180,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
     return supply.snapshot.catalog.size === 0 ? "the registry is empty" : undefined;
   };
 
+  const alerts = new BalanceAlerts({ sql, notices, warn: (text) => log.warn(text) });
+  closers.add(() => alerts.close());
+  const { secretKey, webhookSecret, apiBase } = config.stripe;
+  const processor = secretKey === undefined ? undefined : stripeProcessor({ secretKey, webhookSecret, apiBase });
+  const paying = { sql, till, warn: (text: string) => log.warn(text) };
+
   const limits = new Limits();
   const loops = new LoopBoard();
   closers.add(async () => loops.close());
@@ -189,7 +198,19 @@ async function open(config: Config, closers: Closers): Promise<House> {
   };
   const gate = createGate({
     services: [
-      [InferenceService, inferenceService({ supply, till, loops, agent, allowPrivate, presets, ownKeys })],
+      [
+        InferenceService,
+        inferenceService({
+          supply,
+          till,
+          loops,
+          agent,
+          allowPrivate,
+          presets,
+          ownKeys,
+          unpaid: (orgId) => alerts.unpaid(orgId),
+        }),
+      ],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],
@@ -197,7 +218,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [AuditService, auditService({ sql })],
       [OauthService, oauthService({ sql })],
       [IdentityService, identityService({ sql, services: SERVICES })],
-      [BillingService, billingService({ sql, till })],
+      [BillingService, billingService({ ...paying, processor, home: homeOf(config) })],
       [SupplyService, supplyService(supplyParts)],
       [RegistryService, registryService({ shelf, supply, upstream })],
       [
@@ -232,13 +253,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
   await rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
   if (config.roles.has("worker")) {
-    const jobs = [
+    const jobs: (() => Promise<unknown>)[] = [
       () => pruneIdempotency(sql),
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
     ];
     if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
+    if (processor) jobs.push(() => askForgotten({ ...paying, processor }));
     const prune = (): void => {
       for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
     };
@@ -301,6 +323,12 @@ function within(ms: number, done: Promise<void>): Promise<void> {
       resolve();
     });
   });
+}
+
+/** Where payers return who were given no other address: a page that needs no key. */
+function homeOf({ publicUrl, tls, host, port }: Config): string {
+  const base = publicUrl ?? `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return new URL("/v1/billing", base).href;
 }
 
 async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {

@@ -29,7 +29,10 @@ export interface Config {
   allowPrivateAddresses: boolean;
   /** Starts the reference provider. */
   referenceSupply: boolean;
-  stripe: { secretKey: string | undefined; webhookSecret: string | undefined };
+  /** Where callers reach this gateway from outside; undefined: where it listens. */
+  publicUrl: string | undefined;
+  /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
+  stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
   /** Serves the gRPC form of the hot calls on bare HTTP/2 streams instead of through Connect. */
   grpcFastPath: boolean;
@@ -133,7 +136,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
-    stripe: { secretKey: text("STRIPE_SECRET_KEY"), webhookSecret: text("STRIPE_WEBHOOK_SECRET") },
+    publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
+    stripe: {
+      secretKey: text("STRIPE_SECRET_KEY"),
+      webhookSecret: text("STRIPE_WEBHOOK_SECRET"),
+      apiBase: url("STRIPE_API_BASE", ["https:", "http:"]),
+    },
     tls: cert && key ? { cert, key } : undefined,
     grpcFastPath: flag("LIMBER_GRPC_FAST_PATH", true),
     logLevel: logLevel ?? "info",

@@ -33,7 +33,7 @@ const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 /** Who may import whom; the root files brand, ambient, refusal and gen/ are open to all. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "store", "codecs"],
-  services: ["contracts", "routing", "money", "upstream", "store", "events", "vault.ts"],
+  services: ["contracts", "routing", "money", "upstream", "store", "events", "vault.ts", "payments.ts"],
   upstream: ["contracts", "codecs"],
   routing: ["contracts"],
   money: [],
@@ -54,6 +54,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   postgres: ["store"],
   nats: ["events"],
   undici: ["upstream"],
+  stripe: ["payments.ts"],
   ws: ["upstream", "reference"],
   "@mujoco/mujoco": ["scenarios"],
 };

@@ -235,6 +235,7 @@ export function createGate(parts: GateParts): Gate {
     },
 
     async unary(method, admission, request, context) {
+      takeKeyFromHeader(method, request, context);
       assertValid(method.input, request);
       try {
         return await serveOnce(doorOf(method), method, admission.principal, request, context);
@@ -387,6 +388,14 @@ function idempotencyKeyOf(request: Message, context: CallContext): string | unde
     );
   }
   return key;
+}
+
+/** Where a call keeps its idempotency key itself, the header is another way to give it. */
+function takeKeyFromHeader(method: DescMethod, request: Message, { idempotencyKey }: CallContext): void {
+  if (idempotencyKey === undefined || method.input.field.idempotencyKey === undefined) return;
+  if (getOption(method, rpc).idempotent || ("idempotencyKey" in request && request.idempotencyKey !== undefined))
+    return;
+  Object.assign(request, { idempotencyKey });
 }
 
 /** The message of a stream whose fields are the caller's: the one inside, where the RPC wraps it. */

@@ -67,7 +67,10 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
   const parameters = [
     ...route.path.map((field) => parameterOf("path", field.name, schemas.field(field))),
     ...[...route.query.values()].map((field) => parameterOf("query", field.name, schemas.field(field))),
-    ...(idempotent ? [parameterOf("header", "Idempotency-Key", IDEMPOTENCY_KEY)] : []),
+    ...[...route.headers].map(([name, field]) => parameterOf("header", name, schemas.field(field))),
+    ...(idempotent || method.input.field.idempotencyKey
+      ? [parameterOf("header", "Idempotency-Key", IDEMPOTENCY_KEY)]
+      : []),
   ];
   const [body] = bodyOf(route);
   const comment = commentOf(method);
@@ -79,9 +82,15 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
     security: SECURITY[access],
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: requestBodyOf(route, body, schemas) }),
+    ...(route.raw && { requestBody: RAW_BODY }),
     responses: { [route.status]: answerOf(route, schemas), ...refusalsOf(route) },
   };
 }
+
+const RAW_BODY = {
+  required: true,
+  content: { "application/json": { schema: { type: "object", additionalProperties: true } } },
+};
 
 const IDEMPOTENCY_KEY = {
   ...scalarType(9),

@@ -1,6 +1,6 @@
 /** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
 import type { ServerResponse } from "node:http";
-import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
+import { create, type DescField, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import type { Violation } from "../../gen/limber/v1/error_pb.ts";
 import { newId, steadyNow } from "../ambient.ts";
@@ -275,9 +275,10 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   const parameters = inputs.path as Parameters; // sound: put there by `serve`
   if (Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
   const body = await route.dialect.readBody(route, request);
-  inputs.body = body;
+  if (!route.raw) inputs.body = body;
   const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
   if (route.body === undefined) refuseMembers(body, faults);
+  else if (route.raw) Object.assign(message, { [(route.body as DescField).localName]: body });
   else if (route.body !== "*") decoder.set(message, route.body.name, body, faults);
   for (const { name } of route.path) {
     if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
@@ -291,6 +292,10 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
     for (const [name, value] of values) decoder.set(message, name, value, faults);
   }
   route.dialect.readHead?.(message, request);
+  for (const [name, field] of route.headers) {
+    const value = headerOf(request, name);
+    if (value !== undefined) decoder.set(message, field.name, value, faults);
+  }
   if (faults.list.length > 0) throw invalid(allViolations(faults, route, message));
   return message;
 }

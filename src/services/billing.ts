@@ -1,37 +1,160 @@
-/** The prepaid balance. */
-import { create } from "@bufbuild/protobuf";
+/** The prepaid balance, and the payments that fill it. */
+import { create, getOption } from "@bufbuild/protobuf";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { BalanceSchema } from "../../gen/limber/v1/account_pb.ts";
-import { type BillingService, GetBalanceResponseSchema } from "../../gen/limber/v1/billing_service_pb.ts";
+import {
+  type BillingService,
+  GetBalanceResponseSchema,
+  GetBillingResponseSchema,
+  ListPaymentsResponseSchema,
+  ReconcilePaymentResponseSchema,
+  TakeProcessorMessageResponseSchema,
+  TopUpRequestSchema,
+  TopUpResponseSchema,
+} from "../../gen/limber/v1/billing_service_pb.ts";
+import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import { toUsd } from "../money/price.ts";
+import type { Processor } from "../payments.ts";
+import { Reason, refuse } from "../refusal.ts";
 import { balanceOf } from "../store/orgs.ts";
+import { findPayment, listPayments, type PaymentRecord } from "../store/payments.ts";
 import type { Sql } from "../store/tx.ts";
-import { type Implementation, keyOf } from "./call.ts";
+import { believe, openCheckout, reconcile } from "./billing/pay.ts";
+import { returnUrls } from "./billing/urls.ts";
+import { byCall, type Implementation, keyOf } from "./call.ts";
 import type { HouseTill } from "./inference/bill.ts";
 
 /** What billing needs of the house. */
 export interface BillingParts {
   sql: Sql;
   till: HouseTill;
+  /** Undefined where no payment processor is set up. */
+  processor: Processor | undefined;
+  /** Where payers are sent who were given no other address. */
+  home: string;
+  /** Hears of what the processor says and nobody can believe. */
+  warn(text: string): void;
 }
 
+const DEFAULT_PAGE = 50;
+/** How much may be paid at once, as the schema has it. */
+const LIMITS = limitsOf();
+
 /** The billing RPCs. */
-export function billingService({ sql, till }: BillingParts): Implementation<typeof BillingService> {
+export function billingService(parts: BillingParts): Implementation<typeof BillingService> {
+  const { sql, till, processor } = parts;
+  const atProcessor = (): BillingParts & { processor: Processor } => {
+    if (processor) return { ...parts, processor };
+    throw refuse(Reason.BILLING_UNAVAILABLE, "no payment processor is set up here: the operator adds credit");
+  };
   return {
+    async getBilling() {
+      const { minUsd, maxUsd } = LIMITS;
+      return create(GetBillingResponseSchema, {
+        enabled: processor !== undefined,
+        currency: "usd",
+        minUsd,
+        maxUsd,
+        ...(processor && { processor: processor.name }),
+      });
+    },
+
     async getBalance(_request, call) {
       const { orgId } = keyOf(call);
       // What this replica keeps ready for the next calls is promised to nobody.
       await till.giveBack(orgId);
-      const { grantedMicro, spentMicro, balanceMicro, heldMicro, availableMicro } = await balanceOf(sql, orgId);
-      const balance = create(BalanceSchema, {
-        orgId,
-        currency: "usd",
-        grantedUsd: toUsd(grantedMicro),
-        spentUsd: toUsd(spentMicro),
-        balanceUsd: toUsd(balanceMicro),
-        heldUsd: toUsd(heldMicro),
-        availableUsd: toUsd(availableMicro),
+      const balance = await balanceOf(sql, orgId);
+      return create(GetBalanceResponseSchema, {
+        balance: create(BalanceSchema, {
+          orgId,
+          currency: "usd",
+          grantedUsd: toUsd(balance.grantedMicro),
+          spentUsd: toUsd(balance.spentMicro),
+          balanceUsd: toUsd(balance.balanceMicro),
+          heldUsd: toUsd(balance.heldMicro),
+          availableUsd: toUsd(balance.availableMicro),
+          owedUsd: toUsd(balance.owedMicro),
+        }),
       });
-      return create(GetBalanceResponseSchema, { balance });
+    },
+
+    async topUp(request, call) {
+      const house = atProcessor();
+      const payment = await openCheckout(house, {
+        ...returnUrls(request, house.home),
+        ...byCall(call),
+        orgId: keyOf(call).orgId,
+        keyId: keyOf(call).keyId,
+        amountUsd: request.amountUsd,
+        idempotencyKey: request.idempotencyKey,
+      });
+      return create(TopUpResponseSchema, {
+        paymentId: payment.id,
+        checkoutUrl: payment.checkoutUrl ?? "",
+        amountUsd: toUsd(payment.amountMicro),
+        feeUsd: 0,
+        status: STATUS[payment.status],
+        expiresAt: payment.expiresAt,
+      });
+    },
+
+    async listPayments({ limit, cursor }, call) {
+      const page = { limit: limit ?? DEFAULT_PAGE, before: cursor };
+      const { payments, hasMore } = await listPayments(sql, keyOf(call).orgId, page);
+      const last = payments.at(-1);
+      return create(ListPaymentsResponseSchema, {
+        object: "list",
+        data: payments.map(paymentMessage),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async reconcilePayment({ paymentId }, call) {
+      const { orgId } = keyOf(call);
+      const known = await findPayment(sql, orgId, paymentId);
+      if (!known) throw refuse(Reason.NOT_FOUND, "there is no payment of this name");
+      await reconcile(atProcessor(), known, byCall(call));
+      const payment = await findPayment(sql, orgId, paymentId);
+      return create(ReconcilePaymentResponseSchema, { payment: paymentMessage(payment ?? known) });
+    },
+
+    async takeProcessorMessage({ payload, signature }, { requestId }) {
+      const house = atProcessor();
+      const words = house.processor.read(payload, signature);
+      await believe(house, words, { actor: "system", requestId });
+      return create(TakeProcessorMessageResponseSchema, { received: true });
     },
   };
+}
+
+const STATUS: Readonly<Record<PaymentRecord["status"], PaymentStatus>> = {
+  pending: PaymentStatus.PENDING,
+  succeeded: PaymentStatus.SUCCEEDED,
+  failed: PaymentStatus.FAILED,
+  expired: PaymentStatus.EXPIRED,
+  refunded: PaymentStatus.REFUNDED,
+};
+
+const paymentMessage = (payment: PaymentRecord): Payment =>
+  create(PaymentSchema, {
+    id: payment.id,
+    amountUsd: toUsd(payment.amountMicro),
+    feeUsd: 0,
+    status: STATUS[payment.status],
+    refundedUsd: toUsd(payment.refundedMicro),
+    owedUsd: toUsd(payment.owedMicro),
+    processor: "stripe",
+    ...(payment.status === "pending" && payment.checkoutUrl !== undefined && { checkoutUrl: payment.checkoutUrl }),
+    created: payment.created,
+    expiresAt: payment.expiresAt,
+    ...(payment.completedAt !== undefined && { completedAt: payment.completedAt }),
+  });
+
+function limitsOf(): { minUsd: number; maxUsd: number } {
+  const { type } = getOption(TopUpRequestSchema.field.amountUsd, fieldRules);
+  const bounds = type.case === "double" ? type.value : undefined;
+  if (bounds?.greaterThan.case !== "gte" || bounds.lessThan.case !== "lte")
+    throw new Error("the schema does not say how much may be paid at once");
+  return { minUsd: bounds.greaterThan.value, maxUsd: bounds.lessThan.value };
 }

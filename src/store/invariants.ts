@@ -67,6 +67,25 @@ const RULES: Readonly<Record<string, string>> = {
     where fenced_at is not null
       and (exists (select from lease where till_id = till.id) or exists (select from intent where till_id = till.id))`,
 
+  "a payment is credited once, when it was paid, and never otherwise": `
+    select format('%s: %s, %s of %s credited', payment.id, status, transfer.amount_micro, payment.amount_micro) as broken
+    from payment left join transfer on cause = payment.id and transfer.kind = 'grant'
+    where transfer.amount_micro is distinct from case when status in ('succeeded', 'refunded') then payment.amount_micro end`,
+
+  "what went back of a payment was taken from the balance, or is owed": `
+    with taken as (
+      select split_part(cause, '/', 1) as id, sum(amount_micro) as taken from transfer where kind = 'refund' group by 1
+    ), back as (select cause as id, amount_micro as back from transfer where kind = 'grant')
+    select format('%s %s: %s taken, %s back, %s owed of %s', r.id, state, taken, back, owed_micro, amount_micro) as broken
+    from payment_reversal as r left join taken using (id) left join back using (id)
+    where coalesce(taken, 0) - coalesce(back, 0) <> case when state = 'taken' then amount_micro - owed_micro else 0 end
+    union all
+    select format('%s owes %s', org_id, owed_micro) from account
+    where owed_micro <> (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.org_id = account.org_id)`,
+
+  "nothing is owed while there is credit": `
+    select org_id as broken from account where owed_micro > 0 and available_micro > 0`,
+
   "the count of an organisation's requests is right": `
     select format('%s: %s <> %s', account.org_id, account.requests + held.requests, ended.requests) as broken
     from account,

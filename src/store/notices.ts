@@ -4,6 +4,7 @@ import { listen } from "./listen.ts";
 const CHANNELS = [
   "lease_wanted",
   "lease_returned",
+  "balance_low",
   "key_changed",
   "supply_changed",
   "preset_changed",

@@ -64,6 +64,8 @@ export interface Grant {
   reason?: string | undefined;
   /** The same key adds the credit once. */
   idempotencyKey?: string | undefined;
+  /** Names the ledger's entry, which the ledger takes once; a fresh name when absent. */
+  entryId?: string | undefined;
 }
 
 /** Credit on the balance: the ledger's entry, what there is now, and whether this call added it. */
@@ -101,8 +103,8 @@ async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: Gran
   return earlier?.cause;
 }
 
-async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey }: Grant): Promise<string> {
-  const entry = newId("entry");
+async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey, entryId }: Grant): Promise<string> {
+  const entry = entryId ?? newId("entry");
   await tx`
     insert into transfer (cause, kind, org_id, debit, credit, amount_micro, note, grant_key)
     values (${entry}, 'grant', ${orgId}, 'granted', 'available', ${amountMicro}, ${reason ?? null}, ${idempotencyKey ?? null})`;
@@ -122,18 +124,20 @@ export interface BalanceRecord {
   /** What leases hold: promised to running calls, or about to be. */
   heldMicro: number;
   availableMicro: number;
+  /** What reversed payments took back beyond what was there; the next credit goes to it first. */
+  owedMicro: number;
 }
 
 /** The balance of an organisation at one moment. */
 export const balanceOf = (sql: Sql, orgId: string): Promise<BalanceRecord> => readBalance(sql, orgId);
 
 async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord> {
-  const [row] = await sql<{ granted: number; available: number; held: number }[]>`
-    select granted_micro as granted, available_micro as available,
+  const [row] = await sql<{ granted: number; available: number; held: number; owed: number }[]>`
+    select granted_micro as granted, available_micro as available, owed_micro as owed,
       (select coalesce(sum(amount_micro - spent_micro), 0) from lease where lease.org_id = account.org_id) as held
     from account where org_id = ${orgId}`;
   if (!row) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
-  const { granted, available, held } = row;
+  const { granted, available, held, owed } = row;
   const balance = available + held;
   return {
     grantedMicro: granted,
@@ -141,5 +145,23 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
     balanceMicro: balance,
     heldMicro: held,
     availableMicro: available,
+    owedMicro: owed,
   };
+}
+
+/** Notes that an organisation is told of a low balance; answers undefined when the balance is not low, or that was told before. */
+export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
+  const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
+    update account set low_told = true
+    where org_id = ${orgId} and not low_told and available_micro + held_of(org_id) < low_micro
+    returning available_micro + held_of(org_id) as "balanceMicro", low_micro as "lowMicro"`;
+  return row;
+}
+
+/** Notes that an organisation is told of a balance that was not enough; answers undefined when that was told before. */
+export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
+  const [row] = await tx<{ balanceMicro: number }[]>`
+    update account set exhausted_told = true where org_id = ${orgId} and not exhausted_told
+    returning available_micro + held_of(org_id) as "balanceMicro"`;
+  return row;
 }

@@ -4,17 +4,84 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
 import type { Balance } from "./account_pb.ts";
 import { file_limber_v1_account } from "./account_pb.ts";
+import type { Payment, PaymentStatus } from "./payment_pb.ts";
+import { file_limber_v1_payment } from "./payment_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/billing_service.proto.
  */
 export const file_limber_v1_billing_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmFsYW5jZVJlcXVlc3QiOQoSR2V0QmFsYW5jZVJlc3BvbnNlEiMKB2JhbGFuY2UYASABKAsyEi5saW1iZXIudjEuQmFsYW5jZTKZAQoOQmlsbGluZ1NlcnZpY2UShgEKCkdldEJhbGFuY2USHC5saW1iZXIudjEuR2V0QmFsYW5jZVJlcXVlc3QaHS5saW1iZXIudjEuR2V0QmFsYW5jZVJlc3BvbnNlIjuQAgGquxgQCAISDGJpbGxpbmcucmVhZILT5JMCHmIHYmFsYW5jZRITL3YxL2JpbGxpbmcvYmFsYW5jZWIGcHJvdG8z", [file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account]);
+  fileDesc("Ch9saW1iZXIvdjEvYmlsbGluZ19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEwoRR2V0QmlsbGluZ1JlcXVlc3QihQEKEkdldEJpbGxpbmdSZXNwb25zZRIPCgdlbmFibGVkGAEgASgIEhAKCGN1cnJlbmN5GAIgASgJEg8KB21pbl91c2QYAyABKAESDwoHbWF4X3VzZBgEIAEoARIcCglwcm9jZXNzb3IYBSABKAlCBJi9GAFIAIgBAUIMCgpfcHJvY2Vzc29yIhMKEUdldEJhbGFuY2VSZXF1ZXN0IjkKEkdldEJhbGFuY2VSZXNwb25zZRIjCgdiYWxhbmNlGAEgASgLMhIubGltYmVyLnYxLkJhbGFuY2Ui7QEKDFRvcFVwUmVxdWVzdBIrCgphbW91bnRfdXNkGAEgASgBQhe6SBQSEhkAAAAAAIjDQCkAAAAAAAAUQBIkCgtzdWNjZXNzX3VybBgCIAEoCUIKukgHcgUQARiAEEgAiAEBEiMKCmNhbmNlbF91cmwYAyABKAlCCrpIB3IFEAEYgBBIAYgBARIyCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAKIAQFCDgoMX3N1Y2Nlc3NfdXJsQg0KC19jYW5jZWxfdXJsQhIKEF9pZGVtcG90ZW5jeV9rZXkinAEKDVRvcFVwUmVzcG9uc2USEgoKcGF5bWVudF9pZBgBIAEoCRIUCgxjaGVja291dF91cmwYAiABKAkSEgoKYW1vdW50X3VzZBgDIAEoARIPCgdmZWVfdXNkGAQgASgBEigKBnN0YXR1cxgFIAEoDjIYLmxpbWJlci52MS5QYXltZW50U3RhdHVzEhIKCmV4cGlyZXNfYXQYBiABKA0iaQoTTGlzdFBheW1lbnRzUmVxdWVzdBIeCgVsaW1pdBgBIAEoDUIKukgHKgUY9AMoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKEAQoUTGlzdFBheW1lbnRzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiAKBGRhdGEYAiADKAsyEi5saW1iZXIudjEuUGF5bWVudBIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI3ChdSZWNvbmNpbGVQYXltZW50UmVxdWVzdBIcCgpwYXltZW50X2lkGAEgASgJQgi6SAVyAxiAAiI/ChhSZWNvbmNpbGVQYXltZW50UmVzcG9uc2USIwoHcGF5bWVudBgBIAEoCzISLmxpbWJlci52MS5QYXltZW50Im4KG1Rha2VQcm9jZXNzb3JNZXNzYWdlUmVxdWVzdBIeCgdwYXlsb2FkGAEgASgMQg26SAZ6BBiAgECgvRgBEi8KCXNpZ25hdHVyZRgCIAEoCUIcukgFcgMYgECqvRgQc3RyaXBlLXNpZ25hdHVyZSIwChxUYWtlUHJvY2Vzc29yTWVzc2FnZVJlc3BvbnNlEhAKCHJlY2VpdmVkGAEgASgIMsIGCg5CaWxsaW5nU2VydmljZRJnCgpHZXRCaWxsaW5nEhwubGltYmVyLnYxLkdldEJpbGxpbmdSZXF1ZXN0Gh0ubGltYmVyLnYxLkdldEJpbGxpbmdSZXNwb25zZSIckAIBqrsYAggBgtPkkwINEgsvdjEvYmlsbGluZxKGAQoKR2V0QmFsYW5jZRIcLmxpbWJlci52MS5HZXRCYWxhbmNlUmVxdWVzdBodLmxpbWJlci52MS5HZXRCYWxhbmNlUmVzcG9uc2UiO5ACAaq7GBAIAhIMYmlsbGluZy5yZWFkgtPkkwIeYgdiYWxhbmNlEhMvdjEvYmlsbGluZy9iYWxhbmNlEnAKBVRvcFVwEhcubGltYmVyLnYxLlRvcFVwUmVxdWVzdBoYLmxpbWJlci52MS5Ub3BVcFJlc3BvbnNlIjSquxgUCAISDWJpbGxpbmcud3JpdGUYyQGC0+STAhY6ASoiES92MS9iaWxsaW5nL3RvcHVwEoQBCgxMaXN0UGF5bWVudHMSHi5saW1iZXIudjEuTGlzdFBheW1lbnRzUmVxdWVzdBofLmxpbWJlci52MS5MaXN0UGF5bWVudHNSZXNwb25zZSIzkAIBqrsYEAgCEgxiaWxsaW5nLnJlYWSC0+STAhYSFC92MS9iaWxsaW5nL3BheW1lbnRzEq4BChBSZWNvbmNpbGVQYXltZW50EiIubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXF1ZXN0GiMubGltYmVyLnYxLlJlY29uY2lsZVBheW1lbnRSZXNwb25zZSJRqrsYEQgCEg1iaWxsaW5nLndyaXRlgtPkkwI2YgdwYXltZW50IisvdjEvYmlsbGluZy9wYXltZW50cy97cGF5bWVudF9pZH0vcmVjb25jaWxlEpMBChRUYWtlUHJvY2Vzc29yTWVzc2FnZRImLmxpbWJlci52MS5UYWtlUHJvY2Vzc29yTWVzc2FnZVJlcXVlc3QaJy5saW1iZXIudjEuVGFrZVByb2Nlc3Nvck1lc3NhZ2VSZXNwb25zZSIqqrsYAggBgtPkkwIeOgdwYXlsb2FkIhMvdjEvYmlsbGluZy93ZWJob29rYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_payment]);
+
+/**
+ * Asks whether there is self-serve billing.
+ *
+ * @generated from message limber.v1.GetBillingRequest
+ */
+export type GetBillingRequest = Message<"limber.v1.GetBillingRequest"> & {
+};
+
+/**
+ * Describes the message limber.v1.GetBillingRequest.
+ * Use `create(GetBillingRequestSchema)` to create a new message.
+ */
+export const GetBillingRequestSchema: GenMessage<GetBillingRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 0);
+
+/**
+ * Whether an organisation can pay by itself, and how much at once.
+ *
+ * @generated from message limber.v1.GetBillingResponse
+ */
+export type GetBillingResponse = Message<"limber.v1.GetBillingResponse"> & {
+  /**
+   * It can.
+   *
+   * @generated from field: bool enabled = 1;
+   */
+  enabled: boolean;
+
+  /**
+   * Constant `usd`.
+   *
+   * @generated from field: string currency = 2;
+   */
+  currency: string;
+
+  /**
+   * The smallest payment, in US dollars.
+   *
+   * @generated from field: double min_usd = 3;
+   */
+  minUsd: number;
+
+  /**
+   * The largest payment, in US dollars.
+   *
+   * @generated from field: double max_usd = 4;
+   */
+  maxUsd: number;
+
+  /**
+   * Who takes the money: `stripe`; null where billing is not enabled.
+   *
+   * @generated from field: optional string processor = 5;
+   */
+  processor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetBillingResponse.
+ * Use `create(GetBillingResponseSchema)` to create a new message.
+ */
+export const GetBillingResponseSchema: GenMessage<GetBillingResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 1);
 
 /**
  * Asks for the balance.
@@ -29,7 +96,7 @@ export type GetBalanceRequest = Message<"limber.v1.GetBalanceRequest"> & {
  * Use `create(GetBalanceRequestSchema)` to create a new message.
  */
 export const GetBalanceRequestSchema: GenMessage<GetBalanceRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 0);
+  messageDesc(file_limber_v1_billing_service, 2);
 
 /**
  * The balance.
@@ -50,14 +117,283 @@ export type GetBalanceResponse = Message<"limber.v1.GetBalanceResponse"> & {
  * Use `create(GetBalanceResponseSchema)` to create a new message.
  */
 export const GetBalanceResponseSchema: GenMessage<GetBalanceResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_billing_service, 1);
+  messageDesc(file_limber_v1_billing_service, 3);
 
 /**
- * The prepaid balance.
+ * Asks for a checkout.
+ *
+ * @generated from message limber.v1.TopUpRequest
+ */
+export type TopUpRequest = Message<"limber.v1.TopUpRequest"> & {
+  /**
+   * How much, in US dollars and whole cents.
+   *
+   * @generated from field: double amount_usd = 1;
+   */
+  amountUsd: number;
+
+  /**
+   * Where the payer is sent after paying: an https address, or one of loopback. The gateway's own address when absent.
+   *
+   * @generated from field: optional string success_url = 2;
+   */
+  successUrl?: string | undefined;
+
+  /**
+   * Where the payer is sent when he goes back without paying. `success_url` when absent.
+   *
+   * @generated from field: optional string cancel_url = 3;
+   */
+  cancelUrl?: string | undefined;
+
+  /**
+   * The same key opens one checkout. The header `Idempotency-Key` does the same; this field wins.
+   *
+   * @generated from field: optional string idempotency_key = 4;
+   */
+  idempotencyKey?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.TopUpRequest.
+ * Use `create(TopUpRequestSchema)` to create a new message.
+ */
+export const TopUpRequestSchema: GenMessage<TopUpRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 4);
+
+/**
+ * A checkout that waits to be paid.
+ *
+ * @generated from message limber.v1.TopUpResponse
+ */
+export type TopUpResponse = Message<"limber.v1.TopUpResponse"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+
+  /**
+   * Where to pay.
+   *
+   * @generated from field: string checkout_url = 2;
+   */
+  checkoutUrl: string;
+
+  /**
+   * What is credited once it is paid, in US dollars.
+   *
+   * @generated from field: double amount_usd = 3;
+   */
+  amountUsd: number;
+
+  /**
+   * What is charged on top, in US dollars.
+   *
+   * @generated from field: double fee_usd = 4;
+   */
+  feeUsd: number;
+
+  /**
+   * What became of it: `pending`, unless the idempotency key was used before.
+   *
+   * @generated from field: limber.v1.PaymentStatus status = 5;
+   */
+  status: PaymentStatus;
+
+  /**
+   * Until when it can be paid, in unix seconds.
+   *
+   * @generated from field: uint32 expires_at = 6;
+   */
+  expiresAt: number;
+};
+
+/**
+ * Describes the message limber.v1.TopUpResponse.
+ * Use `create(TopUpResponseSchema)` to create a new message.
+ */
+export const TopUpResponseSchema: GenMessage<TopUpResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 5);
+
+/**
+ * Asks for payments.
+ *
+ * @generated from message limber.v1.ListPaymentsRequest
+ */
+export type ListPaymentsRequest = Message<"limber.v1.ListPaymentsRequest"> & {
+  /**
+   * How many at most. 50 when absent.
+   *
+   * @generated from field: optional uint32 limit = 1;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where the last page ended.
+   *
+   * @generated from field: optional string cursor = 2;
+   */
+  cursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListPaymentsRequest.
+ * Use `create(ListPaymentsRequestSchema)` to create a new message.
+ */
+export const ListPaymentsRequestSchema: GenMessage<ListPaymentsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 6);
+
+/**
+ * Payments.
+ *
+ * @generated from message limber.v1.ListPaymentsResponse
+ */
+export type ListPaymentsResponse = Message<"limber.v1.ListPaymentsResponse"> & {
+  /**
+   * Constant `list`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * The payments, newest first.
+   *
+   * @generated from field: repeated limber.v1.Payment data = 2;
+   */
+  data: Payment[];
+
+  /**
+   * There are older ones.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+
+  /**
+   * Where the next page begins.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListPaymentsResponse.
+ * Use `create(ListPaymentsResponseSchema)` to create a new message.
+ */
+export const ListPaymentsResponseSchema: GenMessage<ListPaymentsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 7);
+
+/**
+ * Asks what became of a payment.
+ *
+ * @generated from message limber.v1.ReconcilePaymentRequest
+ */
+export type ReconcilePaymentRequest = Message<"limber.v1.ReconcilePaymentRequest"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+};
+
+/**
+ * Describes the message limber.v1.ReconcilePaymentRequest.
+ * Use `create(ReconcilePaymentRequestSchema)` to create a new message.
+ */
+export const ReconcilePaymentRequestSchema: GenMessage<ReconcilePaymentRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 8);
+
+/**
+ * What became of a payment.
+ *
+ * @generated from message limber.v1.ReconcilePaymentResponse
+ */
+export type ReconcilePaymentResponse = Message<"limber.v1.ReconcilePaymentResponse"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: limber.v1.Payment payment = 1;
+   */
+  payment?: Payment | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ReconcilePaymentResponse.
+ * Use `create(ReconcilePaymentResponseSchema)` to create a new message.
+ */
+export const ReconcilePaymentResponseSchema: GenMessage<ReconcilePaymentResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 9);
+
+/**
+ * A message of the payment processor.
+ *
+ * @generated from message limber.v1.TakeProcessorMessageRequest
+ */
+export type TakeProcessorMessageRequest = Message<"limber.v1.TakeProcessorMessageRequest"> & {
+  /**
+   * The message as it was sent, to the byte.
+   *
+   * @generated from field: bytes payload = 1;
+   */
+  payload: Uint8Array;
+
+  /**
+   * Its signature.
+   *
+   * @generated from field: string signature = 2;
+   */
+  signature: string;
+};
+
+/**
+ * Describes the message limber.v1.TakeProcessorMessageRequest.
+ * Use `create(TakeProcessorMessageRequestSchema)` to create a new message.
+ */
+export const TakeProcessorMessageRequestSchema: GenMessage<TakeProcessorMessageRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 10);
+
+/**
+ * The message was taken.
+ *
+ * @generated from message limber.v1.TakeProcessorMessageResponse
+ */
+export type TakeProcessorMessageResponse = Message<"limber.v1.TakeProcessorMessageResponse"> & {
+  /**
+   * It was.
+   *
+   * @generated from field: bool received = 1;
+   */
+  received: boolean;
+};
+
+/**
+ * Describes the message limber.v1.TakeProcessorMessageResponse.
+ * Use `create(TakeProcessorMessageResponseSchema)` to create a new message.
+ */
+export const TakeProcessorMessageResponseSchema: GenMessage<TakeProcessorMessageResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_billing_service, 11);
+
+/**
+ * The prepaid balance, and the payments that fill it.
  *
  * @generated from service limber.v1.BillingService
  */
 export const BillingService: GenService<{
+  /**
+   * Says whether an organisation can pay by itself, and how much at once.
+   *
+   * @generated from rpc limber.v1.BillingService.GetBilling
+   */
+  getBilling: {
+    methodKind: "unary";
+    input: typeof GetBillingRequestSchema;
+    output: typeof GetBillingResponseSchema;
+  },
   /**
    * Shows the balance and the spending of the calling organisation.
    *
@@ -67,6 +403,46 @@ export const BillingService: GenService<{
     methodKind: "unary";
     input: typeof GetBalanceRequestSchema;
     output: typeof GetBalanceResponseSchema;
+  },
+  /**
+   * Opens a checkout at the payment processor. Credit is added when it is paid.
+   *
+   * @generated from rpc limber.v1.BillingService.TopUp
+   */
+  topUp: {
+    methodKind: "unary";
+    input: typeof TopUpRequestSchema;
+    output: typeof TopUpResponseSchema;
+  },
+  /**
+   * Lists the payments of the calling organisation, newest first.
+   *
+   * @generated from rpc limber.v1.BillingService.ListPayments
+   */
+  listPayments: {
+    methodKind: "unary";
+    input: typeof ListPaymentsRequestSchema;
+    output: typeof ListPaymentsResponseSchema;
+  },
+  /**
+   * Asks the payment processor directly what became of a payment, for when its message was lost.
+   *
+   * @generated from rpc limber.v1.BillingService.ReconcilePayment
+   */
+  reconcilePayment: {
+    methodKind: "unary";
+    input: typeof ReconcilePaymentRequestSchema;
+    output: typeof ReconcilePaymentResponseSchema;
+  },
+  /**
+   * Takes a message of the payment processor, which signs it. It may come late, twice and out of order.
+   *
+   * @generated from rpc limber.v1.BillingService.TakeProcessorMessage
+   */
+  takeProcessorMessage: {
+    methodKind: "unary";
+    input: typeof TakeProcessorMessageRequestSchema;
+    output: typeof TakeProcessorMessageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_billing_service, 0);

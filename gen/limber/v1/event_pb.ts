@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKIAwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIAEIGCgRkYXRhIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAliBnByb3RvMw");
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLeBAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBQYXltZW50U3VjY2VlZGVkEhIKCnBheW1lbnRfaWQYASABKAkSEgoKYW1vdW50X3VzZBgCIAEoASIzCg1QYXltZW50RmFpbGVkEhIKCnBheW1lbnRfaWQYASABKAkSDgoGc3RhdHVzGAIgASgJIjgKCkJhbGFuY2VMb3cSEwoLYmFsYW5jZV91c2QYASABKAESFQoNdGhyZXNob2xkX3VzZBgCIAEoASInChBCYWxhbmNlRXhoYXVzdGVkEhMKC2JhbGFuY2VfdXNkGAEgASgBIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAliBnByb3RvMw");
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -76,6 +76,38 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: OfferingRejected;
     case: "offeringRejected";
+  } | {
+    /**
+     * A payment was paid and credited.
+     *
+     * @generated from field: limber.v1.PaymentSucceeded payment_succeeded = 24;
+     */
+    value: PaymentSucceeded;
+    case: "paymentSucceeded";
+  } | {
+    /**
+     * A payment was refused by the bank, or nobody paid in time.
+     *
+     * @generated from field: limber.v1.PaymentFailed payment_failed = 25;
+     */
+    value: PaymentFailed;
+    case: "paymentFailed";
+  } | {
+    /**
+     * The balance fell below a tenth of what it was when credit was last added. Told once until credit is added again.
+     *
+     * @generated from field: limber.v1.BalanceLow balance_low = 26;
+     */
+    value: BalanceLow;
+    case: "balanceLow";
+  } | {
+    /**
+     * A call was refused because the balance did not cover it. Told once until credit is added again.
+     *
+     * @generated from field: limber.v1.BalanceExhausted balance_exhausted = 27;
+     */
+    value: BalanceExhausted;
+    case: "balanceExhausted";
   } | {
     /**
      * A person became an active member.
@@ -209,6 +241,111 @@ export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*
   messageDesc(file_limber_v1_event, 4);
 
 /**
+ * A payment was paid and credited.
+ *
+ * @generated from message limber.v1.PaymentSucceeded
+ */
+export type PaymentSucceeded = Message<"limber.v1.PaymentSucceeded"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+
+  /**
+   * What was credited, in US dollars.
+   *
+   * @generated from field: double amount_usd = 2;
+   */
+  amountUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.PaymentSucceeded.
+ * Use `create(PaymentSucceededSchema)` to create a new message.
+ */
+export const PaymentSucceededSchema: GenMessage<PaymentSucceeded> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 5);
+
+/**
+ * A payment was refused by the bank, or nobody paid in time.
+ *
+ * @generated from message limber.v1.PaymentFailed
+ */
+export type PaymentFailed = Message<"limber.v1.PaymentFailed"> & {
+  /**
+   * The payment.
+   *
+   * @generated from field: string payment_id = 1;
+   */
+  paymentId: string;
+
+  /**
+   * `failed` or `expired`.
+   *
+   * @generated from field: string status = 2;
+   */
+  status: string;
+};
+
+/**
+ * Describes the message limber.v1.PaymentFailed.
+ * Use `create(PaymentFailedSchema)` to create a new message.
+ */
+export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 6);
+
+/**
+ * The balance fell below a tenth of what it was when credit was last added.
+ *
+ * @generated from message limber.v1.BalanceLow
+ */
+export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
+  /**
+   * What is left, in US dollars.
+   *
+   * @generated from field: double balance_usd = 1;
+   */
+  balanceUsd: number;
+
+  /**
+   * Below what it is called low, in US dollars.
+   *
+   * @generated from field: double threshold_usd = 2;
+   */
+  thresholdUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.BalanceLow.
+ * Use `create(BalanceLowSchema)` to create a new message.
+ */
+export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 7);
+
+/**
+ * A call was refused because the balance did not cover it.
+ *
+ * @generated from message limber.v1.BalanceExhausted
+ */
+export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
+  /**
+   * What is left, in US dollars.
+   *
+   * @generated from field: double balance_usd = 1;
+   */
+  balanceUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.BalanceExhausted.
+ * Use `create(BalanceExhaustedSchema)` to create a new message.
+ */
+export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 8);
+
+/**
  * A person became an active member.
  *
  * @generated from message limber.v1.MemberAdded
@@ -234,7 +371,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 5);
+  messageDesc(file_limber_v1_event, 9);
 
 /**
  * A member was removed or deactivated.
@@ -255,5 +392,5 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 6);
+  messageDesc(file_limber_v1_event, 10);
 

@@ -16,7 +16,10 @@ export async function readJson(request: Request, type = JSON_TYPE, named = "appl
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
 export const house: Dialect = {
   contentType: "application/json",
-  readBody: (route, request) => (route.verb === "GET" ? Promise.resolve({}) : readJson(request)),
+  readBody: (route, request) => {
+    if (route.raw) return readBody(request, JSON_TYPE, "application/json");
+    return route.verb === "GET" ? Promise.resolve({}) : readJson(request);
+  },
   ignoresUnknown: false,
   write: (_desc, value) => JSON.stringify(value),
   refuse: restAnswer,

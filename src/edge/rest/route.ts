@@ -8,7 +8,7 @@ import {
   hasOption,
 } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { header, raw, rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type Dialect, dialectOf } from "../dialects/index.ts";
 
 /** One RPC as REST serves it. */
@@ -21,6 +21,10 @@ export interface RestRoute {
   readonly path: readonly DescField[];
   /** The field that the body is, or `*` for all that the path does not carry; undefined where there is no body. */
   readonly body: DescField | "*" | undefined;
+  /** The body is the bytes of its field as they are, not JSON. */
+  readonly raw: boolean;
+  /** The fields that headers carry, by the names of the headers. */
+  readonly headers: ReadonlyMap<string, DescField>;
   /** The fields that the query carries, by name. */
   readonly query: ReadonlyMap<string, DescField>;
   /** The field of the response that the answer is; the whole response when undefined. */
@@ -66,6 +70,8 @@ function routeOf(method: DescMethod): RestRoute {
     template,
     path,
     body: body as RestRoute["body"],
+    raw: typeof body === "object" && getOption(body, raw),
+    headers: new Map(headerFields(method).map((field) => [getOption(field, header), field])),
     query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [field.name, field])),
     answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
     status: successStatus || 200,
@@ -92,8 +98,12 @@ function fieldOf(fields: readonly DescField[], name: string | undefined, method:
   return field;
 }
 
+const headerFields = (method: DescMethod): DescField[] =>
+  method.input.fields.filter((field) => getOption(field, header) !== "");
+
 function queryFields(method: DescMethod, path: readonly DescField[], body: unknown): DescField[] {
-  const fields = method.input.fields.filter((field) => field !== body && !path.includes(field));
+  const elsewhere = [body, ...path, ...headerFields(method)];
+  const fields = method.input.fields.filter((field) => !elsewhere.includes(field));
   const unfit = fields.find((field) => field.message !== undefined || field.fieldKind === "map");
   if (unfit !== undefined) throw new Error(`${unfit} does not fit into a query`);
   return fields;

@@ -8,7 +8,7 @@ import { violation } from "../../contracts/conflicts.ts";
 import type { Intent } from "../../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { charge } from "../../money/price.ts";
-import { asRefusal } from "../../refusal.ts";
+import { asRefusal, Reason } from "../../refusal.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -39,6 +39,8 @@ export interface InferenceParts extends Books {
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
+  /** Hears of an organisation's call that its balance did not cover. */
+  unpaid(orgId: string): void;
 }
 
 /** The same, with what inference itself remembers between calls. */
@@ -128,7 +130,11 @@ export class Trip {
 
   /** Holds what the plan may cost, or refuses with 402. */
   openBill(): Promise<Bill> {
-    return Bill.open(this.#house.till, this.plan, this.call, this.#asked);
+    const { till, unpaid } = this.#house;
+    return Bill.open(till, this.plan, this.call, this.#asked).catch((thrown: unknown) => {
+      if (asRefusal(thrown).reason === Reason.INSUFFICIENT_CREDITS) unpaid(keyOf(this.call).orgId);
+      throw thrown;
+    });
   }
 
   /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */

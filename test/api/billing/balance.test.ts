@@ -56,6 +56,7 @@ it("is granted less spent, to the micro-dollar, after many calls at once and fai
       held_usd: 0,
       available_usd: (3_000_000 - micro) / 1e6,
       byok_usd: 0,
+      owed_usd: 0,
     },
   ]);
   expect(rows.totals).toEqual({ requests: charged.length, cost_usd: micro / 1e6 });

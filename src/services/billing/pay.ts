@@ -1,0 +1,160 @@
+/** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
+import { newId, nowSeconds } from "../../ambient.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { fromUsd, toUsd } from "../../money/price.ts";
+import type { Processor, Word } from "../../payments.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import {
+  addPayment,
+  type CheckoutFact,
+  conclude,
+  findPayment,
+  noteCheckout,
+  type PaymentRecord,
+  paymentOfIntent,
+  type ReversalFact,
+  reverse,
+  takeForgotten,
+} from "../../store/payments.ts";
+import { type Sql, tx } from "../../store/tx.ts";
+import { emit } from "../emit.ts";
+
+/** What payments need of the house. */
+export interface PayParts {
+  sql: Sql;
+  processor: Processor;
+  /** Gives back what this replica holds of an organisation's credit and needs for no call. */
+  till: { giveBack(orgId: string): Promise<void> };
+  warn(text: string): void;
+}
+
+/** Who had something done, for the audit log. */
+export interface By {
+  actor: string;
+  requestId?: string | undefined;
+}
+
+/** A payment to open. */
+export interface Wish extends By {
+  orgId: string;
+  keyId: string;
+  amountUsd: number;
+  successUrl: string;
+  cancelUrl: string;
+  idempotencyKey: string | undefined;
+}
+
+const MICRO_PER_CENT = 10_000;
+/** A checkout may be paid for so long: less than the day for which the processor remembers that it was asked for it. */
+const LIFE_S = 23 * 3600;
+
+/**
+ * Opens a checkout, or answers the one that the idempotency key opened before. Refuses with `validation_failed` an amount that is
+ * not of whole cents, and with `idempotency_conflict` a key that was used for something else.
+ */
+export async function openCheckout({ sql, processor }: PayParts, wish: Wish): Promise<PaymentRecord> {
+  const { orgId, keyId, successUrl, cancelUrl, idempotencyKey, actor, requestId } = wish;
+  const amountMicro = fromUsd(wish.amountUsd);
+  if (amountMicro % MICRO_PER_CENT !== 0) throw violation("amount_usd", "must be of whole cents", "multiple_of");
+  const expiresAt = nowSeconds() + LIFE_S;
+  const wanted = { id: newId("pay"), orgId, keyId, amountMicro, successUrl, cancelUrl, idempotencyKey, expiresAt };
+  const payment = await tx(sql, async (tx) => {
+    const { payment, isNew } = await addPayment(tx, wanted);
+    const details = { amount_usd: wish.amountUsd };
+    if (isNew) await audit(tx, { actor, requestId, orgId, action: "payment.requested", subject: payment.id, details });
+    return payment;
+  });
+  const same = (["amountMicro", "successUrl", "cancelUrl"] as const).every((field) => payment[field] === wanted[field]);
+  if (!same) {
+    const text = "this idempotency key was used for another payment";
+    throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
+  }
+  if (payment.sessionId !== undefined || payment.status !== "pending") return payment;
+  // Asked again under the payment's name, the processor answers with the checkout that it has.
+  const checkout = await processor.open({ ...payment, paymentId: payment.id });
+  await noteCheckout(sql, payment.id, checkout);
+  return { ...payment, sessionId: checkout.sessionId, checkoutUrl: checkout.url };
+}
+
+/** Asks the processor what became of a payment, and believes it. */
+export async function reconcile(parts: PayParts, payment: PaymentRecord, by: By): Promise<void> {
+  const { id: paymentId, sessionId, amountMicro, expiresAt } = payment;
+  if (sessionId !== undefined) return believe(parts, await parts.processor.ask(sessionId), by);
+  // Nobody was ever told where to pay.
+  if (nowSeconds() <= expiresAt) return;
+  await concluded(
+    parts,
+    { kind: "checkout", paymentId, sessionId: "", intentId: undefined, amountMicro, status: "expired" },
+    by,
+  );
+}
+
+/** Believes what the processor says, in any order and however often. */
+export async function believe(parts: PayParts, words: readonly Word[], by: By): Promise<void> {
+  for (const word of words) {
+    if (word.kind === "checkout") await concluded(parts, word, by);
+    else if (word.kind === "reversal") await reversed(parts, word, by);
+    else await learn(parts, word.intentId, by);
+  }
+}
+
+/** Asks the processor about what was paid as `intentId`: of a message that overtook the one before it, or says too little. */
+async function learn(parts: PayParts, intentId: string, by: By): Promise<boolean> {
+  const sessionId = await parts.processor.find(intentId);
+  const words = sessionId === undefined ? [] : await parts.processor.ask(sessionId);
+  const known = words.filter((word) => word.kind === "checkout");
+  for (const word of known) await concluded(parts, word, by);
+  if ((await paymentOfIntent(parts.sql, intentId)) === undefined) return false;
+  for (const word of words) if (word.kind === "reversal") await reversed(parts, word, by);
+  return true;
+}
+
+async function concluded({ sql, warn }: PayParts, fact: CheckoutFact, by: By): Promise<void> {
+  const told = await tx(sql, async (tx) => {
+    const payment = await conclude(tx, fact);
+    if (!payment?.became) return payment;
+    const { id: paymentId, orgId, amountMicro, became } = payment;
+    const amountUsd = toUsd(amountMicro);
+    if (became === "succeeded") await emit(tx, orgId, { case: "paymentSucceeded", value: { paymentId, amountUsd } });
+    else await emit(tx, orgId, { case: "paymentFailed", value: { paymentId, status: became } });
+    const details = { amount_usd: amountUsd };
+    await audit(tx, { ...by, orgId, action: `payment.${became}`, subject: paymentId, details });
+    return payment;
+  });
+  if (!told && fact.paymentId.startsWith("pay_"))
+    warn(`the payment processor speaks of a payment ${fact.paymentId} that is none of ours, or of another amount`);
+}
+
+async function reversed(parts: PayParts, fact: ReversalFact, by: By): Promise<void> {
+  const { sql, till } = parts;
+  const paymentId = await paymentOfIntent(sql, fact.intentId);
+  if (paymentId === undefined) {
+    await learn(parts, fact.intentId, by);
+    return;
+  }
+  const orgId = await tx(sql, async (tx) => {
+    const change = await reverse(tx, paymentId, fact);
+    if (change === undefined) return undefined;
+    const { of, id, amountMicro, state } = fact;
+    const details = { payment_id: paymentId, kind: of, amount_usd: toUsd(amountMicro) };
+    const action = state === "taken" ? "payment.reversed" : "payment.restored";
+    await audit(tx, { ...by, orgId: change.orgId, action, subject: id, details });
+    return change.owes ? change.orgId : undefined;
+  });
+  // What this replica holds ready for the next calls is there to be taken.
+  if (orgId !== undefined) await till.giveBack(orgId);
+}
+
+/** The most forgotten payments that are asked about at a time. */
+const FORGOTTEN = 50;
+
+/** Asks about payments whose messages may have been lost; answers how many. */
+export async function askForgotten(parts: PayParts): Promise<number> {
+  const forgotten = await takeForgotten(parts.sql, FORGOTTEN);
+  for (const { orgId, id } of forgotten) {
+    const payment = await findPayment(parts.sql, orgId, id);
+    if (payment) await reconcile(parts, payment, { actor: "system" });
+  }
+  return forgotten.length;
+}
