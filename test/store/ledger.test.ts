@@ -82,6 +82,7 @@ const spent = (microDollars: number) => ({
   balanceMicro: 0,
   heldMicro: 0,
   availableMicro: 0,
+  owedMicro: 0,
 });
 
 const statuses = async (payer: Payer): Promise<string[]> =>
