@@ -80,7 +80,8 @@ function byPhase(error: unknown, code: string): AttemptFailure {
   if (error instanceof AggregateError || /CERT|^ERR_TLS|^UNABLE_TO/.test(code)) {
     return AttemptFailure.UNREACHABLE;
   }
-  if (code.startsWith("WS_ERR_") || code.startsWith("HPE_")) return AttemptFailure.MALFORMED_ANSWER;
+  const isNoHttp = error instanceof Error && error.name === "HTTPParserError"; // undici's, sometimes without a code
+  if (isNoHttp || code.startsWith("WS_ERR_") || code.startsWith("HPE_")) return AttemptFailure.MALFORMED_ANSWER;
   return isBusy(error) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.CONNECTION_LOST;
 }
 

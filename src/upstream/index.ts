@@ -1,10 +1,12 @@
 /** How we reach models: one wire protocol per runtime. */
 
+import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
+import { openvlaAct } from "./openvla-act/index.ts";
 import type { Reach } from "./servers.ts";
 import { simulated } from "./simulated.ts";
 import type { Wire } from "./wire.ts";
@@ -29,6 +31,8 @@ export function createUpstream(options: GuardOptions): Upstream {
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
     gr00tZmq(reach), // Isaac-GR00T
+    gr00tHttp(reach), // its older form over HTTP
+    openvlaAct(reach), // OpenVLA and OpenVLA-OFT
     openaiChat(reach), // ground, by whoever completes chats
     simulated(), // placeholders, where a caller allows them
   ];

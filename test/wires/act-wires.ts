@@ -1,11 +1,12 @@
 /** Every wire that acts, with the little that differs between them: what the shared suite is run over. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import type { Target } from "../../src/upstream/wire.ts";
 import type { ActServer } from "../support/act-server.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
+import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
 
 /** One wire and a server of ours that speaks it. */
 export interface ActWire {
@@ -22,6 +23,8 @@ export interface ActWire {
   readonly namesAgent: boolean;
   /** How many acts the server gets at one time, at least. */
   readonly atOnce: number;
+  /** Connections that acts one after the other take: undici opens a second one while the first comes to rest. */
+  readonly connections: number;
   /** Its answers can hold numbers that aren't finite. */
   readonly carriesNaN: boolean;
   /** What is kept of a long traceback. */
@@ -35,13 +38,22 @@ const USUAL = {
   shows: ["Api-Key sk-123", "Bearer sk-123", undefined],
   namesAgent: true,
   atOnce: 4,
+  connections: 1,
   carriesNaN: true,
   says: /^ValueError: \[31mx{50,}$/,
 } as const;
 
+const HTTP = { ...USUAL, connections: 2 } as const;
+
 const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<Target> => ({
   profile: create(WireProfileSchema, profile),
 });
+
+const GR00T = {
+  proprio: [{ start: 0, end: 3, key: "state.base" }],
+  instructionKey: "annotation.task",
+  actionKeys: ["base"],
+};
 
 /** All of them. */
 export const ACT_WIRES: readonly ActWire[] = [
@@ -52,13 +64,18 @@ export const ACT_WIRES: readonly ActWire[] = [
     id: "gr00t-zmq",
     scheme: "tcp",
     start: startGr00tServer,
-    told: told({
-      proprio: [{ start: 0, end: 3, key: "state.base" }],
-      instructionKey: "annotation.task",
-      actionKeys: ["base"],
-    }),
+    told: told(GR00T),
     shows: ["sk-123", "sk-123", undefined],
     namesAgent: false,
     atOnce: 1,
+  },
+  { ...HTTP, id: "gr00t-http", scheme: "http", start: startGr00tHttpServer, told: told(GR00T) },
+  {
+    ...HTTP,
+    id: "openvla-act",
+    scheme: "http",
+    start: startOpenvlaServer,
+    told: told({ proprio: [{ start: 0, end: 3, key: "state", dtype: NumberType.F8 }] }),
+    says: /^the server answered "error"$/,
   },
 ];

@@ -46,7 +46,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
   it("keeps one connection over many acts", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     for (let i = 0; i < 5; i++) expect(rowsOf(await act())).toEqual(STEPS);
-    expect(server.counts.connections).toBe(1);
+    expect(server.counts.connections).toBeLessThanOrEqual(row.connections);
   });
 
   it("gives each of many acts at one time its own answer", async () => {

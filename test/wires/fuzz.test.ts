@@ -12,6 +12,7 @@ import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { failureOf } from "../../src/upstream/failures.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
+import { readJsonAction } from "../../src/upstream/json-actions.ts";
 import {
   actAnswerOf,
   readAct,
@@ -118,6 +119,11 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     (bytes) => readAction(bytes, { actionKeys: ["left_arm"], actionDims: [] }, 2),
   ],
   ["GR00T's modalities", [recorded("gr00t_n16_modality_config")], readModalityConfig],
+  [
+    "OpenVLA's answer",
+    [readFileSync(new URL("../golden/wire-samples/openvla_response.json", import.meta.url))],
+    (bytes) => readJsonAction(bytes, { actionKeys: [], actionDims: [] }, 1),
+  ],
   ["ZeroMQ's frames", [ZMTP], readZmtp],
 ];
 

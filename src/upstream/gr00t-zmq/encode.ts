@@ -28,12 +28,16 @@ const toNpy = (array: NdArray): Packable =>
 /** The observation as `get_action` takes it. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
 export function actionData(profile: Profile, parts: readonly Part[], instruction: string): Packable<NdArray> {
   return profile.dialect === ServerDialect.GR00T_N1_5
-    ? flat(profile, parts, instruction)
+    ? flatObservation(profile, parts, instruction)
     : nested(profile, parts, instruction);
 }
 
-/** N1.5: `video.<k>` [T, H, W, 3], `state.<k>` [T, D], a list of one text. */
-function flat({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): Fields {
+/** The observation of N1.5: `video.<k>` [T, H, W, 3], `state.<k>` [T, D], a list of one text. */
+export function flatObservation(
+  { instructionKey, constants }: Profile,
+  parts: readonly Part[],
+  instruction: string,
+): Fields {
   const fields: Fields = new Map(parts.map((part) => [part.key, widened(arrayOf(part), 1)]));
   fields.set(instructionKey, [instruction]);
   for (const { key, value } of constants) fields.set(key, value);

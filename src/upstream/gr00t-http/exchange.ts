@@ -1,0 +1,24 @@
+/** What Isaac-GR00T's HTTP server is asked. Source: NVIDIA/Isaac-GR00T N1.5, scripts/http_server.py. */
+import { malformed } from "../failures.ts";
+import { type HttpServers, isObject, readJson } from "../http.ts";
+import type { CallOptions, Target } from "../wire.ts";
+
+const JSON_BODY = { "content-type": "application/json" } as const;
+
+/** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
+export async function postAct(
+  servers: HttpServers,
+  target: Target,
+  body: string,
+  { signal, requestId }: CallOptions,
+): Promise<Buffer> {
+  const headers = { ...JSON_BODY, "x-request-id": requestId };
+  return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
+}
+
+/** Resolves when the server says that it is healthy. Rejects with an UpstreamFailure. */
+export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+  const { body } = await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: 1 << 16 });
+  const health = readJson(body);
+  if (!isObject(health) || health.status !== "healthy") throw malformed("the server doesn't say that it is healthy");
+}

@@ -1,0 +1,66 @@
+/** Actions in the JSON of HTTP servers: arrays of json_numpy, lists of them, or plain lists of numbers. */
+import { decodeJsonNumpy, type JsonNumpy } from "../codecs/json-numpy.ts";
+import { NdArray } from "../codecs/ndarray.ts";
+import type { ActAnswer } from "../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { chunkOf, sideBySide, type Table, tableOf } from "./chunk.ts";
+import { failureOf, malformed } from "./failures.ts";
+import type { Profile } from "./profile.ts";
+
+/**
+ * The first `horizon` rows of an answer's action: the named parts side by side, else `action`, `actions` or the answer itself. A JSON
+ * text inside a JSON text is read too. Throws an UpstreamFailure, also for the text "error", which these servers send with status 200.
+ */
+export function readJsonAction(
+  body: Buffer,
+  { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
+  horizon: number,
+): ActAnswer {
+  const answer = answerIn(body);
+  const tables =
+    actionKeys.length > 0
+      ? actionKeys.map((key) => rowsOf(partOf(answer, key), key))
+      : [rowsOf(answer instanceof Map ? (answer.get("action") ?? answer.get("actions")) : answer, "actions")];
+  return chunkOf(sideBySide(tables, actionDims), horizon);
+}
+
+function answerIn(body: Buffer): JsonNumpy {
+  const outer = decode(body.toString("utf8"));
+  if (outer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
+  const answer = typeof outer === "string" ? decode(outer) : outer;
+  if (answer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
+  return answer;
+}
+
+function decode(text: string): JsonNumpy {
+  try {
+    return decodeJsonNumpy(text);
+  } catch (error) {
+    throw failureOf(error);
+  }
+}
+
+const partOf = (answer: JsonNumpy, key: string): JsonNumpy | undefined =>
+  answer instanceof Map ? (answer.get(key) ?? answer.get(`action.${key}`)) : undefined;
+
+/** One array, a list of arrays or of lists of numbers (a row each), or a list of numbers (one row). */
+function rowsOf(value: JsonNumpy | undefined, name: string): Table {
+  if (value instanceof NdArray) return tableOf(value);
+  if (!Array.isArray(value)) throw malformed(`there is no array named ${name}`);
+  if (value.length > 0 && value.every(isNumber))
+    return { rows: 1, columns: value.length, values: Float64Array.from(value) };
+  const rows = value.map((row) => rowOf(row, name));
+  const columns = rows[0]?.length ?? 0;
+  if (rows.some((row) => row.length !== columns)) throw malformed(`the rows of ${name} differ in length`);
+  const values = new Float64Array(rows.length * columns);
+  for (const [i, row] of rows.entries()) values.set(row, i * columns);
+  return { rows: rows.length, columns, values };
+}
+
+function rowOf(row: JsonNumpy, name: string): ArrayLike<number> {
+  if (row instanceof NdArray && row.shape.length === 1) return row.toFloat64();
+  if (Array.isArray(row) && row.every(isNumber)) return row;
+  throw malformed(`a row of ${name} is no list of numbers`);
+}
+
+const isNumber = (value: JsonNumpy): value is number => typeof value === "number";

@@ -1,0 +1,14 @@
+/** An act as OpenVLA's server takes it: one flat object of arrays, the instruction, and the constants that the offering names. */
+import { encodeJsonNumpy } from "../../codecs/json-numpy.ts";
+import type { Packable } from "../../codecs/msgpack.ts";
+import type { NdArray } from "../../codecs/ndarray.ts";
+import { arrayOf, type Part } from "../observe.ts";
+import type { Profile } from "../profile.ts";
+
+/** The body of one act. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
+export function encodeAct({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): string {
+  const fields = new Map<string, Packable<NdArray>>(parts.map((part) => [part.key, arrayOf(part)]));
+  fields.set(instructionKey, instruction);
+  for (const { key, value } of constants) fields.set(key, value);
+  return encodeJsonNumpy(fields);
+}

@@ -1,0 +1,22 @@
+/** What an OpenVLA server is asked over HTTP: FastAPI with one route. Source: openvla/openvla, vla-scripts/deploy.py. */
+import { type HttpServers, statusFailure } from "../http.ts";
+import type { CallOptions, Target } from "../wire.ts";
+
+/** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
+export async function postAct(
+  servers: HttpServers,
+  target: Target,
+  body: string,
+  { signal, requestId }: CallOptions,
+): Promise<Buffer> {
+  const headers = { "content-type": "application/json", "x-request-id": requestId };
+  return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
+}
+
+/** Resolves when the server answers its documentation's page, or says that it has none. Rejects with an UpstreamFailure. */
+export async function askAlive(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+  const { status, body } = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
+  if (status >= 500 || status === 401 || status === 403) throw statusFailure(status, body);
+}
+
+const MAX_PAGE = 1 << 20;
