@@ -136,7 +136,8 @@ export function createGate(parts: GateParts): Gate {
   const admitRecord = (record: KeyRecord | undefined, rule: Rpc): Admission => {
     const key = principalOf(record);
     const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
-    if (reach === undefined || (reach === "own" && !rule.own)) {
+    // A key that belongs to no member has nothing of its own.
+    if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
       throw refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, {
         needed: [rule.permission],
       });

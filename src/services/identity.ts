@@ -15,7 +15,7 @@ import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { type Act, audit } from "../store/audit.ts";
-import { createKey } from "../store/keys.ts";
+import { createKey, revokeKeys } from "../store/keys.ts";
 import {
   acceptInvite,
   addMember,
@@ -29,6 +29,7 @@ import {
 } from "../store/members.ts";
 import { hashSecret } from "../store/secret.ts";
 import { type Queryable, type Sql, tx } from "../store/tx.ts";
+import { findWorkspace } from "../store/workspaces.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
@@ -54,6 +55,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
     async inviteMember({ orgId, email, role, workspaceIds }, call) {
       await assertReachable(sql, orgId, call);
       assertMayGive(role, call);
+      await assertWorkspaces(sql, orgId, workspaceIds);
       const invite = INVITE_PREFIX + secretBytes(32).toString("base64url");
       const asked = { hash: hashSecret(invite), endsMs: now() + INVITE_MS };
       const member = await tx(sql, async (tx) => {
@@ -68,8 +70,9 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
       const { member, made } = await tx(sql, async (tx) => {
         const member = await acceptInvite(tx, hashSecret(invite));
         if (!member) throw refuse(Reason.INVALID_INVITE, "this invite is not known here, or its time is over");
-        const { id: userId, orgId, role } = member;
-        const made = await createKey(tx, { orgId, userId, role, name: keyName ?? "first key" });
+        const { id: userId, orgId, role, workspaceIds } = member;
+        const name = keyName ?? "first key";
+        const made = await createKey(tx, { orgId, userId, role, name, workspaceId: workspaceIds[0] });
         await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
         await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } });
         const act = { ...actOn(member, "member.joined", call, { key_id: made.key.id }), actor: userId };
@@ -102,11 +105,14 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
     async updateMember({ orgId, userId, role, workspaceIds }, call) {
       await assertReachable(sql, orgId, call);
       if (role !== undefined) assertMayGive(role, call);
+      await assertWorkspaces(sql, orgId, workspaceIds?.ids ?? []);
       const member = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
         const before = await known(tx, orgId, userId);
         assertMayTouch(before, call);
         const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
+        const { workspaceIds: outside } = after;
+        if (outside.length > 0) await toldRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
         const changed = role === undefined ? after : await actIn(tx, before, role);
         const details = { from: told(before), to: told(changed) };
         await audit(tx, actOn(changed, "member.changed", call, details));
@@ -122,6 +128,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         const member = await known(tx, orgId, userId);
         assertMayTouch(member, call);
         await assertOwnerRemains(tx, member);
+        await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
         await dropMember(tx, userId);
         await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
         await audit(tx, actOn(member, "member.removed", call, { email: member.email, role: member.role }));
@@ -172,6 +179,12 @@ async function known(sql: Queryable, orgId: string, userId: string): Promise<Mem
   const member = await findMember(sql, orgId, userId);
   if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name");
   return member;
+}
+
+async function assertWorkspaces(sql: Sql, orgId: string, ids: readonly string[]): Promise<void> {
+  for (const [at, id] of ids.entries())
+    if (!(await findWorkspace(sql, orgId, id, now())))
+      throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: `workspace_ids.${at}` });
 }
 
 /** Nobody gives a role that may do more than his own. */

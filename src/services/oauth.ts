@@ -19,7 +19,7 @@ import { violation } from "../contracts/conflicts.ts";
 import { fromUsd } from "../money/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { audit } from "../store/audit.ts";
-import { findKey, type KeyRecord } from "../store/keys.ts";
+import { findKey, type KeyRecord, revokeKeys } from "../store/keys.ts";
 import { findMember } from "../store/members.ts";
 import {
   type AuthMethod,
@@ -32,11 +32,11 @@ import {
   findClientKey,
   listClients,
   redeemCode,
-  revokeKey,
   takeCode,
 } from "../store/oauth.ts";
 import { hashSecret } from "../store/secret.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import { toldRevoked } from "./account/keys.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
 import { isRedirectUri, withCode } from "./oauth/redirect.ts";
@@ -90,9 +90,10 @@ export function oauthService({ sql }: { sql: Sql }): Implementation<typeof Oauth
     async deleteOauthClient({ clientId }, call) {
       const { orgId } = keyOf(call);
       await tx(sql, async (tx) => {
-        const keys = await dropClient(tx, orgId, clientId);
-        if (keys === undefined) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
-        const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys } };
+        if (!(await dropClient(tx, orgId, clientId))) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
+        const keys = await revokeKeys(tx, { clientId });
+        await toldRevoked(tx, orgId, keys, call);
+        const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys.length } };
         await audit(tx, { ...byCall(call), orgId, ...act });
       });
       return create(DeleteOauthClientResponseSchema, { clientId, deleted: true });
@@ -261,7 +262,8 @@ async function revoke(
   call: Call,
   why: string,
 ): Promise<void> {
-  if (!(await revokeKey(tx, id))) return;
+  if ((await revokeKeys(tx, { id })).length === 0) return;
+  await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } });
   const act = { action: "key.revoked", subject: id, details: { client_id: clientId, why } };
   await audit(tx, { ...byCall(call), actor: clientId, orgId, ...act });
 }
@@ -276,6 +278,8 @@ function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, key: KeyRecord): C
     models: key.models,
     environment: key.environment,
     rateLimit: key.rateLimit,
+    workspaceId: key.workspaceId,
+    robotId: key.robotId,
     ...(known.length > 0 && { expiresAt: Math.min(...known) }),
     ...(limits.length > 0 && {
       budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },

@@ -277,9 +277,24 @@ export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; s
   return { key: keyOf(row!), secret };
 }
 
-/** Ends keys for ever: those named, or those of a workspace. Answers which these were. */
-export async function revokeKeys(tx: Tx, which: { id: string } | { workspaceId: string }): Promise<string[]> {
-  const these = "id" in which ? tx`id = ${which.id}` : tx`workspace_id = ${which.workspaceId}`;
+/** Whose keys to end; those of a member outside of some workspaces where `outside` names these. */
+export type WhichKeys =
+  | { id: string }
+  | { workspaceId: string }
+  | { clientId: string }
+  | { userId: string; outside?: readonly string[] };
+
+function theseKeys(tx: Tx, which: WhichKeys) {
+  if ("id" in which) return tx`id = ${which.id}`;
+  if ("workspaceId" in which) return tx`workspace_id = ${which.workspaceId}`;
+  if ("clientId" in which) return tx`client_id = ${which.clientId}`;
+  if (which.outside === undefined) return tx`user_id = ${which.userId}`;
+  return tx`user_id = ${which.userId} and not coalesce(workspace_id = any(${[...which.outside]}), false)`;
+}
+
+/** Ends keys for ever. Answers which these were. */
+export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<string[]> {
+  const these = theseKeys(tx, which);
   const rows = await tx<{ id: string }[]>`
     update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id`;
   return rows.map(({ id }) => id);

