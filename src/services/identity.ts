@@ -30,6 +30,7 @@ import {
 import { hashSecret } from "../store/secret.ts";
 import { type Queryable, type Sql, tx } from "../store/tx.ts";
 import { findWorkspace } from "../store/workspaces.ts";
+import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";

@@ -213,6 +213,8 @@ describe("the ids of another organisation", () => {
     const theirs: Record<string, string> = {
       org_id: caller.org,
       user_id: ada.userId,
+      key_id: ada.keyId,
+      workspace_id: (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key })).body.id,
       client_id: client,
       name: "house",
       offering_id: offering.body.id,
@@ -221,6 +223,8 @@ describe("the ids of another organisation", () => {
     const unknown: Record<string, string> = {
       org_id: "org_01M80526TGMQ1E57VD2PJ4MK4Q",
       user_id: "usr_01M80526TGMQ1E57VD2PJ4MK4Q",
+      key_id: "key_01M80526TGMQ1E57VD2PJ4MK4Q",
+      workspace_id: "ws_01M80526TGMQ1E57VD2PJ4MK4Q",
       client_id: "oac_01M80526TGMQ1E57VD2PJ4MK4Q",
       name: "nobody",
       offering_id: "off_01M80526TGMQ1E57VD2PJ4MK4Q",

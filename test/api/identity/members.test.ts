@@ -294,6 +294,35 @@ describe("keys of members", () => {
   });
 });
 
+describe("members of workspaces", () => {
+  const workspace = async (): Promise<string> =>
+    (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: `w${Math.random()}` }, { key: owner.key })).body.id;
+
+  it("have keys of their workspaces alone, from the first one on", async () => {
+    const [lab, barn] = [await workspace(), await workspace()];
+    const ada = await person(app, caller.org, "developer", { workspace_ids: [lab] });
+    expect((await looks(app, ada.key)).body.workspace_id).toBe(lab);
+    const make = (body: object, key = owner.key) => app.call(`/v1/orgs/${caller.org}/keys`, body, { key });
+    expect((await make({ user_id: ada.userId })).body.workspace_id).toBe(lab);
+    const elsewhere = await make({ user_id: ada.userId, workspace_id: barn });
+    expect([elsewhere.status, elsewhere.body.error.code]).toEqual([403, "scope_denied"]);
+  });
+
+  it("lose the keys of workspaces that they are taken from", async () => {
+    const [lab, barn] = [await workspace(), await workspace()];
+    const ada = await person(app, caller.org, "developer", { workspace_ids: [lab] });
+    expect((await change(ada.userId, { workspace_ids: [lab, barn] })).status).toBe(200);
+    expect((await looks(other, ada.key)).status).toBe(200);
+    expect((await change(ada.userId, { workspace_ids: [barn] })).body.workspace_ids).toEqual([barn]);
+    await vi.waitFor(async () => expect((await looks(other, ada.key)).status).toBe(401), { timeout: 1000 });
+  });
+
+  it("are confined to none that is not there", async () => {
+    const { status, body } = await invite({ email: "w@example.com", role: "viewer", workspace_ids: ["ws_nobody"] });
+    expect([status, body.error.param]).toEqual([404, "workspace_ids.0"]);
+  });
+});
+
 describe("the audit log", () => {
   it("has one record for every change of a member, by whoever made it", async () => {
     const { org } = await app.caller(0);
