@@ -14,7 +14,7 @@ import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
-import { after, every, inSlices, newId, nowSeconds, steadyNow } from "./ambient.ts";
+import { after, every, inSlices, newId, now, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
 import { createGate } from "./edge/gate.ts";
@@ -23,10 +23,12 @@ import { Limits } from "./edge/limits.ts";
 import { CallLines, type LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
+import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
+import { PIN_SILENCE_MS } from "./routing/index.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { BalanceAlerts } from "./services/billing/alerts.ts";
@@ -37,13 +39,16 @@ import { identityService } from "./services/identity.ts";
 import { LoopBoard } from "./services/inference/loop/board.ts";
 import { OwnKeyBook } from "./services/inference/own-keys.ts";
 import { PresetBook } from "./services/inference/presets.ts";
+import { Sessions } from "./services/inference/sessions.ts";
 import { inferenceService } from "./services/inference.ts";
 import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
+import { Circuits } from "./services/supply/circuits.ts";
 import { factsOfSupply } from "./services/supply/facts.ts";
+import { Gossip } from "./services/supply/gossip.ts";
 import { LiveSupply } from "./services/supply/live.ts";
 import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
@@ -59,6 +64,7 @@ import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
 import { pruneCodes } from "./store/oauth.ts";
 import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
+import { prunePins } from "./store/pins.ts";
 import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
@@ -95,6 +101,8 @@ const POOL = 10;
 const PRUNE_MS = 3_600_000;
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
+/** How often replicas tell each other what they measured. */
+const GOSSIP_MS = 1_000;
 /** How often what offerings did is written down; what a crash loses is no older. */
 const ROLL_MS = 10_000;
 /** How long events are kept after they were told, or where nobody is told. */
@@ -150,10 +158,13 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
   const shelf = new RegistryShelf(supply);
+  const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
+  closers.add(() => circuits.close());
   const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, shelf.catalog)]);
     const facts = await inSlices(factsOfSupply(known, vault, (text) => log.error(text)));
     await inSlices(supply.adopting(facts));
+    await circuits.refresh();
     shelf.adopt(known, catalog);
   });
   closers.add(async () => loader.close());
@@ -172,6 +183,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
     rolling();
     await rollup.tick().catch(() => {});
   });
+
+  const gossip = new Gossip(replica, supply.health);
+  const grapevine = new Grapevine({ sql, notices, natsUrl: config.natsUrl, hear: (word) => gossip.hear(word) });
+  closers.add(() => grapevine.close());
+  const gossiping = every(GOSSIP_MS, () => void gossip.tell(grapevine));
+  closers.add(async () => gossiping());
+  const sessions = new Sessions(sql, notices);
+  closers.add(() => sessions.close());
 
   let draining = false;
   const unready = (): string | undefined => {
@@ -208,6 +227,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
           allowPrivate,
           presets,
           ownKeys,
+          sessions,
           unpaid: (orgId) => alerts.unpaid(orgId),
         }),
       ],
@@ -223,7 +243,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [RegistryService, registryService({ shelf, supply, upstream })],
       [
         OperationsService,
-        operationsService({ supply, unready, warnings: () => loader.warnings, cache: () => keys.figures }),
+        operationsService({ sql, supply, unready, warnings: () => loader.warnings, cache: () => keys.figures }),
       ],
     ],
     keys,
@@ -258,6 +278,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
+      () => prunePins(sql, now() - PIN_SILENCE_MS),
     ];
     if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
     if (processor) jobs.push(() => askForgotten({ ...paying, processor }));

@@ -1,13 +1,9 @@
 /** A connection to NATS for as long as it lasts. One that was lost stays lost: whatever it had not sent is never sent later. */
-import { connect, deadline, headers, type NatsConnection, wsconnect } from "nats";
+import { deadline, headers, type NatsConnection } from "nats";
 import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import type { OutboxEvent } from "../store/outbox.ts";
-
-/** How long NATS may take to answer anything. */
-const ANSWER_MS = 3_000;
-/** How often a silent connection is asked whether it still stands. */
-const PING_MS = 10_000;
+import { ANSWER_MS, dial } from "./dial.ts";
 
 /** What stands for the organisation in the subject of an event that concerns none. */
 const OPERATOR = "operator";
@@ -31,20 +27,7 @@ export class NatsLink {
 
   /** Connects to `url` once; user and password may stand in it, a user alone is a token. Rejects when that fails. */
   static async dial(url: string): Promise<NatsLink> {
-    const { protocol, host, username, password } = new URL(url);
-    const [user, pass] = [decodeURIComponent(username), decodeURIComponent(password)];
-    const dial = protocol.startsWith("ws") ? wsconnect : connect;
-    const connection = await dial({
-      servers: `${protocol}//${host}`,
-      name: BRAND,
-      // Its buffers outlive a reconnection, and would tell again what another replica told since.
-      reconnect: false,
-      timeout: ANSWER_MS,
-      pingInterval: PING_MS,
-      ...(pass !== "" ? { user, pass } : user !== "" && { token: user }),
-      ...(protocol === "tls:" && { tls: {} }),
-    });
-    return new NatsLink(connection);
+    return new NatsLink(await dial(url));
   }
 
   get isOver(): boolean {

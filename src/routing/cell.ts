@@ -92,8 +92,8 @@ export class Cell {
     return verdict;
   }
 
-  /** Takes in what a replica tells; answers what it counted since it last told, or undefined when it tells for the first time. */
-  hear(replica: string, told: Hearsay, now: number): Tally | undefined {
+  /** Takes in what a replica tells; answers what it counted since it last told, in proportion where that is more than can count. */
+  hear(replica: string, told: Hearsay, now: number): Pick<Tally, "calls" | "failures"> {
     this.heard ??= new Map();
     const before = this.heard.get(replica);
     this.heard.delete(replica);
@@ -104,12 +104,15 @@ export class Cell {
     this.usedAt = Math.max(this.usedAt, now - told.idleMs);
     this.coldMs ??= told.coldMs;
     this.unitsPerS ??= told.unitsPerS;
-    if (before) this.recent.add(news.calls, news.failures, now);
-    for (let i = 0; before && i < Math.min(news.calls, MOST_JUDGED); i++) {
-      const failed = i < (news.failures / news.calls) * Math.min(news.calls, MOST_JUDGED);
+    // What is heard for the first time may be a history of months, of which no more than a handful counts as of now.
+    const share = before ? 1 : Math.min(1, MOST_JUDGED / Math.max(1, news.calls));
+    const [calls, failures] = [Math.round(news.calls * share), Math.round(news.failures * share)];
+    this.recent.add(calls, failures, now);
+    for (let i = 0; i < Math.min(calls, MOST_JUDGED); i++) {
+      const failed = i < (failures / calls) * Math.min(calls, MOST_JUDGED);
       this.success += ((failed ? 0 : 1) - this.success) * NEWEST_SHARE;
     }
-    return before && news;
+    return { calls, failures };
   }
 
   /** Takes in what was rolled up before this replica began. */

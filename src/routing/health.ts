@@ -131,8 +131,7 @@ export class HealthBoard {
   hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
-    const news = cell.hear(replica, told, now);
-    const { calls, failures } = news ?? { calls: 0, failures: 0 };
+    const { calls, failures } = cell.hear(replica, told, now);
     this.move(offeringId, cell, { kind: "heard", at: now, calls, failures, consecutive: told.consecutive });
     this.write(offeringId, cell, now);
   }

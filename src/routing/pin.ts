@@ -10,12 +10,15 @@ export interface Pin {
 /** A pin is forgotten after this much silence, in milliseconds. Source: specification, "Limits". */
 export const PIN_SILENCE_MS = 15 * 60 * 1000;
 
+/** How old what others know of a session's last call may become. */
+const TOLD_MS = 30_000;
+
 const MOST_PINS = 100_000;
 
-/** The pins of one replica. Keys are the caller's to make: sessions of two organisations must not share one. */
+/** The pins that one replica knows. Keys are the caller's to make: sessions of two organisations must not share one. */
 export class PinBoard {
   /** In order of the last touch, so that the oldest is always first. */
-  private readonly pins = new Map<string, Pin & { at: number }>();
+  private readonly pins = new Map<string, Pin & { at: number; toldAt: number }>();
 
   /** The pin of a session, or undefined once it has been silent for 15 minutes. `now` in milliseconds. */
   get(session: string, now: number): Pin | undefined {
@@ -29,10 +32,27 @@ export class PinBoard {
   /** Notes who served a session, and says what that did to its pin. */
   served(session: string, by: Pin, now: number): PinOutcome {
     const outcome = pinOutcome(this.get(session, now), by);
-    this.pins.delete(session);
-    this.pins.set(session, { model: by.model, provider: by.provider, at: now });
-    this.sweep(now);
+    const toldAt = outcome === PinOutcome.KEPT ? this.pins.get(session)!.toldAt : Number.NEGATIVE_INFINITY;
+    this.set(session, { model: by.model, provider: by.provider, at: now, toldAt });
     return outcome;
+  }
+
+  /** Takes over what others know: a session's pin and when it was last called. */
+  learn(session: string, { model, provider }: Pin, at: number): void {
+    this.set(session, { model, provider, at, toldAt: at });
+  }
+
+  /** Whether others should be told of a session; noted as done by asking. */
+  isUntold(session: string, now: number): boolean {
+    const pin = this.pins.get(session);
+    if (!pin || now - pin.toldAt < TOLD_MS) return false;
+    pin.toldAt = now;
+    return true;
+  }
+
+  /** Forgets everything: what others know may be newer. */
+  clear(): void {
+    this.pins.clear();
   }
 
   /** How many sessions are remembered. */
@@ -40,10 +60,12 @@ export class PinBoard {
     return this.pins.size;
   }
 
-  private sweep(now: number): void {
-    for (const [session, pin] of this.pins) {
-      if (now - pin.at < PIN_SILENCE_MS && this.pins.size <= MOST_PINS) return;
-      this.pins.delete(session);
+  private set(session: string, pin: Pin & { at: number; toldAt: number }): void {
+    this.pins.delete(session);
+    this.pins.set(session, pin);
+    for (const [oldest, { at }] of this.pins) {
+      if (pin.at - at < PIN_SILENCE_MS && this.pins.size <= MOST_PINS) return;
+      this.pins.delete(oldest);
     }
   }
 }

@@ -3,7 +3,7 @@ import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { newId, nowSeconds } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
-import { appendEvents } from "../store/outbox.ts";
+import { appendEvents, type EventRecord } from "../store/outbox.ts";
 import type { Tx } from "../store/tx.ts";
 
 /** What happened: one member of `Event.data`. */
@@ -18,7 +18,10 @@ export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
  * Tells what happened to an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
  * those took then give the events of one thing the order in which they happened.
  */
-export async function emit(tx: Tx, orgId: string, data: Happening): Promise<void> {
+export const emit = (tx: Tx, orgId: string, data: Happening): Promise<void> => appendEvents(tx, [eventOf(orgId, data)]);
+
+/** The same as a record, for writes that carry their events with them. */
+export function eventOf(orgId: string, data: Happening): EventRecord {
   const name = EVENT_NAMES.get(data.case);
   if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
   const event = create(EventSchema, {
@@ -28,5 +31,5 @@ export async function emit(tx: Tx, orgId: string, data: Happening): Promise<void
     orgId,
     data,
   });
-  await appendEvents(tx, [{ id: event.id, name, orgId, payload: toBinary(EventSchema, event) }]);
+  return { id: event.id, name, orgId, payload: toBinary(EventSchema, event) };
 }

@@ -28,7 +28,7 @@ import { type ActAnswer, Contract, type PredictAnswer, type PredictAnswerPart } 
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
-import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, PinBoard, routeOf } from "../routing/index.ts";
+import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, routeOf } from "../routing/index.ts";
 import type { Call, Implementation } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
@@ -38,7 +38,7 @@ import { assertSound, type InferenceHouse, type InferenceParts, planArgs, served
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
-  const house: InferenceHouse = { ...parts, pins: new PinBoard(), hedges: new HedgeBudgets() };
+  const house: InferenceHouse = { ...parts, hedges: new HedgeBudgets() };
   return {
     act: (request, call) => answerAct(house, request, call),
     actStream: (speaker, call) => actStream(house, speaker, call),
@@ -52,9 +52,9 @@ export function inferenceService(parts: InferenceParts): Implementation<typeof I
 /** Act: plan, hold, attempt, settle. */
 async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): Promise<ActResponse> {
   const prepared = prepare(house, ActRequestSchema, asked, call);
-  const { request, ownKeys } = prepared instanceof Promise ? await prepared : prepared;
+  const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys }, call);
+  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...act.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
@@ -71,7 +71,8 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
       unitsOf: act.unitsOf,
     });
     const charge = trip.charge(step, act.unitsOf(answer), hedgeMicro);
-    const route = routeOf({ tries, step, hedgeMicro }, trip.pinned(step));
+    const pin = trip.pinned(step);
+    const route = routeOf({ tries, step, hedgeMicro }, pin instanceof Promise ? await pin : pin);
     const response = actResponse(trip, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
@@ -99,10 +100,10 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
 
 /** Predict, whole: the frames of one model, all of them or none. */
 async function answerPredict(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<PredictResponse> {
-  const { request, ownKeys } = await prepare(house, PredictRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepare(house, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys }, call);
+  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
 
@@ -118,7 +119,8 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
       unitsOf: predict.unitsOf,
     });
     const charge = trip.charge(step, predict.unitsOf(answer), hedgeMicro);
-    const route = routeOf({ tries, step, hedgeMicro }, trip.pinned(step));
+    const pin = trip.pinned(step);
+    const route = routeOf({ tries, step, hedgeMicro }, pin instanceof Promise ? await pin : pin);
     const response = create(PredictResponseSchema, {
       id: trip.named("pred"),
       object: "world.prediction",
@@ -146,9 +148,9 @@ async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): P
 
 /** Ground: called directly, so that there is one provider and no attempts to list. */
 async function answerGround(house: InferenceHouse, asked: GroundRequest, call: Call): Promise<GroundResponse> {
-  const { request, ownKeys } = await prepare(house, GroundRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepare(house, GroundRequestSchema, asked, call);
   const intent = ground.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys }, call);
+  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...ground.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(input.observations);
 
@@ -188,9 +190,9 @@ async function preview(
   call: Call,
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
-  const { request, ownKeys } = await prepare(house, PreviewedRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepare(house, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, house.supply.snapshot);
   const intent = planned === Contract.ACT ? act.intentOf(request) : { ...predict.intentOf(request), contract: planned };
-  return explain(planArgs(house, { intent, ownKeys }, call, steadyNow()));
+  return explain(planArgs(house, { intent, ownKeys, session }, call, steadyNow()));
 }

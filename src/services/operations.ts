@@ -1,6 +1,8 @@
 /** Whether the gateway lives, and whether it should receive traffic. */
 import { create } from "@bufbuild/protobuf";
 import {
+  BreakerState,
+  ForceCircuitResponseSchema,
   GetHealthResponseSchema,
   GetReadinessResponseSchema,
   HealthDetailSchema,
@@ -9,13 +11,17 @@ import {
 import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
-import type { Implementation } from "./call.ts";
+import { audit } from "../store/audit.ts";
+import { forceCircuit } from "../store/circuits.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { byCall, type Implementation } from "./call.ts";
 import { countJobs } from "./operations/jobs.ts";
 import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
 /** What there is to know about this instance. */
 export interface OperationsParts {
+  sql: Sql;
   supply: LiveSupply;
   /** Why the instance should not receive traffic; undefined when it should. */
   unready(): string | undefined;
@@ -25,8 +31,15 @@ export interface OperationsParts {
   cache(): { entries: number; hits: number; misses: number };
 }
 
+/** What the store calls an operator's hand; none frees the breaker. */
+const FORCED: Readonly<Partial<Record<BreakerState, "open" | "closed">>> = {
+  [BreakerState.FORCED_OPEN]: "open",
+  [BreakerState.FORCED_CLOSED]: "closed",
+};
+
 /** The operations RPCs. */
 export function operationsService({
+  sql,
   supply,
   unready,
   warnings,
@@ -63,6 +76,21 @@ export function operationsService({
         jobs: await countJobs(),
         cache: { entries, ...(asked > 0 && { hitRate: Math.round((hits / asked) * 1e4) / 1e4 }) },
       });
+    },
+
+    async forceCircuit({ offeringId, state, reason }, call) {
+      await tx(sql, async (tx) => {
+        const circuit = await forceCircuit(tx, offeringId, FORCED[state]);
+        if (!circuit) throw refuse(Reason.NOT_FOUND, `there is no offering ${offeringId}`);
+        await audit(tx, {
+          ...byCall(call),
+          orgId: circuit.orgId,
+          action: "offering.circuit_forced",
+          subject: offeringId,
+          details: { state: FORCED[state] ?? "free", reason },
+        });
+      });
+      return create(ForceCircuitResponseSchema, { offeringId, state });
     },
   };
 }

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLeBAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBQYXltZW50U3VjY2VlZGVkEhIKCnBheW1lbnRfaWQYASABKAkSEgoKYW1vdW50X3VzZBgCIAEoASIzCg1QYXltZW50RmFpbGVkEhIKCnBheW1lbnRfaWQYASABKAkSDgoGc3RhdHVzGAIgASgJIjgKCkJhbGFuY2VMb3cSEwoLYmFsYW5jZV91c2QYASABKAESFQoNdGhyZXNob2xkX3VzZBgCIAEoASInChBCYWxhbmNlRXhoYXVzdGVkEhMKC2JhbGFuY2VfdXNkGAEgASgBIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAliBnByb3RvMw");
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLcBgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9vcGVuZWQYPCABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0T3BlbmVkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9jbG9zZWQYPSABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkSAASNQoQc2Vzc2lvbl9waW5fbG9zdBg+IAEoCzIZLmxpbWJlci52MS5TZXNzaW9uUGluTG9zdEgAEjsKE3JvdXRlX2ZhbGxiYWNrX3VzZWQYPyABKAsyHC5saW1iZXIudjEuUm91dGVGYWxsYmFja1VzZWRIAEIGCgRkYXRhIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCWIGcHJvdG8z");
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -132,6 +132,38 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: KeyRevoked;
     case: "keyRevoked";
+  } | {
+    /**
+     * The breaker of an offering opened after failures: no replica's calls count on it until it has recovered.
+     *
+     * @generated from field: limber.v1.OfferingCircuitOpened offering_circuit_opened = 60;
+     */
+    value: OfferingCircuitOpened;
+    case: "offeringCircuitOpened";
+  } | {
+    /**
+     * An offering whose breaker was open has recovered.
+     *
+     * @generated from field: limber.v1.OfferingCircuitClosed offering_circuit_closed = 61;
+     */
+    value: OfferingCircuitClosed;
+    case: "offeringCircuitClosed";
+  } | {
+    /**
+     * A session moved to another checkpoint or provider, because the one that it was pinned to did not serve it.
+     *
+     * @generated from field: limber.v1.SessionPinLost session_pin_lost = 62;
+     */
+    value: SessionPinLost;
+    case: "sessionPinLost";
+  } | {
+    /**
+     * A call was served by another offering than the first of its plan.
+     *
+     * @generated from field: limber.v1.RouteFallbackUsed route_fallback_used = 63;
+     */
+    value: RouteFallbackUsed;
+    case: "routeFallbackUsed";
   } | { case: undefined; value?: undefined };
 };
 
@@ -393,4 +425,172 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 10);
+
+/**
+ * The breaker of an offering opened after failures.
+ *
+ * @generated from message limber.v1.OfferingCircuitOpened
+ */
+export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * Its model.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * Its provider's name.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message limber.v1.OfferingCircuitOpened.
+ * Use `create(OfferingCircuitOpenedSchema)` to create a new message.
+ */
+export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 11);
+
+/**
+ * An offering whose breaker was open has recovered.
+ *
+ * @generated from message limber.v1.OfferingCircuitClosed
+ */
+export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * Its model.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * Its provider's name.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message limber.v1.OfferingCircuitClosed.
+ * Use `create(OfferingCircuitClosedSchema)` to create a new message.
+ */
+export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 12);
+
+/**
+ * A session moved to another checkpoint or provider.
+ *
+ * @generated from message limber.v1.SessionPinLost
+ */
+export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
+  /**
+   * The session, as the caller calls it.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The checkpoint that it was pinned to.
+   *
+   * @generated from field: string from_model = 2;
+   */
+  fromModel: string;
+
+  /**
+   * The provider that it was pinned to.
+   *
+   * @generated from field: string from_provider = 3;
+   */
+  fromProvider: string;
+
+  /**
+   * The checkpoint that it is pinned to now.
+   *
+   * @generated from field: string model = 4;
+   */
+  model: string;
+
+  /**
+   * The provider that it is pinned to now.
+   *
+   * @generated from field: string provider = 5;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message limber.v1.SessionPinLost.
+ * Use `create(SessionPinLostSchema)` to create a new message.
+ */
+export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 13);
+
+/**
+ * A call was served by another offering than the first of its plan.
+ *
+ * @generated from message limber.v1.RouteFallbackUsed
+ */
+export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
+  /**
+   * The request.
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * The model that answered.
+   *
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * The provider that answered.
+   *
+   * @generated from field: string provider = 3;
+   */
+  provider: string;
+
+  /**
+   * The offering that answered.
+   *
+   * @generated from field: string offering_id = 4;
+   */
+  offeringId: string;
+
+  /**
+   * The offerings that were tried before and failed, in order.
+   *
+   * @generated from field: repeated string failed_offering_ids = 5;
+   */
+  failedOfferingIds: string[];
+};
+
+/**
+ * Describes the message limber.v1.RouteFallbackUsed.
+ * Use `create(RouteFallbackUsedSchema)` to create a new message.
+ */
+export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 14);
 

@@ -4,6 +4,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
 import type { AttemptFailure } from "./route_pb.ts";
@@ -14,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/operations_service.proto.
  */
 export const file_limber_v1_operations_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyJBCgpKb2JzU3RhdHVzEg4KBnF1ZXVlZBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEhIKCmZhaWxlZF8yNGgYAyABKA0iQgoLQ2FjaGVTdGF0dXMSDwoHZW50cmllcxgBIAEoDRIVCghoaXRfcmF0ZRgCIAEoAUgAiAEBQgsKCV9oaXRfcmF0ZSJ9Cg5Qcm92aWRlclN0YXR1cxIQCghwcm92aWRlchgBIAEoCRIlCgZzdGF0dXMYAiABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIyCglvZmZlcmluZ3MYAyADKAsyHy5saW1iZXIudjEuT2ZmZXJpbmdTdGF0dXNSZWNvcmQiqQQKFE9mZmVyaW5nU3RhdHVzUmVjb3JkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEiYKBXN0YXRlGAMgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZRIjCgR0aWVyGAQgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISFwoPZmFpbHVyZV9yYXRlXzVtGAUgASgBEhwKFGNvbnNlY3V0aXZlX2ZhaWx1cmVzGAYgASgNEhYKCW9wZW5lZF9hdBgHIAEoDUgAiAEBEhUKCHJldHJ5X2F0GAggASgNSAGIAQESNwoPbGFzdF9lcnJvcl9jb2RlGAkgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSAKIAQESEwoGcDUwX21zGAogASgBSAOIAQESEwoGcDk1X21zGAsgASgBSASIAQESEwoGcDk5X21zGAwgASgBSAWIAQESFgoJdXB0aW1lXzVtGA0gASgBSAaIAQESFgoJdXB0aW1lXzFkGA4gASgBSAeIAQESFwoKdXB0aW1lXzMwZBgPIAEoAUgIiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXNCDAoKX3VwdGltZV81bUIMCgpfdXB0aW1lXzFkQg0KC191cHRpbWVfMzBkKrwBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESFgoSQlJFQUtFUl9TVEFURV9PUEVOEAISGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QAxIdChlCUkVBS0VSX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQlJFQUtFUl9TVEFURV9GT1JDRURfQ0xPU0VEEAUqcgoKSGVhbHRoVGllchIbChdIRUFMVEhfVElFUl9VTlNQRUNJRklFRBAAEhcKE0hFQUxUSF9USUVSX0hFQUxUSFkQARIYChRIRUFMVEhfVElFUl9ERUdSQURFRBACEhQKEEhFQUxUSF9USUVSX0RPV04QAzLEAgoRT3BlcmF0aW9uc1NlcnZpY2USYAoJR2V0SGVhbHRoEhsubGltYmVyLnYxLkdldEhlYWx0aFJlcXVlc3QaHC5saW1iZXIudjEuR2V0SGVhbHRoUmVzcG9uc2UiGJACAaq7GAIIAYLT5JMCCRIHL2hlYWx0aBJoCgxHZXRSZWFkaW5lc3MSHi5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVxdWVzdBofLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXNwb25zZSIXkAIBqrsYAggBgtPkkwIIEgYvcmVhZHkSYwoJR2V0U3RhdHVzEhsubGltYmVyLnYxLkdldFN0YXR1c1JlcXVlc3QaHC5saW1iZXIudjEuR2V0U3RhdHVzUmVzcG9uc2UiG5ACAaq7GAIIAYLT5JMCDBIKL3YxL3N0YXR1c2IGcHJvdG8z", [file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
+  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyJBCgpKb2JzU3RhdHVzEg4KBnF1ZXVlZBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEhIKCmZhaWxlZF8yNGgYAyABKA0iQgoLQ2FjaGVTdGF0dXMSDwoHZW50cmllcxgBIAEoDRIVCghoaXRfcmF0ZRgCIAEoAUgAiAEBQgsKCV9oaXRfcmF0ZSJ9Cg5Qcm92aWRlclN0YXR1cxIQCghwcm92aWRlchgBIAEoCRIlCgZzdGF0dXMYAiABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIyCglvZmZlcmluZ3MYAyADKAsyHy5saW1iZXIudjEuT2ZmZXJpbmdTdGF0dXNSZWNvcmQiqQQKFE9mZmVyaW5nU3RhdHVzUmVjb3JkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEiYKBXN0YXRlGAMgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZRIjCgR0aWVyGAQgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISFwoPZmFpbHVyZV9yYXRlXzVtGAUgASgBEhwKFGNvbnNlY3V0aXZlX2ZhaWx1cmVzGAYgASgNEhYKCW9wZW5lZF9hdBgHIAEoDUgAiAEBEhUKCHJldHJ5X2F0GAggASgNSAGIAQESNwoPbGFzdF9lcnJvcl9jb2RlGAkgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSAKIAQESEwoGcDUwX21zGAogASgBSAOIAQESEwoGcDk1X21zGAsgASgBSASIAQESEwoGcDk5X21zGAwgASgBSAWIAQESFgoJdXB0aW1lXzVtGA0gASgBSAaIAQESFgoJdXB0aW1lXzFkGA4gASgBSAeIAQESFwoKdXB0aW1lXzMwZBgPIAEoAUgIiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXNCDAoKX3VwdGltZV81bUIMCgpfdXB0aW1lXzFkQg0KC191cHRpbWVfMzBkIpUBChNGb3JjZUNpcmN1aXRSZXF1ZXN0Eh4KC29mZmVyaW5nX2lkGAEgASgJQgm6SAZyBBABGEASNAoFc3RhdGUYAiABKA4yFy5saW1iZXIudjEuQnJlYWtlclN0YXRlQgy6SAmCAQYYARgEGAUSHQoGcmVhc29uGAMgASgJQgi6SAVyAxiABEgAiAEBQgkKB19yZWFzb24iUwoURm9yY2VDaXJjdWl0UmVzcG9uc2USEwoLb2ZmZXJpbmdfaWQYASABKAkSJgoFc3RhdGUYAiABKA4yFy5saW1iZXIudjEuQnJlYWtlclN0YXRlKrwBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESFgoSQlJFQUtFUl9TVEFURV9PUEVOEAISGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QAxIdChlCUkVBS0VSX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQlJFQUtFUl9TVEFURV9GT1JDRURfQ0xPU0VEEAUqcgoKSGVhbHRoVGllchIbChdIRUFMVEhfVElFUl9VTlNQRUNJRklFRBAAEhcKE0hFQUxUSF9USUVSX0hFQUxUSFkQARIYChRIRUFMVEhfVElFUl9ERUdSQURFRBACEhQKEEhFQUxUSF9USUVSX0RPV04QAzLTAwoRT3BlcmF0aW9uc1NlcnZpY2USYAoJR2V0SGVhbHRoEhsubGltYmVyLnYxLkdldEhlYWx0aFJlcXVlc3QaHC5saW1iZXIudjEuR2V0SGVhbHRoUmVzcG9uc2UiGJACAaq7GAIIAYLT5JMCCRIHL2hlYWx0aBJoCgxHZXRSZWFkaW5lc3MSHi5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVxdWVzdBofLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXNwb25zZSIXkAIBqrsYAggBgtPkkwIIEgYvcmVhZHkSYwoJR2V0U3RhdHVzEhsubGltYmVyLnYxLkdldFN0YXR1c1JlcXVlc3QaHC5saW1iZXIudjEuR2V0U3RhdHVzUmVzcG9uc2UiG5ACAaq7GAIIAYLT5JMCDBIKL3YxL3N0YXR1cxKMAQoMRm9yY2VDaXJjdWl0Eh4ubGltYmVyLnYxLkZvcmNlQ2lyY3VpdFJlcXVlc3QaHy5saW1iZXIudjEuRm9yY2VDaXJjdWl0UmVzcG9uc2UiO6q7GAIIA4LT5JMCLzoBKiIqL3YxL3N0YXR1cy9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfS9jaXJjdWl0YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
 
 /**
  * Asks for liveness.
@@ -428,6 +429,69 @@ export const OfferingStatusRecordSchema: GenMessage<OfferingStatusRecord> = /*@_
   messageDesc(file_limber_v1_operations_service, 10);
 
 /**
+ * Asks to force a circuit.
+ *
+ * @generated from message limber.v1.ForceCircuitRequest
+ */
+export type ForceCircuitRequest = Message<"limber.v1.ForceCircuitRequest"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * `forced_open` keeps calls away, `forced_closed` lets them through whatever fails, `closed` gives the breaker back to itself.
+   *
+   * @generated from field: limber.v1.BreakerState state = 2;
+   */
+  state: BreakerState;
+
+  /**
+   * Why, for the audit log.
+   *
+   * @generated from field: optional string reason = 3;
+   */
+  reason?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ForceCircuitRequest.
+ * Use `create(ForceCircuitRequestSchema)` to create a new message.
+ */
+export const ForceCircuitRequestSchema: GenMessage<ForceCircuitRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 11);
+
+/**
+ * The circuit is forced, or free.
+ *
+ * @generated from message limber.v1.ForceCircuitResponse
+ */
+export type ForceCircuitResponse = Message<"limber.v1.ForceCircuitResponse"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * What was asked for.
+   *
+   * @generated from field: limber.v1.BreakerState state = 2;
+   */
+  state: BreakerState;
+};
+
+/**
+ * Describes the message limber.v1.ForceCircuitResponse.
+ * Use `create(ForceCircuitResponseSchema)` to create a new message.
+ */
+export const ForceCircuitResponseSchema: GenMessage<ForceCircuitResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 12);
+
+/**
  * Where a circuit breaker stands.
  *
  * @generated from enum limber.v1.BreakerState
@@ -572,6 +636,16 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof GetStatusRequestSchema;
     output: typeof GetStatusResponseSchema;
+  },
+  /**
+   * Puts an operator's hand on the circuit breaker of an offering, on every replica and across restarts, or takes it off.
+   *
+   * @generated from rpc limber.v1.OperationsService.ForceCircuit
+   */
+  forceCircuit: {
+    methodKind: "unary";
+    input: typeof ForceCircuitRequestSchema;
+    output: typeof ForceCircuitResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_operations_service, 0);

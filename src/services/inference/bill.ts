@@ -1,13 +1,20 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { AttemptFailureSchema, AttemptStatusSchema, type Route } from "../../../gen/limber/v1/route_pb.ts";
+import {
+  AttemptFailureSchema,
+  AttemptStatus,
+  AttemptStatusSchema,
+  type Route,
+} from "../../../gen/limber/v1/route_pb.ts";
 import { steadyNow } from "../../ambient.ts";
 import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
 import type { Hold, Till } from "../../money/till.ts";
 import { factsOf, type Refusal } from "../../refusal.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../store/ledger.ts";
+import type { EventRecord } from "../../store/outbox.ts";
 import { type Call, keyOf } from "../call.ts";
+import { eventOf } from "../emit.ts";
 
 /** The till of this house, with the records of its store. */
 export type HouseTill = Till<IntentRecord, RequestRecord>;
@@ -153,8 +160,17 @@ export class Bill {
       errorCode: null,
       latencyMs: this.#elapsedMs(),
       log: this.#log(route, step.ownKey),
+      ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
       ...claim,
     };
+  }
+
+  #fallbackUsed({ model, provider, offeringId, attempts }: Route): EventRecord {
+    const { orgId, requestId } = this.#intent;
+    const failed = attempts.filter(({ status }) => status === AttemptStatus.ERROR);
+    const failedOfferingIds = failed.map((attempt) => attempt.offeringId);
+    const value = { requestId, model, provider, offeringId, failedOfferingIds };
+    return eventOf(orgId, { case: "routeFallbackUsed", value });
   }
 
   #claim(response: Uint8Array | undefined): Pick<RequestRecord, "claim"> {

@@ -29,9 +29,9 @@ export async function* streamPredict(
   asked: PredictRequest,
   call: Call,
 ): AsyncIterable<PredictStreamResponse> {
-  const { request, ownKeys } = await prepare(house, PredictRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepare(house, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys }, call);
+  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
   const bill = await trip.openBill();
@@ -47,7 +47,7 @@ export async function* streamPredict(
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
-    trip.pinned(step);
+    await trip.pinned(step);
     delivered.begin(step, tried);
     yield delivered.started();
     for await (const part of joined(first, rest)) {

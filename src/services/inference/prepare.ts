@@ -3,11 +3,13 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type Call, keyOf } from "../call.ts";
 import type { CallKeys, OwnKeyBook } from "./own-keys.ts";
 import { findPreset, type PresetBook, type Presets, type Presettable, withPreset } from "./presets.ts";
+import { type Session, type Sessions, sessionOf } from "./sessions.ts";
 
 /** Where it is looked up: in memory, once it is known. */
 export interface Books {
   presets: PresetBook;
   ownKeys: OwnKeyBook;
+  sessions: Sessions;
 }
 
 /** A call as it is served. */
@@ -16,25 +18,38 @@ export interface Prepared<T> {
   request: T;
   /** The organisation's own keys at providers; undefined where they change nothing. */
   ownKeys: CallKeys | undefined;
+  /** Its session, of which it is known now to whom it is pinned. */
+  session: Session | undefined;
+}
+
+/** The field that names a session, of requests that have one. */
+interface Sessioned {
+  readonly provider?: { readonly sessionId?: string | undefined } | undefined;
 }
 
 /** Looks up what a call needs to know, at once when all of it is known. */
 export function prepare<D extends DescMessage>(
-  { presets, ownKeys }: Books,
+  { presets, ownKeys, sessions }: Books,
   schema: D,
-  request: MessageShape<D> & Presettable,
+  request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
 ): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
   const { orgId, settings } = keyOf(call);
   const preset = request.preset ?? settings.defaultPreset;
   const keys = ownKeys.of(orgId, settings.byokMode);
   const known = preset === undefined ? undefined : presets.of(orgId);
-  const join = (ownKeys: CallKeys | undefined, shelf: Presets | undefined): Prepared<MessageShape<D>> => ({
-    request: shelf && preset !== undefined ? withPreset(schema, request, findPreset(shelf, preset).config!) : request, // written with each
-    ownKeys,
-  });
+  const join = (ownKeys: CallKeys | undefined, shelf: Presets | undefined): Joined<D> => {
+    // Every stored configuration was written with its fields.
+    const whole =
+      shelf && preset !== undefined ? withPreset(schema, request, findPreset(shelf, preset).config!) : request;
+    const session = sessionOf(whole as Sessioned, orgId); // a preset changes no field's type
+    const joined = { request: whole, ownKeys, session };
+    return sessions.load(session)?.then(() => joined) ?? joined;
+  };
   if (keys instanceof Promise || known instanceof Promise) {
     return Promise.all([keys, known]).then(([ownKeys, shelf]) => join(ownKeys, shelf));
   }
   return join(keys, known);
 }
+
+type Joined<D extends DescMessage> = Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>>;

@@ -1,5 +1,4 @@
 /** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
-import { createHash } from "node:crypto";
 import type { ActRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PinOutcome } from "../../../gen/limber/v1/route_pb.ts";
@@ -14,7 +13,6 @@ import {
   type AttemptWorld,
   type HedgeBudgets,
   type Hedges,
-  type PinBoard,
   type Plan,
   type PlanArgs,
   type PlanStep,
@@ -29,6 +27,7 @@ import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
+import type { Session } from "./sessions.ts";
 
 /** What inference needs of the house. */
 export interface InferenceParts extends Books {
@@ -45,7 +44,6 @@ export interface InferenceParts extends Books {
 
 /** The same, with what inference itself remembers between calls. */
 export interface InferenceHouse extends InferenceParts {
-  pins: PinBoard;
   hedges: HedgeBudgets;
 }
 
@@ -60,6 +58,7 @@ export class Trip {
   readonly #house: InferenceHouse;
   readonly #asked: Asked;
   readonly #ownKeys: CallKeys | undefined;
+  readonly #session: Session | undefined;
 
   /** Plans the call, or refuses it when nothing may serve it. */
   constructor(house: InferenceHouse, request: Routed, wanted: Wanted, call: Call) {
@@ -67,6 +66,7 @@ export class Trip {
     this.#house = house;
     this.call = call;
     this.#ownKeys = wanted.ownKeys;
+    this.#session = wanted.session;
     this.plan = planFor(planArgs(house, wanted, call, this.arrivedAt));
     this.#asked = {
       modelRequested: wanted.intent.model,
@@ -111,15 +111,20 @@ export class Trip {
 
   /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
   get upstreamSession(): string | undefined {
-    return upstreamSessionOf(this.plan.intent, this.call);
+    return this.#session?.name;
   }
 
-  /** Notes who served the session, and says what that did to its pin. */
-  pinned({ offering }: PlanStep): PinOutcome | undefined {
-    const session = sessionOf(this.plan.intent, this.call);
-    if (session === undefined) return undefined;
-    this.pin = this.#house.pins.served(session, { model: offering.model, provider: offering.provider }, steadyNow());
-    return this.pin;
+  /** Notes who served the session, and says what that did to its pin. A promise only when it is a new one or moved. */
+  pinned({ offering }: PlanStep): PinOutcome | undefined | Promise<PinOutcome | undefined> {
+    const outcome = this.#session && this.#house.sessions.served(this.#session, offering);
+    if (!(outcome instanceof Promise)) {
+      this.pin = outcome;
+      return outcome;
+    }
+    return outcome.then((settled) => {
+      this.pin = settled;
+      return settled;
+    });
   }
 
   /** What `units` of a step's answer owe. */
@@ -159,21 +164,26 @@ export class Trip {
 export interface Wanted {
   intent: Intent;
   ownKeys: CallKeys | undefined;
+  session: Session | undefined;
 }
 
 /** The fields of a request that every routed call has. */
 export type Routed = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
 
 /** What a plan is made from at this moment. */
-export function planArgs(house: InferenceHouse, { intent, ownKeys }: Wanted, call: Call, arrivedAt: number): PlanArgs {
-  const session = sessionOf(intent, call);
+export function planArgs(
+  house: InferenceHouse,
+  { intent, ownKeys, session }: Wanted,
+  call: Call,
+  arrivedAt: number,
+): PlanArgs {
   return {
     intent,
     snapshot: house.supply.snapshot,
     health: house.supply.health.view,
     scope: keyOf(call),
     ownKeys,
-    pin: session === undefined ? undefined : house.pins.get(session, arrivedAt),
+    pin: session && house.sessions.get(session),
     seed: Math.floor(random() * 2 ** 32),
     now: arrivedAt,
     arrivedAt,
@@ -181,21 +191,10 @@ export function planArgs(house: InferenceHouse, { intent, ownKeys }: Wanted, cal
   };
 }
 
-/** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
-export function upstreamSessionOf(intent: Intent, call: Call): string | undefined {
-  const session = sessionOf(intent, call);
-  return session && createHash("sha256").update(session).digest("hex").slice(0, 32);
-}
-
 /** The hedges that a call may send: no more of the organisation's calls than it settled. */
 export function hedgesOf({ hedges }: InferenceHouse, call: Call): Hedges {
   const { orgId, settings } = keyOf(call);
   return hedges.of(orgId, settings.maxHedgeRatio);
-}
-
-/** Sessions of two organisations never share a pin, whatever they call themselves. */
-export function sessionOf({ provider }: Intent, call: Call): string | undefined {
-  return provider?.sessionId === undefined ? undefined : `${keyOf(call).orgId} ${provider.sessionId}`;
 }
 
 /** A wire's function for a contract. The probe let no offering live that its wire cannot serve. */

@@ -148,3 +148,38 @@ test("whatever happens, a provider that works again is closed again", () => {
     }),
   );
 });
+
+describe("hearsay", () => {
+  const heard = (at: number, consecutive: number, calls = consecutive, failures = consecutive): BreakerEvent => ({
+    kind: "heard",
+    at,
+    calls,
+    failures,
+    consecutive,
+  });
+
+  test("never opens a breaker, however bad it is", () => {
+    expect(reached(times(100, (at) => heard(at, 50))).state).toBe("closed");
+  });
+
+  test("shortens the way: what others saw in a row counts once a failure of our own comes on top", () => {
+    expect(reached([heard(0, 3), failed(1)]).state).toBe("closed");
+    expect(reached([heard(0, 4), failed(1)]).state).toBe("open");
+    expect(reached([heard(0, 3), failed(1), failed(2)]).state).toBe("open");
+  });
+
+  test("of calls that mostly failed elsewhere counts in the share that opens", () => {
+    expect(reached([heard(0, 0, 9, 4), failed(1)]).state).toBe("open");
+    expect(reached([heard(0, 0, 9, 3), failed(1)]).state).toBe("closed");
+  });
+
+  test("is forgotten after 30 seconds, and when a call of our own succeeds", () => {
+    expect(reached([heard(0, 4), failed(30_000)]).state).toBe("closed");
+    expect(reached([heard(0, 4, 0, 0), succeeded(1), failed(2)]).state).toBe("closed");
+  });
+
+  test("of a million calls at once leaves our own a say", () => {
+    expect(reached([heard(0, 0, 1e6, 0), ...times(4, failed, 1)]).state).toBe("closed");
+    expect(reached([heard(0, 0, 1e6, 0), ...times(5, failed, 1)]).state).toBe("open");
+  });
+});

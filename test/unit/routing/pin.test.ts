@@ -41,3 +41,22 @@ test("silent sessions are forgotten without anyone asking for them", () => {
   pins.served("late", arm, 999 + PIN_SILENCE_MS);
   expect(pins.size).toBe(1);
 });
+
+test("what others know of a session is taken over with its age, and forgotten 15 minutes after its last call", () => {
+  const pins = new PinBoard();
+  pins.learn("s", { model: "o/n", provider: "p" }, 1_000);
+  expect(pins.get("s", PIN_SILENCE_MS + 999)).toMatchObject({ model: "o/n", provider: "p" });
+  expect(pins.get("s", PIN_SILENCE_MS + 1_000)).toBeUndefined();
+});
+
+test("others are told of a new pin and of one that moved at once, and of one that is kept every half minute", () => {
+  const pins = new PinBoard();
+  pins.served("s", { model: "o/n", provider: "p" }, 0);
+  expect([pins.isUntold("s", 0), pins.isUntold("s", 0)]).toEqual([true, false]);
+  pins.served("s", { model: "o/n", provider: "p" }, 10_000);
+  expect(pins.isUntold("s", 10_000)).toBe(false);
+  pins.served("s", { model: "o/n", provider: "q" }, 11_000);
+  expect(pins.isUntold("s", 11_000)).toBe(true);
+  pins.served("s", { model: "o/n", provider: "q" }, 41_000);
+  expect(pins.isUntold("s", 41_000)).toBe(true);
+});

@@ -36,15 +36,8 @@ import type { Call, Speaker } from "../../call.ts";
 import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
-import {
-  hedgesOf,
-  type InferenceHouse,
-  planArgs,
-  refuseLargeMetadata,
-  served,
-  sessionOf,
-  upstreamSessionOf,
-} from "../trip.ts";
+import type { Session } from "../sessions.ts";
+import { hedgesOf, type InferenceHouse, planArgs, refuseLargeMetadata, served } from "../trip.ts";
 import type { Carried } from "./board.ts";
 import { Tab } from "./tab.ts";
 
@@ -59,7 +52,7 @@ const TOUCH_MS = 1_000;
 
 /** One robot in its loop. */
 export class Robot implements Carried {
-  readonly session: string | undefined;
+  readonly #session: Session | undefined;
   readonly #house: InferenceHouse;
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
@@ -72,7 +65,6 @@ export class Robot implements Carried {
   readonly #deadlineMs: number;
   readonly #gauge = new LoopGauge();
   readonly #flights = new Map<number, Cancel>();
-  readonly #upstreamSession: string | undefined;
   /** The stream's part of the names of its chunks. */
   readonly #name: string;
   #plan: Plan;
@@ -99,9 +91,10 @@ export class Robot implements Carried {
     house: InferenceHouse,
     speaker: Speaker<ActStreamResponse>,
     call: Call,
-    { request: open, ownKeys }: Prepared<LoopOpen>,
+    { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
     this.#ownKeys = ownKeys;
+    this.#session = session;
     refuseLargeMetadata(open.metadata);
     this.#house = house;
     this.#speaker = speaker;
@@ -111,8 +104,6 @@ export class Robot implements Carried {
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
     this.#space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
     this.#name = call.requestId.slice(call.requestId.indexOf("_"));
-    this.session = sessionOf(this.#intent, call);
-    this.#upstreamSession = upstreamSessionOf(this.#intent, call);
     if (house.loops.draining) throw draining();
     this.#plan = this.#planned();
     const first = this.#plan.steps[0]!;
@@ -145,10 +136,15 @@ export class Robot implements Carried {
     );
   }
 
+  /** Names the session among those of all organisations, to this house as to providers. */
+  get session(): string | undefined {
+    return this.#session?.name;
+  }
+
   /** Takes credit, then says `opened`. Observations that come meanwhile wait as they always do. */
   begin(): void {
     this.#house.loops.enter(this)?.cut(takenOver());
-    const pin = this.session === undefined ? undefined : this.#house.pins.get(this.session, steadyNow());
+    const pin = this.#session && this.#house.sessions.get(this.#session);
     if (pin) this.#loop.resume(pin.model);
     this.#happen({ kind: "blocked", at: steadyNow(), why: HoldReason.LATE });
     const covered = this.#tab.cover(this.#plan);
@@ -426,7 +422,7 @@ export class Robot implements Carried {
       instruction: this.#instruction,
       seed: this.#open.seed,
       temperature: this.#open.temperature,
-      sessionId: this.#upstreamSession,
+      sessionId: this.session,
       actionSpace: this.#space,
       horizon: this.#intent.units,
       returnPrediction: false,
@@ -436,9 +432,9 @@ export class Robot implements Carried {
   }
 
   #pin({ offering }: PlanStep, moved: boolean, at: number): void {
-    if (this.session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
+    if (this.#session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
     this.#touchedAt = at;
-    this.#house.pins.served(this.session, { model: offering.model, provider: offering.provider }, at);
+    void this.#house.sessions.served(this.#session, offering);
   }
 
   /** Who may serve now: by the plan, made anew when supply changed or somebody failed. */
@@ -463,7 +459,7 @@ export class Robot implements Carried {
     const plan = planFor(
       planArgs(
         this.#house,
-        { intent: this.#intent, ownKeys: this.#ownKeys },
+        { intent: this.#intent, ownKeys: this.#ownKeys, session: this.#session },
         { ...this.#call, deadline: undefined },
         steadyNow(),
       ),

@@ -1,0 +1,185 @@
+/** What two houses know of each other's routing: pins, measured figures, breakers, an operator's hand. */
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { type App, openApp } from "../support/app.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { type Model, startModel } from "../support/model.ts";
+import { openNats } from "../support/nats.ts";
+
+const ways = [
+  { over: "the database alone", nats: async () => ({ url: undefined, close: async () => {} }) },
+  { over: "NATS", nats: openNats },
+];
+
+describe.each(ways)("two houses over $over", ({ nats: reach }) => {
+  let database: FreshDatabase;
+  let nats: { url: string | undefined; close(): Promise<void> };
+  let one: App;
+  let two: App;
+  const models: Record<string, Model> = {};
+  const offerings: Record<string, string> = {};
+
+  const open = (): Promise<App> => openApp({ database, natsUrl: nats.url });
+  const act = (app: App, key: string, session?: string, more: object = {}) =>
+    app.call(
+      "/v1/act",
+      {
+        model: "acme/base",
+        action_space: "base_twist_2d",
+        horizon: 5,
+        observations: [{ proprio: [0] }],
+        ...more,
+        provider: {
+          ...(session !== undefined && { session_id: session }),
+          ...(more as { provider?: object }).provider,
+        },
+      },
+      { key },
+    );
+  const pinOf = async (app: App, key: string, session: string): Promise<[string, string]> => {
+    const { status, body } = await act(app, key, session);
+    expect(status).toBe(200);
+    return [body.route.pin, body.route.provider];
+  };
+  const events = async (name: string): Promise<Event[]> => {
+    const rows = await database.sql<
+      { payload: Buffer }[]
+    >`select payload from outbox where name = ${name} order by position`;
+    return rows.map(({ payload }) => fromBinary(EventSchema, payload));
+  };
+  const die = (model: Model): void => {
+    model.script.act = (_call, _answer, { stream }) => stream.close(2);
+  };
+  const statusOf = async (app: App, id: string | undefined) =>
+    (await app.call("/v1/status")).body.providers
+      .flatMap((provider: { offerings: { offering_id: string }[] }) => provider.offerings)
+      .find((offering: { offering_id: string }) => offering.offering_id === id);
+
+  beforeAll(async () => {
+    [database, nats] = await Promise.all([freshDatabase(), reach()]);
+    [one, two] = await Promise.all([open(), open()]);
+    for (const provider of ["left", "right"]) {
+      models[provider] = await startModel();
+      const facts = { model: "acme/base", endpoint: models[provider].endpoint };
+      offerings[provider] = await one.supply({ provider, ...facts });
+    }
+    const { key } = await two.caller();
+    await vi.waitFor(async () => expect((await act(two, key)).status).toBe(200));
+  });
+  afterAll(async () => {
+    for (const model of Object.values(models)) await model.close();
+    await two.house.close(0);
+    await one.house.close(0);
+    await nats.close();
+    await database.close();
+  });
+
+  it("keep a session with who served it first, whichever is called; a death moves it once, and only once is it said", async () => {
+    const { key } = await one.caller();
+    const [pin, pinned] = await pinOf(one, key, "episode");
+    expect(pin).toBe("new");
+    for (const app of [two, one, two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", pinned]);
+
+    die(models[pinned]!);
+    const saved = pinned === "left" ? "right" : "left";
+    expect(await pinOf(one, key, "episode")).toEqual(["moved", saved]);
+    for (const app of [two, one, two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", saved]);
+    models[pinned]!.script.act = undefined;
+    for (const app of [two, one]) expect(await pinOf(app, key, "episode")).toEqual(["kept", saved]);
+
+    const lost = (await events("session.pin_lost")).map(({ data }) => data.value);
+    expect(lost).toMatchObject([{ sessionId: "episode", fromProvider: pinned, provider: saved, model: "acme/base" }]);
+    // The other one may have heard of the move a moment late and tried the dead one too.
+    await expect.poll(async () => (await events("route.fallback_used")).length).toBeGreaterThan(0);
+    for (const { data } of await events("route.fallback_used"))
+      expect(data.value).toMatchObject({
+        provider: saved,
+        offeringId: offerings[saved],
+        failedOfferingIds: [offerings[pinned]],
+      });
+  });
+
+  it("keep a session that the other one served, after that one is gone", async () => {
+    const { key } = await one.caller();
+    const third = await open();
+    const [, pinned] = await pinOf(third, key, "orphan");
+    await third.house.close(0);
+    for (const app of [one, two]) expect(await pinOf(app, key, "orphan")).toEqual(["kept", pinned]);
+    const late = await open();
+    expect(await pinOf(late, key, "orphan")).toEqual(["kept", pinned]);
+    await late.house.close(0);
+  });
+
+  it("never pin two organisations' sessions of one name to each other", async () => {
+    const [mine, theirs] = [await one.caller(), await one.caller()];
+    expect((await pinOf(one, mine.key, "same"))[0]).toBe("new");
+    expect((await pinOf(two, theirs.key, "same"))[0]).toBe("new");
+  });
+
+  it("let a pin promote, and never override what a constraint drops", async () => {
+    const { key } = await one.caller();
+    const [, pinned] = await pinOf(one, key, "bound");
+    const other = pinned === "left" ? "right" : "left";
+    const { body } = await act(two, key, "bound", { provider: { only: [other] } });
+    expect([body.route.provider, body.route.pin]).toEqual([other, "moved"]);
+    expect(await pinOf(one, key, "bound")).toEqual(["kept", other]);
+  });
+
+  it("hear what the other one measured", async () => {
+    const model = await startModel();
+    await one.supply({ provider: "measured", model: "measured/base", endpoint: model.endpoint });
+    const { key } = await one.caller();
+    for (let i = 0; i < 10; i++) expect((await act(one, key, undefined, { model: "measured/base" })).status).toBe(200);
+    await expect
+      .poll(async () => (await two.call("/v1/models/measured/base")).body.offerings?.[0].measured_ms.p50, {
+        timeout: 8_000,
+      })
+      .toBeGreaterThan(0);
+    await model.close();
+  });
+
+  it("open a breaker sooner for what the other one has seen, but not without a failure of their own; and tell it once", async () => {
+    const model = await startModel();
+    const id = await one.supply({ provider: "frail", model: "frail/base", endpoint: model.endpoint });
+    const { key } = await one.caller();
+    const frail = (app: App) => act(app, key, undefined, { model: "frail/base" });
+    await expect.poll(async () => (await frail(two)).status).toBe(200);
+    die(model);
+    for (let i = 0; i < 5; i++) expect((await frail(one)).status).toBe(502);
+    expect((await frail(one)).status).toBe(503);
+    expect(await statusOf(one, id)).toMatchObject({ state: "open", consecutive_failures: 5 });
+    await expect.poll(async () => (await statusOf(two, id)).failure_rate_5m, { timeout: 8_000 }).toBeGreaterThan(0.5);
+    expect(await statusOf(two, id)).toMatchObject({ state: "closed", consecutive_failures: 0 });
+    expect((await frail(two)).status).toBe(502);
+    expect(await statusOf(two, id)).toMatchObject({ state: "open" });
+    expect((await frail(two)).status).toBe(503);
+    await expect
+      .poll(async () => (await events("offering.circuit_opened")).map(({ data }) => data.value))
+      .toMatchObject([{ offeringId: id, model: "frail/base", provider: "frail" }]);
+    await model.close();
+  });
+
+  it("obey an operator who takes an offering out and gives it back, also when they come later; it's on record", async () => {
+    const id = offerings.left!;
+    const { key } = await one.caller();
+    const only = { provider: { only: ["left"] } };
+    const force = (state: string) => one.admin(`/v1/status/offerings/${id}/circuit`, { state, reason: "recall" });
+    expect(await force("forced_open")).toEqual({ offering_id: id, state: "forced_open" });
+    for (const app of [one, two]) {
+      await expect.poll(async () => (await statusOf(app, id)).state).toBe("forced_open");
+      const refused = await act(app, key, undefined, only);
+      expect([refused.status, refused.body.error.code]).toEqual([503, "capacity_exhausted"]);
+      expect((await act(app, key)).body.route.provider).toBe("right");
+    }
+    const late = await open();
+    expect((await statusOf(late, id)).state).toBe("forced_open");
+    await late.house.close(0);
+    await force("closed");
+    for (const app of [one, two])
+      await expect.poll(async () => (await act(app, key, undefined, only)).status).toBe(200);
+    const [record] =
+      await database.sql`select action, subject, details from audit where action = 'offering.circuit_forced' order by seq limit 1`;
+    expect(record).toMatchObject({ subject: id, details: { state: "open", reason: "recall" } });
+  });
+});
