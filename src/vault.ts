@@ -26,8 +26,8 @@ export class VaultError extends Error {
 
 /** Opens and seals under master keys of which one is current. */
 export interface Vault {
-  /** Names the current master key; what is sealed under it begins with `VERSION` and this. */
-  readonly keyId: Buffer;
+  /** What everything begins with that is sealed under the current master key. */
+  readonly head: Buffer;
   /** The sealed form of a secret, under the current master key. Opens only with the same context. */
   seal(secret: string, context: string): Buffer;
   /** The secret; throws a `VaultError`. */
@@ -47,8 +47,7 @@ const WRAP_BYTES = NONCE_BYTES + TAG_BYTES + KEY_BYTES;
 /** A vault under master keys of 32 bytes; the first is current, the others open what was sealed under them. */
 export function createVault(current: Buffer, others: readonly Buffer[] = []): Vault {
   const keys = new Map([...others, current].map((key) => [idOf(key).toString("hex"), key]));
-  const keyId = idOf(current);
-  const head = Buffer.concat([Buffer.of(VERSION), keyId]);
+  const head = Buffer.concat([Buffer.of(VERSION), idOf(current)]);
 
   const wrap = (dataKey: Buffer, context: string): Buffer =>
     Buffer.concat([head, encrypt(current, dataKey, [head, context])]);
@@ -63,7 +62,7 @@ export function createVault(current: Buffer, others: readonly Buffer[] = []): Va
   };
 
   return {
-    keyId,
+    head,
     seal(secret, context) {
       const dataKey = secretBytes(KEY_BYTES);
       return Buffer.concat([wrap(dataKey, context), encrypt(dataKey, Buffer.from(secret), [context])]);

@@ -33,6 +33,7 @@ import {
   type ModelRecord,
   type OfferingDeclaration,
   type OfferingRecord,
+  offeringContext,
   type ProviderRecord,
   setOfferingStatus,
 } from "../store/supply.ts";
@@ -44,7 +45,7 @@ import type { Wire } from "../upstream/wire.ts";
 import type { Vault } from "../vault.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit, type Happening } from "./emit.ts";
-import { liveOffering, secretContext } from "./supply/facts.ts";
+import { liveOffering } from "./supply/facts.ts";
 import { probe } from "./supply/probe.ts";
 import { checkProfile } from "./supply/profile.ts";
 
@@ -226,7 +227,7 @@ const authTypeOf = (auth: ProviderAuth | undefined): OfferingDeclaration["authTy
 
 function declarationOf(vault: Vault, provider: ProviderRecord, request: DeclareModelRequest): OfferingDeclaration {
   const authType = authTypeOf(request.auth);
-  const context = secretContext({ providerId: provider.id, endpoint: request.endpoint });
+  const context = offeringContext({ providerId: provider.id, endpoint: request.endpoint });
   const nano = (usd: number | undefined, param: string, per = 1): number | null =>
     usd === undefined ? null : nanoFromUsd(usd, per, param);
   const serves = (contract: Contract): boolean => request.contracts.includes(contract);

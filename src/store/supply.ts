@@ -101,6 +101,10 @@ export interface OfferingRecord extends OfferingDeclaration {
   created: number;
 }
 
+/** A provider's secret opens only for the provider and address that it was given for. */
+export const offeringContext = ({ providerId, endpoint }: Pick<OfferingRecord, "providerId" | "endpoint">): string =>
+  `offering ${providerId} ${endpoint}`;
+
 /** Everything that a routing snapshot is made from, as of one moment. */
 export interface Supply {
   providers: ProviderRecord[];

@@ -4,7 +4,7 @@ import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supp
 import type { Sliced } from "../../ambient.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
 import type { CatalogModel, Offering } from "../../routing/index.ts";
-import type { ModelRecord, OfferingRecord, Supply } from "../../store/supply.ts";
+import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply.ts";
 import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
 
@@ -26,7 +26,7 @@ export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string)
 
 /** One offering, with its secret opened and its profile read. Throws when either cannot be. */
 export function liveOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
-  const secret = record.authSecret ? vault.open(record.authSecret, secretContext(record)) : "";
+  const secret = record.authSecret ? vault.open(record.authSecret, offeringContext(record)) : "";
   const profile = record.profile
     ? fromJson(WireProfileSchema, record.profile as Parameters<typeof fromJson>[1])
     : undefined;
@@ -44,10 +44,6 @@ export function liveOffering(record: OfferingRecord, model: ModelRecord | undefi
     },
   };
 }
-
-/** A provider's secret opens only for the provider and address that it was given for. */
-export const secretContext = ({ providerId, endpoint }: Pick<OfferingRecord, "providerId" | "endpoint">): string =>
-  `offering ${providerId} ${endpoint}`;
 
 const contractsOf = (words: readonly string[]): Contract[] =>
   words

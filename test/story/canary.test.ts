@@ -1,0 +1,232 @@
+/** Canary secrets of many kinds go down every route, good and bad; then everything that was written is searched for them. */
+import { connect, type NatsConnection } from "nats";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { routesOf } from "../../src/edge/rest/route.ts";
+import { SERVICES } from "../../src/edge/services.ts";
+import { ACT_DECLARATION, callRest } from "../support/app.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { type Gateway, scratchDir, startGateway } from "../support/gateway.ts";
+import { honestSteps, type Model, startModel } from "../support/model.ts";
+import { type Nats, startNats } from "../support/nats.ts";
+
+/** Letters that URLs, JSON and regular expressions each write in their own way. */
+const canary = (kind: string): string => `cnry-${kind}-"q\\b%p+/=${kind.length}$&?#-tail`;
+
+const SECRETS = {
+  ownKey: canary("own-key"),
+  rejectedKey: `${canary("own-key-rejected")} with a space`,
+  misplacedKey: canary("own-key-misplaced"),
+  providerKey: canary("provider-key"),
+  misplacedProviderKey: canary("provider-key-misplaced"),
+  traceback: canary("traceback"),
+  unknownBearer: "lmb_sk_cnryUnknownBearer0123456789abcdef",
+  wrongAdmin: "cnry-wrong-admin-token-0123456789",
+  admin: "cnry-admin-token-of-this-run-0123456789",
+  masterKey: Buffer.from("cnry-master-key-of-this-run-0123").toString("base64"),
+  frameToken: "cnry-frame-token-0123456789",
+  frameBytes: "cnry-bytes-that-are-no-picture-0123456789",
+} as const;
+
+const dir = scratchDir();
+const told: Buffer[] = [];
+const answers: { path: string; text: string }[] = [];
+let database: FreshDatabase;
+let nats: Nats;
+let listener: NatsConnection;
+let model: Model;
+let gateway: Gateway;
+let key = "";
+let org = "";
+
+beforeAll(async () => {
+  [database, nats, model] = await Promise.all([freshDatabase(), startNats(), startModel()]);
+  listener = await connect({ servers: nats.url });
+  listener.subscribe(">", {
+    callback: (_, { subject, headers, data }) =>
+      void told.push(Buffer.from(`${subject} ${headers}`), Buffer.from(data)),
+  });
+  await listener.flush();
+  gateway = await startGateway({
+    DATABASE_URL: database.url,
+    NATS_URL: nats.url,
+    DATA_DIR: dir.path,
+    SERVICE_ADMIN_TOKEN: SECRETS.admin,
+    LIMBER_MASTER_KEY: SECRETS.masterKey,
+    LIMBER_ALLOW_PRIVATE_ADDRESSES: "true",
+    LOG_LEVEL: "trace",
+  });
+});
+afterAll(async () => {
+  await gateway?.end("SIGKILL");
+  await listener.close();
+  await nats.close();
+  await model.close();
+  await database.close();
+  dir.remove();
+});
+
+async function call(path: string, body?: unknown, options: Parameters<typeof callRest>[3] = { key }) {
+  const answer = await callRest(gateway.url, path, body, options);
+  answers.push({ path, text: `${[...answer.headers]} ${answer.text}` });
+  return answer;
+}
+
+/** A secret as it may stand in a text: as it is, in JSON, in a URL, in base64 at any of three places, in hexadecimal. */
+function formsOf(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  const inBase64 = [0, 1, 2].map((shift) => {
+    const whole = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
+    return whole.slice(Math.ceil((shift * 4) / 3), -4).replace(/=+$/, "");
+  });
+  const forms = [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    JSON.stringify(JSON.stringify(secret)).slice(3, -3),
+    encodeURIComponent(secret),
+    encodeURI(secret),
+    bytes.toString("hex"),
+    ...inBase64,
+    ...inBase64.map((text) => text.replaceAll("+", "-").replaceAll("/", "_")),
+  ];
+  return [...new Set(forms)];
+}
+
+function found(where: string, text: string, secrets: Readonly<Record<string, string>>): string[] {
+  return Object.entries(secrets).flatMap(([kind, secret]) =>
+    formsOf(secret).flatMap((form) => {
+      const at = text.indexOf(form);
+      return at < 0 ? [] : [`${where} holds ${kind}: …${text.slice(Math.max(0, at - 60), at + 40)}…`];
+    }),
+  );
+}
+
+/** Every row of every table as text; bytes as hexadecimal and as Latin letters. */
+async function dump(): Promise<string> {
+  const { sql } = database;
+  const tables = await sql<{ name: string }[]>`
+    select quote_ident(table_name) as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
+  const parts: string[] = [];
+  for (const { name } of tables) {
+    const rows = await sql.unsafe<{ row: string }[]>(`select t::text as row from ${name} t`);
+    for (const { row } of rows) {
+      parts.push(`${name} ${row}`);
+      for (const [, hex] of row.matchAll(/\\x([0-9a-f]{2,})/g)) parts.push(Buffer.from(hex!, "hex").toString("latin1"));
+    }
+  }
+  return parts.join("\n");
+}
+
+describe("the search", () => {
+  it("finds a secret however it was written down", () => {
+    const secret = SECRETS.ownKey;
+    const written = [
+      `it is ${secret}.`,
+      JSON.stringify({ secret }),
+      JSON.stringify({ body: JSON.stringify({ secret }) }),
+      `?key=${encodeURIComponent(secret)}`,
+      ...["", "a", "ab", "abc"].map((before) => Buffer.from(`${before}${secret} and more`).toString("base64")),
+      Buffer.from(`Bearer ${secret}\n`).toString("base64url"),
+      Buffer.from(secret).toString("hex"),
+    ];
+    for (const text of written) expect(found("this", text, { secret }), text).not.toEqual([]);
+    expect(found("this", JSON.stringify(SECRETS).replaceAll("own-key", "lost-key"), { secret })).toEqual([]);
+  });
+});
+
+describe("secrets", () => {
+  it("go down every route", async () => {
+    const admin = { admin: SECRETS.admin };
+    org = (await call("/v1/orgs", { name: "canaries" }, admin)).body.id;
+    await call(`/v1/orgs/${org}/credits`, { amount_usd: 10 }, admin);
+    key = (await call(`/v1/orgs/${org}/keys`, { role: "owner" }, admin)).body.key;
+    answers.length = 0; // this is where a key is shown, once
+
+    await call("/v1/supply/providers", { name: "acme" });
+    const auth = { type: "bearer", secret: SECRETS.providerKey };
+    const declaration = { ...ACT_DECLARATION, model: "acme/base", endpoint: model.endpoint, auth };
+    const { body: offering } = await call("/v1/supply/providers/acme/models", declaration);
+    expect((await call(`/v1/supply/offerings/${offering.id}/verify`, {})).body.offering.status).toBe("live");
+    await call("/v1/supply/providers/acme/models", { ...declaration, endpoint: "ftp://x", auth });
+    await call("/v1/supply/providers/acme/models", {
+      ...declaration,
+      auth: { type: "bearer", password: SECRETS.misplacedProviderKey },
+    });
+    await call("/v1/supply/providers/acme/models", {
+      ...declaration,
+      auth: { type: SECRETS.misplacedProviderKey, secret: "x" },
+    });
+
+    const put = { key, method: "PUT" };
+    expect((await call("/v1/credentials/acme", { secret: SECRETS.ownKey, label: "lab" }, put)).status).toBe(200);
+    await call("/v1/credentials/acme", { secret: SECRETS.rejectedKey }, put);
+    await call("/v1/credentials/acme", { api_key: SECRETS.misplacedKey, mode: SECRETS.misplacedKey }, put);
+    await call("/v1/credentials/acme", [SECRETS.misplacedKey], put);
+    await call("/v1/credentials/acme", JSON.stringify({ secret: SECRETS.misplacedKey }).slice(0, -3), put);
+    await call("/v1/credentials");
+    await call("/v1/credentials/acme/verify", undefined, { key, method: "POST" });
+
+    const body = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+    expect((await call("/v1/act", body)).body.route.byok).toBe(true);
+    model.script.act = (_call, _answer, served) =>
+      served.end(13, `Traceback: key=${SECRETS.traceback} and ${served.headers.authorization}`);
+    expect((await call("/v1/act", body)).status).toBe(502);
+    await call("/v1/act", body, { key, headers: { "idempotency-key": "canary" } });
+    model.script.act = (asked, answer) => answer(honestSteps(asked, 5));
+    expect((await call("/v1/act", body)).body.route.attempts[0].reason).toBe("action_dim_mismatch");
+    model.script.act = undefined;
+    const frames = [
+      `http://127.0.0.1:1/frame.png?token=${SECRETS.frameToken}`,
+      `http://user:${SECRETS.frameToken}@example.com/frame.png`,
+      `ftp://${SECRETS.frameToken}/`,
+      `data:image/png;base64,${Buffer.from(SECRETS.frameBytes).toString("base64")}`,
+    ];
+    for (const url of frames)
+      await call("/v1/act", { ...body, observations: [{ frames: [{ camera: "front", url }] }] });
+
+    for (const options of [
+      { key: SECRETS.unknownBearer },
+      { admin: SECRETS.wrongAdmin },
+      { key: SECRETS.unknownBearer, admin: SECRETS.wrongAdmin },
+    ]) {
+      for (const { verb, template, body } of routesOf(SERVICES)) {
+        const path = template.replaceAll(/\{\w+\}/g, "some-name");
+        await call(path, body === undefined ? undefined : {}, { ...options, method: verb });
+      }
+    }
+    // With a good key: what every other route does with a body that it doesn't expect.
+    for (const { verb, template, body } of routesOf(SERVICES)) {
+      if (body === undefined || template.includes("/keys/")) continue;
+      const path = template.replaceAll("{org_id}", org).replaceAll(/\{\w+\}/g, "some-name");
+      await call(path, { secret: SECRETS.misplacedKey, password: SECRETS.misplacedKey }, { key, method: verb }).catch(
+        () => {},
+      );
+    }
+  });
+
+  it("stand in no log line, not even of the most talkative level, whatever fails", async () => {
+    await gateway.end("SIGTERM");
+    const log = gateway.stdout() + gateway.stderr();
+    expect(log.split("\n").length).toBeGreaterThan(100);
+    expect(found("the log", log, { ...SECRETS, key })).toEqual([]);
+  });
+
+  it("stand in no table but sealed or hashed", async () => {
+    const text = await dump();
+    expect(text).toContain("credential.stored");
+    expect(found("the database", text, { ...SECRETS, key })).toEqual([]);
+  });
+
+  it("stand in no event", () => {
+    const text = Buffer.concat(told).toString("latin1");
+    expect(text).toContain("offering.verified");
+    expect(found("an event", text, { ...SECRETS, key })).toEqual([]);
+  });
+
+  it("stand in no answer", () => {
+    // What the caller sent in a place where no secret belongs may be sent back to him, so that he finds his mistake.
+    const { misplacedKey: _, ...others } = SECRETS;
+    const faults = answers.flatMap(({ path, text }) => found(`the answer of ${path}`, text, { ...others, key }));
+    const byok = answers.filter(({ path }) => path.startsWith("/v1/credentials"));
+    expect([...faults, ...byok.flatMap(({ path, text }) => found(path, text, SECRETS))]).toEqual([]);
+  });
+});
