@@ -59,8 +59,15 @@ async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
     throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_PRESETS} presets; delete one first`);
 }
 
-/** Forgets a preset and its versions. Answers whether there was one. */
+/** Forgets a preset and its versions. Answers whether there was one; refuses with `preset_in_use` what is a default. */
 export async function deletePreset(sql: Queryable, orgId: string, name: string): Promise<boolean> {
+  const [used] = await sql`
+    select 1 from (
+      select default_preset from org_settings where org_id = ${orgId}
+      union all select settings ->> 'default_preset' from workspace where org_id = ${orgId}
+    ) as settled where split_part(default_preset, '@', 1) = ${name}`;
+  if (used)
+    throw refuse(Reason.PRESET_IN_USE, `${name} is the default of calls; name another one in the settings first`);
   const { count } = await sql`delete from preset where org_id = ${orgId} and name = ${name}`;
   return count > 0;
 }

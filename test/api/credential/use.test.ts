@@ -207,3 +207,18 @@ describe("another organisation", () => {
     expect(seen).toEqual([OWN, PLATFORM]);
   });
 });
+
+describe("the organisation's mode", () => {
+  it("holds for providers whose key has none of its own, and for those without a key", async () => {
+    await store(undefined);
+    const settle = (byok_mode: string) =>
+      app.call(`/v1/orgs/${caller.org}/settings`, { byok_mode }, { key: caller.key, method: "PATCH" });
+    expect((await settle("off")).status).toBe(200);
+    const only = { provider: { only: ["acme"] } };
+    await vi.waitFor(async () => expect((await act(only)).body.route.byok).toBeUndefined());
+    await settle("require");
+    await vi.waitFor(async () => expect((await act(only)).body.route.byok).toBe(true));
+    const { status, body } = await act({ provider: { only: ["bolt"] } });
+    expect([status, body.error.details.excluded_by]).toEqual([409, expect.arrayContaining(["byok_only"])]);
+  });
+});

@@ -224,6 +224,18 @@ describe("404", () => {
 });
 
 describe("409", () => {
+  it("the default of an organisation is not forgotten, and holds for calls that name none", async () => {
+    const { org, key } = await app.caller(10);
+    await put("usual", { horizon: 3 }, key);
+    const settle = (default_preset: string | null) =>
+      app.call(`/v1/orgs/${org}/settings`, { default_preset }, { key, method: "PATCH" });
+    expect((await settle("usual")).status).toBe(200);
+    await vi.waitFor(async () => expect((await act({}, key)).body.action.steps).toHaveLength(3));
+    expect((await act({ horizon: 2 }, key)).body.action.steps).toHaveLength(2);
+    const { status, body } = await remove("usual", key);
+    expect([status, body.error.code]).toEqual([409, "preset_in_use"]);
+  });
+
   it("an organisation has no more than 200", async () => {
     const { key, org } = await app.caller(0);
     await app.sql`insert into preset (org_id, name, version, config) select ${org}, 'p' || n, 1, '{}'::jsonb from generate_series(1, 200) n`;
