@@ -125,6 +125,7 @@ export type IdPrefix =
   | "pred"
   | "prov"
   | "rep"
+  | "stop"
   | "replica"
   | "req"
   | "grnd"

@@ -12,6 +12,7 @@ import { OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
+import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
 import { after, every, inSlices, newId, now, nowSeconds, steadyNow } from "./ambient.ts";
@@ -46,6 +47,8 @@ import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
+import { StopBook } from "./services/robot/stop-book.ts";
+import { robotService } from "./services/robot.ts";
 import { Circuits } from "./services/supply/circuits.ts";
 import { factsOfSupply } from "./services/supply/facts.ts";
 import { Gossip } from "./services/supply/gossip.ts";
@@ -208,6 +211,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const limits = new Limits();
   const loops = new LoopBoard();
   closers.add(async () => loops.close());
+  const stops = new StopBook(sql, notices, after);
+  closers.add(async () => stops.close());
+  await stops.load();
+  loops.obey(stops);
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const accountParts: AccountParts = {
     sql,
@@ -223,6 +230,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
           supply,
           till,
           loops,
+          stops,
           agent,
           allowPrivate,
           presets,
@@ -231,6 +239,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
           unpaid: (orgId) => alerts.unpaid(orgId),
         }),
       ],
+      [RobotService, robotService({ sql, stops })],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],

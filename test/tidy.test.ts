@@ -16,6 +16,7 @@ import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_s
 import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { file_limber_v1_registry_service } from "../gen/limber/v1/registry_service_pb.ts";
+import { file_limber_v1_robot_service } from "../gen/limber/v1/robot_service_pb.ts";
 import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
 import { file_limber_v1_workspace_service } from "../gen/limber/v1/workspace_service_pb.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
@@ -130,6 +131,7 @@ describe("the schema", () => {
     file_limber_v1_operations_service,
     file_limber_v1_preset_service,
     file_limber_v1_registry_service,
+    file_limber_v1_robot_service,
     file_limber_v1_supply_service,
     file_limber_v1_workspace_service,
   ].flatMap((file) =>

@@ -357,9 +357,9 @@ function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
     throw refuse(Reason.KEY_EXPIRED, "this API key's time is over");
   }
-  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, settings } = record;
+  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings } = record;
   const who = { keyId: id, orgId, role, userId, permissions };
-  return { kind: "key", ...who, scopes, models, environment, workspaceId, settings };
+  return { kind: "key", ...who, scopes, models, environment, workspaceId, robotId, settings };
 }
 
 const limitOf = (record: KeyRecord | undefined): Limit => {

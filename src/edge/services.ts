@@ -9,6 +9,7 @@ import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
+import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 
@@ -24,6 +25,7 @@ export const SERVICES = [
   AuditService,
   PresetService,
   CredentialService,
+  RobotService,
   SupplyService,
   OperationsService,
 ] as const;

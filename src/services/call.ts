@@ -20,6 +20,8 @@ export interface KeyPrincipal {
   userId?: string | undefined;
   /** All that the key may do within its role, by permission; undefined: all that the role may. */
   permissions?: readonly string[] | undefined;
+  /** The robot that the key is for; undefined where it is for none in particular. */
+  robotId?: string | undefined;
   /** Contracts that the key may call; all when empty. */
   scopes: readonly string[];
   /** Models that the key may use, `owner/*` for all of an owner; every model when empty. */

@@ -34,7 +34,16 @@ import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
 import { prepare } from "./inference/prepare.ts";
-import { assertSound, type InferenceHouse, type InferenceParts, planArgs, served, Trip } from "./inference/trip.ts";
+import {
+  assertSound,
+  type InferenceHouse,
+  type InferenceParts,
+  moverOf,
+  planArgs,
+  robotIn,
+  served,
+  Trip,
+} from "./inference/trip.ts";
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
@@ -54,6 +63,8 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
   const prepared = prepare(house, ActRequestSchema, asked, call);
   const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
+  const mover = moverOf(intent, call, robotIn(request.metadata));
+  house.stops.assertMayMove(mover);
   const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...act.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(request.observations, request.goalImage);
@@ -70,6 +81,8 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
       },
       unitsOf: act.unitsOf,
     });
+    // A stop that was ordered meanwhile stops this action too.
+    house.stops.assertMayMove(mover);
     const charge = trip.charge(step, act.unitsOf(answer), hedgeMicro);
     const pin = trip.pinned(step);
     const route = routeOf({ tries, step, hedgeMicro }, pin instanceof Promise ? await pin : pin);

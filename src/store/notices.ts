@@ -14,6 +14,7 @@ const CHANNELS = [
   "preset_changed",
   "credential_changed",
   "outbox",
+  "robots_stopped",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

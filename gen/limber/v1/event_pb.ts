@@ -4,13 +4,15 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { StopScope } from "./robot_pb.ts";
+import { file_limber_v1_robot } from "./robot_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLcBgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9vcGVuZWQYPCABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0T3BlbmVkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9jbG9zZWQYPSABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkSAASNQoQc2Vzc2lvbl9waW5fbG9zdBg+IAEoCzIZLmxpbWJlci52MS5TZXNzaW9uUGluTG9zdEgAEjsKE3JvdXRlX2ZhbGxiYWNrX3VzZWQYPyABKAsyHC5saW1iZXIudjEuUm91dGVGYWxsYmFja1VzZWRIAEIGCgRkYXRhIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCWIGcHJvdG8z");
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKOBwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9vcGVuZWQYPCABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0T3BlbmVkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9jbG9zZWQYPSABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkSAASNQoQc2Vzc2lvbl9waW5fbG9zdBg+IAEoCzIZLmxpbWJlci52MS5TZXNzaW9uUGluTG9zdEgAEjsKE3JvdXRlX2ZhbGxiYWNrX3VzZWQYPyABKAsyHC5saW1iZXIudjEuUm91dGVGYWxsYmFja1VzZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJYgZwcm90bzM", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -164,6 +166,14 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: RouteFallbackUsed;
     case: "routeFallbackUsed";
+  } | {
+    /**
+     * Robots were stopped in an emergency.
+     *
+     * @generated from field: limber.v1.RobotStopped robot_stopped = 70;
+     */
+    value: RobotStopped;
+    case: "robotStopped";
   } | { case: undefined; value?: undefined };
 };
 
@@ -593,4 +603,39 @@ export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
  */
 export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 14);
+
+/**
+ * Robots were stopped in an emergency.
+ *
+ * @generated from message limber.v1.RobotStopped
+ */
+export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
+  /**
+   * The stop.
+   *
+   * @generated from field: string stop_id = 1;
+   */
+  stopId: string;
+
+  /**
+   * What it covers.
+   *
+   * @generated from field: limber.v1.StopScope scope = 2;
+   */
+  scope: StopScope;
+
+  /**
+   * The robot, session, key or workspace; the organisation's own id where it covers all of it.
+   *
+   * @generated from field: string subject = 3;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message limber.v1.RobotStopped.
+ * Use `create(RobotStoppedSchema)` to create a new message.
+ */
+export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 15);
 

@@ -107,9 +107,17 @@ function putOf(field: DescField): Put {
     if (faults.list.length > first) faults.inside(name, first);
     if (got === undefined) return;
     if (oneof === undefined) target[localName] = got;
+    else if (isChosen(target[oneof.localName], localName))
+      faults.add("oneof", `stands together with another of ${oneof.fields.map((each) => each.name).join(", ")}`, name);
     else target[oneof.localName] = { case: localName, value: got };
   };
 }
+
+/** Whether another member of a `oneof` was given already. */
+const isChosen = (oneof: unknown, name: string): boolean => {
+  const chosen = (oneof as { case?: string } | undefined)?.case;
+  return chosen !== undefined && chosen !== name;
+};
 
 function readerOf(field: DescField): Read {
   switch (field.fieldKind) {

@@ -22,6 +22,7 @@ import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import { frameSources } from "../../upstream/pictures.ts";
 import type { CallOptions, Wire } from "../../upstream/wire.ts";
 import { type Call, keyOf } from "../call.ts";
+import type { Mover, StopBook } from "../robot/stop-book.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
@@ -40,6 +41,7 @@ export interface InferenceParts extends Books {
   allowPrivate: boolean;
   /** Hears of an organisation's call that its balance did not cover. */
   unpaid(orgId: string): void;
+  stops: StopBook;
 }
 
 /** The same, with what inference itself remembers between calls. */
@@ -189,6 +191,18 @@ export function planArgs(
     arrivedAt,
     deadline: call.deadline,
   };
+}
+
+/** Who moves by a call, as emergency stops know it. */
+export function moverOf({ provider }: Intent, call: Call, robotId: string | undefined): Mover {
+  const key = keyOf(call);
+  return { key, sessionId: provider?.sessionId, robotIds: [key.robotId, robotId] };
+}
+
+/** The robot that metadata names. */
+export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
+  const named = metadata?.robot_id;
+  return typeof named === "string" ? named : undefined;
 }
 
 /** The hedges that a call may send: no more of the organisation's calls than it settled. */

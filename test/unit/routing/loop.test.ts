@@ -21,6 +21,8 @@ const step = (id: string, model = "acme/arm", facts: Partial<PlanStep> = {}): Pl
   offering: offering(id, { model, provider: id, dtMs: 50, actionDim: 1 }),
   pinned: false,
   score: 0,
+  ownKey: false,
+  unitNano: 2500,
   listMicro: 10,
   wakeUpMicro: 0,
   costMicro: 10,

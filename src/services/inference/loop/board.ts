@@ -1,11 +1,14 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
 import { every } from "../../../ambient.ts";
 import type { Refusal } from "../../../refusal.ts";
+import type { Mover, StopBook } from "../../robot/stop-book.ts";
 
 /** A loop as the board knows it. */
 export interface Carried {
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
+  /** Whom it moves, as emergency stops know it. */
+  readonly mover: Mover;
   /** A second has passed. */
   tidy(): void;
   /** Ends as soon as no answer is awaited. */
@@ -68,6 +71,16 @@ export class LoopBoard {
   drain(): void {
     this.#draining = true;
     this.each((loop) => loop.drain());
+  }
+
+  /** Cuts, from now on, every loop that an emergency stop covers. */
+  obey(stops: StopBook): void {
+    stops.follow(() =>
+      this.each((loop) => {
+        const refusal = stops.refusalOf(loop.mover);
+        if (refusal) loop.cut(refusal);
+      }),
+    );
   }
 
   /** Looks after nobody any longer. */

@@ -33,11 +33,12 @@ import { Cancel, type Signal } from "../../../signal.ts";
 import { FrameSet } from "../../../upstream/frames.ts";
 import { frameSources } from "../../../upstream/pictures.ts";
 import type { Call, Speaker } from "../../call.ts";
+import type { Mover } from "../../robot/stop-book.ts";
 import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
 import type { Session } from "../sessions.ts";
-import { hedgesOf, type InferenceHouse, planArgs, refuseLargeMetadata, served } from "../trip.ts";
+import { hedgesOf, type InferenceHouse, moverOf, planArgs, refuseLargeMetadata, robotIn, served } from "../trip.ts";
 import type { Carried } from "./board.ts";
 import { Tab } from "./tab.ts";
 
@@ -53,6 +54,7 @@ const TOUCH_MS = 1_000;
 /** One robot in its loop. */
 export class Robot implements Carried {
   readonly #session: Session | undefined;
+  readonly mover: Mover;
   readonly #house: InferenceHouse;
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
@@ -104,6 +106,8 @@ export class Robot implements Carried {
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
     this.#space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
     this.#name = call.requestId.slice(call.requestId.indexOf("_"));
+    this.mover = moverOf(this.#intent, call, open.robotId ?? robotIn(open.metadata));
+    house.stops.assertMayMove(this.mover);
     if (house.loops.draining) throw draining();
     this.#plan = this.#planned();
     const first = this.#plan.steps[0]!;

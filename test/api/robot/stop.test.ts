@@ -1,0 +1,199 @@
+/** POST /v1/robots/stop, POST /v1/robots/release, GET /v1/robots/stops: the emergency stop, on two replicas. */
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
+import { unsentEvents } from "../../../src/store/outbox.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { refusalIn } from "../../support/clients.ts";
+import { robot } from "../../support/loop-client.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+let one: App;
+let two: App;
+let model: Model;
+let owner: Caller;
+
+beforeAll(async () => {
+  [one, model] = await Promise.all([openApp(), startModel()]);
+  two = await openApp({ database: one.database });
+  await one.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
+  await vi.waitFor(async () => expect((await act(two, await one.caller(1))).status).toBe(200));
+});
+afterAll(async () => {
+  await two.close();
+  await one.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0] }] };
+const act = (app: App, { key }: Pick<Caller, "key">, more: object = {}) =>
+  app.call("/v1/act", { ...BODY, ...more }, { key });
+const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
+const stop = (body: object, caller = owner, app = one) => app.call("/v1/robots/stop", body, { key: caller.key });
+const release = (id: string, caller = owner, app = one) =>
+  app.call("/v1/robots/release", { stop_id: id }, { key: caller.key });
+
+/** What each scope is ordered by, and a call that it covers. */
+const SCOPES: Record<string, { order: (caller: Caller) => object; call: object; open: object; other: object }> = {
+  robot: {
+    order: () => ({ robot_id: "r1" }),
+    call: { metadata: { robot_id: "r1" } },
+    open: { robotId: "r1" },
+    other: { metadata: { robot_id: "r2" } },
+  },
+  session: {
+    order: () => ({ session_id: "s1" }),
+    call: { provider: { session_id: "s1" } },
+    open: { provider: { sessionId: "s1" } },
+    other: { provider: { session_id: "s2" } },
+  },
+  org: { order: () => ({ all: true }), call: {}, open: {}, other: {} },
+};
+
+describe("200", () => {
+  it.each(Object.entries(SCOPES))(
+    "a stop by %s cuts the streams that it covers and refuses act on every replica, until it is released",
+    async (scope, { order, call, open, other }) => {
+      owner = await one.caller(1);
+      const stranger = await one.caller(1);
+      const loops = [one, two].map((app) => robot(app, owner.key, { ...OPEN, ...open }));
+      const theirs = robot(two, stranger.key, { ...OPEN, ...open });
+      for (const loop of [...loops, theirs]) await loop.expect("opened");
+
+      const { status, body: stopped } = await stop({ ...order(owner), reason: "smoke" });
+      expect(status).toBe(200);
+      expect(stopped).toMatchObject({
+        object: "robot_stop",
+        scope,
+        org_id: owner.org,
+        reason: "smoke",
+        released: null,
+      });
+      for (const loop of loops) {
+        expect(await loop.expect("ended")).toMatchObject({ code: "robot_stopped" });
+        expect(await refusalIn(loop.next())).toMatchObject({
+          reason: "robot_stopped",
+          message: expect.stringContaining("smoke"),
+        });
+      }
+      for (const app of [one, two]) {
+        expect(await act(app, owner, call)).toMatchObject({ status: 409, body: { error: { code: "robot_stopped" } } });
+        const again = robot(app, owner.key, { ...OPEN, ...open });
+        expect(await refusalIn(again.next())).toMatchObject({ reason: "robot_stopped" });
+      }
+      if (scope !== "org") expect((await act(two, owner, other)).status).toBe(200);
+      theirs.observe(1);
+      await theirs.expect("chunk");
+      theirs.leave();
+
+      const { body: again } = await stop(order(owner), owner, two);
+      expect(again.id).toBe(stopped.id);
+      const { body: listed } = await one.call("/v1/robots/stops", undefined, owner);
+      expect(listed.data).toMatchObject([{ id: stopped.id }]);
+
+      expect((await release(stopped.id, owner, two)).body).toMatchObject({
+        id: stopped.id,
+        released: expect.any(Number),
+      });
+      await expect.poll(async () => (await act(one, owner, call)).status).toBe(200);
+      expect((await one.call("/v1/robots/stops", undefined, owner)).body.data).toEqual([]);
+      expect((await one.call("/v1/robots/stops?released=true", undefined, owner)).body.data).toHaveLength(1);
+    },
+  );
+
+  it("a stop by key spares the organisation's other keys", async () => {
+    owner = await one.caller(1);
+    const key = await one.key(owner.org, { role: "operator" });
+    const { body } = await one.call("/v1/key", undefined, { key });
+    await stop({ key_id: body.id });
+    expect((await act(two, { key })).status).toBe(409);
+    expect((await act(two, owner)).status).toBe(200);
+  });
+
+  it("a stop by workspace covers the keys of the workspace, and a stop by robot the keys of the robot", async () => {
+    owner = await one.caller(1);
+    const { id: workspace } = await one.admin(`/v1/orgs/${owner.org}/workspaces`, { name: "lab" });
+    const inside = await one.key(owner.org, { role: "operator", workspace_id: workspace });
+    const arm = await one.key(owner.org, { role: "operator", robot_id: "arm" });
+    await stop({ workspace_id: workspace });
+    await stop({ robot_id: "arm" });
+    const statuses = await Promise.all([inside, arm, owner.key].map(async (key) => (await act(two, { key })).status));
+    expect(statuses).toEqual([409, 409, 200]);
+  });
+
+  it("stops an action that a model is still making", async () => {
+    owner = await one.caller(1);
+    const asked = Promise.withResolvers<() => void>();
+    model.script.act = (call, answer) => asked.resolve(() => answer(honestSteps(call, 2)));
+    const answered = act(two, owner);
+    const answer = await asked.promise;
+    model.script.act = undefined;
+    await stop({ all: true });
+    await expect.poll(async () => (await act(two, owner)).status).toBe(409);
+    answer();
+    expect(await answered).toMatchObject({ status: 409, body: { error: { code: "robot_stopped" } } });
+    const { body } = await one.call("/v1/billing/balance", undefined, owner);
+    expect(body).toMatchObject({ spent_usd: 0, balance_usd: 1 });
+  });
+
+  it("is told of as an event and put on record, once", async () => {
+    owner = await one.caller(1);
+    const { body } = await stop({ robot_id: "r9", reason: "test" });
+    await stop({ robot_id: "r9" });
+    await release(body.id);
+    await release(body.id);
+    const events = (await unsentEvents(one.sql, 1000)).filter(
+      ({ orgId, name }) => orgId === owner.org && name !== "key.created",
+    );
+    expect(events.map(({ name }) => name)).toEqual(["robot.stopped"]);
+    expect(fromBinary(EventSchema, events[0]!.payload).data).toMatchObject({
+      case: "robotStopped",
+      value: { stopId: body.id, scope: StopScope.ROBOT, subject: "r9" },
+    });
+    const { body: record } = await one.call("/v1/audit", undefined, owner);
+    expect(record.data.map(({ action, subject }: Record<string, string>) => [action, subject]).slice(0, 2)).toEqual([
+      ["robot.released", body.id],
+      ["robot.stopped", body.id],
+    ]);
+  });
+});
+
+describe("403", () => {
+  it("is what a role without robots.stop gets", async () => {
+    owner = await one.caller(1);
+    const key = await one.key(owner.org, { role: "viewer" });
+    expect((await stop({ all: true }, { org: owner.org, key })).status).toBe(403);
+  });
+});
+
+describe("404", () => {
+  it("hides another organisation's stops, and the organisation", async () => {
+    const stranger = await one.caller(1);
+    owner = await one.caller(1);
+    const { body } = await stop({ robot_id: "r" });
+    expect((await release(body.id, stranger)).status).toBe(404);
+    expect((await stop({ org_id: owner.org, all: true }, stranger)).status).toBe(404);
+    expect((await release("stop_none")).status).toBe(404);
+    expect((await act(two, owner, { metadata: { robot_id: "r" } })).status).toBe(409);
+  });
+});
+
+describe("422", () => {
+  it.each([[{}], [{ robot_id: "" }], [{ robot_id: "a", session_id: "b" }], [{ all: false }], [{ robot: "a" }]])(
+    "refuses %j",
+    async (body) => {
+      owner = await one.caller(0);
+      expect((await stop(body)).status).toBe(422);
+    },
+  );
+
+  it("asks the operator for the organisation", async () => {
+    const { status, body } = await one.call(
+      "/v1/robots/stop",
+      { all: true },
+      { admin: "an-operators-token-for-tests" },
+    );
+    expect([status, body.error.param]).toEqual([422, "org_id"]);
+  });
+});
