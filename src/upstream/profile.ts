@@ -13,6 +13,8 @@ import {
   WireSession,
 } from "../../gen/limber/v1/supply_pb.ts";
 
+import type { Wants } from "./wire.ts";
+
 /** A picture of the observation. */
 export interface FrameSlot
   extends Pick<FrameMapping, "camera" | "key" | "layout" | "width" | "height" | "fit" | "rotate180" | "form"> {
@@ -111,6 +113,16 @@ export class Profiles {
     const known = this.#resolved.get(declared) ?? this.#resolve(declared);
     this.#resolved.set(declared, known);
     return known;
+  }
+
+  /** What an observation needs for it. */
+  wants(declared: WireProfile | undefined): Wants {
+    const { frames, proprio, proprioDim } = this.of(declared);
+    const ends = proprio.map(({ end }) => end).filter((end) => end !== undefined);
+    return {
+      cameras: frames.map(({ camera }) => camera),
+      proprioDim: proprioDim ?? (ends.length > 0 ? Math.max(...ends) : undefined),
+    };
   }
 
   #resolve(declared: WireProfile): Profile {

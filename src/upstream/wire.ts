@@ -47,6 +47,14 @@ export interface WireProbe {
   look(target: Target, call: CallOptions): Promise<string>;
 }
 
+/** What an observation needs for a profile to be filled. */
+export interface Wants {
+  /** One name for each picture; empty where any will do. */
+  readonly cameras: readonly string[];
+  /** How many proprioception values; undefined where any number will do. */
+  readonly proprioDim: number | undefined;
+}
+
 /** What is wrong with a profile: the field, and a sentence that goes on from its name. */
 export interface ProfileFault {
   readonly field: string;
@@ -65,6 +73,8 @@ export interface Wire {
   readonly dialects?: readonly ServerDialect[];
   /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
+  /** What a caller's robot has to have for this profile, where the wire maps observations by one. */
+  wants?(profile: WireProfile | undefined): Wants;
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;

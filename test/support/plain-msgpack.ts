@@ -67,7 +67,9 @@ const READERS: Readonly<Record<number, (cursor: Cursor) => unknown>> = {
   217: ({ take }) => take(take(1).readUInt8()).toString(),
   218: ({ take }) => take(take(2).readUInt16BE()).toString(),
   220: ({ take, items }) => items(take(2).readUInt16BE()),
+  221: ({ take, items }) => items(take(4).readUInt32BE()),
   222: ({ take, map }) => map(take(2).readUInt16BE()),
+  223: ({ take, map }) => map(take(4).readUInt32BE()),
 };
 
 function packNumber(value: number): Buffer {

@@ -69,9 +69,9 @@ interface Check {
 
 /** What a server expects to see. */
 interface Layout {
-  proprioNames: string[];
+  proprioNames: readonly string[];
   proprioDim: number;
-  cameras: string[];
+  cameras: readonly string[];
 }
 
 class ProbeRun {
@@ -276,7 +276,7 @@ class ProbeRun {
     if (declared)
       return create(ObservationSchema, { ...declared, frames: frames.map((frame) => create(FrameSchema, frame)) });
     const proprio = Array.from({ length: proprioDim }, (_, i) => 0.1 + 0.02 * i + 0.15 * sample);
-    return create(ObservationSchema, { frames, proprio, proprioNames });
+    return create(ObservationSchema, { frames, proprio, proprioNames: [...proprioNames] });
   }
 
   /** What the server expects to see: as it says itself, else as the profile says, else what the action space suggests. */
@@ -287,8 +287,8 @@ class ProbeRun {
 
   async #askLayout(): Promise<Layout> {
     const { offering, target, wire } = this.#probed;
-    const { profile } = target;
-    const cameras = profile && profile.frames.length > 0 ? profile.frames.map((frame) => frame.camera) : ["front"];
+    const wants = wire.wants?.(target.profile);
+    const cameras = wants && wants.cameras.length > 0 ? wants.cameras : ["front"];
     if (wire.id === this.#parts.native.id) {
       const models = await this.#parts.native.describe(target, this.call());
       const card = models.find((model) => model.slug === offering.model);
@@ -298,7 +298,7 @@ class ProbeRun {
       }
     }
     const suggested = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim) ?? 0;
-    return { proprioNames: [], proprioDim: profile?.proprioDim ?? suggested, cameras };
+    return { proprioNames: [], proprioDim: wants?.proprioDim ?? suggested, cameras };
   }
 
   #frames(observations: readonly Observation[]): FrameSet {

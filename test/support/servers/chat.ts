@@ -23,7 +23,7 @@ export const completion = (text: string, more: object = {}): string =>
 
 /** Says these texts in turn, the last one again and again; a function sees the chat. */
 export async function startChatServer(
-  says: string | ((chat: Chat) => string),
+  says: string | ((chat: Chat) => string | Promise<string>),
   { models = ["test/model"] }: { models?: readonly string[] } = {},
 ): Promise<HttpActServer & { readonly chats: () => Chat[] }> {
   const speech: HttpSpeech = {
@@ -43,9 +43,9 @@ export async function startChatServer(
   };
   const server: HttpActServer = await startHttpServer({
     ...speech,
-    answer: () => {
+    answer: async () => {
       const chat = JSON.parse(server.requests.at(-1)!.toString()) as Chat;
-      const said = typeof says === "string" ? says : says(chat);
+      const said = typeof says === "string" ? says : await says(chat);
       return { body: said.startsWith("{") && said.includes('"choices"') ? said : completion(said) };
     },
   });

@@ -12,17 +12,19 @@ export interface Gr00tOptions {
   readonly token?: string;
   /** The answer of `get_modality_config`. */
   readonly config?: Buffer;
+  /** Makes the steps of an answer from the message, whatever was told. */
+  readonly policy?: (message: Map<string, unknown>) => Steps;
   /** Answers every endpoint, with whatever the message holds. */
   readonly open?: boolean;
 }
+
+type Steps = readonly (readonly number[])[];
 
 /** A server with every message that came. */
 export interface Gr00tServer extends ActServer {
   readonly messages: readonly Map<string, unknown>[];
   readonly raw: readonly Buffer[];
 }
-
-type Steps = readonly (readonly number[])[];
 
 /** What `np.save` writes, version 1.0. */
 export function npy(descr: string, shape: readonly number[], data: Buffer): Buffer {
@@ -149,6 +151,7 @@ export async function startGr00tServer(options: Gr00tOptions = {}): Promise<Gr00
     if (endpoint === "get_modality_config" && options.config) return void socket.write(framed(options.config));
     if (endpoint !== "get_action") return options.open ? send(new Map()) : error(`Unknown endpoint: ${endpoint}`);
     acts.push(readAct(message));
+    if (options.policy) return send(answer(options.policy(message)));
     const behaviour = behaviours.next();
     switch (behaviour.kind) {
       case "steps":

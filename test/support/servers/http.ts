@@ -24,7 +24,7 @@ export interface HttpSpeech {
   /** The end of the server's own address, such as `/v1`. */
   readonly base?: string;
   readonly read: (body: Buffer, headers: IncomingHttpHeaders) => ReceivedAct;
-  readonly answer: (steps: readonly (readonly number[])[]) => Body;
+  readonly answer: (steps: readonly (readonly number[])[]) => Body | Promise<Body>;
   readonly error: (text: string) => Body;
   readonly odd: Readonly<Record<Oddity, Body>>;
   /** Other paths, by method and path, such as `GET /health`. */
@@ -120,11 +120,12 @@ async function act(
   switch (behaviour.kind) {
     case "steps":
     case "later":
-      return send(response, answer(behaviour.steps));
+      return send(response, await answer(behaviour.steps));
     case "twice": {
       const { socket } = response;
-      send(response, answer(behaviour.steps));
-      const second = Buffer.from(answer(behaviour.steps.map((step) => step.map((value) => -value))).body);
+      send(response, await answer(behaviour.steps));
+      const { body } = await answer(behaviour.steps.map((step) => step.map((value) => -value)));
+      const second = Buffer.from(body);
       socket?.write(`HTTP/1.1 200 OK\r\ncontent-length: ${second.length}\r\n\r\n`);
       socket?.write(second);
       return;
