@@ -6,6 +6,7 @@ import { CodecError } from "./error.ts";
 import { Gatherer } from "./gatherer.ts";
 
 const PREFIX = 5;
+const COMPRESSED = 1;
 
 /** The message behind its prefix, in a buffer of its own. */
 export function frameMessage(message: Uint8Array, compressed = false): Buffer {
@@ -23,14 +24,23 @@ export function frameMessage(message: Uint8Array, compressed = false): Buffer {
 export class MessageReader {
   readonly #maxBytes: number;
   readonly #deliver: (message: Buffer, compressed: boolean) => void;
+  readonly #flags: number;
   #prefixRead = 0;
   #flag = 0;
   #length = 0;
   #partial: Gatherer | undefined;
   #broken: CodecError | undefined;
 
-  /** `deliver` is called for each message in order, during the push that completes it. */
-  constructor(maxBytes: number, deliver: (message: Buffer, compressed: boolean) => void) {
+  /**
+   * `deliver` is called for each message in order, during the push that completes it. The flags that gRPC reserves are `refused`,
+   * or `ignored` as Connect does.
+   */
+  constructor(
+    maxBytes: number,
+    deliver: (message: Buffer, compressed: boolean) => void,
+    reserved: "refused" | "ignored" = "refused",
+  ) {
+    this.#flags = reserved === "ignored" ? COMPRESSED : 0xff;
     this.#maxBytes = maxBytes;
     this.#deliver = deliver;
   }
@@ -55,10 +65,10 @@ export class MessageReader {
     let at = from;
     for (; at < chunk.length && this.#prefixRead < PREFIX; at++, this.#prefixRead++) {
       const byte = chunk[at]!;
-      if (this.#prefixRead === 0) this.#flag = byte;
+      if (this.#prefixRead === 0) this.#flag = byte & this.#flags;
       else this.#length = this.#length * 256 + byte;
     }
-    if (this.#flag > 1) throw this.#break("bad_flag");
+    if (this.#flag > COMPRESSED) throw this.#break("bad_flag");
     if (this.#length > this.#maxBytes) throw this.#break("too_large");
     return at;
   }
@@ -76,7 +86,7 @@ export class MessageReader {
   }
 
   #complete(message: Buffer): void {
-    const compressed = this.#flag === 1;
+    const compressed = this.#flag === COMPRESSED;
     this.#prefixRead = 0;
     this.#length = 0;
     this.#partial = undefined;

@@ -25,6 +25,7 @@ import { untilAbort } from "./abort.ts";
 import { converse } from "./conversation.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
+import { encodingsFor } from "./grpc/compression.ts";
 import { healthService, type Readiness } from "./health.ts";
 import { callerIdOf, type Face, type Log } from "./log.ts";
 import { serveReflection } from "./reflection.ts";
@@ -50,12 +51,12 @@ const COMPRESS_FROM_BYTES = 1 << 20;
 /** Timers hold no more than 31 bits of milliseconds, and fire at once beyond. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** Serves `services`, the health protocol and server reflection. */
+/** Serves `services`, the health protocol and server reflection; answers the paths of those RPCs whose callers stream. */
 export function serveConnect(
   fastify: FastifyInstance,
   services: readonly DescService[],
   options: ConnectOptions,
-): void {
+): string[] {
   const router = createConnectRouter({
     acceptCompression: [compressionGzip, compressionBrotli],
     compressMinBytes: COMPRESS_FROM_BYTES,
@@ -77,6 +78,8 @@ export function serveConnect(
       unreachable,
     );
   }
+  const streaming = router.handlers.filter(({ method }) => /client|bidi/.test(method.methodKind));
+  return streaming.map(({ requestPath }) => requestPath);
 }
 
 const unreachable = (): never => {
@@ -141,6 +144,8 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
     let refusal: Refusal | undefined;
     context.responseHeader.set("x-request-id", requestId);
     context.responseHeader.set("x-api-version", API_VERSION);
+    const encodings = encodingsFor(context.requestHeader.get("grpc-encoding"));
+    if (encodings !== undefined) context.responseHeader.set("grpc-accept-encoding", encodings);
     // Connect aborts its signal at the end of every call, with the error that it is about to write if there is one.
     context.signal.addEventListener("abort", () => {
       const { reason } = context.signal;
@@ -152,16 +157,21 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       exchange?.admission.leave();
       options.log(lineOf(context, requestId, startedAt, exchange, refusal));
     });
+    // Without any time the signal is aborted before there is a call, and tells nobody.
+    const timeless = context.signal.aborted;
     try {
       const admission = await options.gate.admit(context.method, headOf(context, requestId));
-      if (context.signal.aborted) return admission.leave();
-      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
-      context.values.set(exchangeKey, exchange);
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
       }
+      if (context.signal.aborted) admission.leave();
+      if (context.signal.aborted && !timeless) return;
+      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
+      if (timeless) throw refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
+      context.values.set(exchangeKey, exchange);
     } catch (thrown) {
       refusal = refusalOf(thrown, context.signal);
+      if (timeless) options.log(lineOf(context, requestId, startedAt, exchange, refusal));
       throw connectError(refusal, requestId);
     }
   };

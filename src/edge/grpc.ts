@@ -15,7 +15,7 @@ import type { Speaker } from "../services/call.ts";
 import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
-import { type Coding, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { type Coding, encodingsFor, requestCoding, responseCoding } from "./grpc/compression.ts";
 import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { Running } from "./running.ts";
@@ -97,8 +97,7 @@ class GrpcCall {
   begin(forget: () => void): void {
     this.#forget = forget;
     this.#stream.once("close", this.#closed);
-    const timedOut = (): void => this.fail(refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out"));
-    if (this.#timeoutMs! >= 0) this.#forgetTimeout = after(this.#timeoutMs!, timedOut);
+    if (this.#timeoutMs! > 0) this.#forgetTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
     try {
       const admission = this.#options.gate.admit(this.#method, {
         authorization: this.#headers.authorization,
@@ -140,6 +139,7 @@ class GrpcCall {
       return;
     }
     this.#admission = admission;
+    if (this.#timeoutMs! <= 0) throw timedOut();
     const coding = requestCoding(this.#headers);
     const context = this.#context();
     const { maxMessageBytes } = this.#options;
@@ -148,10 +148,14 @@ class GrpcCall {
       return;
     }
     let body: { message: Buffer; compressed: boolean } | undefined;
-    const reader = new MessageReader(maxMessageBytes, (message, compressed) => {
-      if (body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
-      body = { message, compressed };
-    });
+    const reader = new MessageReader(
+      maxMessageBytes,
+      (message, compressed) => {
+        if (body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
+        body = { message, compressed };
+      },
+      "ignored",
+    );
     this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
     this.#stream.once("end", () =>
       this.#guarded(() => {
@@ -174,20 +178,24 @@ class GrpcCall {
     const listener = gate.conversation(this.#method, admission, this.#speaker(), context);
     let before: Promise<void> | undefined;
     const hear = (message: Buffer): void => this.#guarded(() => listener.hear(this.#decode(message)));
-    const reader = new MessageReader(maxMessageBytes, (message, compressed) => {
-      if (!compressed && before === undefined) return hear(message);
-      if (compressed && !coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
-      const bytes = Promise.resolve(compressed ? coding!.decompress(message, maxMessageBytes) : message);
-      bytes.catch(() => {}); // told of in its turn
-      const last = (before ?? Promise.resolve()).then(async () => hear(await bytes)).catch(this.fail);
-      before = last;
-      this.#stream.pause();
-      void last.then(() => {
-        if (before !== last) return;
-        before = undefined;
-        this.#stream.resume();
-      });
-    });
+    const reader = new MessageReader(
+      maxMessageBytes,
+      (message, compressed) => {
+        if (!compressed && before === undefined) return hear(message);
+        if (compressed && !coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+        const bytes = Promise.resolve(compressed ? coding!.decompress(message, maxMessageBytes) : message);
+        bytes.catch(() => {}); // told of in its turn
+        const last = (before ?? Promise.resolve()).then(async () => hear(await bytes)).catch(this.fail);
+        before = last;
+        this.#stream.pause();
+        void last.then(() => {
+          if (before !== last) return;
+          before = undefined;
+          this.#stream.resume();
+        });
+      },
+      "ignored",
+    );
     this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
     this.#stream.once("end", () => {
       const close = (): void =>
@@ -334,6 +342,8 @@ class GrpcCall {
       "x-api-version": API_VERSION,
     };
     if (this.#responseCoding) headers["grpc-encoding"] = this.#responseCoding.name;
+    const known = encodingsFor(this.#headers["grpc-encoding"]);
+    if (known !== undefined) headers["grpc-accept-encoding"] = known;
     const limits = this.#admission?.headers ?? [];
     for (let i = 0; i < limits.length; i += 2) headers[limits[i]!] = limits[i + 1];
     this.#stream.respond(headers, { waitForTrailers: true });
@@ -355,6 +365,8 @@ class GrpcCall {
     });
   }
 }
+
+const timedOut = (): Refusal => refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
 
 const UNREADABLE = "the message cannot be read";
 

@@ -28,8 +28,10 @@ export interface PortOptions {
   readonly refusal?: RefusalBody;
   /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
   readonly headersTimeoutMs?: number;
-  /** How long a whole HTTP/1 request may take to arrive; an HTTP/2 body has as long as its reader gives it. */
+  /** How long a whole request may take to arrive, on either protocol. */
   readonly requestTimeoutMs?: number;
+  /** Whether HTTP/2 requests for this path may go on for as long as they like, as conversations do. */
+  readonly endless?: (path: string) => boolean;
   /** How long a connection may rest between requests; HTTP/2 sessions end between one and two of these. */
   readonly idleTimeoutMs?: number;
   /** How long a peer has to close its side after ours. */
@@ -50,6 +52,7 @@ export interface PortOptions {
 
 const DEFAULTS = {
   onStream: () => false,
+  endless: () => false,
   refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 120_000,

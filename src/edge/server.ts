@@ -64,8 +64,9 @@ export function buildServer(options: ServerOptions): EdgeServer {
   };
   warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
   const rest = new RestFace(SERVICES, faces);
+  const endless = new Set<string>();
   const fastify = Fastify({
-    serverFactory: portFactory(rest, options.port),
+    serverFactory: portFactory(rest, endless, options.port),
     forceCloseConnections: "idle",
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER },
@@ -78,7 +79,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
   serveDocs(fastify);
   serveRest(fastify, rest);
-  serveConnect(fastify, SERVICES, faces);
+  for (const path of serveConnect(fastify, SERVICES, faces)) endless.add(path);
 
   return {
     fastify,
@@ -104,7 +105,11 @@ const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs
 /** Names in paths may be as long as the schema lets names be, percent-encoded. */
 const MAX_PARAMETER = 1024;
 
-function portFactory(rest: RestFace, port: PortOptions | undefined): FastifyServerFactory {
+function portFactory(
+  rest: RestFace,
+  endless: ReadonlySet<string>,
+  port: PortOptions | undefined,
+): FastifyServerFactory {
   return (handler) => {
     // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
     const route = handler as PortHandler;
@@ -113,7 +118,7 @@ function portFactory(rest: RestFace, port: PortOptions | undefined): FastifyServ
       takes: (path) => rest.takesPost(path),
       serve: (request, response) => void rest.take(request, response),
     };
-    return onePort(answer, { refusal: wireBody, lane, ...port });
+    return onePort(answer, { refusal: wireBody, lane, endless: (path) => endless.has(path), ...port });
   };
 }
 

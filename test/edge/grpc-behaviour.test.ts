@@ -109,6 +109,7 @@ const streamed = (model: string, headers: http2.OutgoingHttpHeaders = {}): Sent 
 });
 
 const CHUNK = frameMessage(act("o/chunk"));
+const flagged = (flags: number): Buffer => Buffer.concat([Buffer.of(flags), CHUNK.subarray(1)]);
 const announced = (bytes: number): Buffer => {
   const head = Buffer.alloc(5);
   head.writeUInt32BE(bytes, 1);
@@ -145,6 +146,19 @@ const CALLS: Readonly<Record<string, Sent>> = {
   "a time that is none": asked("o/chunk", { "grpc-timeout": "1s" }),
   "a time that is none, and no key": asked("o/chunk", { "grpc-timeout": "1s", authorization: "" }),
   "a short time of a stream": streamed("o/deaf", { "grpc-timeout": "30m" }),
+  "no time at all": asked("o/waits", { "grpc-timeout": "0m" }),
+  "no time at all for a quick answer": asked("o/chunk", { "grpc-timeout": "0n" }),
+  "no time at all, and no key": asked("o/chunk", { "grpc-timeout": "0m", authorization: "" }),
+  "no time at all for a stream": streamed("o/two", { "grpc-timeout": "0S" }),
+
+  "a frame with a reserved flag": { body: [flagged(0b10)] },
+  "a frame with the flag that ends streams of Connect": { body: [flagged(0b10), CHUNK] },
+  "a frame with the flag that marks trailers of gRPC-Web": { body: [flagged(0x80)] },
+  "a compressed frame with a reserved flag": { headers: { "grpc-encoding": "gzip" }, body: [flagged(0b101)] },
+  "a stream whose request has a reserved flag": {
+    path: STREAM,
+    body: [Buffer.concat([Buffer.of(0b100), frameMessage(stream("o/two")).subarray(1)])],
+  },
 
   "a message in gzip": { headers: { "grpc-encoding": "gzip" }, body: [frameMessage(gzipSync(act("o/chunk")), true)] },
   "a message in brotli": {
@@ -219,6 +233,8 @@ interface Seen {
   /** How the stream was reset, if it was. */
   code: number | undefined;
   line: unknown;
+  /** Whether the services that ran were told to stop. */
+  stopped: boolean[];
 }
 
 const NO_LINE: Partial<LogLine> = {};
@@ -235,13 +251,20 @@ function plain(headers: http2.IncomingHttpHeaders): http2.IncomingHttpHeaders {
   return Object.fromEntries(entries);
 }
 
-const rpcs = {
-  Act: ({ model }: ActRequest, context: CallContext) => ACTS[model]!(context),
-  PredictStream: ({ predict }: PredictStreamRequest, context: CallContext) => STREAMS[predict!.model]!(context),
-};
+const rpcsSeenBy = (contexts: CallContext[]) => ({
+  Act: ({ model }: ActRequest, context: CallContext) => {
+    contexts.push(context);
+    return ACTS[model]!(context);
+  },
+  PredictStream: ({ predict }: PredictStreamRequest, context: CallContext) => {
+    contexts.push(context);
+    return STREAMS[predict!.model]!(context);
+  },
+});
 
 async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
-  await using house = await openHouse({ rpcs, fastPath });
+  const contexts: CallContext[] = [];
+  await using house = await openHouse({ rpcs: rpcsSeenBy(contexts), fastPath });
   const session = http2.connect(house.base);
   try {
     const request = session.request(
@@ -255,7 +278,7 @@ async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], 
       },
       { endStream: false },
     );
-    const seen: Seen = { head: {}, trailers: {}, body: "", code: undefined, line: undefined };
+    const seen: Seen = { head: {}, trailers: {}, body: "", code: undefined, line: undefined, stopped: [] };
     request.on("response", (head) => (seen.head = plain(head)));
     request.on("trailers", (trailers) => (seen.trailers = plain(trailers)));
     request.on("data", (chunk: Buffer) => (seen.body += chunk.toString("latin1").replaceAll(ID, "req")));
@@ -274,6 +297,7 @@ async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], 
     if (house.heads.length > 0) await expect.poll(() => house.lines.length).toBe(1);
     const { requestId: _, latencyMs: __, cause: ___, ...line } = house.lines[0] ?? NO_LINE;
     seen.line = line;
+    seen.stopped = contexts.map(({ signal }) => signal.aborted);
     return seen;
   } finally {
     session.destroy();
@@ -290,6 +314,26 @@ describe("no client can tell the fast path from the general handler by", () => {
     const [one, other] = await Promise.all([seenOf(true, sent), seenOf(false, sent)]);
     expect(one.head[":status"]).toBeDefined();
     if (OWN_WORDS.has(name)) for (const { trailers } of [one, other]) dropWords(trailers);
-    expect(one).toEqual(other);
+    // A service that has ended needs no more telling: whether it was is its own path's affair.
+    expect({ ...one, stopped: [] }).toEqual({ ...other, stopped: [] });
+  });
+});
+
+describe.each([
+  ["the fast path", true],
+  ["the general handler", false],
+])("%s", (_, fastPath) => {
+  it.each<[string, Sent]>([
+    ["an act", asked("o/waits", { "grpc-timeout": "30m" })],
+    ["a stream", streamed("o/deaf", { "grpc-timeout": "30m" })],
+  ])("stops %s at the deadline", async (_, sent) => {
+    const { trailers, head, stopped } = await seenOf(fastPath, sent);
+    expect({ ...head, ...trailers }["grpc-status"]).toBe("4");
+    expect(stopped).toEqual([true]);
+  });
+
+  it("names the encodings that it knows to a client that writes another", async () => {
+    const { trailers, head } = await seenOf(fastPath, asked("o/chunk", { "grpc-encoding": "snappy" }));
+    expect({ ...head, ...trailers }).toMatchObject({ "grpc-status": "12", "grpc-accept-encoding": "gzip,br" });
   });
 });

@@ -36,13 +36,18 @@ const CODINGS: readonly Coding[] = [
 
 const known = (name: string): Coding | undefined => CODINGS.find((coding) => coding.name === name);
 
+const NAMES = CODINGS.map(({ name }) => name).join(",");
+
+/** What `grpc-accept-encoding` says to a caller who writes in an encoding that is not known; undefined to every other. */
+export const encodingsFor = (encoding: string | string[] | null | undefined): string | undefined =>
+  encoding === undefined || encoding === null || encoding === "identity" || known(String(encoding)) ? undefined : NAMES;
+
 /** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
 export function requestCoding({ "grpc-encoding": encoding }: IncomingHttpHeaders): Coding | undefined {
   if (encoding === undefined || encoding === "identity") return undefined;
   const found = known(String(encoding));
   if (found === undefined) {
-    const names = CODINGS.map(({ name }) => name).join(",");
-    throw new NotSpoken(`unknown compression "${encoding}": supported encodings are ${names}`);
+    throw new NotSpoken(`unknown compression "${encoding}": supported encodings are ${NAMES}`);
   }
   return found;
 }

@@ -2,7 +2,9 @@
 import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders } from "node:http2";
 import { constants, createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { after, steadyNow } from "../../ambient.ts";
+import { watchArrivals } from "./arrivals.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./fault.ts";
 
 /** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
@@ -18,6 +20,9 @@ interface Http2Limits {
   readonly sessionWindow: number;
   readonly maxHeaderSize: number;
   readonly idleTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  /** Whether requests for this path may go on for as long as they like. */
+  readonly endless: (path: string) => boolean;
   readonly patience: Patience;
 }
 
@@ -71,7 +76,14 @@ export function http2Side(
     stream.end(body);
   };
 
+  const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
+    if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
+    // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
+    else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
+  };
+
   const watch = (session: ServerHttp2Session, greeted: () => void): void => {
+    const arrivals = watchArrivals(limits.requestTimeoutMs);
     const patience = budget(limits.patience);
     let open = 0;
     let served = 0;
@@ -103,6 +115,8 @@ export function http2Side(
       stream.on("close", closed);
       // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
       if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
+      if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
+        arrivals.watch(stream, () => refuseLate(stream, headers["content-type"]));
       if (!onStream(stream, headers)) server.emit("stream", stream, headers, flags, rawHeaders);
     });
     session.on("ping", tax);
@@ -110,6 +124,7 @@ export function http2Side(
     session.once("localSettings", greeted);
     session.once("close", () => {
       forgetRest();
+      arrivals.end();
       sessions.delete(session);
     });
     session.setLocalWindowSize(limits.sessionWindow);
@@ -129,6 +144,11 @@ export function http2Side(
     },
   };
 }
+
+const LATE_TRAILERS = {
+  "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
+  "grpc-message": encodeURIComponent(FAULTS.slow.message),
+};
 
 /** A budget that fills at a steady rate; each call spends one and says whether there was one. */
 function budget({ burst, perSecond }: Patience): () => boolean {

@@ -10,6 +10,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import * as ground from "../../contracts/ground.ts";
 import * as predict from "../../contracts/predict.ts";
 import type { Offering } from "../../routing/index.ts";
+import { Cancel } from "../../signal.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { frameSources } from "../../upstream/pictures.ts";
@@ -79,6 +80,8 @@ class ProbeRun {
   readonly #parts: ProbeParts;
   readonly #probed: Probed;
   readonly #latencies: number[] = [];
+  /** Ends the patience with each call of the present check. */
+  #patience: (() => void)[] = [];
   #actionDim: number | undefined;
   #asked: Promise<Layout> | undefined;
 
@@ -98,6 +101,7 @@ class ProbeRun {
       passed = false;
       detail = thrown instanceof Error ? thrown.message : String(thrown);
     }
+    for (const forget of this.#patience.splice(0)) forget();
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
     this.checks.push({ name, passed, required, detail: detail.slice(0, 400), latencyMs });
     return passed;
@@ -128,9 +132,13 @@ class ProbeRun {
     return { p50Ms: at(0.5), p95Ms: at(0.95), coldMs: Math.round((this.#latencies[0] ?? 0) * 1000) / 1000, ...dim };
   }
 
+  /** What one call is given; its time runs until the check is over. */
   call(): CallOptions {
     const budgetMs = this.#probed.offering.coldTimeoutMs;
-    return { signal: timeoutSignal(budgetMs), budgetMs, requestId: newId("req") };
+    const signal = new Cancel();
+    const tooLate = new UpstreamFailure(AttemptFailure.TIMEOUT, `no answer within ${Math.round(budgetMs)} ms`);
+    this.#patience.push(after(budgetMs, () => signal.abort(tooLate)));
+    return { signal, budgetMs, requestId: newId("req") };
   }
 
   async #act(): Promise<void> {
@@ -312,14 +320,6 @@ class ProbeRun {
     this.#latencies.push(steadyNow() - began);
     return answer;
   }
-}
-
-function timeoutSignal(ms: number): AbortSignal {
-  const controller = new AbortController();
-  after(ms, () =>
-    controller.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, `no answer within ${Math.round(ms)} ms`)),
-  );
-  return controller.signal;
 }
 
 const intentFor = (offering: Offering, contract: Contract, actionSpace: string | undefined, units: number): Intent => ({

@@ -1,0 +1,51 @@
+/** HTTP/2 bodies that do not come: each has as long to arrive as one of HTTP/1, on every face. */
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { expect, it } from "vitest";
+import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
+import { frameMessage } from "../../src/codecs/grpc.ts";
+import { KEY, message, openHouse } from "./house.ts";
+
+const GRPC = { "content-type": "application/grpc", te: "trailers", authorization: `Bearer ${KEY}` };
+const ACT = { ":method": "POST", ":path": "/limber.v1.InferenceService/Act", ...GRPC };
+const REST = {
+  ":method": "POST",
+  ":path": "/v1/act",
+  "content-type": "application/json",
+  authorization: `Bearer ${KEY}`,
+};
+const REFLECTION = { ...ACT, ":path": "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo" };
+const HALF = frameMessage(toBinary(ActRequestSchema, create(ActRequestSchema, { model: "o/n" }))).subarray(0, 6);
+
+const RPCS = { GetHealth: () => message(GetHealthResponseSchema, {}) };
+
+it.each([
+  ["on gRPC's fast path", true, ACT, { "grpc-status": "4" }],
+  ["on gRPC's general path", false, ACT, { "grpc-status": "4" }],
+  ["on REST", true, REST, { ":status": 408 }],
+])("a body that does not come is refused %s, and its place given back", async (_, fastPath, headers, said) => {
+  await using house = await openHouse({ rpcs: RPCS, fastPath, port: { requestTimeoutMs: 300 } });
+  const session = http2.connect(house.base);
+  try {
+    const conversation = session.request(REFLECTION, { endStream: false });
+    conversation.on("error", () => undefined).resume();
+    const request = session.request(headers, { endStream: false });
+    request.on("error", () => undefined).resume();
+    request.write(HALF);
+    const [head] = await once(request, "response");
+    expect(head).toMatchObject(said);
+    if (!request.closed) await once(request, "close");
+    await expect.poll(() => house.inside()).toBe(0);
+    expect(house.lines).toHaveLength(1);
+    // Conversations have no end that a clock would know.
+    expect(conversation.closed).toBe(false);
+    // The connection serves on.
+    const next = session.request({ ":path": "/health" });
+    const [answer] = await once(next.resume(), "response");
+    expect(answer[":status"]).toBe(200);
+  } finally {
+    session.destroy();
+  }
+});
