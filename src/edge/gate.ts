@@ -255,9 +255,20 @@ export function createGate(parts: GateParts): Gate {
 
     conversation(method, admission, speaker, context) {
       if (context.idempotencyKey !== undefined) throw streamReplay();
-      const watched = watch(admission, speaker, context.signal);
+      let rest = NOTHING_TO_LEAVE;
+      const told: Speaker<Message> = {
+        say: (message) => speaker.say(message),
+        get behind() {
+          return speaker.behind;
+        },
+        end: (refusal) => {
+          rest();
+          speaker.end(refusal);
+        },
+      };
       const call = callOf(admission.principal, context, undefined);
-      const listener = doorOf(method).serve(watched, call) as Listener<Message>;
+      const listener = doorOf(method).serve(told, call) as Listener<Message>;
+      rest = watch(admission, listener, context.signal);
       return {
         hear: (message) => {
           assertValid(method.input, message);
@@ -265,6 +276,7 @@ export function createGate(parts: GateParts): Gate {
         },
         room: () => listener.room(),
         close: () => listener.close(),
+        cut: (refusal) => listener.cut(refusal),
       };
     },
   };
@@ -308,11 +320,11 @@ const callOf = (principal: Principal, context: CallContext, idempotency: Idempot
 /** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
 const LOOK_AGAIN_MS = 400;
 
-/** A speaker whose conversation ends soon after its caller's key is revoked or runs out. A database that is away ends none. */
-function watch({ again }: Admission, speaker: Speaker<Message>, signal: Signal): Speaker<Message> {
-  if (again === undefined) return speaker;
+/** Ends a conversation soon after its caller's key is revoked or runs out. A database that is away ends none. */
+function watch({ again }: Admission, listener: Listener<Message>, signal: Signal): () => void {
+  if (again === undefined) return NOTHING_TO_LEAVE;
   const cut = (thrown: unknown): void => {
-    if (thrown instanceof Refusal) watched.end(thrown);
+    if (thrown instanceof Refusal) listener.cut(thrown);
   };
   const rest = every(LOOK_AGAIN_MS, () => {
     try {
@@ -323,18 +335,7 @@ function watch({ again }: Admission, speaker: Speaker<Message>, signal: Signal):
     }
   });
   signal.addEventListener("abort", rest, { once: true });
-  const watched: Speaker<Message> = {
-    say: (message) => speaker.say(message),
-    get behind() {
-      return speaker.behind;
-    },
-    end: (refusal) => {
-      rest();
-      signal.removeEventListener("abort", rest);
-      speaker.end(refusal);
-    },
-  };
-  return watched;
+  return rest;
 }
 
 function bearerOf(authorization: string | undefined): string {

@@ -6,6 +6,7 @@ import type {
   DescService,
   MessageShape,
 } from "@bufbuild/protobuf";
+import type { Refusal } from "../refusal.ts";
 import type { Signal } from "../signal.ts";
 
 import type { OrgSettings } from "../store/settings.ts";
@@ -101,4 +102,6 @@ export interface Listener<I> {
   room(): void;
   /** The caller says no more. */
   close(): void;
+  /** The caller may not go on: what there is to say is said, then it ends with this refusal. */
+  cut(refusal: Refusal): void;
 }

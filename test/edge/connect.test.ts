@@ -438,6 +438,7 @@ describe("a conversation", () => {
       hear: (request) => void writer.write(request as Request),
       room: () => undefined,
       close: () => void writer.close().catch(() => undefined),
+      cut: (refusal) => speaker.end(refusal),
     };
   }
 

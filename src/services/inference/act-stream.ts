@@ -2,7 +2,7 @@
 import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { violation } from "../../contracts/conflicts.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Call, Listener, Speaker } from "../call.ts";
 import { Robot } from "./loop/robot.ts";
 import { type Prepared, prepare } from "./prepare.ts";
@@ -60,6 +60,12 @@ class Talk implements Listener<ActStreamRequest> {
   close(): void {
     if (this.#waiting) this.#tell((robot) => robot.drainAs(undefined));
     else this.#speaker.end();
+  }
+
+  cut(refusal: Refusal): void {
+    if (this.#robot) this.#robot.cut(refusal);
+    else this.#speaker.end(refusal);
+    this.#abandoned = true;
   }
 
   abandon(): void {
