@@ -6,6 +6,10 @@ import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { BudgetInterval } from "../../src/store/keys.ts";
 import type { IntentRecord } from "../../src/store/ledger.ts";
 import { addCredits, balanceOf } from "../../src/store/orgs.ts";
+import { addPayment, conclude, reverse } from "../../src/store/payments.ts";
+import { tx } from "../../src/store/tx.ts";
+import { createWorkspace } from "../../src/store/workspaces.ts";
+import { seeded } from "../support/chance.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
@@ -20,8 +24,10 @@ import {
   type TestHold,
 } from "../support/money.ts";
 
-const OPERATIONS = 2_400;
-const CHECK_EVERY = 200;
+/** Each begins a world of its own; what fails names its seed and the operation. */
+const SEEDS = [1, 2, 3, 4];
+const OPERATIONS = 20_000 / SEEDS.length;
+const CHECK_EVERY = 500;
 /** The most operations under way at once. */
 const MOST_PENDING = 48;
 
@@ -30,17 +36,6 @@ beforeEach(async () => {
   db = await freshDatabase();
 });
 afterEach(() => db.close());
-
-/** mulberry32: a small generator whose runs can be repeated. */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** A clock whose wall can be set forth and back, as an operator or NTP does, while the steady one runs on. */
 class JumpyClock extends ManualClock {
@@ -80,6 +75,9 @@ class World {
   readonly #pending = new Set<Promise<void>>();
   /** Things that went wrong without anybody waiting for them. */
   readonly #mishaps: unknown[] = [];
+  /** Payments that were paid, by the processor's name of what was paid, and what went back of them. */
+  readonly #paid: { id: string; intentId: string; amountMicro: number }[] = [];
+  readonly #taken = new Map<string, number>();
   granted = 0;
 
   constructor(seed: number, clock: JumpyClock) {
@@ -92,9 +90,19 @@ class World {
     for (let org = 0; org < 3; org++) {
       const first = await makePayer(db.sql, this.#credit(60_000));
       this.#payers.push(first);
+      const workspace = await tx(db.sql, (tx) =>
+        createWorkspace(tx, {
+          orgId: first.orgId,
+          name: "shared",
+          slug: "shared",
+          budget: { limitMicro: 1 + this.#upTo(120_000), interval: "daily" },
+          settings: {},
+        }),
+      );
       for (const interval of intervals) {
         const budget = interval && { limitMicro: 1 + this.#upTo(80_000), interval };
-        this.#payers.push({ orgId: first.orgId, keyId: await makeKey(db.sql, first.orgId, budget) });
+        const inside = this.#upTo(2) === 0 ? workspace : undefined;
+        this.#payers.push({ orgId: first.orgId, keyId: await makeKey(db.sql, first.orgId, budget, inside) });
       }
     }
     for (const name of ["a", "b", "c"]) await this.#open(name);
@@ -151,7 +159,11 @@ class World {
       spent += balance.spentMicro;
       granted += balance.grantedMicro;
     }
-    expect(granted).toBe(this.granted);
+    const [reversed] = await db.sql<
+      { owed: number }[]
+    >`select coalesce(sum(owed_micro), 0) as owed from payment_reversal`;
+    const taken = [...this.#taken.values()].reduce((sum, amount) => sum + amount, 0);
+    expect(granted).toBe(this.granted - taken + (reversed?.owed ?? 0));
     expect(spent).toBe(rows.reduce((sum, row) => sum + row.cost_micro, 0));
     expect(rows.filter((row) => row.status === "settled").length).toBeGreaterThan(OPERATIONS / 20);
   }
@@ -180,6 +192,44 @@ class World {
   async topUp(): Promise<void> {
     const { orgId } = this.#payers[this.#upTo(this.#payers.length)]!;
     await addCredits(db.sql, { orgId, amountMicro: this.#credit(1 + this.#upTo(40_000)) });
+  }
+
+  /** A payment is paid, and told of twice at once; a bank that takes its time says so before. */
+  async pays(): Promise<void> {
+    const { orgId, keyId } = this.#payers[this.#upTo(this.#payers.length)]!;
+    const [id, sessionId, intentId] = [newId("pay"), `cs_${newId("pay")}`, `pi_${newId("pay")}`];
+    const amountMicro = 10_000 * (1 + this.#upTo(4));
+    const urls = { successUrl: "https://a.test", cancelUrl: "https://a.test" };
+    await tx(db.sql, (tx) =>
+      addPayment(tx, { id, orgId, keyId, amountMicro, ...urls, idempotencyKey: undefined, expiresAt: 2 ** 31 }),
+    );
+    const word = { kind: "checkout", paymentId: id, sessionId, intentId, amountMicro } as const;
+    const statuses = (["pending", "failed", "expired"] as const).slice(this.#upTo(3));
+    const words = [...statuses, "succeeded", "succeeded"] as const;
+    await Promise.all(words.map((status) => tx(db.sql, (tx) => conclude(tx, { ...word, status }))));
+    this.#credit(amountMicro);
+    this.#paid.push({ id, intentId, amountMicro });
+  }
+
+  /** A part of a payment goes back, or what went back comes back; told of twice. */
+  async refunds(): Promise<void> {
+    const payment = this.#paid[this.#upTo(this.#paid.length)];
+    if (!payment) return;
+    const known = [...this.#taken].find(([name, amount]) => amount > 0 && name.startsWith(payment.id));
+    const returns = known !== undefined && this.#upTo(3) === 0;
+    const id = returns ? known[0] : `${payment.id}-${this.#taken.size}`;
+    const amountMicro = returns ? known[1] : 1 + this.#upTo(payment.amountMicro);
+    this.#taken.set(id, returns ? 0 : amountMicro);
+    const state = returns ? "returned" : "taken";
+    const fact = { kind: "reversal", id, of: "refund", intentId: payment.intentId, amountMicro, state } as const;
+    await Promise.all([1, 2].map(() => tx(db.sql, (tx) => reverse(tx, payment.id, fact))));
+  }
+
+  /** Every budget begins anew, and some are raised. */
+  async resets(): Promise<void> {
+    this.#clock.jump(7 * 86_400_000);
+    const { keyId } = this.#payers[this.#upTo(this.#payers.length)]!;
+    await db.sql`update key set budget_micro = budget_micro + ${this.#upTo(10_000)} where id = ${keyId}`;
   }
 
   /** A process is killed and starts again under its old name. */
@@ -266,6 +316,9 @@ const SHARES = {
   sleepOver: 1,
   loseAnswer: 4,
   giveBack: 3,
+  pays: 2,
+  refunds: 2,
+  resets: 1,
   jump: 2,
   idle: 2,
 } as const;
@@ -278,19 +331,36 @@ const OPERATIONS_BY_SHARE = Object.entries(SHARES).map(([operation, share]) => {
   return { operation: operation as keyof typeof SHARES, until: sum / TOTAL };
 });
 
-describe("money, whatever happens", () => {
-  it.each([1, 2])("adds up, and callers were told the truth (seed %i)", { timeout: 120_000 }, async (seed) => {
+/** Budgets of keys and workspaces that were exceeded in one of their intervals. */
+const brokenBudgets = (): Promise<{ broken: string }[]> => db.sql<{ broken: string }[]>`
+  select format('key %s: %s of %s', id, sum(taken_micro), budget_micro) as broken
+  from key join key_day on key_id = id where budget_micro is not null
+  group by id, budget_micro, budget_start(budget_interval, day) having sum(taken_micro) > budget_micro
+  union all
+  select format('workspace %s: %s of %s', id, sum(taken_micro), budget_micro)
+  from workspace join workspace_day on workspace_id = id where budget_micro is not null
+  group by id, budget_micro, budget_start(budget_interval, day) having sum(taken_micro) > budget_micro`;
+
+const broken = async (): Promise<string[]> => [
+  ...(await brokenInvariants(db.sql)),
+  ...(await brokenBudgets()).map(({ broken }) => broken),
+];
+
+describe(`money, whatever happens in ${OPERATIONS * SEEDS.length} operations`, () => {
+  let restore = (): void => {};
+  afterEach(() => restore());
+
+  it.each(SEEDS)("adds up, and callers were told the truth (seed %i)", { timeout: 300_000 }, async (seed) => {
     const clock = new JumpyClock();
-    const restore = replaceAmbient({ clock });
+    restore = replaceAmbient({ clock });
     const world = new World(seed, clock);
     await world.begin();
-    for (let done = 0; done < OPERATIONS / 2; done++) {
+    for (let done = 1; done <= OPERATIONS; done++) {
       await world.operate();
-      if (done % CHECK_EVERY === 0) expect(await brokenInvariants(db.sql)).toEqual([]);
+      if (done % CHECK_EVERY === 0) expect(await broken(), `seed ${seed}, after operation ${done}`).toEqual([]);
     }
     await world.end();
-    expect(await brokenInvariants(db.sql)).toEqual([]);
-    restore();
+    expect(await broken(), `seed ${seed}, at the end`).toEqual([]);
   });
 
   it("has a checker that sees what is wrong", async () => {

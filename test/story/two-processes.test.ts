@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { Answer } from "../support/app.ts";
 import { honestSteps } from "../support/model.ts";
-import { Pair } from "../support/pair.ts";
+import { BOUNDLESS, Pair } from "../support/pair.ts";
 
 const CALLS = 500;
 const CALLERS = 64;
@@ -25,8 +25,8 @@ const act = (place: number, key: string, headers: Record<string, string> = {}, h
     { key, headers },
   );
 
-/** Calls from `CALLERS` callers at both gateways until each of them was refused; answers all that they were told. */
-async function callUntilRefused(key: string): Promise<Answer[]> {
+/** Calls from so many callers at both gateways until each of them was refused; answers all that they were told. */
+async function callUntilRefused(key: string, callers = CALLERS): Promise<Answer[]> {
   const told: Answer[] = [];
   const caller = async (number: number): Promise<void> => {
     for (let calls = number; ; calls++) {
@@ -35,7 +35,7 @@ async function callUntilRefused(key: string): Promise<Answer[]> {
       if (answer.status !== 200) return;
     }
   };
-  await Promise.all(Array.from({ length: CALLERS }, (_, number) => caller(number)));
+  await Promise.all(Array.from({ length: callers }, (_, number) => caller(number)));
   return told;
 }
 
@@ -70,6 +70,26 @@ describe(`${CALLERS} callers at both, with credit for exactly ${CALLS} calls`, (
       await expect.poll(() => balanceAt(place, key)).toMatchObject({ spent_usd: BUDGET_USD, held_usd: 0 });
     const { body } = await pair.call(0, "/v1/key", undefined, { key });
     expect(body.budget).toMatchObject({ limit_usd: BUDGET_USD, spent_usd: BUDGET_USD, remaining_usd: 0 });
+    expect(await brokenInvariants(pair.sql)).toEqual([]);
+  });
+});
+
+describe(`${CALLERS} callers with four keys of one workspace, whose budget is for exactly ${CALLS} calls`, () => {
+  it("at both: exactly so many are answered, the others are told 402, and the balance keeps the rest", async () => {
+    const { org, key: owner } = await pair.caller(1);
+    const budget = { limit_usd: BUDGET_USD, interval: "monthly" };
+    const shared = { name: "shared", slug: "shared", budget };
+    const { id } = await pair.well(0, `/v1/orgs/${org}/workspaces`, shared, { key: owner });
+    const keys: string[] = [];
+    for (let i = 0; i < 4; i++) {
+      const wanted = { workspace_id: id, rate_limit: BOUNDLESS };
+      keys.push((await pair.admin(`/v1/orgs/${org}/keys`, wanted)).key);
+    }
+    const told = (await Promise.all(keys.map((key) => callUntilRefused(key, CALLERS / keys.length)))).flat();
+    expect(told.filter(({ status }) => status === 200).length).toBe(CALLS);
+    expect(refusalsOf(told)).toEqual(["402 workspace_budget_exhausted"]);
+    for (const place of [0, 1])
+      await expect.poll(() => balanceAt(place, owner)).toMatchObject({ spent_usd: BUDGET_USD, held_usd: 0 });
     expect(await brokenInvariants(pair.sql)).toEqual([]);
   });
 });

@@ -90,8 +90,13 @@ export async function makePayer(sql: Sql, credit: number, budget?: KeyRecord["bu
 }
 
 /** A key of an organisation. */
-export async function makeKey(sql: Sql, orgId: string, budget?: KeyRecord["budget"]): Promise<string> {
-  return (await createKey(sql, { orgId, budget })).key.id;
+export async function makeKey(
+  sql: Sql,
+  orgId: string,
+  budget?: KeyRecord["budget"],
+  workspaceId?: string,
+): Promise<string> {
+  return (await createKey(sql, { orgId, budget, workspaceId })).key.id;
 }
 
 /** An act call of 16 steps whose whole price is `price` micro-dollars. */

@@ -2,7 +2,9 @@
 import { setTimeout as rest } from "node:timers/promises";
 import { seeded } from "../../support/chance.ts";
 import { Pair, type PairOptions } from "../../support/pair.ts";
+import { StripeServer } from "../../support/stripe.ts";
 import { Callers } from "./callers.ts";
+import { Payers } from "./payers.ts";
 import { verdict } from "./verdict.ts";
 
 /** How to besiege. */
@@ -26,6 +28,7 @@ export interface Outcome {
   readonly answers: number;
   readonly charged: number;
   readonly unmetered: number;
+  readonly payments: number;
   readonly seconds: number;
 }
 
@@ -35,26 +38,33 @@ const ANSWERS = 8;
 /** Some kills come at once after another, while what died is still coming up; more of them when that was the database. */
 const AT_ONCE = { gateway: 0.15, postgres: 0.5 };
 const STUCK_MS = 30_000;
+const PAYERS = 2;
 
 /** Opens a pair, kills as told, ends it and judges. */
 export async function besiege(siege: Siege): Promise<Outcome> {
-  const pair = await Pair.open(siege);
+  const stripe = await StripeServer.start();
+  const { secretKey, webhookSecret, apiBase } = stripe.settings;
+  const env = { STRIPE_SECRET_KEY: secretKey, STRIPE_WEBHOOK_SECRET: webhookSecret, STRIPE_API_BASE: apiBase };
+  const pair = await Pair.open({ ...siege, env });
   try {
-    return await underSiege(pair, siege);
+    return await underSiege(pair, stripe, siege);
   } finally {
     await pair.close();
+    await stripe.close();
   }
 }
 
-async function underSiege(pair: Pair, siege: Siege): Promise<Outcome> {
+async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promise<Outcome> {
   const began = performance.now();
   const random = seeded(siege.seed);
   const { org, key } = await pair.caller(CREDIT_USD);
   const callers = new Callers(pair, key, random);
+  const payers = new Payers(pair, stripe, key, random);
   const kills = { gateway: 0, postgres: 0 };
   const starting = [Promise.resolve(), Promise.resolve()];
   let atOnce = 0;
   callers.start(siege.callers ?? 16);
+  payers.start(PAYERS);
 
   for (let killed = 0; killed < siege.kills; killed++) {
     if (random() >= atOnce) await answered(callers, ANSWERS);
@@ -70,25 +80,25 @@ async function underSiege(pair: Pair, siege: Siege): Promise<Outcome> {
       await pair.kill(place);
       starting[place] = startAgain(pair, place);
     }
-    const { answers, faults } = callers;
-    siege.progress?.(
-      `${killed + 1}/${siege.kills} kills, ${answers} answers, ${faults.length + pair.mishaps.length} faults`,
-    );
+    const { answers } = callers;
+    const faults = callers.faults.length + payers.faults.length + pair.mishaps.length;
+    siege.progress?.(`${killed + 1}/${siege.kills} kills, ${answers} answers, ${faults} faults`);
   }
 
   await Promise.all(starting);
   if (siege.hasten) await buryTheDead(pair);
-  await callers.stop();
-  const wrong = [...pair.mishaps];
+  await Promise.all([callers.stop(), payers.stop()]);
+  const wrong = [...pair.mishaps, ...payers.faults];
   for (const { code, stderr } of await pair.stop())
     if (code !== 0) wrong.push(`a gateway ended with ${code} when it was asked to: ${stderr}`);
   // The time of those that were killed is over; another gateway finds what they left.
   await pair.sql`update till set alive_until = now() where fenced_at is null`;
   await pair.start(0);
   await pair.stop();
-  wrong.push(...(await verdict(pair.sql, org, callers, CREDIT_USD * 1e6)));
-  const [count] = await pair.sql<{ charged: number; unmetered: number }[]>`
-    select count(*) filter (where status = 'settled') as charged, count(*) filter (where status = 'unmetered') as unmetered
+  wrong.push(...(await verdict(pair.sql, org, callers, CREDIT_USD * 1e6 + payers.netMicro)));
+  const [count] = await pair.sql<{ charged: number; unmetered: number; payments: number }[]>`
+    select count(*) filter (where status = 'settled') as charged, count(*) filter (where status = 'unmetered') as unmetered,
+      (select count(*) from payment where org_id = ${org}) as payments
     from request where org_id = ${org}`;
   const seconds = Math.round((performance.now() - began) / 100) / 10;
   return { wrong, kills, calls: callers.told.size, answers: callers.answers, ...count!, seconds };
