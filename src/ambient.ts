@@ -117,6 +117,7 @@ export type IdPrefix =
   | "entry"
   | "evt"
   | "key"
+  | "job"
   | "lease"
   | "oac"
   | "off"

@@ -8,6 +8,7 @@ import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { CredentialService } from "../gen/limber/v1/credential_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
+import { JobService } from "../gen/limber/v1/job_service_pb.ts";
 import { OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
@@ -18,14 +19,17 @@ import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
 import { after, every, inSlices, newId, now, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
-import { createGate } from "./edge/gate.ts";
+import { createGate, principalOf } from "./edge/gate.ts";
 import { grpcStreams } from "./edge/grpc.ts";
+import { laterCalls } from "./edge/later.ts";
 import { Limits } from "./edge/limits.ts";
 import { CallLines, type LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
+import { batchWork } from "./jobs/batch.ts";
+import { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
@@ -42,6 +46,7 @@ import { OwnKeyBook } from "./services/inference/own-keys.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { Sessions } from "./services/inference/sessions.ts";
 import { inferenceService } from "./services/inference.ts";
+import { jobService } from "./services/job.ts";
 import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
@@ -61,7 +66,9 @@ import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
+import { pruneJobs } from "./store/jobs.ts";
 import { KeyCache } from "./store/key-cache.ts";
+import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
@@ -110,6 +117,12 @@ const GOSSIP_MS = 1_000;
 const ROLL_MS = 10_000;
 /** How long events are kept after they were told, or where nobody is told. */
 const EVENT_DAYS = 7;
+/** How long jobs are kept with their results. */
+const RESULT_DAYS = 30;
+/** Jobs that one process works on at one time. */
+const JOBS_AT_ONCE = 4;
+/** Callers who wait, from which on work that can wait does. */
+const CROWD = 32;
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
 export async function openHouse(config: Config): Promise<House> {
@@ -240,6 +253,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
         }),
       ],
       [RobotService, robotService({ sql, stops })],
+      [JobService, jobService({ sql })],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],
@@ -286,6 +300,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneIdempotency(sql),
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
+      () => pruneJobs(sql, RESULT_DAYS),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
       () => prunePins(sql, now() - PIN_SILENCE_MS),
     ];
@@ -297,6 +312,16 @@ async function open(config: Config, closers: Closers): Promise<House> {
     prune();
     const rest = every(PRUNE_MS, prune);
     closers.add(async () => rest());
+    const answer = laterCalls(gate, async (keyId) => principalOf(await findKey(sql, keyId)));
+    const worker = new Worker({
+      sql,
+      notices,
+      owner: replica,
+      work: { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) },
+      atOnce: JOBS_AT_ONCE,
+      warn: (text, cause) => log.warn({ err: cause }, text),
+    });
+    closers.add(() => worker.close());
   }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 

@@ -11,6 +11,7 @@ import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service
 import { file_limber_v1_credential_service } from "../gen/limber/v1/credential_service_pb.ts";
 import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
+import { file_limber_v1_job_service } from "../gen/limber/v1/job_service_pb.ts";
 import { file_limber_v1_oauth_service } from "../gen/limber/v1/oauth_service_pb.ts";
 import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
 import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_pb.ts";
@@ -41,6 +42,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   contracts: [],
   store: [],
   events: ["store"],
+  jobs: ["services", "scenarios", "store", "events"],
   codecs: [],
   scenarios: ["contracts"],
   reference: ["contracts", "codecs"],
@@ -127,6 +129,7 @@ describe("the schema", () => {
     file_limber_v1_identity_service,
     file_limber_v1_credential_service,
     file_limber_v1_inference_service,
+    file_limber_v1_job_service,
     file_limber_v1_oauth_service,
     file_limber_v1_operations_service,
     file_limber_v1_preset_service,

@@ -350,7 +350,8 @@ function bearerOf(authorization: string | undefined): string {
 // One sentence for every way in which a key can be unknown, so that nothing is learned by trying.
 const NO_SUCH_KEY = "this API key is not known here";
 
-function principalOf(record: KeyRecord | undefined): KeyPrincipal {
+/** Who calls with this key. Refuses for one that is unknown, disabled, or over. */
+export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
   if (record.disabled) throw refuse(Reason.KEY_DISABLED, "this API key was disabled");
   if (record.userInactive) throw refuse(Reason.KEY_DISABLED, "this API key's user is no longer active");

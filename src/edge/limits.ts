@@ -74,6 +74,11 @@ export class Limits {
     };
   }
 
+  /** Calls that are running. */
+  get running(): number {
+    return this.#running;
+  }
+
   /** Resolves as soon as no call is running. */
   idle(): Promise<void> {
     return new Promise((resolve) => {

@@ -127,10 +127,11 @@ function answerOf(route: RestRoute, schemas: Schemas): Keywords {
   const { method, answer } = route;
   const whole = method.methodKind === "unary" ? { "application/json": wholeAnswer(route, schemas) } : {};
   const events = route.events ? { "text/event-stream": eventsOf(route, schemas) } : {};
+  const lines = route.lines ? { "text/plain": linesOf(route, schemas) } : {};
   return {
     description: commentOf(answer?.message ?? method.output),
     headers: HEADERS,
-    content: { ...whole, ...events },
+    content: { ...whole, ...events, ...lines },
   };
 }
 
@@ -151,6 +152,13 @@ function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
     schema: { type: "string", description: `Events \`${names}\`; \`error\` in place of the last after a failure.` },
     "x-events": events,
   };
+}
+
+/** Nor has it one for lines. */
+function linesOf({ method }: RestRoute, schemas: Schemas): Keywords {
+  const [field] = method.output.fields;
+  if (field === undefined) throw new Error(`${method.output} has no field to be a line`);
+  return { schema: { type: "string", description: "JSON Lines: one object a line." }, "x-line": schemas.field(field) };
 }
 
 const REFUSAL = { $ref: "#/components/responses/Refusal" };

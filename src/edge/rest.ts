@@ -15,11 +15,11 @@ import { decoderOf, encoderOf, Faults } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { PlainResponse } from "./port/lane.ts";
 import { queryOf, valuesOf } from "./query.ts";
-import { type EventSource, eventsOf, eventsOfAnswer } from "./rest/events.ts";
+import { type EventSource, eventsOf, eventsOfAnswer, linesOf } from "./rest/events.ts";
 import { headerOf, type Request, type Response } from "./rest/exchange.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
 import { Running } from "./running.ts";
-import { EVENT_HEADERS, eventWriter } from "./sse.ts";
+import { EVENTS, eventWriter, LINES } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 import { invalid, violationOf, violationsOf } from "./validate.ts";
 
@@ -218,7 +218,8 @@ export class RestFace {
     const message = await readMessage(exchange);
     const { gate } = this.#options;
     if (method.methodKind === "server_streaming") {
-      return this.#stream(exchange, eventsOf(method.output, gate.serverStream(method, admission, message, context)));
+      const messages = gate.serverStream(method, admission, message, context);
+      return this.#stream(exchange, (route.lines ? linesOf : eventsOf)(method.output, messages));
     }
     const streamed = wantsStream(method, message);
     if (streamed && !route.events) throw refuseStream();
@@ -228,12 +229,13 @@ export class RestFace {
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
-  async #stream({ response, context, admission }: Exchange, events: EventSource): Promise<void> {
+  async #stream({ route, response, context, admission }: Exchange, events: EventSource): Promise<void> {
+    const form = route.lines ? LINES : EVENTS;
     const { signal, requestId } = context;
     const source = untilAbort(events, signal);
     let next = await source.next();
-    writeHead(response, 200, [...EVENT_HEADERS, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-    const writer = eventWriter(response instanceof PlainResponse ? response.stream() : response, signal);
+    writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
+    const writer = eventWriter(response instanceof PlainResponse ? response.stream() : response, signal, form);
     try {
       for (; !next.done; next = await source.next()) await writer.write(next.value);
     } catch (thrown) {

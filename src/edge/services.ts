@@ -5,6 +5,7 @@ import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
@@ -16,6 +17,7 @@ import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 /** The services that the gateway serves to callers. */
 export const SERVICES = [
   InferenceService,
+  JobService,
   RegistryService,
   AccountService,
   IdentityService,

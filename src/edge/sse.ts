@@ -1,4 +1,4 @@
-/** Server-sent events: streams of messages as text, no faster than the reader reads. */
+/** Streams of messages as text, no faster than the reader reads: server-sent events, or a line each. */
 import type { Writable } from "node:stream";
 import { after } from "../ambient.ts";
 import type { Signal } from "../signal.ts";
@@ -14,15 +14,30 @@ export interface ServerEvent {
 /** How long a stream may be silent before a comment says that it lives. */
 const HEARTBEAT_MS = 10_000;
 
-/** The headers that every event stream has, names and values in turn. */
-export const EVENT_HEADERS = [
-  "content-type",
-  "text/event-stream; charset=utf-8",
-  "cache-control",
-  "no-store",
-  "x-accel-buffering",
-  "no",
-];
+const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
+
+/** How a stream is written. */
+export interface StreamForm {
+  /** The headers that it has, names and values in turn. */
+  readonly headers: readonly string[];
+  readonly textOf: (event: ServerEvent) => string;
+  /** What is written when there was nothing to write for a while; undefined where nothing may be. */
+  readonly keepAlive: string | undefined;
+}
+
+/** Server-sent events. */
+export const EVENTS: StreamForm = {
+  headers: ["content-type", "text/event-stream; charset=utf-8", ...UNCACHED],
+  textOf: ({ event, data, id }) => `event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: ${data}\n\n`,
+  keepAlive: ": keep-alive\n\n",
+};
+
+/** JSON Lines: the data alone, a line each. */
+export const LINES: StreamForm = {
+  headers: ["content-type", "text/plain; charset=utf-8", ...UNCACHED],
+  textOf: ({ data }) => `${data}\n`,
+  keepAlive: undefined,
+};
 
 /** Writes events to one response. */
 export interface EventWriter {
@@ -33,13 +48,13 @@ export interface EventWriter {
 }
 
 /** Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for. */
-export function eventWriter(response: Writable, signal: Signal): EventWriter {
+export function eventWriter(response: Writable, signal: Signal, form = EVENTS): EventWriter {
   let gone = false;
   let full = false;
   let hush = (): void => undefined;
   const rest = (): void => {
     hush = after(HEARTBEAT_MS, () => {
-      if (!full) response.write(": keep-alive\n\n");
+      if (!full && form.keepAlive !== undefined) response.write(form.keepAlive);
       rest();
     });
   };
@@ -55,7 +70,7 @@ export function eventWriter(response: Writable, signal: Signal): EventWriter {
     write(event) {
       if (gone) return undefined;
       hush();
-      full = !response.write(textOf(event));
+      full = !response.write(form.textOf(event));
       rest();
       return full ? drained(response, signal).then(empty) : undefined;
     },
@@ -78,6 +93,3 @@ function drained(response: Writable, signal: Signal): Promise<void> {
     if (signal.aborted) go();
   });
 }
-
-const textOf = ({ event, data, id }: ServerEvent): string =>
-  `event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: ${data}\n\n`;

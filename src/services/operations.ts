@@ -11,11 +11,13 @@ import {
 import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
+
 import { audit } from "../store/audit.ts";
 import { forceCircuit } from "../store/circuits.ts";
+import { countJobs } from "../store/jobs.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { byCall, type Implementation } from "./call.ts";
-import { countJobs } from "./operations/jobs.ts";
+
 import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
@@ -73,7 +75,7 @@ export function operationsService({
       const { entries, hits, misses } = cache();
       const asked = hits + misses;
       return statusOf(supply.health.figures(steadyNow()), {
-        jobs: await countJobs(),
+        jobs: await countJobs(sql),
         cache: { entries, ...(asked > 0 && { hitRate: Math.round((hits / asked) * 1e4) / 1e4 }) },
       });
     },

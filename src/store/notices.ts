@@ -15,6 +15,7 @@ const CHANNELS = [
   "credential_changed",
   "outbox",
   "robots_stopped",
+  "job",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

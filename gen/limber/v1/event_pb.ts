@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKOBwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEi4KDG1lbWJlcl9hZGRlZBgoIAEoCzIWLmxpbWJlci52MS5NZW1iZXJBZGRlZEgAEjIKDm1lbWJlcl9yZW1vdmVkGCkgASgLMhgubGltYmVyLnYxLk1lbWJlclJlbW92ZWRIABIsCgtrZXlfcmV2b2tlZBgTIAEoCzIVLmxpbWJlci52MS5LZXlSZXZva2VkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9vcGVuZWQYPCABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0T3BlbmVkSAASQwoXb2ZmZXJpbmdfY2lyY3VpdF9jbG9zZWQYPSABKAsyIC5saW1iZXIudjEuT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkSAASNQoQc2Vzc2lvbl9waW5fbG9zdBg+IAEoCzIZLmxpbWJlci52MS5TZXNzaW9uUGluTG9zdEgAEjsKE3JvdXRlX2ZhbGxiYWNrX3VzZWQYPyABKAsyHC5saW1iZXIudjEuUm91dGVGYWxsYmFja1VzZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJYgZwcm90bzM", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLcCAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjAKDXJvYm90X3N0b3BwZWQYRiABKAsyFy5saW1iZXIudjEuUm9ib3RTdG9wcGVkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBQYXltZW50U3VjY2VlZGVkEhIKCnBheW1lbnRfaWQYASABKAkSEgoKYW1vdW50X3VzZBgCIAEoASIzCg1QYXltZW50RmFpbGVkEhIKCnBheW1lbnRfaWQYASABKAkSDgoGc3RhdHVzGAIgASgJIjgKCkJhbGFuY2VMb3cSEwoLYmFsYW5jZV91c2QYASABKAESFQoNdGhyZXNob2xkX3VzZBgCIAEoASInChBCYWxhbmNlRXhoYXVzdGVkEhMKC2JhbGFuY2VfdXNkGAEgASgBIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0T3BlbmVkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdENsb3NlZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJwCg5TZXNzaW9uUGluTG9zdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmZyb21fbW9kZWwYAiABKAkSFQoNZnJvbV9wcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRIQCghwcm92aWRlchgFIAEoCSJ6ChFSb3V0ZUZhbGxiYWNrVXNlZBISCgpyZXF1ZXN0X2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhMKC29mZmVyaW5nX2lkGAQgASgJEhsKE2ZhaWxlZF9vZmZlcmluZ19pZHMYBSADKAkiVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -110,6 +110,38 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: BalanceExhausted;
     case: "balanceExhausted";
+  } | {
+    /**
+     * A batch ended with its results at hand.
+     *
+     * @generated from field: limber.v1.BatchCompleted batch_completed = 50;
+     */
+    value: BatchCompleted;
+    case: "batchCompleted";
+  } | {
+    /**
+     * A batch ended without one request that could run.
+     *
+     * @generated from field: limber.v1.BatchFailed batch_failed = 51;
+     */
+    value: BatchFailed;
+    case: "batchFailed";
+  } | {
+    /**
+     * A batch was called off.
+     *
+     * @generated from field: limber.v1.BatchCancelled batch_cancelled = 52;
+     */
+    value: BatchCancelled;
+    case: "batchCancelled";
+  } | {
+    /**
+     * A batch was given up with requests that had not run within its time.
+     *
+     * @generated from field: limber.v1.BatchExpired batch_expired = 53;
+     */
+    value: BatchExpired;
+    case: "batchExpired";
   } | {
     /**
      * A person became an active member.
@@ -638,4 +670,88 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 15);
+
+/**
+ * A batch ended with its results at hand.
+ *
+ * @generated from message limber.v1.BatchCompleted
+ */
+export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
+  /**
+   * The batch.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.BatchCompleted.
+ * Use `create(BatchCompletedSchema)` to create a new message.
+ */
+export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 16);
+
+/**
+ * A batch ended without one request that could run.
+ *
+ * @generated from message limber.v1.BatchFailed
+ */
+export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
+  /**
+   * The batch.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.BatchFailed.
+ * Use `create(BatchFailedSchema)` to create a new message.
+ */
+export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 17);
+
+/**
+ * A batch was called off.
+ *
+ * @generated from message limber.v1.BatchCancelled
+ */
+export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
+  /**
+   * The batch.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.BatchCancelled.
+ * Use `create(BatchCancelledSchema)` to create a new message.
+ */
+export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 18);
+
+/**
+ * A batch was given up with requests that had not run within its time.
+ *
+ * @generated from message limber.v1.BatchExpired
+ */
+export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
+  /**
+   * The batch.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.BatchExpired.
+ * Use `create(BatchExpiredSchema)` to create a new message.
+ */
+export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 19);
 

@@ -1,15 +1,18 @@
 /** The gateway's own convention. */
 import { restAnswer } from "../errors.ts";
 import { parseBody } from "../json.ts";
-import { readBody } from "../rest/body.ts";
+import { MAX_BODY_BYTES, readBody } from "../rest/body.ts";
 import type { Request } from "../rest/exchange.ts";
 import type { Dialect } from "./dialect.ts";
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
 /** The JSON value of a body of one of the content types that `type` matches; an empty object where there is no body. */
-export async function readJson(request: Request, type = JSON_TYPE, named = "application/json"): Promise<unknown> {
-  const bytes = await readBody(request, type, named);
+export async function readJson(
+  request: Request,
+  { type = JSON_TYPE, named = "application/json", most = MAX_BODY_BYTES } = {},
+): Promise<unknown> {
+  const bytes = await readBody(request, type, named, most);
   return bytes.length === 0 ? {} : parseBody(bytes);
 }
 
@@ -17,8 +20,9 @@ export async function readJson(request: Request, type = JSON_TYPE, named = "appl
 export const house: Dialect = {
   contentType: "application/json",
   readBody: (route, request) => {
-    if (route.raw) return readBody(request, JSON_TYPE, "application/json");
-    return route.verb === "GET" ? Promise.resolve({}) : readJson(request);
+    const most = route.maxBodyBytes;
+    if (route.raw) return readBody(request, JSON_TYPE, "application/json", most);
+    return route.verb === "GET" ? Promise.resolve({}) : readJson(request, { most });
   },
   ignoresUnknown: false,
   write: (_desc, value) => JSON.stringify(value),

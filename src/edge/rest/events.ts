@@ -20,6 +20,11 @@ export async function* eventsOf(desc: DescMessage, messages: AsyncIterable<Messa
   }
 }
 
+/** The one field of each message, to be written as a line. */
+export async function* linesOf(desc: DescMessage, messages: AsyncIterable<Message>): EventSource {
+  for await (const { event, data } of eventsOf(desc, messages)) yield { event, data };
+}
+
 /** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
 export async function* eventsOfAnswer(desc: DescMessage, answer: Message): EventSource {
   const whole = encoderOf(desc).encode(answer) as Fields & { action: Fields & { steps: unknown[] } };

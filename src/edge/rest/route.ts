@@ -10,6 +10,7 @@ import {
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { header, raw, rpc, StreamFormat } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type Dialect, dialectOf } from "../dialects/index.ts";
+import { MAX_BODY_BYTES } from "./body.ts";
 
 /** One RPC as REST serves it. */
 export interface RestRoute {
@@ -35,6 +36,10 @@ export interface RestRoute {
   readonly secret: boolean;
   /** The answer is server-sent events, always for a stream, at the caller's wish for a unary call. */
   readonly events: boolean;
+  /** The answer is JSON Lines. */
+  readonly lines: boolean;
+  /** The largest body that is read. */
+  readonly maxBodyBytes: number;
   /** The convention that bodies and refusals follow. */
   readonly dialect: Dialect;
 }
@@ -57,9 +62,10 @@ function routeOf(method: DescMethod): RestRoute {
   const rule = getOption(method, http);
   const { case: verb, value: template } = rule.pattern;
   if (verb === undefined || verb === "custom") throw new Error(`${method} has no HTTP verb`);
-  const { successStatus, streamFormat, dialect } = getOption(method, rpc);
+  const { successStatus, streamFormat, dialect, maxBodyMib } = getOption(method, rpc);
   const events = streamFormat === StreamFormat.SSE;
-  const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && events);
+  const lines = streamFormat === StreamFormat.LINES;
+  const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && (events || lines));
   if (!fit) throw new Error(`${method} streams in a way that REST has no form for`);
   const path = [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => fieldOf(method.input.fields, name, method));
   const body =
@@ -77,6 +83,8 @@ function routeOf(method: DescMethod): RestRoute {
     status: successStatus || 200,
     secret: holdsSecret(method.input),
     events,
+    lines,
+    maxBodyBytes: maxBodyMib === 0 ? MAX_BODY_BYTES : maxBodyMib << 20,
     dialect: dialectOf(dialect),
   };
 }

@@ -1,0 +1,137 @@
+/** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
+import { every } from "../ambient.ts";
+import { Cancel, type Signal } from "../signal.ts";
+import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs.ts";
+import type { Notices } from "../store/notices.ts";
+import type { Sql } from "../store/tx.ts";
+
+/** What a worker tells the work on a job. */
+export interface JobWatch {
+  /** Aborted when the job is another's now, or when the house closes: nothing that is still done will be kept. */
+  readonly lost: Signal;
+  /** Aborted when the job was called off, or its time is over. */
+  readonly stopped: Signal;
+}
+
+/** How one kind of job is worked on. It resolves when the job has ended; it throws `Fenced` as the store does. */
+export type JobWork = (job: HeldJob, watch: JobWatch) => Promise<void>;
+
+/** What a worker needs. */
+export interface WorkerParts {
+  readonly sql: Sql;
+  readonly notices: Notices;
+  /** Names this worker among all. */
+  readonly owner: string;
+  readonly work: Readonly<Partial<Record<JobKind, JobWork>>>;
+  /** Jobs at one time. */
+  readonly atOnce: number;
+  warn(text: string, cause: unknown): void;
+}
+
+/** Jobs that no notification told of are found this late at the most. */
+const SWEEP_MS = 5_000;
+const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
+
+/** A worker; any number of them share the jobs of one database. */
+export class Worker {
+  readonly #parts: WorkerParts;
+  readonly #kinds: readonly JobKind[];
+  readonly #held = new Map<string, { job: HeldJob; lost: Cancel; stopped: Cancel; done: Promise<void> }>();
+  readonly #stops: (() => void)[];
+  #taking: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+
+  /** Begins at once. */
+  constructor(parts: WorkerParts) {
+    this.#parts = parts;
+    this.#kinds = Object.keys(parts.work) as JobKind[]; // the table's own keys
+    const wake = (): void => this.#wake();
+    this.#stops = [
+      parts.notices.on(
+        "job",
+        (id) => {
+          const held = this.#held.get(id);
+          if (held) void this.#look(held);
+          wake();
+        },
+        wake,
+      ),
+      every(SWEEP_MS, wake),
+      every(HEARTBEAT_MS, () => {
+        for (const held of this.#held.values()) void this.#look(held);
+      }),
+    ];
+    wake();
+  }
+
+  /** Looks for work now. */
+  wake(): void {
+    this.#wake();
+  }
+
+  /** Takes no more work, and gives back what isn't done yet: another worker goes on with it at once. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const stop of this.#stops) stop();
+    await this.#taking;
+    for (const { lost } of this.#held.values()) lost.abort(new Fenced("the worker closes"));
+    await Promise.all([...this.#held.values()].map(({ done }) => done));
+  }
+
+  #wake(): void {
+    this.#again = true;
+    this.#taking ??= this.#fill().finally(() => {
+      this.#taking = undefined;
+      if (this.#again && !this.#closed) this.#wake();
+    });
+  }
+
+  async #fill(): Promise<void> {
+    this.#again = false;
+    const { sql, owner, atOnce, warn } = this.#parts;
+    try {
+      while (!this.#closed && this.#held.size < atOnce) {
+        const job = await takeJob(sql, owner, this.#kinds);
+        if (!job) return;
+        this.#begin(job);
+      }
+    } catch (cause) {
+      // The next sweep tries again.
+      warn("jobs can't be taken at the moment", cause);
+    }
+  }
+
+  #begin(job: HeldJob): void {
+    const [lost, stopped] = [new Cancel(), new Cancel()];
+    if (job.cancelled) stopped.abort("cancelled");
+    const done = this.#run(job, { lost, stopped }).then(() => {
+      this.#held.delete(job.id);
+      if (!this.#closed) this.#wake();
+    });
+    this.#held.set(job.id, { job, lost, stopped, done });
+  }
+
+  async #run(job: HeldJob, watch: JobWatch): Promise<void> {
+    const { work, sql, warn } = this.#parts;
+    try {
+      await work[job.kind]?.(job, watch);
+    } catch (cause) {
+      if (this.#closed) await giveBack(sql, job).catch(() => {});
+      // What failed for another reason is tried again when its lease is over, by whoever is free then.
+      else if (!(cause instanceof Fenced)) warn(`job ${job.id} stopped in the middle`, cause);
+    }
+  }
+
+  /** Makes the lease longer, and hears whether the job was called off meanwhile. */
+  async #look({ job, lost, stopped }: { job: HeldJob; lost: Cancel; stopped: Cancel }): Promise<void> {
+    try {
+      const { cancelled, expired } = await renew(this.#parts.sql, job);
+      if (cancelled) stopped.abort("cancelled");
+      else if (expired) stopped.abort("expired");
+    } catch (cause) {
+      // A database that is away takes nothing from anyone; the writes that follow find out.
+      if (cause instanceof Fenced) lost.abort(cause);
+    }
+  }
+}

@@ -1,0 +1,224 @@
+/** Jobs: what is done later, and the batches that are made of many requests. */
+import { createHash } from "node:crypto";
+import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
+import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import {
+  type Batch,
+  BatchItemStatus,
+  BatchResultSchema,
+  BatchSchema,
+  JobKind,
+  JobSchema,
+  JobStatus,
+} from "../../gen/limber/v1/job_pb.ts";
+import {
+  CancelBatchResponseSchema,
+  CreateBatchResponseSchema,
+  GetBatchResponseSchema,
+  type JobService,
+  ListBatchResultsResponseSchema,
+  ListJobsResponseSchema,
+} from "../../gen/limber/v1/job_service_pb.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { wordOfContract } from "../contracts/contract.ts";
+import { toUsd } from "../money/price.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
+import * as store from "../store/jobs.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { byCall, type Implementation, keyOf } from "./call.ts";
+import { emit } from "./emit.ts";
+
+/** Seconds that a batch has to run. */
+const BATCH_LIFE_S = 24 * 3600;
+const DEFAULT_PAGE = 50;
+/** Results that are read from the database at one time. */
+const RESULTS_AT_ONCE = 25;
+const SHOWN_ERRORS = 20;
+
+/** The job RPCs. */
+export function jobService({ sql }: { sql: Sql }): Implementation<typeof JobService> {
+  const batchOf = async (orgId: string, id: string): Promise<store.JobRecord> => {
+    const job = await store.findJob(sql, orgId, "batch", id);
+    if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
+    return job;
+  };
+
+  return {
+    async createBatch({ contract, requests, metadata, idempotencyKey }, call) {
+      const { orgId, keyId } = keyOf(call);
+      const items = requests.map(itemOf);
+      refuseTwins(items);
+      const request = { contract: wordOfContract(contract), metadata };
+      const hash = createHash("sha256")
+        .update(JSON.stringify([request, items]))
+        .digest();
+      const id = await tx(sql, (tx) =>
+        store.createJob(tx, {
+          kind: "batch",
+          orgId,
+          keyId,
+          request,
+          items,
+          lifeS: BATCH_LIFE_S,
+          idempotency: idempotencyKey === undefined ? undefined : { key: idempotencyKey, hash },
+        }),
+      );
+      return create(CreateBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, id)) });
+    },
+
+    async getBatch({ jobId, items }, call) {
+      const job = await batchOf(keyOf(call).orgId, jobId);
+      const batch = await shown(sql, job);
+      if (items) batch.items = (await store.outlineOf(sql, jobId)).map(outlined);
+      return create(GetBatchResponseSchema, { batch });
+    },
+
+    async cancelBatch({ jobId }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        const how = await store.cancelJob(tx, orgId, "batch", jobId);
+        if (how === undefined)
+          throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
+        if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has ended: there is nothing to call off");
+        if (how === "cancelled") await emit(tx, orgId, { case: "batchCancelled", value: { jobId } });
+        await audit(tx, { ...byCall(call), orgId, action: "batch.cancelled", subject: jobId });
+      });
+      return create(CancelBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, jobId)) });
+    },
+
+    async *listBatchResults({ jobId }, call) {
+      const { total } = await batchOf(keyOf(call).orgId, jobId);
+      for (let from = 0; from < total; from += RESULTS_AT_ONCE) {
+        for (const item of await store.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
+          yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, item) });
+        }
+      }
+    },
+
+    async listJobs({ kind, limit = DEFAULT_PAGE, cursor }, call) {
+      const { orgId } = keyOf(call);
+      const only = kind === undefined ? undefined : wordOfKind(kind);
+      const jobs = await store.listJobs(sql, orgId, { kind: only, limit: limit + 1, cursor });
+      const page = jobs.slice(0, limit);
+      const last = page.at(-1);
+      return create(ListJobsResponseSchema, {
+        object: "list",
+        data: page.map(listed),
+        hasMore: jobs.length > limit,
+        ...(jobs.length > limit && last && { nextCursor: last.id }),
+      });
+    },
+  };
+}
+
+const CUSTOM_ID_LETTERS = 256;
+
+/** A request of a batch, its caller's own name for it taken out. */
+function itemOf(given: JsonObject, index: number): { customId: string | undefined; request: object } {
+  const { custom_id: customId, ...request } = given;
+  if (customId === undefined || customId === null) return { customId: undefined, request };
+  const path = `requests.${index}.custom_id`;
+  if (typeof customId !== "string") throw violation(path, "must be text", "string_type");
+  if (customId.length === 0 || customId.length > CUSTOM_ID_LETTERS)
+    throw violation(path, `must have 1 to ${CUSTOM_ID_LETTERS} characters`, "string_length");
+  return { customId, request };
+}
+
+function refuseTwins(items: readonly { customId: string | undefined }[]): void {
+  const seen = new Set<string>();
+  for (const [index, { customId }] of items.entries()) {
+    if (customId === undefined) continue;
+    if (seen.has(customId))
+      throw violation(`requests.${index}.custom_id`, "is the name of an earlier request of this batch", "duplicate");
+    seen.add(customId);
+  }
+}
+
+const CONTRACTS = { act: Contract.ACT, predict: Contract.PREDICT } as const;
+
+async function shown(sql: Sql, job: store.JobRecord): Promise<Batch> {
+  const { contract, metadata } = job.request as { contract: keyof typeof CONTRACTS; metadata?: JsonObject };
+  const failures = job.counts.failed > 0 ? await store.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
+  return create(BatchSchema, {
+    id: job.id,
+    object: "batch",
+    contract: CONTRACTS[contract],
+    status: statusOf(job),
+    requestCounts: { total: job.total, ...job.counts },
+    createdAt: job.created,
+    ...(job.started !== undefined && { startedAt: job.started }),
+    ...(job.finalizing !== undefined && { finalizingAt: job.finalizing }),
+    ...(job.finished !== undefined && { completedAt: job.finished }),
+    expiresAt: job.expires,
+    costUsd: toUsd(job.costMicro),
+    errors: failures.map(({ index, error }) => ({ index, ...wordsOfError(error) })),
+    ...(metadata && { metadata }),
+  });
+}
+
+/** What a refusal's body says in two words. */
+function wordsOfError(error: object | undefined): { code: string; message: string } {
+  const { code = "", message = "" } =
+    (error as { error?: { code?: string; message?: string } } | undefined)?.error ?? {};
+  return { code, message };
+}
+
+/** The words of a job's status, in the schema's numbers. */
+export const statusOf = ({ status }: Pick<store.JobRecord, "status">): JobStatus =>
+  JobStatus[status.toUpperCase() as keyof typeof JobStatus]; // the store's words are the schema's in lower case
+
+const ITEM_STATUS: Readonly<Record<store.ItemState, BatchItemStatus>> = {
+  queued: BatchItemStatus.QUEUED,
+  running: BatchItemStatus.RUNNING,
+  completed: BatchItemStatus.COMPLETED,
+  failed: BatchItemStatus.FAILED,
+  cancelled: BatchItemStatus.CANCELLED,
+};
+
+const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof store.outlineOf>>[number]) => ({
+  $typeName: "limber.v1.BatchItem" as const,
+  index,
+  ...(customId !== undefined && { customId }),
+  status: ITEM_STATUS[state],
+  costUsd: toUsd(costMicro),
+});
+
+function resultOf(jobId: string, { index, customId, state, response, error }: store.ItemRecord) {
+  const { status_code: statusCode, body } = (response ?? {}) as { status_code?: number; body?: JsonObject };
+  const result: MessageInitShape<typeof BatchResultSchema> = {
+    id: `${jobId}.${index}`,
+    index,
+    status: ITEM_STATUS[state],
+    ...(customId !== undefined && { customId }),
+    ...(statusCode !== undefined && body && { response: { statusCode, body } }),
+    ...(error && { error: error as JsonObject }),
+  };
+  return create(BatchResultSchema, result);
+}
+
+const KINDS: Readonly<Record<store.JobKind, JobKind>> = {
+  batch: JobKind.BATCH,
+  evaluation: JobKind.EVALUATION,
+  verification: JobKind.VERIFICATION,
+  export: JobKind.EXPORT,
+};
+
+const wordOfKind = (kind: JobKind): store.JobKind | undefined =>
+  (Object.keys(KINDS) as store.JobKind[]).find((word) => KINDS[word] === kind);
+
+function listed(job: store.JobRecord) {
+  const { completed, failed, cancelled } = job.counts;
+  return create(JobSchema, {
+    id: job.id,
+    object: "job",
+    kind: KINDS[job.kind],
+    status: statusOf(job),
+    total: job.total,
+    ended: completed + failed + cancelled,
+    createdAt: job.created,
+    ...(job.started !== undefined && { startedAt: job.started }),
+    ...(job.finished !== undefined && { finishedAt: job.finished }),
+    costUsd: toUsd(job.costMicro),
+  });
+}
