@@ -161,7 +161,7 @@ export function createGate(parts: GateParts): Gate {
     return record.then(
       (found) => admitRecord(found, rule),
       (thrown) => {
-        throw asToldToCallers(thrown);
+        throw asToldToCallers(thrown, "not begun");
       },
     );
   };
@@ -187,10 +187,9 @@ export function createGate(parts: GateParts): Gate {
 
     const claim = { orgId: principal.orgId, key, claimId: context.requestId, promised: false };
     const hash = fingerprint(method, request);
-    const claimed = await parts.idempotency.claim({
-      ...claim,
-      hash,
-      method: `${method.parent.typeName}/${method.name}`,
+    const claimant = { ...claim, hash, method: `${method.parent.typeName}/${method.name}` };
+    const claimed = await parts.idempotency.claim(claimant).catch((thrown: unknown) => {
+      throw asToldToCallers(thrown, "not begun");
     });
     if (claimed.kind === "replay") return fromBinary(method.output, claimed.response);
     try {
@@ -241,7 +240,7 @@ export function createGate(parts: GateParts): Gate {
       try {
         return await serveOnce(doorOf(method), method, admission.principal, request, context);
       } catch (thrown) {
-        throw asToldToCallers(thrown);
+        throw asToldToCallers(thrown, "begun");
       }
     },
 
@@ -296,13 +295,18 @@ function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
 }
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
-function asToldToCallers(thrown: unknown): unknown {
+function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
   if (!isOutage(thrown)) return thrown;
-  const text = "the gateway cannot reach its own state at the moment; nothing was charged";
-  return refuse(Reason.STORE_UNAVAILABLE, text, {}, { retryAfter: 1, cause: thrown });
+  return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
 }
+
+/** What a caller is told when the database is away. */
+const AWAY = {
+  "not begun": "the gateway cannot reach its own state at the moment; nothing was done and nothing was charged",
+  begun: "the gateway cannot reach its own state at the moment; whether this call took effect is not known",
+} as const;
 
 const answerOf = (door: Door, request: Message, call: Call): Promise<Message> =>
   door.serve(request, call) as Promise<Message>;

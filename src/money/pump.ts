@@ -1,6 +1,6 @@
 /** Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. */
 import { newId, sleep, steadyNow } from "../ambient.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port.ts";
 
 /** The most rows in one batch. */
@@ -128,7 +128,7 @@ export class Pump<I, S> {
 
   /** Renews the till's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
   beat(ms: number): void {
-    if (!this.well) this.#rejectAll([...this.#underway, ...this.#queue], storeAway());
+    if (!this.well) this.#rejectAll([...this.#underway, ...this.#queue], new StoreAway("nothing"));
     else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
   }
 
@@ -175,7 +175,7 @@ export class Pump<I, S> {
         await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
       } catch {
         // Only a closing pump gives up; whoever recovers its till puts the open intents on record.
-        this.#rejectAll(this.#underway, storeAway());
+        this.#rejectAll(this.#underway, new StoreAway("nothing"));
       }
       this.#underway = [];
     } while (this.#queue.length > 0);
@@ -276,9 +276,19 @@ export const leaseLost = (): Refusal =>
     { retryAfter: 1 },
   );
 
-/** The refusal of a call that can't be put on record at the moment. */
-export const storeAway = (): Refusal =>
-  refuse(Reason.STORE_UNAVAILABLE, "the gateway can't record calls at the moment", {}, { retryAfter: 1 });
+/** What a caller may be told of money when his call can't be put on record. */
+const OWED = {
+  nothing: "the gateway can't record calls at the moment; nothing was charged",
+  perhaps:
+    "the gateway can't tell whether this call was recorded: it may still be charged, which GET /v1/usage will show",
+} as const;
+
+/** The refusal of a call that can't be put on record at the moment: before its charge is on the way `nothing` is owed, afterwards `perhaps`. */
+export class StoreAway extends Refusal {
+  constructor(owed: keyof typeof OWED) {
+    super(Reason.STORE_UNAVAILABLE, OWED[owed], {}, { retryAfter: 1 });
+  }
+}
 
 /** A fresh name for a row of the ledger. */
 export const newEntry = (): string => newId("entry");

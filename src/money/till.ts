@@ -6,7 +6,7 @@
 import { after, now, steadyNow } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { LedgerPort, Short } from "./port.ts";
-import { type IntentWork, leaseLost, newEntry, Pump, storeAway, type TakeOutcome } from "./pump.ts";
+import { type IntentWork, leaseLost, newEntry, Pump, StoreAway, type TakeOutcome } from "./pump.ts";
 import { type Lease, type Payer, Purse, type Waiter } from "./purse.ts";
 import { type Estimate, shortage } from "./shortage.ts";
 
@@ -80,7 +80,7 @@ export class Till<I, S extends Charged> {
   hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Hold<I, S> | Promise<Hold<I, S>> {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
       throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
-    if (this.#closed || !this.#pump.well) throw storeAway();
+    if (this.#closed || !this.#pump.well) throw new StoreAway("nothing");
     const purse = this.#purseOf(payer);
     const time = steadyNow();
     purse.usedAt = time;
@@ -109,7 +109,7 @@ export class Till<I, S extends Charged> {
     this.#closed = true;
     this.#untick();
     for (const purse of this.#purses.values()) {
-      this.#refuse(purse, purse.waiters, storeAway);
+      this.#refuse(purse, purse.waiters, () => new StoreAway("nothing"));
       if (purse.lease) this.#retire(purse.lease);
     }
     await this.#pump.close();
@@ -258,7 +258,7 @@ export class Till<I, S extends Charged> {
     after(LOOK_MS, () => {
       purse.watched = false;
       const { short } = purse;
-      if (!this.#pump.well) this.#refuse(purse, purse.waiters, storeAway);
+      if (!this.#pump.well) this.#refuse(purse, purse.waiters, () => new StoreAway("nothing"));
       else if (short) {
         const tired = purse.waiters.filter((waiter) => steadyNow() - waiter.since >= PATIENCE_MS);
         this.#refuse(purse, tired, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));

@@ -8,6 +8,7 @@ import {
 } from "../../../gen/limber/v1/route_pb.ts";
 import { steadyNow } from "../../ambient.ts";
 import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
+import { StoreAway } from "../../money/pump.ts";
 import type { Hold, Till } from "../../money/till.ts";
 import { factsOf, type Refusal } from "../../refusal.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
@@ -97,8 +98,13 @@ export class Bill {
     this.#ended = true;
     const settled = this.#hold.settle(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
     settled.catch(nothing); // a ledger that is away keeps trying; the promise on record covers what it never hears of
-    await this.#hold.durable;
-    if (this.#call.idempotency) await settled;
+    try {
+      await this.#hold.durable;
+      if (this.#call.idempotency) await settled;
+    } catch (thrown) {
+      // The charge is on its way, and gets there or not: of that nothing can be promised.
+      throw thrown instanceof StoreAway && charge.costMicro > 0 ? new StoreAway("perhaps") : thrown;
+    }
   }
 
   /** Charges what a stream delivered; nobody waits for it. */

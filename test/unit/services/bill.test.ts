@@ -1,15 +1,18 @@
 /** A call's bill when the ledger takes back what it granted. */
 
 import { create } from "@bufbuild/protobuf";
-import { expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { replaceAmbient } from "../../../src/ambient.ts";
 import type { Batch, LedgerPort } from "../../../src/money/port.ts";
 import { Till } from "../../../src/money/till.ts";
 import { Reason, Refusal, refuse } from "../../../src/refusal.ts";
 import { planFor } from "../../../src/routing/index.ts";
+import type { Call } from "../../../src/services/call.ts";
 import { Bill } from "../../../src/services/inference/bill.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/ledger.ts";
 import { DEFAULT_SETTINGS } from "../../../src/store/settings.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 /** Grants every take, and fences the till that then writes an intent or a settlement. */
@@ -27,10 +30,9 @@ const fencing: LedgerPort<IntentRecord, RequestRecord> = {
   listen: () => () => {},
 };
 
-it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
-  const till = await Till.open(fencing);
-  const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
-  const idempotency = { orgId: "org_1", key: "k", claimId: "req_1", promised: false };
+const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
+
+function callWith(idempotency: Call["idempotency"]): Call {
   const principal = {
     kind: "key",
     keyId: "key_1",
@@ -42,23 +44,103 @@ it("that was settled ends once: the caller hears of the ledger, not of a second 
     workspaceId: undefined,
     settings: DEFAULT_SETTINGS,
   } as const;
-  const call = {
+  return {
     requestId: "req_1",
     principal,
     signal: new AbortController().signal,
     deadline: undefined,
     idempotency,
   };
+}
+
+/** Charges one unit; what is thrown for it. */
+const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
+  bill
+    .settle(
+      { step: plan.steps[0]!, units: 1, costMicro, hedgeMicro: undefined },
+      undefined,
+      ActResponseSchema,
+      create(ActResponseSchema),
+    )
+    .then(
+      () => expect.unreachable("the ledger is away"),
+      (thrown) => thrown,
+    );
+
+it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
+  const till = await Till.open(fencing);
+  const idempotency = { orgId: "org_1", key: "k", claimId: "req_1", promised: false };
+  const call = callWith(idempotency);
   const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
   expect(idempotency.promised).toBe(true);
 
-  const [step] = plan.steps;
-  const charge = { step: step!, units: 1, costMicro: 0, hedgeMicro: undefined };
-  const thrown = await bill
-    .settle(charge, undefined, ActResponseSchema, create(ActResponseSchema))
-    .catch((error) => error);
+  const thrown = await settle(bill, 0);
   expect(thrown).toBeInstanceOf(Refusal);
   expect(thrown.reason).toBe(Reason.STORE_UNAVAILABLE);
   await expect(bill.void(refuse(Reason.INTERNAL_ERROR, "never on record"))).resolves.toBeUndefined();
   await till.close();
+});
+
+describe("while the ledger does not answer", () => {
+  const restore: (() => void)[] = [];
+  afterEach(() => {
+    for (const put of restore.splice(0)) put();
+  });
+
+  /** Grants every take; batches with calls in them wait until `answer` is called. */
+  async function openSilent() {
+    const clock = new ManualClock();
+    restore.push(replaceAmbient({ clock }));
+    const answered = Promise.withResolvers<void>();
+    const charged: string[] = [];
+    const port: LedgerPort<IntentRecord, RequestRecord> = {
+      ...fencing,
+      async commit(_, { intents, settlements, moves }) {
+        if (intents.length + settlements.length > 0) await answered.promise;
+        for (const { record } of settlements) if (record.costMicro > 0) charged.push(record.requestId);
+        const takes = moves.flatMap((move) =>
+          move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
+        );
+        return { kind: "done", takes, recalled: [] };
+      },
+    };
+    return { clock, charged, answer: answered.resolve, till: await Till.open(port) };
+  }
+
+  it("a call whose charge is on its way is told that it may be charged: it is, once the ledger answers", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    const bill = await Bill.open(till, plan, callWith(undefined), { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    await clock.advance(5_000);
+    expect((await thrown).reason).toBe(Reason.STORE_UNAVAILABLE);
+    expect((await thrown).message).toContain("may still be charged");
+    expect(charged).toEqual([]);
+    answer();
+    await vi.waitFor(async () => {
+      await clock.advance(100);
+      expect(charged).toEqual(["req_1"]);
+    });
+    await till.close();
+  });
+
+  it("the next call is told that nothing was charged: nothing ever is", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    const first = await Bill.open(till, plan, callWith(undefined), { modelRequested: "a" });
+    await clock.advance(5_000);
+    const refused = await Bill.open(
+      till,
+      plan,
+      { ...callWith(undefined), requestId: "req_2" },
+      { modelRequested: "a" },
+    ).then(
+      () => expect.unreachable("the ledger is away"),
+      (thrown) => thrown,
+    );
+    expect(refused.message).toContain("nothing was charged");
+    answer();
+    void first.void(refuse(Reason.INTERNAL_ERROR, "over"));
+    await clock.advance(1_000);
+    await till.close();
+    expect(charged).toEqual([]);
+  });
 });
