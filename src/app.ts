@@ -181,7 +181,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     const facts = await inSlices(factsOfSupply(known, vault, (text) => log.error(text)));
     await inSlices(supply.adopting(facts));
     await circuits.refresh();
-    shelf.adopt(known, catalog);
+    await inSlices(shelf.adopting(known, catalog));
   });
   closers.add(async () => loader.close());
 

@@ -37,8 +37,10 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
   const byModel = yield* groupRows(columns.model, models.names);
   const byAlias = yield* rowsByAlias(offerings);
   const catalog = new Map<string, CatalogModel>();
-  for (const model of supply.catalog) catalog.set(model.slug, model);
-  yield;
+  for (const model of supply.catalog) {
+    catalog.set(model.slug, model);
+    if (catalog.size % STRIDE === 0) yield;
+  }
   const serving = new Map<string, Uint32Array>();
   const scopes = new WeakMap<readonly string[], Uint8Array>();
 
@@ -58,9 +60,7 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
       let rows = serving.get(key);
       if (!rows) {
         const unwanted = simulated ? 0 : Flag.SIMULATED;
-        rows = byAlias
-          .get(alias.id)!
-          .filter((row) => (columns.serves[row]! & bits) === bits && (columns.flags[row]! & unwanted) === 0);
+        rows = byAlias.get(alias.id)!.filter((row) => (columns.traits[row]! & (bits | unwanted)) === bits);
         serving.set(key, rows);
       }
       return rows;
@@ -79,9 +79,9 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
 /** How many rows are looked at between two yields. */
 const STRIDE = 128;
 
-/** Live supply before placeholders, then by what is served: rows that a plan reads together. */
-const layOf = (offering: Offering): string =>
-  `${offering.simulated ? 1 : 0} ${offering.contracts.join()} ${offering.actionSpaces.join()} ${offering.model} ${offering.id}`;
+/** Live supply before placeholders, then by what is served, then what never sleeps: rows that a plan reads together and treats alike. */
+const layOf = ({ simulated, contracts, actionSpaces, scaledownS, model, id }: Offering): string =>
+  `${simulated ? 1 : 0} ${contracts.join()} ${actionSpaces.join()} ${scaledownS === undefined ? 0 : 1} ${model} ${id}`;
 
 interface Laid {
   readonly offering: Offering;
@@ -205,9 +205,7 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     model: words(),
     provider: words(),
     region: words(),
-    flags: words(),
-    serves: words(),
-    parameters: words(),
+    traits: words(),
     p95Ms: numbers(),
     maxHorizon: numbers(),
     precisionBits: numbers(),
@@ -223,9 +221,7 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     columns.model[row] = models.of(offering.model);
     columns.provider[row] = providers.of(offering.provider);
     columns.region[row] = regions.of(offering.region);
-    columns.flags[row] = (offering.simulated ? Flag.SIMULATED : 0) | (offering.retainsFrames ? Flag.RETAINS_FRAMES : 0);
-    columns.serves[row] = bitsServed(offering);
-    columns.parameters[row] = parameterBits(offering.parameters);
+    columns.traits[row] = traitsOf(offering);
     columns.p95Ms[row] = advertised.p95Ms ?? Number.POSITIVE_INFINITY;
     columns.maxHorizon[row] = offering.maxHorizon;
     columns.precisionBits[row] = precisionBits(offering.precision);
@@ -242,8 +238,8 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
   return columns;
 }
 
-function bitsServed({ contracts, actionSpaces }: Offering): number {
-  let bits = 0;
+function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {
+  let bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
   for (const contract of contracts) bits |= servesBits(contract, undefined);
   for (const space of actionSpaces) bits |= servesBits(Contract.UNSPECIFIED, space);
   return bits;

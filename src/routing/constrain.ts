@@ -6,8 +6,16 @@ import { Contract, PARAMETERS } from "../contracts/contract.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
 import { type OwnKeys, useOf } from "./own-keys.ts";
-import type { BitTest, CodeTest, MeasuredTest, NumberTest, Test, Tests } from "./sift.ts";
-import { type Codes, Flag, parameterBits } from "./snapshot.ts";
+import {
+  type BitTest,
+  type CodeTest,
+  gathered,
+  type MeasuredTest,
+  type NumberTest,
+  type Test,
+  type Tests,
+} from "./sift.ts";
+import { CONTRACT_BITS, type Codes, Flag, parameterBits } from "./snapshot.ts";
 
 /** One hard constraint. */
 export interface Constraint {
@@ -35,7 +43,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.NOT_SIMULATED_ALLOWED,
     stage: "expand",
     field: undefined,
-    test: (ask) => (ask.allowSimulated ? undefined : lacks(ask.snapshot.columns.flags, Flag.SIMULATED)),
+    test: (ask) => (ask.allowSimulated ? undefined : lacks(Flag.SIMULATED)),
     detail: (ask) =>
       ask.scope.environment === "hardware"
         ? "a hardware key is never given placeholders"
@@ -45,15 +53,14 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.CONTRACT,
     stage: "expand",
     field: undefined,
-    test: (ask) => has(ask.snapshot.columns.serves, ask.serves & CONTRACT_BITS),
+    test: (ask) => has(ask.serves & CONTRACT_BITS),
     detail: (ask, row) => `serves ${offeringOf(ask, row).contracts.map(contractWord).join(", ")}`,
   },
   {
     reason: DropReason.ACTION_SPACE,
     stage: "expand",
     field: undefined,
-    test: (ask) =>
-      ask.intent.actionSpace === undefined ? undefined : has(ask.snapshot.columns.serves, ask.serves & ~CONTRACT_BITS),
+    test: (ask) => (ask.intent.actionSpace === undefined ? undefined : has(ask.serves & ~CONTRACT_BITS)),
     detail: (ask, row) =>
       `emits ${offeringOf(ask, row).actionSpaces.join(", ") || "nothing"}, not ${ask.intent.actionSpace}`,
   },
@@ -71,8 +78,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.ZDR,
     stage: "expand",
     field: undefined,
-    test: ({ scope, snapshot }) =>
-      scope.settings?.zdr ? lacks(snapshot.columns.flags, Flag.RETAINS_FRAMES) : undefined,
+    test: ({ scope }) => (scope.settings?.zdr ? lacks(Flag.RETAINS_FRAMES) : undefined),
     detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames, and the organisation allows none that does`,
   },
   {
@@ -129,9 +135,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     stage: "remove",
     field: "provider.data_collection",
     test: ({ preferences, snapshot }) =>
-      preferences?.dataCollection === DataCollection.DENY
-        ? lacks(snapshot.columns.flags, Flag.RETAINS_FRAMES)
-        : undefined,
+      preferences?.dataCollection === DataCollection.DENY ? lacks(Flag.RETAINS_FRAMES) : undefined,
     detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames`,
   },
   {
@@ -147,7 +151,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.REQUIRE_PARAMETERS,
     stage: "remove",
     field: "provider.require_parameters",
-    test: (ask) => (ask.parameters === 0 ? undefined : has(ask.snapshot.columns.parameters, ask.parameters)),
+    test: (ask) => (ask.parameters === 0 ? undefined : has(ask.parameters)),
     detail: (ask, row) => `ignores ${ignoredBy(ask, row).join(", ")}`,
   },
   {
@@ -189,7 +193,8 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.MAX_COST_USD,
     stage: "remove",
     field: "provider.max_cost_usd",
-    test: (ask) => atMostMeasured(costMicro, ask.maxCostMicro),
+    test: ({ maxCostMicro }) =>
+      maxCostMicro === Number.POSITIVE_INFINITY ? undefined : { kind: "cost", limit: Math.floor(maxCostMicro) },
     detail: (ask, row) => `${usd(measured(costMicro, ask, row))} > ${ask.preferences?.maxCostUsd} USD`,
     admitting: (ask, row) => measured(costMicro, ask, row) / 1e6,
   },
@@ -213,8 +218,6 @@ export const CONSTRAINTS: readonly Constraint[] = [
   },
 ];
 
-const CONTRACT_BITS = 0xff;
-
 const WORDS: Readonly<Partial<Record<Contract, string>>> = {
   [Contract.ACT]: "act",
   [Contract.PREDICT]: "predict",
@@ -231,12 +234,12 @@ const knownMs: Measure = (ask, rows, count, into) => {
 };
 
 function ignoredBy(ask: Ask, row: number): string[] {
-  const honoured = ask.snapshot.columns.parameters[row]!;
+  const honoured = ask.snapshot.columns.traits[row]!;
   return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honoured);
 }
 
-const has = (column: Uint32Array, bits: number): BitTest => ({ kind: "bits", column, mask: bits, wanted: bits });
-const lacks = (column: Uint32Array, bits: number): BitTest => ({ kind: "bits", column, mask: bits, wanted: 0 });
+const has = (bits: number): BitTest => ({ kind: "bits", mask: bits, wanted: bits });
+const lacks = (bits: number): BitTest => ({ kind: "bits", mask: bits, wanted: 0 });
 
 function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
   return names?.length ? { kind: "code", column, marks: marked(codes, names, 0) } : undefined;
@@ -295,16 +298,10 @@ export const REMOVING = CONSTRAINTS.filter((constraint) => !LISTED.has(constrain
 
 /** The tests that a request sets by these constraints, by kind. */
 export function testsOf(ask: Ask, constraints: readonly Constraint[]): Tests {
-  const codes: CodeTest[] = [];
-  const bits: BitTest[] = [];
-  const numbers: NumberTest[] = [];
-  const measuredTests: MeasuredTest[] = [];
+  const tests: Test[] = [];
   for (const constraint of constraints) {
     const test = constraint.test(ask);
-    if (test?.kind === "code") codes.push(test);
-    else if (test?.kind === "bits") bits.push(test);
-    else if (test?.kind === "number") numbers.push(test);
-    else if (test) measuredTests.push(test);
+    if (test) tests.push(test);
   }
-  return { codes, bits, numbers, measured: measuredTests };
+  return gathered(tests);
 }

@@ -32,7 +32,7 @@ export function consideredRows(ask: Ask): Iterable<number> {
 /** Whether anything stands behind a target that may serve at all: live supply, or placeholders that the request admits. */
 function hasSupply(ask: Ask, target: Target): boolean {
   const unwanted = ask.allowSimulated ? 0 : Flag.SIMULATED;
-  return universeOf(ask, target).some((row) => (ask.snapshot.columns.flags[row]! & unwanted) === 0);
+  return universeOf(ask, target).some((row) => (ask.snapshot.columns.traits[row]! & unwanted) === 0);
 }
 
 /** The refusal of a request that no live supply stands behind, whatever its constraints; undefined when some does. */
@@ -64,7 +64,7 @@ export function wrongActionSpace(ask: Ask): Refusal | undefined {
 }
 
 function servesAny({ snapshot }: Ask, rows: Uint32Array, bits: number): boolean {
-  return rows.some((row) => (snapshot.columns.serves[row]! & bits) === bits);
+  return rows.some((row) => (snapshot.columns.traits[row]! & bits) === bits);
 }
 
 function spacesOf({ snapshot }: Ask, target: Target, rows: Uint32Array): string[] {

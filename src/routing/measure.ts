@@ -17,6 +17,18 @@ export const costMicro: Measure = ({ units, priceNano, now, health, snapshot }, 
   }
 };
 
+/** The same without rounding, which would cost more than all else here: what offerings are ordered by. */
+export const cost: Measure = ({ units, priceNano, now, health, snapshot }, rows, count, into) => {
+  const { usedAt } = health;
+  const { warmMs, wakeMicro } = snapshot.columns;
+  const unitsPerMicro = units / 1000;
+  for (let i = 0; i < count; i++) {
+    const row = rows[i]!;
+    const list = unitsPerMicro * priceNano[row]!;
+    into[i] = now - usedAt[row]! > warmMs[row]! ? list + wakeMicro[row]! : list;
+  }
+};
+
 /** How long the call is expected to take, in milliseconds; Infinity when nothing is known. */
 export const expectedMs: Measure = ({ now, health, snapshot }, rows, count, into) => {
   const { usedAt, coldMs, p50Ms } = health;
@@ -51,7 +63,7 @@ const quality: Measure = ({ health: { uptime, success }, snapshot }, rows, count
 
 /** The axes of `sort`, `objective`, suffixes and preferences. */
 export const MEASURES: Readonly<Record<Axis, Measure>> = {
-  price: costMicro,
+  price: cost,
   latency: expectedMs,
   throughput,
   reliability,

@@ -1,7 +1,7 @@
 /** Stage 4: the order of what survived. Live figures stand above advertised ones, because the health view holds them so. */
 import type { Axis } from "./aliases.ts";
 import type { Ask, Ordering, Target } from "./intent.ts";
-import { costMicro, MEASURES } from "./measure.ts";
+import { cost, MEASURES } from "./measure.ts";
 import { Flag } from "./snapshot.ts";
 
 /** The best rows found so far: first by group, then by score, then by row. Lower is better in all three. */
@@ -27,21 +27,33 @@ export class Shortlist {
     return this.groups[place]!;
   }
 
-  /** Takes a row in if it is among the best and not in yet. Rows come in ascending order, so that an equal one stays behind. */
-  offer(row: number, group: number, score: number): void {
-    const last = this.rows.length - 1;
-    if (
-      this.count <= last ||
-      group < this.groups[last]! ||
-      (group === this.groups[last] && score < this.scores[last]!)
-    ) {
-      this.insert(row, group, score);
+  /**
+   * Takes in those of the first `count` rows that are among the best and not in yet. They come in ascending order, so that an
+   * equal one stays behind. `groupOf` is asked for the rows of a plan that has groups; else all are of `group`.
+   */
+  offer(
+    rows: Uint32Array,
+    scores: Float64Array,
+    count: number,
+    group: number,
+    groupOf: ((row: number) => number) | undefined,
+  ): void {
+    const { rows: best, scores: bestScores, groups } = this;
+    const last = best.length - 1;
+    // Rows that other targets brought may come again.
+    const others = this.count > 0;
+    for (let i = 0; i < count; i++) {
+      const of = groupOf === undefined ? group : groupOf(rows[i]!);
+      const score = scores[i]!;
+      const isFull = this.count > last;
+      if (isFull && (of > groups[last]! || (of === groups[last] && score >= bestScores[last]!))) continue;
+      if (others && best.subarray(0, this.count).includes(rows[i]!)) continue;
+      this.insert(rows[i]!, of, score);
     }
   }
 
   private insert(row: number, group: number, score: number): void {
     const { rows, scores, groups, count } = this;
-    for (let i = 0; i < count; i++) if (rows[i] === row) return;
     let place = Math.min(count, rows.length - 1);
     this.count = place + 1;
     while (place > 0 && (group < groups[place - 1]! || (group === groups[place - 1] && score < scores[place - 1]!))) {
@@ -73,20 +85,24 @@ export function rank(
     values = new Float64Array(count * 2);
   }
   score(ask, target.ordering, survivors, count);
+  best.offer(survivors, scores, count, place * PER_TARGET, groupsOf(ask, place * PER_TARGET));
+}
+
+/** How rows are grouped, where the request says anything that groups them. */
+function groupsOf(ask: Ask, base: number): ((row: number) => number) | undefined {
   const places = placesOf(ask);
   const keyed = keyedOf(ask);
-  const { provider, model, flags } = ask.snapshot.columns;
+  if (!ask.pin && !places && !keyed && !ask.allowSimulated) return undefined;
+  const { provider, model, traits } = ask.snapshot.columns;
   const pinnedModel = ask.pin ? ask.snapshot.models.of(ask.pin.model) : -1;
   const pinnedProvider = ask.pin ? ask.snapshot.providers.of(ask.pin.provider) : -1;
-  for (let i = 0; i < count; i++) {
-    const row = survivors[i]!;
-    const isPinned = model[row] === pinnedModel && provider[row] === pinnedProvider;
-    let group = place * PER_TARGET;
+  return (row) => {
+    if (model[row] === pinnedModel && provider[row] === pinnedProvider) return PINNED;
+    let group = base;
     if (places) group += places[provider[row]!]!;
     if (keyed && !keyed[provider[row]!]) group += KEYLESS;
-    if (flags[row]! & Flag.SIMULATED) group += PLACEHOLDERS;
-    best.offer(row, isPinned ? PINNED : group, scores[i]!);
-  }
+    return traits[row]! & Flag.SIMULATED ? group + PLACEHOLDERS : group;
+  };
 }
 
 /** Groups, foremost first: what the session is pinned to; then each target's rows by `order`, own keys first; placeholders behind every model. */
@@ -159,7 +175,7 @@ const LEAST_MICRO = 1;
  */
 function shuffle(ask: Ask, rows: Uint32Array, count: number): void {
   const { success } = ask.health;
-  costMicro(ask, rows, count, values);
+  cost(ask, rows, count, values);
   const salt = mix(Math.floor(ask.seed) | 0);
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;

@@ -1,6 +1,6 @@
 /** How rows are tested against columns: the loops of stage 3, several tests at a time. */
 import type { Ask } from "./intent.ts";
-import { type Measure, measured } from "./measure.ts";
+import { costMicro, type Measure, measured } from "./measure.ts";
 
 /** A column's number is at most a limit; with `sign` -1 it is at least the limit's opposite. */
 export interface NumberTest {
@@ -17,10 +17,9 @@ export interface CodeTest {
   readonly marks: Uint8Array;
 }
 
-/** Of a column's bits those under the mask are as wanted. */
+/** Of the bits of `traits` those under the mask are as wanted. */
 export interface BitTest {
   readonly kind: "bits";
-  readonly column: Uint32Array;
   readonly mask: number;
   readonly wanted: number;
 }
@@ -32,8 +31,14 @@ export interface MeasuredTest {
   readonly limit: number;
 }
 
+/** The whole call costs at most so many whole micro-dollars. */
+export interface CostTest {
+  readonly kind: "cost";
+  readonly limit: number;
+}
+
 /** What one constraint asks of a row. */
-export type Test = NumberTest | CodeTest | BitTest | MeasuredTest;
+export type Test = NumberTest | CodeTest | BitTest | MeasuredTest | CostTest;
 
 /** Whether one row passes one test. */
 export function passes(ask: Ask, test: Test, row: number): boolean {
@@ -43,7 +48,9 @@ export function passes(ask: Ask, test: Test, row: number): boolean {
     case "code":
       return test.marks[test.column[row]!] === 1;
     case "bits":
-      return (test.column[row]! & test.mask) === test.wanted;
+      return (ask.snapshot.columns.traits[row]! & test.mask) === test.wanted;
+    case "cost":
+      return measured(costMicro, ask, row) <= test.limit;
     case "measured":
       return measured(test.measure, ask, row) <= test.limit;
   }
@@ -52,31 +59,52 @@ export function passes(ask: Ask, test: Test, row: number): boolean {
 /** Tests by their kind, so that each loop sees one kind of column. */
 export interface Tests {
   readonly codes: readonly CodeTest[];
-  readonly bits: readonly BitTest[];
+  /** All of them in one: they ask for bits of one column. */
+  readonly bits: BitTest | undefined;
   readonly numbers: readonly NumberTest[];
+  readonly costs: readonly CostTest[];
   readonly measured: readonly MeasuredTest[];
 }
 
-/** How many tests one loop makes. A loop that lacks some makes its first again, which costs next to nothing. */
-const AT_ONCE = 4;
+/** Sorts tests by their kind. No two of them may want the same bit to be on and off. */
+export function gathered(tests: Iterable<Test>): Tests {
+  const codes: CodeTest[] = [];
+  let bits: BitTest | undefined;
+  const numbers: NumberTest[] = [];
+  const costs: CostTest[] = [];
+  const measured: MeasuredTest[] = [];
+  for (const test of tests) {
+    if (test.kind === "code") codes.push(test);
+    else if (test.kind === "number") numbers.push(test);
+    else if (test.kind === "cost") costs.push(test);
+    else if (test.kind === "measured") measured.push(test);
+    else if (!bits) bits = test;
+    else bits = { kind: "bits", mask: bits.mask | test.mask, wanted: bits.wanted | test.wanted };
+  }
+  return { codes, bits, numbers, costs, measured };
+}
+
+/** Asks nothing of a row. */
+const ANY_BITS = { mask: 0, wanted: 0 };
 
 /**
  * Writes those of the first `count` rows that pass every test to the front of `to`, in order, and returns how many they
  * are. `to` holds at least `count` rows.
  */
 export function sift(ask: Ask, tests: Tests, from: Uint32Array, count: number, to: Uint32Array): number {
+  const { codes, bits, numbers } = tests;
   let rows = from;
   let left = count;
-  for (let i = 0; i < tests.codes.length; i += AT_ONCE) {
-    left = keepMarked(tests.codes, i, rows, left, to);
+  for (let i = 0; i < codes.length || (i === 0 && bits); i += CODES_AT_ONCE) {
+    left = keepMarked(ask, codes, i, (i === 0 && bits) || ANY_BITS, rows, left, to);
     rows = to;
   }
-  for (let i = 0; i < tests.bits.length; i += AT_ONCE) {
-    left = keepMasked(tests.bits, i, rows, left, to);
+  for (let i = 0; i < numbers.length; i += NUMBERS_AT_ONCE) {
+    left = keepWithin(numbers, i, rows, left, to);
     rows = to;
   }
-  for (let i = 0; i < tests.numbers.length; i += AT_ONCE) {
-    left = keepWithin(tests.numbers, i, rows, left, to);
+  for (const { limit } of tests.costs) {
+    left = keepAffordable(ask, limit, rows, left, to);
     rows = to;
   }
   for (const test of tests.measured) {
@@ -87,35 +115,48 @@ export function sift(ask: Ask, tests: Tests, from: Uint32Array, count: number, t
   return left;
 }
 
-function keepMarked(tests: readonly CodeTest[], at: number, from: Uint32Array, count: number, to: Uint32Array): number {
-  const { column: a, marks: inA } = tests[at]!;
-  const { column: b, marks: inB } = tests[at + 1] ?? tests[at]!;
-  const { column: c, marks: inC } = tests[at + 2] ?? tests[at]!;
-  const { column: d, marks: inD } = tests[at + 3] ?? tests[at]!;
+/** How many tests one loop makes. A loop that lacks some makes its first again, which costs next to nothing. */
+const CODES_AT_ONCE = 2;
+const NUMBERS_AT_ONCE = 5;
+
+function keepMarked(
+  { snapshot }: Ask,
+  tests: readonly CodeTest[],
+  at: number,
+  { mask, wanted }: Pick<BitTest, "mask" | "wanted">,
+  from: Uint32Array,
+  count: number,
+  to: Uint32Array,
+): number {
+  const { traits } = snapshot.columns;
+  const first = tests[at];
+  if (!first) return keepMasked(traits, mask, wanted, from, count, to);
+  const { column: a, marks: inA } = first;
+  const { column: b, marks: inB } = tests[at + 1] ?? first;
   let kept = 0;
   for (let i = 0; i < count; i++) {
     const row = from[i]!;
     to[kept] = row;
-    kept += inA[a[row]!]! & inB[b[row]!]! & inC[c[row]!]! & inD[d[row]!]!;
+    const wrong = (traits[row]! & mask) ^ wanted;
+    // 1 when nothing is wrong, else 0, without a branch that would be guessed badly.
+    kept += inA[a[row]!]! & inB[b[row]!]! & (1 + ((wrong | -wrong) >> 31));
   }
   return kept;
 }
 
-function keepMasked(tests: readonly BitTest[], at: number, from: Uint32Array, count: number, to: Uint32Array): number {
-  const { column: a, mask: maskA, wanted: wantedA } = tests[at]!;
-  const { column: b, mask: maskB, wanted: wantedB } = tests[at + 1] ?? tests[at]!;
-  const { column: c, mask: maskC, wanted: wantedC } = tests[at + 2] ?? tests[at]!;
-  const { column: d, mask: maskD, wanted: wantedD } = tests[at + 3] ?? tests[at]!;
+function keepMasked(
+  traits: Uint32Array,
+  mask: number,
+  wanted: number,
+  from: Uint32Array,
+  count: number,
+  to: Uint32Array,
+): number {
   let kept = 0;
   for (let i = 0; i < count; i++) {
     const row = from[i]!;
     to[kept] = row;
-    const wrong =
-      ((a[row]! & maskA) ^ wantedA) |
-      ((b[row]! & maskB) ^ wantedB) |
-      ((c[row]! & maskC) ^ wantedC) |
-      ((d[row]! & maskD) ^ wantedD);
-    // 1 when nothing is wrong, else 0, without a branch that would be guessed badly.
+    const wrong = (traits[row]! & mask) ^ wanted;
     kept += 1 + ((wrong | -wrong) >> 31);
   }
   return kept;
@@ -128,10 +169,12 @@ function keepWithin(
   count: number,
   to: Uint32Array,
 ): number {
-  const { column: a, sign: signA, limit: limitA } = tests[at]!;
-  const { column: b, sign: signB, limit: limitB } = tests[at + 1] ?? tests[at]!;
-  const { column: c, sign: signC, limit: limitC } = tests[at + 2] ?? tests[at]!;
-  const { column: d, sign: signD, limit: limitD } = tests[at + 3] ?? tests[at]!;
+  const first = tests[at]!;
+  const { column: a, sign: signA, limit: limitA } = first;
+  const { column: b, sign: signB, limit: limitB } = tests[at + 1] ?? first;
+  const { column: c, sign: signC, limit: limitC } = tests[at + 2] ?? first;
+  const { column: d, sign: signD, limit: limitD } = tests[at + 3] ?? first;
+  const { column: e, sign: signE, limit: limitE } = tests[at + 4] ?? first;
   let kept = 0;
   for (let i = 0; i < count; i++) {
     const row = from[i]!;
@@ -139,10 +182,27 @@ function keepWithin(
       signA * a[row]! <= limitA &&
       signB * b[row]! <= limitB &&
       signC * c[row]! <= limitC &&
-      signD * d[row]! <= limitD
+      signD * d[row]! <= limitD &&
+      signE * e[row]! <= limitE
     ) {
       to[kept++] = row;
     }
+  }
+  return kept;
+}
+
+/** As `costMicro` rounds it, half to even, but without rounding: at the limit itself half a micro-dollar may go either way. */
+function keepAffordable(ask: Ask, limitMicro: number, from: Uint32Array, count: number, to: Uint32Array): number {
+  const { units, priceNano, now, health, snapshot } = ask;
+  const { usedAt } = health;
+  const { warmMs, wakeMicro } = snapshot.columns;
+  const limitNano = limitMicro * 1000 + 499;
+  let kept = 0;
+  for (let i = 0; i < count; i++) {
+    const row = from[i]!;
+    const wake = now - usedAt[row]! > warmMs[row]! ? wakeMicro[row]! : 0;
+    const nano = units * priceNano[row]! + wake * 1000;
+    if (nano <= limitNano || (nano === limitNano + 1 && (limitMicro - wake) % 2 === 0)) to[kept++] = row;
   }
   return kept;
 }

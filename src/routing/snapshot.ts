@@ -17,8 +17,8 @@ export interface Supply {
 /** The provider of placeholders for catalogued models that nobody serves. */
 export const SIMULATED_PROVIDER = "simulated";
 
-/** Bits of the column `flags`. */
-export const Flag = { SIMULATED: 1, RETAINS_FRAMES: 2 } as const;
+/** Bits of the column `traits` beside those of `servesBits` and `parameterBits`. */
+export const Flag = { SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
 
 /**
  * One array per fact, one row per offering. Rows that a plan reads together lie together: live supply by contract and
@@ -29,12 +29,8 @@ export interface Columns {
   readonly model: Uint32Array;
   readonly provider: Uint32Array;
   readonly region: Uint32Array;
-  /** Bits of `Flag`. */
-  readonly flags: Uint32Array;
-  /** Bits of the contracts and action spaces that are served: see `servesBits`. */
-  readonly serves: Uint32Array;
-  /** Bits of the parameters that are honoured: see `parameterBits`. */
-  readonly parameters: Uint32Array;
+  /** Everything that is a yes or a no, so that one look answers every such question: see `Flag`, `servesBits`, `parameterBits`. */
+  readonly traits: Uint32Array;
   /** Advertised 95th percentile in milliseconds; Infinity when none is. */
   readonly p95Ms: Float64Array;
   readonly maxHorizon: Float64Array;
@@ -50,18 +46,24 @@ export interface Columns {
   readonly advertised: Readonly<Record<"p50Ms" | "p95Ms" | "coldMs" | "unitsPerS" | "uptime", Float64Array>>;
 }
 
-/** The bits of `serves` that an offering needs for a contract, in an action space where the contract has one. */
+/** The bits of `traits` that an offering needs for a contract, in an action space where the contract has one. */
 export function servesBits(contract: Contract, space: string | undefined): number {
   const index = space === undefined ? -1 : ACTION_SPACES.findIndex((known) => known.name === space);
   return (1 << contract) | (index < 0 ? 0 : 1 << (FIRST_SPACE_BIT + index));
 }
 
-const FIRST_SPACE_BIT = 8;
+/** Contracts have the bits below. */
+const FIRST_SPACE_BIT = 5;
+const FIRST_PARAMETER_BIT = 17;
 
-/** The bits of `parameters` that an offering needs to honour these. */
+/** The bits of all contracts. */
+export const CONTRACT_BITS = (1 << FIRST_SPACE_BIT) - 1;
+
+/** The bits of `traits` that an offering needs to honour these. */
 export function parameterBits(names: readonly string[]): number {
   let bits = 0;
-  for (let i = 0; i < PARAMETERS.length; i++) if (names.includes(PARAMETERS[i]!)) bits |= 1 << i;
+  for (let i = 0; i < PARAMETERS.length; i++)
+    if (names.includes(PARAMETERS[i]!)) bits |= 1 << (FIRST_PARAMETER_BIT + i);
   return bits;
 }
 

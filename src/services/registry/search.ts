@@ -1,5 +1,7 @@
 /** Full text over the catalog: every word of a query must be borne by a model, and a typo is forgiven. Pure. */
 
+import type { Sliced } from "../../ambient.ts";
+
 /** What is searched of one model. */
 export interface Searched {
   readonly name: string;
@@ -35,18 +37,15 @@ type Places = Map<number, number>;
 export class SearchIndex {
   readonly #places = new Map<string, Places>();
 
-  constructor(models: Iterable<Searched>) {
-    let place = 0;
-    for (const model of models) {
-      for (const [field, worth] of Object.entries(WORTH)) {
-        const words = wordsOf(model[field as keyof Searched]); // a key of the table that is made of them
-        // A word says more where it stands alone: "OpenVLA" comes before "OpenVLA OFT".
-        const each = worth + 1 / words.length;
-        for (const word of words) this.#add(word, place, each);
-        // So that "gr00tn1" and "openvla" find "GR00T N1" and "Open VLA".
-        if (field === "name" || field === "owner") this.#add(words.join(""), place, each);
-      }
-      place++;
+  /** Makes a model findable at a place in the list. */
+  put(model: Searched, place: number): void {
+    for (const [field, worth] of Object.entries(WORTH)) {
+      const words = wordsOf(model[field as keyof Searched]); // a key of the table that is made of them
+      // A word says more where it stands alone: "OpenVLA" comes before "OpenVLA OFT".
+      const each = worth + 1 / words.length;
+      for (const word of words) this.#add(word, place, each);
+      // So that "gr00tn1" and "openvla" find "GR00T N1" and "Open VLA".
+      if (field === "name" || field === "owner") this.#add(words.join(""), place, each);
     }
   }
 
@@ -85,6 +84,16 @@ export class SearchIndex {
     }
     return best;
   }
+}
+
+/** Indexes a list of models. */
+export function* indexing(models: readonly Searched[]): Sliced<SearchIndex> {
+  const index = new SearchIndex();
+  for (let place = 0; place < models.length; place++) {
+    index.put(models[place]!, place);
+    if (place % 8 === 0) yield;
+  }
+  return index;
 }
 
 /** What two words have in common, and what it's worth. */

@@ -19,6 +19,7 @@ import {
   ScenarioSchema,
 } from "../../../gen/limber/v1/registry_pb.ts";
 import type { ListModelsRequest, ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { atOnce, type Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
 import type { Offering, Snapshot } from "../../routing/index.ts";
@@ -33,7 +34,7 @@ import {
 import type { ModelRecord, OfferingRecord, ProviderRecord, Supply } from "../../store/supply.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { routesOf } from "./routes.ts";
-import { SearchIndex } from "./search.ts";
+import { indexing } from "./search.ts";
 import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
@@ -111,15 +112,17 @@ export interface RegistryView {
   actionSpaces(): readonly ActionSpaceLayout[];
 }
 
+const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
+
 /** The registry of this replica. */
 export class RegistryShelf {
   readonly #supply: LiveSupply;
-  #known: Supply = { providers: [], models: [], offerings: [] };
   #catalog: Catalog = NO_CATALOG;
-  #view: RegistryView | undefined;
+  #view: RegistryView;
 
   constructor(supply: LiveSupply) {
     this.#supply = supply;
+    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot));
   }
 
   /** The catalog that is on the shelf. */
@@ -127,36 +130,45 @@ export class RegistryShelf {
     return this.#catalog;
   }
 
-  /** Takes over to what the store has now, after `LiveSupply` did. */
-  adopt(known: Supply, catalog: Catalog): void {
-    this.#known = known;
+  /** Takes over to what the store has now, after `LiveSupply` did, in its last slice. */
+  *adopting(known: Supply, catalog: Catalog): Sliced<void> {
+    this.#view = yield* makingView(known, catalog, this.#supply.snapshot);
     this.#catalog = catalog;
-    this.#view = undefined;
   }
 
-  /** Everything that listings say. Made at the first look, so that a change that nobody looks at costs nothing. */
+  /** Everything that listings say. */
   get view(): RegistryView {
-    this.#view ??= viewOf(this.#known, this.#catalog, this.#supply.snapshot, this.#supply.live);
     return this.#view;
   }
 }
 
-function viewOf(known: Supply, catalog: Catalog, snapshot: Snapshot, live: readonly Offering[]): RegistryView {
-  const liveOf = Map.groupBy(live, ({ model }) => model);
-  const entries = known.models
-    .map((record) => entryOf(record, catalog.entries.get(record.slug), liveOf.get(record.slug) ?? []))
-    .sort((a, b) => (a.model.id < b.model.id ? -1 : 1));
+function* makingView(known: Supply, catalog: Catalog, snapshot: Snapshot): Sliced<RegistryView> {
+  const live: Offering[] = [];
+  const liveOf = new Map<string, Offering[]>();
+  for (let row = 0; row < snapshot.registered; row++) {
+    const offering = snapshot.offerings[row]!;
+    const others = liveOf.get(offering.model);
+    if (others) others.push(offering);
+    else liveOf.set(offering.model, [offering]);
+    live.push(offering);
+    if (row % 128 === 0) yield;
+  }
+  const entries: Entry[] = [];
+  for (const record of known.models) {
+    entries.push(entryOf(record, catalog.entries.get(record.slug), liveOf.get(record.slug) ?? []));
+    if (entries.length % 16 === 0) yield;
+  }
+  entries.sort((a, b) => (a.model.id < b.model.id ? -1 : 1));
+  yield;
   const bySlug = new Map(entries.map((entry) => [entry.model.id, entry]));
-  const index = once(() => new SearchIndex(entries.map(({ model }) => searchedOf(model))));
+  yield;
+  const index = yield* indexing(entries.map(({ model }) => searchedOf(model)));
   const records = once(() => new Map(known.offerings.map((record) => [record.id, record])));
   const routes = new Map<Contract | undefined, ListRoutesResponse>();
   return {
     entries,
     find: (slug) => bySlug.get(slug),
-    search: (query) =>
-      index()
-        .find(query)
-        .map((place) => entries[place]!),
+    search: (query) => index.find(query).map((place) => entries[place]!),
     record: (id) => records().get(id),
     facets: once(() => facetsOf(entries, catalog.taxonomy)),
     routes(contract) {

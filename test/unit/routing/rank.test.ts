@@ -14,9 +14,9 @@ test("a shortlist holds what a sort would put first, by group, score and row", (
   fc.assert(
     fc.property(entries, fc.integer({ min: 1, max: 20 }), (given, size) => {
       const list = new Shortlist(size);
-      given.forEach(({ group, score }, row) => {
-        list.offer(row, group, score);
-      });
+      const rows = Uint32Array.from(given.keys());
+      const scores = Float64Array.from(given, (each) => each.score);
+      list.offer(rows, scores, given.length, 0, (row) => given[row]!.group);
       const sorted = given
         .map((each, row) => ({ ...each, row }))
         .sort((a, b) => a.group - b.group || a.score - b.score || a.row - b.row);

@@ -2,12 +2,22 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { declare } from "../../../src/routing/intent.ts";
 import { costMicro } from "../../../src/routing/measure.ts";
-import { passes, sift, type Test } from "../../../src/routing/sift.ts";
+import { gathered, passes, sift, type Test } from "../../../src/routing/sift.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 const ROWS = 40;
 const ask = declare(
-  planArgs(supplyOf(Array.from({ length: ROWS }, (_, i) => offering(`off_${i}`, { priceNano: { 1: i * 1000 } })))),
+  planArgs(
+    supplyOf(
+      Array.from({ length: ROWS }, (_, i) =>
+        offering(`off_${i}`, {
+          priceNano: { 2: i * 50 },
+          retainsFrames: i % 2 === 0,
+          parameters: i % 3 === 0 ? ["seed"] : ["fps"],
+        }),
+      ),
+    ),
+  ),
 );
 
 const numbers = fc.array(fc.oneof(fc.integer({ min: -3, max: 3 }), fc.constant(Number.POSITIVE_INFINITY)), {
@@ -15,7 +25,6 @@ const numbers = fc.array(fc.oneof(fc.integer({ min: -3, max: 3 }), fc.constant(N
   maxLength: ROWS,
 });
 const words = fc.array(fc.integer({ min: 0, max: 7 }), { minLength: ROWS, maxLength: ROWS });
-const small = fc.integer({ min: 0, max: 7 });
 const aTest: fc.Arbitrary<Test> = fc.oneof(
   fc
     .tuple(numbers, fc.constantFrom<1 | -1>(1, -1), fc.integer({ min: -3, max: 3 }))
@@ -25,31 +34,18 @@ const aTest: fc.Arbitrary<Test> = fc.oneof(
     .map(
       ([column, marks]): Test => ({ kind: "code", column: Uint32Array.from(column), marks: Uint8Array.from(marks) }),
     ),
-  fc.tuple(words, small, small).map(
-    ([column, mask, wanted]): Test => ({
-      kind: "bits",
-      column: Uint32Array.from(column),
-      mask,
-      wanted: wanted & mask,
-    }),
-  ),
+  // No two want one bit on and off.
+  fc.integer().map((mask): Test => ({ kind: "bits", mask, wanted: mask & ask.snapshot.columns.traits[0]! })),
+  fc.integer({ min: 0, max: ROWS }).map((limit): Test => ({ kind: "cost", limit })),
   fc.integer({ min: 0, max: ROWS }).map((limit): Test => ({ kind: "measured", measure: costMicro, limit })),
 );
 
 test("many rows at once pass exactly where each passes alone, in their order, however many tests there are", () => {
   fc.assert(
     fc.property(fc.array(aTest, { maxLength: 12 }), fc.integer({ min: 0, max: ROWS }), (tests, count) => {
-      const of = <K extends Test["kind"]>(kind: K) =>
-        tests.filter((each): each is Extract<Test, { kind: K }> => each.kind === kind);
       const from = Uint32Array.from({ length: ROWS }, (_, row) => row);
       const to = new Uint32Array(ROWS);
-      const kept = sift(
-        ask,
-        { codes: of("code"), bits: of("bits"), numbers: of("number"), measured: of("measured") },
-        from,
-        count,
-        to,
-      );
+      const kept = sift(ask, gathered(tests), from, count, to);
       const alone = [...from.subarray(0, count)].filter((row) => tests.every((each) => passes(ask, each, row)));
       expect([...to.subarray(0, kept)]).toEqual(alone);
       expect([...from]).toEqual([...from.keys()]);

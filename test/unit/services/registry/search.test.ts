@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type Searched, SearchIndex } from "../../../../src/services/registry/search.ts";
+import { atOnce } from "../../../../src/ambient.ts";
+import { indexing, type Searched } from "../../../../src/services/registry/search.ts";
 
 const MODELS: readonly Searched[] = [
   { name: "Octo", slug: "octo", owner: "UC Berkeley berkeley", family: "vla", summary: "Generalist policy." },
@@ -9,7 +10,7 @@ const MODELS: readonly Searched[] = [
   { name: "DreamerV3", slug: "dreamerv3", owner: "Danijar danijar", family: "latent-dynamics", summary: "Octo-free." },
   { name: "Rêve", slug: "reve", owner: "École", family: "manipulation", summary: "" },
 ];
-const index = new SearchIndex(MODELS);
+const index = atOnce(indexing(MODELS));
 const find = (query: string): string[] => index.find(query).map((place) => MODELS[place]!.slug);
 
 describe("search", () => {
