@@ -75,6 +75,7 @@ import { Notices } from "./store/notices.ts";
 import { pruneCodes } from "./store/oauth.ts";
 import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
 import { prunePins } from "./store/pins.ts";
+import { pruneRates, takeRates } from "./store/rates.ts";
 import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
@@ -221,7 +222,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const processor = secretKey === undefined ? undefined : stripeProcessor({ secretKey, webhookSecret, apiBase });
   const paying = { sql, till, warn: (text: string) => log.warn(text) };
 
-  const limits = new Limits();
+  const limits = new Limits((asks) => takeRates(sql, replica, asks));
+  closers.add(() => limits.close());
   const loops = new LoopBoard();
   closers.add(async () => loops.close());
   const stops = new StopBook(sql, notices, after);
@@ -231,7 +233,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
   const accountParts: AccountParts = {
     sql,
-    leftOf: (key) => leftOf(limits, key),
+    leftOf: ({ id, rateLimit }) => limits.left(id, rateLimit),
     settled: (orgId) => till.giveBack(orgId),
     changed: (id) => keys.forget(id),
   };
@@ -297,6 +299,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
   if (config.roles.has("worker")) {
     const jobs: (() => Promise<unknown>)[] = [
+      () => pruneRates(sql),
       () => pruneIdempotency(sql),
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
@@ -390,14 +393,6 @@ async function openDatabase(config: Config, closers: Closers, log: (line: string
   const database = await startPostgres({ dataDir: config.dataDir, log });
   closers.add(() => database.stop());
   return database;
-}
-
-function leftOf(
-  limits: Limits,
-  { id, rateLimit }: { id: string; rateLimit: Parameters<Limits["peek"]>[1] },
-): { remaining: number; resetAt: number } {
-  const { remaining, fullInS } = limits.peek(id, rateLimit, steadyNow());
-  return { remaining, resetAt: nowSeconds() + fullInS };
 }
 
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {

@@ -23,6 +23,8 @@ export interface RefusalExtras {
   retryAfter?: number;
   /** What had been tried. */
   route?: Route;
+  /** Headers that its answer has on every face, name and value in turn. */
+  headers?: readonly string[];
   /** For the log only; never shown to the caller. */
   cause?: unknown;
 }
@@ -34,6 +36,7 @@ export class Refusal extends Error {
   readonly param: string | undefined;
   readonly retryAfter: number | undefined;
   readonly route: Route | undefined;
+  readonly headers: readonly string[];
 
   constructor(reason: Reason, text: string, details: RefusalDetails, extras: RefusalExtras) {
     super(text, extras.cause === undefined ? undefined : { cause: extras.cause });
@@ -43,6 +46,7 @@ export class Refusal extends Error {
     this.param = extras.param;
     this.retryAfter = extras.retryAfter;
     this.route = extras.route;
+    this.headers = extras.headers ?? [];
   }
 }
 

@@ -94,10 +94,13 @@ export function sentenceOf(violations: readonly { readonly path: string; readonl
 }
 
 /** Headers that a refusal has on every face that has headers. */
-function headersOf({ reason, retryAfter }: Refusal): Record<string, string> {
+function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, string> {
+  const own: Record<string, string> = {};
+  for (let i = 0; i < headers.length; i += 2) own[headers[i]!] = headers[i + 1]!;
   const { status } = factsOf(reason);
   const wait = retryAfter ?? (INVITES_RETRY.has(status) ? DEFAULT_RETRY_AFTER_S : undefined);
   return {
+    ...own,
     ...(status === 401 && { "www-authenticate": "Bearer" }),
     ...(wait !== undefined && { "retry-after": String(Math.max(1, Math.ceil(wait))) }),
   };

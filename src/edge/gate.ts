@@ -11,7 +11,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { every, now, steadyNow } from "../ambient.ts";
+import { every, now } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../services/call.ts";
 import { callersReach } from "../services/permissions.ts";
@@ -19,7 +19,8 @@ import type { Signal } from "../signal.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
 import { isOutage, isUnstorableText } from "../store/unavailable.ts";
-import type { Limit, Limits } from "./limits.ts";
+import type { Limit, Pool } from "./limits/bucket.ts";
+import type { Limits, Place } from "./limits.ts";
 import { wantsStream } from "./stream.ts";
 import { invalid, violationsOf } from "./validate.ts";
 
@@ -100,10 +101,12 @@ type ServiceFunction = (request: never, call: Call) => unknown;
 
 interface Door {
   rule: Rpc;
+  /** What its calls count among. */
+  pool: Pool;
   serve: (request: unknown, call: Call) => unknown;
 }
 
-const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2 };
+const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2, streams: 1 };
 const NOTHING_TO_LEAVE = (): void => {};
 
 function assertValid(schema: DescMessage, message: Message): void {
@@ -133,7 +136,7 @@ export function createGate(parts: GateParts): Gate {
     return { principal: { kind: "admin" }, headers: [], leave: NOTHING_TO_LEAVE };
   };
 
-  const admitRecord = (record: KeyRecord | undefined, rule: Rpc): Admission => {
+  const admitRecord = (record: KeyRecord | undefined, { rule, pool }: Door): Admission | Promise<Admission> => {
     const key = principalOf(record);
     const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
     // A key that belongs to no member has nothing of its own.
@@ -145,8 +148,7 @@ export function createGate(parts: GateParts): Gate {
     if (rule.scope !== "" && key.scopes.length > 0 && !key.scopes.includes(rule.scope)) {
       throw refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
     }
-    const place = parts.limits.enter(key.keyId, limitOf(record), steadyNow(), now());
-    return { principal: key, headers: place.headers, leave: place.leave };
+    return admitted(key, parts.limits.enter(key.keyId, limitOf(record), pool));
   };
 
   /** The same key, looked at again: what would be refused now. */
@@ -155,21 +157,20 @@ export function createGate(parts: GateParts): Gate {
     return record instanceof Promise ? record.then(principalOf) : principalOf(record);
   };
 
-  const admitKey = (head: CallHead, rule: Rpc): Admission | Promise<Admission> => {
+  const admitKey = (head: CallHead, door: Door): Admission | Promise<Admission> => {
     const record = parts.keys.find(bearerOf(head.authorization));
-    if (!(record instanceof Promise)) return admitRecord(record, rule);
+    if (!(record instanceof Promise)) return admitRecord(record, door);
     return record.then(
-      (found) => admitRecord(found, rule),
+      (found) => admitRecord(found, door),
       (thrown) => {
         throw asToldToCallers(thrown, "not begun");
       },
     );
   };
 
-  const admitSignup = (head: CallHead): Admission => {
+  const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
     if (head.adminToken !== undefined || !parts.publicSignup) return admitAdmin(head);
-    const place = parts.limits.enter(`signup ${head.remoteAddress}`, SIGNUP_LIMIT, steadyNow(), now());
-    return { principal: { kind: "public" }, headers: place.headers, leave: place.leave };
+    return admitted({ kind: "public" }, parts.limits.enter(`signup ${householdOf(head.remoteAddress)}`, SIGNUP_LIMIT));
   };
 
   /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
@@ -203,7 +204,8 @@ export function createGate(parts: GateParts): Gate {
 
   return {
     admit(method, head) {
-      const { rule } = doorOf(method);
+      const door = doorOf(method);
+      const { rule } = door;
       if (rule.access !== Access.PUBLIC && parts.closing()) {
         throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
       }
@@ -215,19 +217,19 @@ export function createGate(parts: GateParts): Gate {
             leave: NOTHING_TO_LEAVE,
           };
         case Access.KEY: {
-          const admitted = admitKey(head, rule);
-          if (method.methodKind !== "bidi_streaming") return admitted;
+          const entry = admitKey(head, door);
+          if (method.methodKind !== "bidi_streaming") return entry;
           const lasting = (admission: Admission): Admission => ({ ...admission, again: () => lookAgain(head) });
-          return admitted instanceof Promise ? admitted.then(lasting) : lasting(admitted);
+          return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
         }
         case Access.ADMIN:
           return admitAdmin(head);
         case Access.ADMIN_OR_SIGNUP:
           return admitSignup(head);
         case Access.ADMIN_OR_KEY: {
-          if (head.adminToken === undefined) return admitKey(head, rule);
+          if (head.adminToken === undefined) return admitKey(head, door);
           const admin = admitAdmin(head);
-          return head.authorization === undefined ? admin : admitKey(head, rule);
+          return head.authorization === undefined ? admin : admitKey(head, door);
         }
         default:
           throw new Error(`${method.name} does not say who may call it`);
@@ -288,10 +290,27 @@ function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
       const serve = functions[method.localName];
       if (!serve) throw new Error(`${service.typeName}.${method.name} has no service function`);
       // The function's types were checked where the service was built; here the schema names them, not the compiler.
-      doors.set(method, { rule: getOption(method, rpc), serve: serve as Door["serve"] });
+      const pool = method.methodKind === "unary" ? "calls" : "streams";
+      doors.set(method, { rule: getOption(method, rpc), pool, serve: serve as Door["serve"] });
     }
   }
   return doors;
+}
+
+const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>
+  place instanceof Promise
+    ? place.then(({ headers, leave }) => ({ principal, headers, leave }))
+    : { principal, headers: place.headers, leave: place.leave };
+
+/** Whoever has an address of IPv6 has all of its /64. */
+function householdOf(address: string): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, "");
+  if (!plain.includes(":")) return plain;
+  const [head = "", tail] = plain.split("%")[0]!.split("::");
+  const first = head.split(":").filter(Boolean);
+  const last = (tail ?? "").split(":").filter(Boolean);
+  const whole = [...first, ...Array(Math.max(0, 8 - first.length - last.length)).fill("0"), ...last];
+  return whole.slice(0, 4).join(":");
 }
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */

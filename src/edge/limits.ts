@@ -1,25 +1,12 @@
-/** How often a key may call: a token bucket and a count of running calls per key. */
-import { Reason, refuse } from "../refusal.ts";
-
-/** What one key may do in time. */
-export interface Limit {
-  /** Requests in one window. */
-  requests: number;
-  /** The window, in seconds. */
-  windowS: number;
-  /** Requests that may come at once. */
-  burst: number;
-  /** Requests that may run at once. */
-  concurrency: number;
-}
-
-interface Bucket {
-  tokens: number;
-  /** When `tokens` was last brought up to date, on the steady clock in milliseconds. */
-  filledAt: number;
-  running: number;
-  limit: Limit;
-}
+/**
+ * How often keys may call, and how much of that at once: token buckets and places that all replicas share. A replica takes
+ * tokens ahead, so that a warm call asks nobody; taken once they are nobody else's, so that all replicas together let no more
+ * in than one would.
+ */
+import { after, every, now, steadyNow } from "../ambient.ts";
+import { Refusal } from "../refusal.ts";
+import type { RateAsk, RateGrant } from "../store/rates.ts";
+import { Bucket, type Limit, type Pool } from "./limits/bucket.ts";
 
 /** What a call took from its key's limits, and what it left. */
 export interface Place {
@@ -29,49 +16,58 @@ export interface Place {
   leave(): void;
 }
 
-/** Buckets that were full and idle this long are forgotten. */
-const FORGET_AFTER_MS = 600_000;
+/** Asks the database for what many keys need, at once. */
+export type TakeRates = (asks: readonly RateAsk[]) => Promise<readonly RateGrant[]>;
+
+/** What isn't used is returned after this long, and looked for this often. */
+const IDLE_MS = 2_000;
+const TICK_MS = 1_000;
+/** Places are renewed this often; it must be well below the life that the store gives them. */
+const RENEW_MS = 5_000;
+/** No call waits longer than this for what it needs of other replicas. */
+const PATIENCE_MS = 1_000;
+/** How many keys one question is about at most. */
+const MOST_ASKS = 500;
 
 /** The limits of all keys that this process has seen lately. */
 export class Limits {
+  readonly #take: TakeRates;
   readonly #buckets = new Map<string, Bucket>();
-  #sweptAt = 0;
+  /** Those that the next question is about, and whether what they hold is to be given back. */
+  readonly #asking = new Map<Bucket, { idle: boolean }>();
+  #underway: Promise<void> | undefined;
+  #untick: () => void;
   #running = 0;
-  #idle = (): void => {};
+  #whenIdle = (): void => {};
 
-  /** Takes one request from a key's bucket, or refuses with 429 and the time after which it would be let in. */
-  enter(keyId: string, limit: Limit, steadyMs: number, unixMs: number): Place {
-    const bucket = this.#bucket(keyId, limit, steadyMs);
-    const perMs = limit.requests / (limit.windowS * 1000);
-    bucket.tokens = Math.min(limit.burst, bucket.tokens + (steadyMs - bucket.filledAt) * perMs);
-    bucket.filledAt = steadyMs;
+  constructor(take: TakeRates) {
+    this.#take = take;
+    this.#untick = every(TICK_MS, () => this.#tick());
+  }
 
-    if (bucket.tokens < 1) {
-      const waitS = Math.max(1, Math.ceil((1 - bucket.tokens) / perMs / 1000));
-      const text = `this key may send ${limit.requests} requests in ${limit.windowS} s; try again in ${waitS} s`;
-      throw refuse(Reason.RATE_LIMIT_EXCEEDED, text, {}, { retryAfter: waitS });
+  /**
+   * Takes one request from a key's bucket, at once when one is at hand; a stream takes a place among the streams instead of
+   * among the calls. Refuses with 429 and the time after which it would be let in.
+   */
+  enter(keyId: string, limit: Limit, pool: Pool = "calls"): Place | Promise<Place> {
+    const at = steadyNow();
+    const bucket = this.#bucketOf(keyId, limit, at);
+    if (bucket.waiting.length === 0) {
+      if (bucket.take(pool, at)) {
+        if (bucket.low && !bucket.asked) this.#ask(bucket, false);
+        return this.#place(bucket, pool, at);
+      }
+      const refusal = bucket.refusal(pool, at);
+      if (refusal) throw withHeaders(refusal, bucket, at);
     }
-    if (bucket.running >= limit.concurrency) {
-      const text = `this key may have ${limit.concurrency} requests running at once; wait for one to end`;
-      throw refuse(Reason.CONCURRENCY_LIMIT_EXCEEDED, text, {}, { retryAfter: 1 });
-    }
-    bucket.tokens -= 1;
-    bucket.running += 1;
-    this.#running += 1;
-
-    let inside = true;
-    const left = Math.floor(bucket.tokens);
-    const fullInS = Math.ceil((limit.burst - bucket.tokens) / perMs / 1000);
-    return {
-      headers: headersOf(limit, left, fullInS, unixMs),
-      leave: () => {
-        if (!inside) return;
-        inside = false;
-        bucket.running -= 1;
-        this.#running -= 1;
-        if (this.#running === 0) this.#idle();
-      },
-    };
+    return new Promise((resolve, reject) => {
+      bucket.waiting.push({
+        pool,
+        enter: () => resolve(this.#place(bucket, pool, steadyNow())),
+        refuse: (why) => reject(why instanceof Refusal ? withHeaders(why, bucket, steadyNow()) : why),
+      });
+      this.#ask(bucket, false);
+    });
   }
 
   /** Calls that are running. */
@@ -82,51 +78,133 @@ export class Limits {
   /** Resolves as soon as no call is running. */
   idle(): Promise<void> {
     return new Promise((resolve) => {
-      this.#idle = resolve;
+      this.#whenIdle = resolve;
       if (this.#running === 0) resolve();
     });
   }
 
-  /** What a key has left, without taking any of it. */
-  peek(keyId: string, limit: Limit, steadyMs: number): { remaining: number; fullInS: number } {
-    const bucket = this.#buckets.get(keyId);
-    if (!bucket) return { remaining: limit.burst, fullInS: 0 };
-    const perMs = limit.requests / (limit.windowS * 1000);
-    const tokens = Math.min(limit.burst, bucket.tokens + (steadyMs - bucket.filledAt) * perMs);
-    return { remaining: Math.floor(tokens), fullInS: Math.ceil((limit.burst - tokens) / perMs / 1000) };
+  /** What a key has left, and when it has all of it again in unix seconds; asks the database where this replica doesn't know. */
+  async left(keyId: string, limit: Limit): Promise<{ remaining: number; resetAt: number }> {
+    const known = this.#buckets.get(keyId);
+    const bucket = known ?? new Bucket(keyId, limit, steadyNow());
+    if (!known) {
+      const nothing = { ...bucket.ask(steadyNow(), false), tokens: 0, calls: 0, streams: 0 };
+      const grant = (await this.#answer([nothing]))?.[0];
+      if (grant) bucket.granted(grant, steadyNow());
+    }
+    const { left, resetAt } = standing(bucket, steadyNow());
+    return { remaining: left, resetAt };
   }
 
-  #bucket(keyId: string, limit: Limit, steadyMs: number): Bucket {
-    if (steadyMs - this.#sweptAt > FORGET_AFTER_MS) this.#sweep(steadyMs);
+  /** Returns what was taken ahead. */
+  async close(): Promise<void> {
+    this.#untick();
+    for (const bucket of this.#buckets.values()) this.#ask(bucket, true);
+    while (this.#underway) await this.#underway;
+  }
+
+  #place(bucket: Bucket, pool: Pool, at: number): Place {
+    this.#running += 1;
+    let inside = true;
+    return {
+      headers: headersOf(bucket, at),
+      leave: () => {
+        if (!inside) return;
+        inside = false;
+        bucket.running[pool] -= 1;
+        this.#running -= 1;
+        if (this.#running === 0) this.#whenIdle();
+      },
+    };
+  }
+
+  #bucketOf(keyId: string, limit: Limit, at: number): Bucket {
     const known = this.#buckets.get(keyId);
     if (known) {
       known.limit = limit;
       return known;
     }
-    const bucket = { tokens: limit.burst, filledAt: steadyMs, running: 0, limit };
+    const bucket = new Bucket(keyId, limit, at);
     this.#buckets.set(keyId, bucket);
     return bucket;
   }
 
-  #sweep(steadyMs: number): void {
-    this.#sweptAt = steadyMs;
-    for (const [keyId, bucket] of this.#buckets) {
-      if (bucket.running === 0 && steadyMs - bucket.filledAt > FORGET_AFTER_MS) this.#buckets.delete(keyId);
+  #ask(bucket: Bucket, idle: boolean): void {
+    bucket.asked = true;
+    const before = this.#asking.get(bucket);
+    this.#asking.set(bucket, { idle: idle && before?.idle !== false });
+    this.#underway ??= this.#run();
+  }
+
+  /** One question at a time; those that come meanwhile share the next one. */
+  async #run(): Promise<void> {
+    // Everything that this turn of the event loop brings shares the question.
+    await new Promise(setImmediate);
+    while (this.#asking.size > 0) {
+      const round = [...this.#asking].slice(0, MOST_ASKS);
+      const at = steadyNow();
+      const asks = round.map(([bucket, { idle }]) => {
+        this.#asking.delete(bucket);
+        bucket.asked = false;
+        return bucket.ask(at, idle && bucket.waiting.length === 0);
+      });
+      const grants = await this.#answer(asks);
+      const granted = new Map(grants?.map((grant) => [grant.id, grant]));
+      for (const [bucket] of round) {
+        const grant = granted.get(bucket.id);
+        if (grant) bucket.granted(grant, steadyNow());
+        else bucket.alone(steadyNow());
+      }
+    }
+    this.#underway = undefined;
+  }
+
+  /** What the database says; undefined when it doesn't, or too late. */
+  async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
+    const late = Promise.withResolvers<undefined>();
+    const forget = after(PATIENCE_MS, () => late.resolve(undefined));
+    const grants = await Promise.race([this.#take(asks).catch(() => undefined), late.promise]);
+    forget();
+    return grants;
+  }
+
+  #tick(): void {
+    const at = steadyNow();
+    for (const [id, bucket] of this.#buckets) {
+      const idle = at - bucket.usedAt >= IDLE_MS;
+      if (idle && bucket.holds) this.#ask(bucket, true);
+      else if (bucket.isBusy && at - bucket.renewedAt >= RENEW_MS) this.#ask(bucket, idle);
+      else if (idle && bucket.isIdle) this.#buckets.delete(id);
     }
   }
 }
 
-function headersOf(limit: Limit, left: number, fullInS: number, unixMs: number): readonly string[] {
+const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
+  new Refusal(refusal.reason, refusal.message, refusal.details, {
+    ...(refusal.retryAfter !== undefined && { retryAfter: refusal.retryAfter }),
+    headers: headersOf(bucket, at),
+  });
+
+/** What a key has left, and how long until it has all of it. */
+function standing(bucket: Bucket, at: number): { left: number; fullInS: number; resetAt: number } {
+  const left = bucket.left(at);
+  const fullInS = Math.ceil((bucket.limit.burst - left) / bucket.perMs / 1000);
+  return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
+}
+
+function headersOf(bucket: Bucket, at: number): readonly string[] {
+  const { requests, windowS } = bucket.limit;
+  const { left, fullInS, resetAt } = standing(bucket, at);
   return [
     "ratelimit-policy",
-    `"key";q=${limit.requests};w=${limit.windowS}`,
+    `"key";q=${requests};w=${windowS}`,
     "ratelimit",
     `"key";r=${left};t=${fullInS}`,
     "x-ratelimit-limit",
-    String(limit.requests),
+    String(requests),
     "x-ratelimit-remaining",
     String(left),
     "x-ratelimit-reset",
-    String(Math.ceil(unixMs / 1000) + fullInS),
+    String(resetAt),
   ];
 }

@@ -57,6 +57,13 @@ export interface RateLimit {
 /** What a key may do when nobody said otherwise: 100 calls a second, two 50 Hz loops' worth of them at once. */
 export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64, streams: 16 };
 
+/** The whole limits of what was said of them; without a burst a tenth of the window's requests may come at once, and ten at least. */
+export function rateLimitOf(said: Partial<RateLimit> = {}): RateLimit {
+  const whole = { ...DEFAULT_RATE_LIMIT, ...said };
+  const { requests } = whole;
+  return { ...whole, burst: said.burst ?? Math.min(requests, Math.max(10, Math.ceil(requests / 10))) };
+}
+
 /** The role of a key when nobody said otherwise. */
 export const DEFAULT_ROLE = "developer";
 
@@ -156,7 +163,7 @@ const keyColumns = (sql: Queryable) => sql`
 /** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
 export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
-  const rate = { ...DEFAULT_RATE_LIMIT, ...key.rateLimit };
+  const rate = rateLimitOf(key.rateLimit);
   const row = {
     id: newId("key"),
     org_id: key.orgId,

@@ -44,7 +44,7 @@ import { assertReachable } from "./reach.ts";
 export interface KeyParts {
   sql: Sql;
   /** What a key has left of its rate limit at this moment. */
-  leftOf(key: KeyRecord): { remaining: number; resetAt: number };
+  leftOf(key: KeyRecord): Promise<{ remaining: number; resetAt: number }>;
   /** Resolves when the ledger has what this replica knows of an organisation's calls. */
   settled(orgId: string): Promise<void>;
   /** Makes this replica go by what has changed of a key, or of an organisation's keys, at once; the others hear of it. */
@@ -65,7 +65,7 @@ export function keyCalls({
   const shown = async (id: string) => {
     const [key, spending] = await Promise.all([findKey(sql, id), spendingOf(sql, id, now())]);
     if (!key) throw noSuchKey();
-    return keyMessage(key, { spending, left: leftOf(key) });
+    return keyMessage(key, { spending, left: await leftOf(key) });
   };
 
   return {

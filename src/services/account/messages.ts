@@ -17,7 +17,7 @@ import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts"
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
 import type { ByokMode as ByokWord } from "../../store/credentials.ts";
-import { DEFAULT_RATE_LIMIT, type KeyRecord, type KeySpending, type RateLimit } from "../../store/keys.ts";
+import { type KeyRecord, type KeySpending, type RateLimit, rateLimitOf } from "../../store/keys.ts";
 import type { OrgSettings } from "../../store/settings.ts";
 
 /** What is said of a key beyond its record. */
@@ -94,13 +94,14 @@ export function budgetOf({ limitUsd, interval }: NewKeyBudget): Budget {
 }
 
 /** The limits that a request asks for; what it leaves out is as usual. */
-export const limitsOf = ({ requests, windowS, burst, concurrency, streams }: RateLimitMessage): RateLimit => ({
-  requests,
-  windowS,
-  burst: burst || DEFAULT_RATE_LIMIT.burst,
-  concurrency: concurrency || DEFAULT_RATE_LIMIT.concurrency,
-  streams: streams || DEFAULT_RATE_LIMIT.streams,
-});
+export const limitsOf = ({ requests, windowS, burst, concurrency, streams }: RateLimitMessage): RateLimit =>
+  rateLimitOf({
+    requests,
+    windowS,
+    ...(burst > 0 && { burst }),
+    ...(concurrency > 0 && { concurrency }),
+    ...(streams > 0 && { streams }),
+  });
 
 /** The store's word of an environment. */
 export const environmentOf = (environment: Environment): KeyRecord["environment"] =>

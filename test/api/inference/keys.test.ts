@@ -1,5 +1,6 @@
 /** Who may call inference: 401, 403 and 429, and what a key's own limits change. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
 import { setKeyDisabled } from "../../../src/store/keys.ts";
 import { setOrgStatus } from "../../../src/store/orgs.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
@@ -154,11 +155,74 @@ describe("429", () => {
     ]);
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(30);
     expect(body.error.retry_after).toBe(Number(headers.get("retry-after")));
+    expect(Object.fromEntries([...headers].filter(([name]) => name.includes("ratelimit")))).toEqual({
+      "ratelimit-policy": '"key";q=1;w=60',
+      ratelimit: expect.stringMatching(/^"key";r=0;t=\d+$/),
+      "x-ratelimit-limit": "1",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": expect.stringMatching(/^\d{10}$/),
+    });
     expect(model.acts.length).toBe(before);
     expect(await refusalIn(inference(app, "grpc").act({ model: "acme/base" }, bearer(key)))).toMatchObject({
       code: "ResourceExhausted",
       reason: "rate_limit_exceeded",
     });
+  });
+
+  it("tells callers of every face what is left, whatever they are answered, and when to come again", async () => {
+    const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 4 } });
+    for (const face of ["grpc", "connect", "grpc-web"] as const) {
+      let head: Headers | undefined;
+      await inference(app, face).act(
+        { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] },
+        {
+          ...bearer(key),
+          onHeader: (headers) => {
+            head = headers;
+          },
+        },
+      );
+      expect(head?.get("x-ratelimit-limit"), face).toBe("1");
+      expect(head?.get("ratelimit-policy"), face).toBe('"key";q=1;w=3600');
+    }
+    const wrong = await act(key, { horizon: 1000 });
+    expect([wrong.status, wrong.headers.get("x-ratelimit-remaining")]).toEqual([422, "0"]);
+    for (const face of ["grpc", "connect", "grpc-web"] as const) {
+      const thrown = await inference(app, face)
+        .act({ model: "acme/base" }, bearer(key))
+        .catch((error) => error);
+      expect(thrown.metadata.get("x-ratelimit-remaining"), face).toBe("0");
+      const [info] = thrown.findDetails(RetryInfoSchema);
+      expect(Number(info?.retryDelay?.seconds), face).toBeGreaterThan(60);
+    }
+  });
+
+  it("lets no more in by other spellings of the key, made-up addresses, many streams of one connection or a second replica", async () => {
+    const two = await openApp({ database: app.database });
+    const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 20 } });
+    const grpc = [inference(app, "grpc"), inference(two, "grpc")];
+    const body = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    const rest = { ...body, actionSpace: undefined, action_space: "base_twist_2d" };
+    const tries = Array.from({ length: 1000 }, async (_, i) => {
+      if (i % 3 === 0)
+        return grpc[i % 2]!.act(body, bearer(key)).then(
+          () => 200,
+          () => 429,
+        );
+      const authorization = [`Bearer ${key}`, `bearer ${key}`, `BEARER   ${key}  `][i % 3]!;
+      const spoofed = {
+        "x-forwarded-for": `10.0.${i % 256}.1`,
+        forwarded: `for=10.0.0.${i % 256}`,
+        "x-real-ip": `10.1.1.${i % 256}`,
+      };
+      return (await (i % 2 ? two : app).call("/v1/act", rest, { headers: { authorization, ...spoofed } })).status;
+    });
+    const answers = await Promise.all(tries);
+    const inside = answers.filter((status) => status === 200).length;
+    expect(inside).toBeLessThanOrEqual(21);
+    expect(inside).toBeGreaterThanOrEqual(10);
+    expect(answers.filter((status) => status !== 200 && status !== 429)).toEqual([]);
+    await two.close();
   });
 
   it("refuses more calls at once than the key may have, and takes the next one when one has ended", async () => {

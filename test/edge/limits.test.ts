@@ -1,0 +1,145 @@
+/** Rate limits that replicas share: never more together than one alone would let in. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Limit } from "../../src/edge/limits/bucket.ts";
+import { Limits, type Place } from "../../src/edge/limits.ts";
+import { Refusal } from "../../src/refusal.ts";
+import { takeRates } from "../../src/store/rates.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+
+let database: FreshDatabase;
+
+beforeAll(async () => {
+  database = await freshDatabase();
+});
+afterAll(() => database.close());
+
+/** A replica's limits, and how often it asked the database. */
+function replica(name: string) {
+  let asked = 0;
+  const limits = new Limits((asks) => {
+    asked++;
+    return takeRates(database.sql, name, asks);
+  });
+  return { limits, asked: () => asked, [Symbol.asyncDispose]: () => limits.close() };
+}
+
+const limit = (more: Partial<Limit>): Limit => ({
+  requests: 1,
+  windowS: 3600,
+  burst: 1,
+  concurrency: 1000,
+  streams: 1000,
+  ...more,
+});
+
+async function entered(calls: (() => Place | Promise<Place>)[]): Promise<{ inside: Place[]; refused: Refusal[] }> {
+  const results = await Promise.allSettled(calls.map(async (call) => call()));
+  const inside = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+  const refused = results.flatMap((result) => (result.status === "rejected" ? [result.reason as Refusal] : []));
+  for (const refusal of refused) expect(refusal).toBeInstanceOf(Refusal);
+  return { inside, refused };
+}
+
+describe("two replicas", () => {
+  it("let in exactly the burst of a key, however many ask both at once", async () => {
+    await using one = replica("burst-1");
+    await using two = replica("burst-2");
+    const hundred = limit({ burst: 100 });
+    const { inside, refused } = await entered(
+      Array.from({ length: 1000 }, (_, i) => () => (i % 2 ? one : two).limits.enter("key_a", hundred)),
+    );
+    // A few may lie unused with the other replica for a moment, but none is given twice.
+    expect(inside.length).toBeLessThanOrEqual(100);
+    expect(inside.length).toBeGreaterThanOrEqual(70);
+    expect(refused.every(({ retryAfter }) => (retryAfter ?? 0) >= 1)).toBe(true);
+  });
+
+  it("get back what the other took ahead and did not use", async () => {
+    const one = replica("back-1");
+    await using two = replica("back-2");
+    const ten = limit({ burst: 40 });
+    expect((await entered([() => one.limits.enter("key_b", ten)])).inside.length).toBe(1);
+    await one.limits.close();
+    expect((await entered(Array.from({ length: 60 }, () => () => two.limits.enter("key_b", ten)))).inside.length).toBe(
+      39,
+    );
+  });
+
+  it("run no more calls and streams at once than the key may, and count them apart", async () => {
+    await using one = replica("slots-1");
+    await using two = replica("slots-2");
+    const few = limit({ requests: 1_000_000, burst: 1_000_000, concurrency: 8, streams: 2 });
+    const ask = (pool: "calls" | "streams", many: number) =>
+      entered(Array.from({ length: many }, (_, i) => () => (i % 2 ? one : two).limits.enter("key_c", few, pool)));
+    const calls = await ask("calls", 40);
+    expect(calls.inside.length).toBe(8);
+    expect(calls.refused[0]).toMatchObject({ retryAfter: 1, message: expect.stringContaining("8 requests running") });
+    const streams = await ask("streams", 10);
+    expect(streams.inside.length).toBe(2);
+    expect(streams.refused[0]?.message).toContain("2 streams");
+    for (const { leave } of calls.inside) leave();
+    await one.limits.close();
+    await two.limits.close();
+    await using three = replica("slots-3");
+    expect(
+      (await entered(Array.from({ length: 20 }, () => () => three.limits.enter("key_c", few)))).inside.length,
+    ).toBe(8);
+  });
+
+  it("never let one key's calls cut another's", async () => {
+    await using one = replica("other-1");
+    const tight = limit({ burst: 5 });
+    await entered(Array.from({ length: 100 }, () => () => one.limits.enter("key_noisy", tight)));
+    const { inside } = await entered(Array.from({ length: 5 }, () => () => one.limits.enter("key_quiet", tight)));
+    expect(inside.length).toBe(5);
+  });
+});
+
+describe("a warm key", () => {
+  it("asks nobody: thousands of calls share a handful of questions", async () => {
+    await using one = replica("warm");
+    const wide = limit({ requests: 600_000, windowS: 60, burst: 60_000 });
+    await one.limits.enter("key_d", wide);
+    let waited = 0;
+    for (let i = 0; i < 20_000; i++) {
+      const place = one.limits.enter("key_d", wide);
+      if (place instanceof Promise) {
+        waited++;
+        (await place).leave();
+      } else place.leave();
+    }
+    expect(waited).toBeLessThan(10);
+    expect(one.asked()).toBeLessThan(20);
+  });
+
+  it("is told what is left to it, as a whole", async () => {
+    await using one = replica("left-1");
+    await using two = replica("left-2");
+    const fifty = limit({ requests: 50, windowS: 100_000, burst: 50 });
+    const { inside } = await entered(Array.from({ length: 10 }, () => () => one.limits.enter("key_e", fifty)));
+    expect(inside.at(-1)?.headers).toEqual([
+      "ratelimit-policy",
+      '"key";q=50;w=100000',
+      "ratelimit",
+      expect.stringMatching(/^"key";r=40;t=\d+$/),
+      "x-ratelimit-limit",
+      "50",
+      "x-ratelimit-remaining",
+      "40",
+      "x-ratelimit-reset",
+      expect.stringMatching(/^\d{10}$/),
+    ]);
+    await one.limits.close();
+    expect((await two.limits.left("key_e", fifty)).remaining).toBe(40);
+  });
+});
+
+describe("while the database is away", () => {
+  it("each replica holds the key's limits by itself, and no call fails for it", async () => {
+    const limits = new Limits(() => Promise.reject(new Error("away")));
+    const five = limit({ burst: 5 });
+    const { inside, refused } = await entered(Array.from({ length: 20 }, () => () => limits.enter("key_f", five)));
+    expect([inside.length, refused.length]).toEqual([5, 15]);
+    await limits.close();
+  });
+});
