@@ -64,6 +64,7 @@ import { Rollup } from "./services/supply/rollup.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
+import { closeAllMonths } from "./store/commitments.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
 import { pruneJobs } from "./store/jobs.ts";
@@ -110,6 +111,8 @@ const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
 const CATALOG = join(import.meta.dirname, "..", "data");
 const POOL = 10;
 const PRUNE_MS = 3_600_000;
+/** A month is closed this long after its end: clocks of replicas differ a little. */
+const CLOSING_GRACE_MS = 600_000;
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
 /** How often replicas tell each other what they measured. */
@@ -300,6 +303,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   if (config.roles.has("worker")) {
     const jobs: (() => Promise<unknown>)[] = [
       () => pruneRates(sql),
+      () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
       () => pruneIdempotency(sql),
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),

@@ -13,6 +13,7 @@ import { addMember } from "../store/members.ts";
 import { addOrg, grantCredits } from "../store/orgs.ts";
 import { tx } from "../store/tx.ts";
 import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
+import { commitmentCalls } from "./account/commitment.ts";
 import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { settingsCalls } from "./account/settings.ts";
@@ -29,6 +30,7 @@ export function accountService(parts: AccountParts): Implementation<typeof Accou
   return {
     ...keyCalls(parts),
     ...settingsCalls(parts),
+    ...commitmentCalls(parts),
 
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {

@@ -13,12 +13,15 @@ import {
   TopUpResponseSchema,
 } from "../../gen/limber/v1/billing_service_pb.ts";
 import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
+import { now } from "../ambient.ts";
 import { toUsd } from "../money/price.ts";
 import type { Processor } from "../payments.ts";
 import { Reason, refuse } from "../refusal.ts";
+import { commitmentOf } from "../store/commitments.ts";
 import { balanceOf } from "../store/orgs.ts";
 import { findPayment, listPayments, type PaymentRecord } from "../store/payments.ts";
 import type { Sql } from "../store/tx.ts";
+import { commitmentMessage } from "./account/commitment.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { returnUrls } from "./billing/urls.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
@@ -63,7 +66,7 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
       const { orgId } = keyOf(call);
       // What this replica keeps ready for the next calls is promised to nobody.
       await till.giveBack(orgId);
-      const balance = await balanceOf(sql, orgId);
+      const [balance, promised] = await Promise.all([balanceOf(sql, orgId), commitmentOf(sql, orgId, now())]);
       return create(GetBalanceResponseSchema, {
         balance: create(BalanceSchema, {
           orgId,
@@ -74,6 +77,7 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
           heldUsd: toUsd(balance.heldMicro),
           availableUsd: toUsd(balance.availableMicro),
           owedUsd: toUsd(balance.owedMicro),
+          ...(promised && { commitment: commitmentMessage(promised) }),
         }),
       });
     },

@@ -62,6 +62,15 @@ const RULES: Readonly<Record<string, string>> = {
     select format('%s %s: %s <> %s', id, day, taken.taken, keys.taken) as broken
     from taken full join keys using (id, day) where coalesce(taken.taken, 0) <> coalesce(keys.taken, 0)`,
 
+  "an availability fee is what the ledger has of it, and each month has one": `
+    with paid as (
+      select org_id, sum(amount_micro) as paid from transfer where kind::text = 'availability_fee' group by org_id
+    ), due as (select org_id, sum(paid_micro) as paid from commitment_month group by org_id)
+    select format('%s: ledger %s, months %s, account %s', account.org_id, paid.paid, due.paid, fee_micro) as broken
+    from account left join paid using (org_id) left join due using (org_id)
+    where coalesce(paid.paid, 0) <> coalesce(due.paid, 0) or fee_micro <> coalesce(paid.paid, 0)
+    union all select format('%s %s', org_id, month) from commitment_month where fee_micro <> greatest(min_micro - used_micro, 0)`,
+
   "a fenced till has no lease and no open intent": `
     select till.id as broken from till
     where fenced_at is not null

@@ -79,7 +79,7 @@ const usageOf = (row: UsageDatabaseRow): UsageRow => ({
 export async function usageTotals(sql: Sql, orgId: string): Promise<{ requests: number; costMicro: number }> {
   const [row] = await sql<{ requests: number; cost: number }[]>`
     select account.requests + coalesce(sum(lease.requests), 0) as requests,
-      granted_micro - available_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost
+      granted_micro - available_micro - fee_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost
     from account left join lease using (org_id) where org_id = ${orgId} group by account.org_id`;
   return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
 }

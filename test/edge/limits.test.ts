@@ -143,3 +143,15 @@ describe("while the database is away", () => {
     await limits.close();
   });
 });
+
+it("serves those who come while the database is being asked, in the next round", async () => {
+  await using one = replica("rounds");
+  const wide = limit({ requests: 6000, windowS: 60, burst: 600, concurrency: 64 });
+  const first = one.limits.enter("key_g", wide);
+  await new Promise(setImmediate);
+  const { inside, refused } = await entered([
+    () => first,
+    ...Array.from({ length: 40 }, () => () => one.limits.enter("key_g", wide)),
+  ]);
+  expect([inside.length, refused.length]).toEqual([41, 0]);
+});

@@ -28,7 +28,8 @@ const act = (app: App, key: string, more: object = {}, headers: Record<string, s
   );
 
 it("share a balance for forty calls: exactly forty are answered, however many are asked of both", async () => {
-  const { key } = await one.caller(0.04);
+  const rate_limit = { requests: 6000, window_s: 60, concurrency: 200 };
+  const { key } = await one.caller(0.04, { role: "owner", rate_limit });
   const calls = Array.from({ length: 120 }, (_, i) => act(i % 2 === 0 ? one : two, key));
   const answers = await Promise.all(calls);
   expect(answers.filter(({ status }) => status === 200).length).toBe(40);

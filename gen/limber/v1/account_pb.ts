@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/account.proto.
  */
 export const file_limber_v1_account: GenFile = /*@__PURE__*/
-  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki8gQKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASK+AgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIQhEKD19oZWRnZV9jb3N0X3VzZCIxCgtVc2FnZVRvdGFscxIQCghyZXF1ZXN0cxgBIAEoARIQCghjb3N0X3VzZBgCIAEoASK1AQoHQmFsYW5jZRIOCgZvcmdfaWQYASABKAkSEAoIY3VycmVuY3kYAiABKAkSEwoLZ3JhbnRlZF91c2QYAyABKAESEQoJc3BlbnRfdXNkGAQgASgBEhMKC2JhbGFuY2VfdXNkGAUgASgBEhAKCGhlbGRfdXNkGAYgASgBEhUKDWF2YWlsYWJsZV91c2QYByABKAESEAoIYnlva191c2QYCCABKAESEAoIb3dlZF91c2QYDCABKAEi1gEKCFNldHRpbmdzEhYKDnJldGVudGlvbl9kYXlzGAEgASgNEgsKA3pkchgCIAEoCBIVCg1jYWNoZV9zaGFyaW5nGAMgASgIEiYKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZRIhCg5kZWZhdWx0X3ByZXNldBgFIAEoCUIEmL0YAUgAiAEBEhcKD2FsbG93ZWRfcmVnaW9ucxgGIAMoCRIXCg9tYXhfaGVkZ2VfcmF0aW8YByABKAFCEQoPX2RlZmF1bHRfcHJlc2V0IjQKClJlZ2lvbkxpc3QSIAoGdmFsdWVzGAEgAygJQhC6SA2SAQoQQCIGcgQQARhAOgTIvBgBIk8KCVNjb3BlTGlzdBI8CgZ2YWx1ZXMYASADKAlCLLpIKZIBJhAQIiJyIFIDYWN0UgdwcmVkaWN0UgZncm91bmRSCGV2YWx1YXRlOgTIvBgBIjUKCU1vZGVsTGlzdBIiCgZ2YWx1ZXMYASADKAlCErpID5IBDBCAAiIHcgUQARiAAjoEyLwYASpYCglPcmdTdGF0dXMSGgoWT1JHX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEU9SR19TVEFUVVNfQUNUSVZFEAESGAoUT1JHX1NUQVRVU19TVVNQRU5ERUQQAipgCgtFbnZpcm9ubWVudBIbChdFTlZJUk9OTUVOVF9VTlNQRUNJRklFRBAAEhoKFkVOVklST05NRU5UX1NJTVVMQVRJT04QARIYChRFTlZJUk9OTUVOVF9IQVJEV0FSRRACKqMBCg5CdWRnZXRJbnRlcnZhbBIfChtCVURHRVRfSU5URVJWQUxfVU5TUEVDSUZJRUQQABIZChVCVURHRVRfSU5URVJWQUxfREFJTFkQARIaChZCVURHRVRfSU5URVJWQUxfV0VFS0xZEAISGwoXQlVER0VUX0lOVEVSVkFMX01PTlRITFkQAxIcChhCVURHRVRfSU5URVJWQUxfTElGRVRJTUUQBCphCgtVc2FnZVN0YXR1cxIcChhVU0FHRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIYChRVU0FHRV9TVEFUVVNfU0VUVExFRBABEhoKFlVTQUdFX1NUQVRVU19VTk1FVEVSRUQQAmIGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_credential]);
+  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki8gQKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASK+AgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIQhEKD19oZWRnZV9jb3N0X3VzZCIxCgtVc2FnZVRvdGFscxIQCghyZXF1ZXN0cxgBIAEoARIQCghjb3N0X3VzZBgCIAEoASL0AQoHQmFsYW5jZRIOCgZvcmdfaWQYASABKAkSEAoIY3VycmVuY3kYAiABKAkSEwoLZ3JhbnRlZF91c2QYAyABKAESEQoJc3BlbnRfdXNkGAQgASgBEhMKC2JhbGFuY2VfdXNkGAUgASgBEhAKCGhlbGRfdXNkGAYgASgBEhUKDWF2YWlsYWJsZV91c2QYByABKAESEAoIYnlva191c2QYCCABKAESEAoIb3dlZF91c2QYDCABKAESLgoKY29tbWl0bWVudBgNIAEoCzIVLmxpbWJlci52MS5Db21taXRtZW50SACIAQFCDQoLX2NvbW1pdG1lbnQikAEKCkNvbW1pdG1lbnQSFwoPbWluX21vbnRobHlfdXNkGAEgASgBEhAKCHVzZWRfdXNkGAIgASgBEhUKDXJlbWFpbmluZ191c2QYAyABKAESFAoMcGVyaW9kX3N0YXJ0GAQgASgNEhIKCnBlcmlvZF9lbmQYBSABKA0SFgoOdW5wYWlkX2ZlZV91c2QYBiABKAEi1gEKCFNldHRpbmdzEhYKDnJldGVudGlvbl9kYXlzGAEgASgNEgsKA3pkchgCIAEoCBIVCg1jYWNoZV9zaGFyaW5nGAMgASgIEiYKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZRIhCg5kZWZhdWx0X3ByZXNldBgFIAEoCUIEmL0YAUgAiAEBEhcKD2FsbG93ZWRfcmVnaW9ucxgGIAMoCRIXCg9tYXhfaGVkZ2VfcmF0aW8YByABKAFCEQoPX2RlZmF1bHRfcHJlc2V0IjQKClJlZ2lvbkxpc3QSIAoGdmFsdWVzGAEgAygJQhC6SA2SAQoQQCIGcgQQARhAOgTIvBgBIk8KCVNjb3BlTGlzdBI8CgZ2YWx1ZXMYASADKAlCLLpIKZIBJhAQIiJyIFIDYWN0UgdwcmVkaWN0UgZncm91bmRSCGV2YWx1YXRlOgTIvBgBIjUKCU1vZGVsTGlzdBIiCgZ2YWx1ZXMYASADKAlCErpID5IBDBCAAiIHcgUQARiAAjoEyLwYASpYCglPcmdTdGF0dXMSGgoWT1JHX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEU9SR19TVEFUVVNfQUNUSVZFEAESGAoUT1JHX1NUQVRVU19TVVNQRU5ERUQQAipgCgtFbnZpcm9ubWVudBIbChdFTlZJUk9OTUVOVF9VTlNQRUNJRklFRBAAEhoKFkVOVklST05NRU5UX1NJTVVMQVRJT04QARIYChRFTlZJUk9OTUVOVF9IQVJEV0FSRRACKqMBCg5CdWRnZXRJbnRlcnZhbBIfChtCVURHRVRfSU5URVJWQUxfVU5TUEVDSUZJRUQQABIZChVCVURHRVRfSU5URVJWQUxfREFJTFkQARIaChZCVURHRVRfSU5URVJWQUxfV0VFS0xZEAISGwoXQlVER0VUX0lOVEVSVkFMX01PTlRITFkQAxIcChhCVURHRVRfSU5URVJWQUxfTElGRVRJTUUQBCphCgtVc2FnZVN0YXR1cxIcChhVU0FHRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIYChRVU0FHRV9TVEFUVVNfU0VUVExFRBABEhoKFlVTQUdFX1NUQVRVU19VTk1FVEVSRUQQAmIGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_credential]);
 
 /**
  * An organisation: one prepaid balance, its keys, its supply.
@@ -588,6 +588,13 @@ export type Balance = Message<"limber.v1.Balance"> & {
    * @generated from field: double owed_usd = 12;
    */
   owedUsd: number;
+
+  /**
+   * What the organisation promised to spend, where it did.
+   *
+   * @generated from field: optional limber.v1.Commitment commitment = 13;
+   */
+  commitment?: Commitment | undefined;
 };
 
 /**
@@ -596,6 +603,62 @@ export type Balance = Message<"limber.v1.Balance"> & {
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 7);
+
+/**
+ * A promise of monthly spending, and how it stands. What is not used of it is charged as availability fee when the month is over.
+ *
+ * @generated from message limber.v1.Commitment
+ */
+export type Commitment = Message<"limber.v1.Commitment"> & {
+  /**
+   * How much is promised for each month, in US dollars.
+   *
+   * @generated from field: double min_monthly_usd = 1;
+   */
+  minMonthlyUsd: number;
+
+  /**
+   * What the running period has been charged for calls, in US dollars.
+   *
+   * @generated from field: double used_usd = 2;
+   */
+  usedUsd: number;
+
+  /**
+   * What is left to use of it, in US dollars.
+   *
+   * @generated from field: double remaining_usd = 3;
+   */
+  remainingUsd: number;
+
+  /**
+   * When the running period began, in unix seconds.
+   *
+   * @generated from field: uint32 period_start = 4;
+   */
+  periodStart: number;
+
+  /**
+   * When it is over, in unix seconds.
+   *
+   * @generated from field: uint32 period_end = 5;
+   */
+  periodEnd: number;
+
+  /**
+   * Availability fees of months that are over and that the balance has not covered yet, in US dollars.
+   *
+   * @generated from field: double unpaid_fee_usd = 6;
+   */
+  unpaidFeeUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.Commitment.
+ * Use `create(CommitmentSchema)` to create a new message.
+ */
+export const CommitmentSchema: GenMessage<Commitment> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 8);
 
 /**
  * What an organisation settles for all its calls.
@@ -658,7 +721,7 @@ export type Settings = Message<"limber.v1.Settings"> & {
  * Use `create(SettingsSchema)` to create a new message.
  */
 export const SettingsSchema: GenMessage<Settings> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 8);
+  messageDesc(file_limber_v1_account, 9);
 
 /**
  * Regions, as a list of their names.
@@ -679,7 +742,7 @@ export type RegionList = Message<"limber.v1.RegionList"> & {
  * Use `create(RegionListSchema)` to create a new message.
  */
 export const RegionListSchema: GenMessage<RegionList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 9);
+  messageDesc(file_limber_v1_account, 10);
 
 /**
  * Contracts, as a list of their words.
@@ -700,7 +763,7 @@ export type ScopeList = Message<"limber.v1.ScopeList"> & {
  * Use `create(ScopeListSchema)` to create a new message.
  */
 export const ScopeListSchema: GenMessage<ScopeList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 10);
+  messageDesc(file_limber_v1_account, 11);
 
 /**
  * Models, as a list of `owner/name` and `owner/*`.
@@ -721,7 +784,7 @@ export type ModelList = Message<"limber.v1.ModelList"> & {
  * Use `create(ModelListSchema)` to create a new message.
  */
 export const ModelListSchema: GenMessage<ModelList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 11);
+  messageDesc(file_limber_v1_account, 12);
 
 /**
  * Whether an organisation may be used.

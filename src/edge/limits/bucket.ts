@@ -52,6 +52,8 @@ export class Bucket {
   #shared: number;
   #sharedAt: number;
   #emptyUntil = 0;
+  /** How many of those who wait the running question is about; those who came after it are for the next. */
+  #counted = 0;
   readonly #fullUntil = { calls: 0, streams: 0 };
 
   constructor(id: string, limit: Limit, at: number) {
@@ -108,6 +110,7 @@ export class Bucket {
       return Math.max(this.running[pool], Math.min(ahead, most));
     };
     this.renewedAt = at;
+    this.#counted = this.waiting.length;
     return {
       id: this.id,
       perS: this.perMs * 1000,
@@ -127,9 +130,9 @@ export class Bucket {
     this.#sharedAt = at;
     this.places.calls = grant.calls;
     this.places.streams = grant.streams;
-    if (this.tokens < 1 && this.waiting.length > 0)
+    if (this.tokens < this.#counted)
       this.#emptyUntil = at + Math.max(LEAST_REST_MS, (1 - Math.min(1, grant.remaining)) / this.perMs);
-    for (const waiter of this.waiting.splice(0)) {
+    for (const waiter of this.waiting.splice(0, this.#counted)) {
       if (this.take(waiter.pool, at)) waiter.enter();
       else {
         if (this.tokens >= 1) this.#fullUntil[waiter.pool] = at + FULL_REST_MS;

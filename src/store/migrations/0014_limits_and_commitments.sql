@@ -146,7 +146,9 @@ begin
   from commitment_month as m where m.org_id = p_org;
   loop
     next := (month + interval '1 month')::date;
-    exit when next > p_today or exists (select from lease where org_id = p_org and day >= month and day < next);
+    exit when next > p_today or exists (
+      select from lease where org_id = p_org and day >= month and day < next and amount_micro > spent_micro
+    );
     promised := commitment_of(c.min_micro, c.starts_on, month);
     used := used_between(p_org, greatest(month, c.starts_on), next);
     insert into commitment_month (org_id, month, min_micro, used_micro, fee_micro)
