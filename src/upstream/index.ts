@@ -4,6 +4,8 @@ import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
+import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
+import { oipV2Rest } from "./oip-v2-rest/index.ts";
 import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
@@ -33,6 +35,8 @@ export function createUpstream(options: GuardOptions): Upstream {
     gr00tZmq(reach), // Isaac-GR00T
     gr00tHttp(reach), // its older form over HTTP
     openvlaAct(reach), // OpenVLA and OpenVLA-OFT
+    oipV2Grpc(reach), // KServe and Triton
+    oipV2Rest(reach), // and over HTTP
     openaiChat(reach), // ground, by whoever completes chats
     simulated(), // placeholders, where a caller allows them
   ];

@@ -117,12 +117,7 @@ export class Profiles {
 
   /** What an observation needs for it. */
   wants(declared: WireProfile | undefined): Wants {
-    const { frames, proprio, proprioDim } = this.of(declared);
-    const ends = proprio.map(({ end }) => end).filter((end) => end !== undefined);
-    return {
-      cameras: frames.map(({ camera }) => camera),
-      proprioDim: proprioDim ?? (ends.length > 0 ? Math.max(...ends) : undefined),
-    };
+    return wantsOf(this.of(declared));
   }
 
   #resolve(declared: WireProfile): Profile {
@@ -144,6 +139,15 @@ export class Profiles {
       reset: declared.reset ?? base.reset,
     };
   }
+}
+
+/** What an observation needs for a profile. */
+export function wantsOf({ frames, proprio, proprioDim }: Profile): Wants {
+  const ends = proprio.map(({ end }) => end).filter((end) => end !== undefined);
+  return {
+    cameras: frames.map(({ camera }) => camera),
+    proprioDim: proprioDim ?? (ends.length > 0 ? Math.max(...ends) : undefined),
+  };
 }
 
 const constantOf = ({ key, text, number }: WireProfile["constants"][number]): Constant => ({

@@ -73,8 +73,8 @@ export interface Wire {
   readonly dialects?: readonly ServerDialect[];
   /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
-  /** What a caller's robot has to have for this profile, where the wire maps observations by one. */
-  wants?(profile: WireProfile | undefined): Wants;
+  /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
+  wants?(target: Target, call: CallOptions): Wants | Promise<Wants>;
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;

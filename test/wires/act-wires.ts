@@ -7,6 +7,7 @@ import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
 import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
+import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
 
 /** One wire and a server of ours that speaks it. */
 export interface ActWire {
@@ -78,4 +79,6 @@ export const ACT_WIRES: readonly ActWire[] = [
     told: told({ proprio: [{ start: 0, end: 3, key: "state", dtype: NumberType.F8 }] }),
     says: /^the server answered "error"$/,
   },
+  { ...HTTP, id: "oip-v2-rest", scheme: "http", start: startOipRestServer },
+  { ...USUAL, id: "oip-v2-grpc", scheme: "grpc", start: startOipGrpcServer, says: /ValueError: \[31mx{50,}$/ },
 ];

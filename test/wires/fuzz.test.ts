@@ -20,10 +20,14 @@ import {
   readGround,
   readPredict,
 } from "../../src/upstream/limber-policy/decode.ts";
+import { arrayOfTensor, type Tensor } from "../../src/upstream/oip/tensors.ts";
+import { readInfer as readGrpcInfer, readMetadata as readGrpcMetadata } from "../../src/upstream/oip-v2-grpc/decode.ts";
+import { readInfer as readRestInfer } from "../../src/upstream/oip-v2-rest/decode.ts";
 import { CONVENTIONS } from "../../src/upstream/openai-chat/conventions.ts";
 import { readCompletion, readPlaces } from "../../src/upstream/openai-chat/decode.ts";
 import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
 import { completion } from "../support/servers/chat.ts";
+import { bytesField } from "../support/servers/grpc.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
 
 const recorded = (name: string): Buffer =>
@@ -77,6 +81,24 @@ const readChat = (bytes: Buffer): void => {
   for (const failure of failures) if (!(failure instanceof UpstreamFailure)) throw failure;
 };
 
+/** What a model answers and what it says of itself, over gRPC. */
+const TENSOR = [bytesField(1, "x"), bytesField(2, "FP32"), bytesField(3, Buffer.of(2, 2))];
+const INFERRED = Buffer.concat([
+  bytesField(3, ""),
+  bytesField(5, Buffer.concat(TENSOR)),
+  bytesField(6, Buffer.alloc(16)),
+]);
+const MODEL = Buffer.concat([bytesField(4, Buffer.concat(TENSOR)), bytesField(5, Buffer.concat(TENSOR))]);
+
+const toArray = (tensor: unknown): void => {
+  if (typeof tensor !== "object" || tensor === null || !("data" in tensor)) return;
+  try {
+    arrayOfTensor(tensor as Tensor);
+  } catch (error) {
+    throw failureOf(error);
+  }
+};
+
 /** A greeting, a READY, a short message and a long one. */
 const ZMTP = Buffer.concat([
   Buffer.from("ff00000000000000017f03014e554c4c".padEnd(128, "0"), "hex"),
@@ -123,6 +145,16 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     "OpenVLA's answer",
     [readFileSync(new URL("../golden/wire-samples/openvla_response.json", import.meta.url))],
     (bytes) => readJsonAction(bytes, { actionKeys: [], actionDims: [] }, 1),
+  ],
+  [
+    "a model's tensors over gRPC",
+    [INFERRED, MODEL],
+    (bytes) => [readGrpcInfer(bytes, ""), readGrpcMetadata(bytes)].flat().map(toArray),
+  ],
+  [
+    "a model's tensors over HTTP",
+    [Buffer.from('{"id":"a","outputs":[{"name":"x","datatype":"FP32","shape":[2,2],"data":[[1,2],[3,4]]}]}')],
+    (bytes) => readRestInfer(bytes, "a", undefined).map(toArray),
   ],
   ["ZeroMQ's frames", [ZMTP], readZmtp],
 ];

@@ -65,6 +65,26 @@ const TOLD: Readonly<Record<string, Told>> = {
     streaming: false,
     discovery: "none",
   },
+  "oip-v2-grpc": {
+    name: "Open Inference Protocol v2 over gRPC (KServe, Triton)",
+    transport: "grpc",
+    direction: "gateway_dials",
+    encodings: ["protobuf"],
+    auth: ANY_AUTH,
+    stateful: "none",
+    streaming: false,
+    discovery: "model_metadata",
+  },
+  "oip-v2-rest": {
+    name: "Open Inference Protocol v2 over HTTP (KServe, Triton)",
+    transport: "http",
+    direction: "gateway_dials",
+    encodings: ["json", "binary_tensor_data"],
+    auth: ANY_AUTH,
+    stateful: "none",
+    streaming: false,
+    discovery: "model_metadata",
+  },
   "openai-chat": {
     name: "OpenAI-compatible chat completions",
     transport: "http",
@@ -99,7 +119,7 @@ export function runtimesOf({ runtimes, wireOf }: Pick<Upstream, "runtimes" | "wi
       contracts: contractsOf(wire),
       urlSchemes: wire.schemes.map((scheme) => scheme.replace(":", "")),
       profiles: [...(wire.profiles ?? [])],
-      ...((wire.profiles ?? wire.faultOf) && { optionsSchema: WIRE_PROFILE }),
+      ...((wire.wants ?? wire.faultOf) && { optionsSchema: WIRE_PROFILE }),
     });
   });
 }

@@ -295,7 +295,7 @@ class ProbeRun {
 
   async #askLayout(): Promise<Layout> {
     const { offering, target, wire } = this.#probed;
-    const wants = wire.wants?.(target.profile);
+    const wants = await wire.wants?.(target, this.call());
     const cameras = wants && wants.cameras.length > 0 ? wants.cameras : ["front"];
     if (wire.id === this.#parts.native.id) {
       const models = await this.#parts.native.describe(target, this.call());

@@ -16,7 +16,7 @@ export function gr00tHttp(reach: Reach): Wire {
     id: "gr00t-http",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: (profile) => PROFILES.wants(profile),
+    wants: ({ profile }) => PROFILES.wants(profile),
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
       return { field: "action_keys", text: "is required: which parts of the answer, in which order, are the action?" };

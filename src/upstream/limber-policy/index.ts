@@ -1,10 +1,11 @@
 /** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
 import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { type Exchange, GRPC_SCHEMES } from "../grpc.ts";
 import { type Reach, Servers } from "../servers.ts";
 import type { CallOptions, Target, Wire } from "../wire.ts";
 import { actAnswerOf, readDescribe, readGround, readPredict } from "./decode.ts";
 import { encodeAct, encodeDescribe, encodeGround, encodePredict, prepareAct } from "./encode.ts";
-import { Channel, type Exchange } from "./exchange.ts";
+import { Channel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
 export interface LimberPolicyWire extends Wire {
@@ -12,19 +13,16 @@ export interface LimberPolicyWire extends Wire {
   describe(target: Target, call: CallOptions): Promise<ServedModel[]>;
 }
 
-/** The schemes of the wire's addresses, and of the HTTP/2 beneath. */
-const SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
-
 /** Opens the wire; connections are made on first use. */
 export function limberPolicy(reach: Reach): LimberPolicyWire {
-  const channels = new Servers(reach, SCHEMES, (address) => new Channel(address));
+  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new Channel(address));
 
   const describe = async (target: Target, call: CallOptions): Promise<ServedModel[]> =>
     readDescribe(await channels.of(target).unary(exchange("describe", call), encodeDescribe()));
 
   return {
     id: "limber-policy",
-    schemes: Object.keys(SCHEMES),
+    schemes: Object.keys(GRPC_SCHEMES),
     describe,
     async act(target, input, frames, call) {
       const prepared = await prepareAct(target.model, input, frames, call);

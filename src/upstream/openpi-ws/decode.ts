@@ -1,6 +1,4 @@
 /** What a server of the openpi wire says, in any of its dialects. */
-import sharp from "sharp";
-import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
@@ -10,6 +8,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "../chunk.ts";
 import { failureOf, malformed, ownerText } from "../failures.ts";
 import type { Profile } from "../profile.ts";
+import { framesIn } from "../video.ts";
 
 type Value = Unpacked<NdArray>;
 type Answer = UnpackedMap<NdArray>;
@@ -65,38 +64,11 @@ export function readAnswer(bytes: Buffer, { profile, horizon, requestId }: Expec
   return chunkOf(sideBySide(tables, profile.actionDims), horizon, { gpuSeconds: gpuSecondsOf(answer) });
 }
 
-const MAX_PREDICTED = 256;
-const MAX_SIDE = 4_096;
-
 /** The video beside an action, where the answer has one (cosmos-framework), as pictures `dtMs` apart. Throws an UpstreamFailure. */
 export async function readPrediction(bytes: Buffer, dtMs: number): Promise<PredictedFrame[]> {
   const answer = decode(bytes);
   const video = answer instanceof Map ? answer.get("video") : undefined;
-  if (!(video instanceof NdArray)) return [];
-  const [count = 0, height = 0, width = 0, channels] = video.shape;
-  const isVideo = video.shape.length === 4 && channels === 3 && video.dtype === "|u1" && width > 0 && height > 0;
-  if (!isVideo || count > MAX_PREDICTED || width > MAX_SIDE || height > MAX_SIDE) {
-    throw malformed(`a video of shape [${video.shape}]`);
-  }
-  const size = width * height * 3;
-  return Promise.all(
-    Array.from({ length: count }, async (_, index) => {
-      const pixels = video.data.subarray(index * size, (index + 1) * size);
-      const data = await sharp(pixels, { raw: { width, height, channels: 3 } })
-        .png()
-        .toBuffer();
-      return {
-        $typeName: "limber.v1.PredictedFrame" as const,
-        index,
-        tMs: (index + 1) * dtMs,
-        camera: "",
-        width,
-        height,
-        format: ImageFormat.PNG,
-        data,
-      };
-    }),
-  );
+  return video instanceof NdArray ? framesIn(video, dtMs) : [];
 }
 
 /** Whether a server says that it has begun a new episode: as a text (RoboArena) or in a map (vLLM-Omni). */

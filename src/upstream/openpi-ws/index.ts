@@ -17,7 +17,7 @@ export function openpiWs(reach: Reach): Wire {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),
     profiles: PROFILES.names,
-    wants: (profile) => PROFILES.wants(profile),
+    wants: ({ profile }) => PROFILES.wants(profile),
     dialects: [
       ServerDialect.OPENPI,
       ServerDialect.ROBOARENA,

@@ -16,7 +16,7 @@ export function openvlaAct(reach: Reach): Wire {
     id: "openvla-act",
     schemes: Object.keys(HTTP_SCHEMES),
     profiles: PROFILES.names,
-    wants: (profile) => PROFILES.wants(profile),
+    wants: ({ profile }) => PROFILES.wants(profile),
     probes: [
       {
         name: "refuses_no_picture",

@@ -254,7 +254,17 @@ describe("GET /v1/runtimes", () => {
     const { object, data } = await get("/v1/runtimes");
     expect([object, data.map(({ id }: { id: string }) => id)]).toEqual([
       "list",
-      ["limber-policy", "openpi-ws", "gr00t-zmq", "gr00t-http", "openvla-act", "openai-chat", "simulated"],
+      [
+        "limber-policy",
+        "openpi-ws",
+        "gr00t-zmq",
+        "gr00t-http",
+        "openvla-act",
+        "oip-v2-grpc",
+        "oip-v2-rest",
+        "openai-chat",
+        "simulated",
+      ],
     ]);
     for (const runtime of data) {
       expect(runtime).toMatchObject({

@@ -15,6 +15,7 @@ export interface Body {
   readonly body: Buffer | string;
   readonly status?: number;
   readonly type?: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** What makes a server speak one wire. */
@@ -103,9 +104,9 @@ export async function startHttpServer(speech: HttpSpeech): Promise<HttpActServer
   };
 }
 
-function send(response: ServerResponse, { body, status = 200, type = "application/json" }: Body): void {
+function send(response: ServerResponse, { body, status = 200, type = "application/json", headers = {} }: Body): void {
   const bytes = Buffer.from(body);
-  response.writeHead(status, { "content-type": type, "content-length": bytes.length }).end(bytes);
+  response.writeHead(status, { "content-type": type, "content-length": bytes.length, ...headers }).end(bytes);
 }
 
 async function act(

@@ -1,0 +1,37 @@
+/** What a server of the protocol is asked over gRPC: five calls of one answer; none that load, unload or share memory. */
+import { malformed } from "../failures.ts";
+import { GRPC_SCHEMES, GrpcCalls } from "../grpc.ts";
+import type { OipTransport } from "../oip/wire.ts";
+import { type Reach, Servers } from "../servers.ts";
+import type { CallOptions, Target } from "../wire.ts";
+import { readInfer, readMetadata, readReady } from "./decode.ts";
+import { encodeInfer, encodeModel, encodeNothing } from "./encode.ts";
+
+type Method = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
+
+/** The protocol over gRPC. */
+export function grpcTransport(reach: Reach): OipTransport {
+  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new GrpcCalls(address));
+  const ask = async (target: Target, method: Method, message: Buffer, call: CallOptions): Promise<Buffer> =>
+    servers.of(target).unary({ ...call, path: `/inference.GRPCInferenceService/${method}` }, message);
+  return {
+    async serverReady(target, call) {
+      if (!readReady(await ask(target, "ServerReady", encodeNothing(), call)))
+        throw malformed("the server is not ready");
+    },
+    async modelReady(target, model, call) {
+      if (!readReady(await ask(target, "ModelReady", encodeModel(model), call)))
+        throw malformed("the model is not ready");
+    },
+    async metadata(target, model, call) {
+      return readMetadata(await ask(target, "ModelMetadata", encodeModel(model), call));
+    },
+    async infer(target, model, request, call) {
+      const message = encodeInfer(model, request, call.requestId);
+      return readInfer(await ask(target, "ModelInfer", message, call), call.requestId);
+    },
+    async close() {
+      servers.close();
+    },
+  };
+}

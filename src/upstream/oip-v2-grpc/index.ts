@@ -1,0 +1,10 @@
+/** The Open Inference Protocol, version 2, over gRPC: KServe, Triton, and what else speaks it. */
+import { GRPC_SCHEMES } from "../grpc.ts";
+import { oipWire } from "../oip/wire.ts";
+import type { Reach } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { grpcTransport } from "./exchange.ts";
+
+/** Opens the wire; connections are made on first use. */
+export const oipV2Grpc = (reach: Reach): Wire =>
+  oipWire("oip-v2-grpc", Object.keys(GRPC_SCHEMES), grpcTransport(reach));

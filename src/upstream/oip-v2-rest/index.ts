@@ -1,0 +1,10 @@
+/** The Open Inference Protocol, version 2, over HTTP: KServe, Triton, and what else speaks it. */
+import { HTTP_SCHEMES } from "../http.ts";
+import { oipWire } from "../oip/wire.ts";
+import type { Reach } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { restTransport } from "./exchange.ts";
+
+/** Opens the wire; connections are made on first use. */
+export const oipV2Rest = (reach: Reach): Wire =>
+  oipWire("oip-v2-rest", Object.keys(HTTP_SCHEMES), restTransport(reach));

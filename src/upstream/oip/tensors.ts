@@ -1,0 +1,59 @@
+/** Tensors of the Open Inference Protocol, version 2. Source: kserve/open-inference-protocol, specification/protocol. */
+import { type DType, NdArray } from "../../codecs/ndarray.ts";
+import { malformed } from "../failures.ts";
+
+/** A named array. Bytes are little-endian and row-major; texts and files are BYTES. */
+export interface Tensor {
+  readonly name: string;
+  readonly datatype: string;
+  readonly shape: readonly number[];
+  /** Numbers, or the elements of a BYTES tensor. */
+  readonly data: Uint8Array | readonly Buffer[];
+}
+
+/** What a model says of one of its inputs or outputs; -1 stands for any size. */
+export interface TensorMetadata {
+  readonly name: string;
+  readonly datatype: string;
+  readonly shape: readonly number[];
+}
+
+/** What a model says of itself. */
+export interface ModelMetadata {
+  readonly inputs: readonly TensorMetadata[];
+  readonly outputs: readonly TensorMetadata[];
+}
+
+/** The protocol's name of each element type that we read. BF16 isn't among them. */
+export const DTYPES: Readonly<Record<string, DType>> = {
+  BOOL: "|b1",
+  UINT8: "|u1",
+  INT8: "|i1",
+  UINT16: "<u2",
+  INT16: "<i2",
+  UINT32: "<u4",
+  INT32: "<i4",
+  UINT64: "<u8",
+  INT64: "<i8",
+  FP16: "<f2",
+  FP32: "<f4",
+  FP64: "<f8",
+};
+
+/** A tensor of numbers as an array. Throws an UpstreamFailure for texts and unknown element types; CodecError where shape and bytes differ. */
+export function arrayOfTensor({ name, datatype, shape, data }: Tensor): NdArray {
+  const dtype = DTYPES[datatype];
+  if (dtype === undefined || !(data instanceof Uint8Array))
+    throw malformed(`the output ${name} is of type ${datatype.slice(0, 20)}`);
+  return new NdArray(dtype, shape, data);
+}
+
+/** Elements of a BYTES tensor as they travel raw: each behind its length in four bytes. */
+export function rawBytes(elements: readonly Buffer[]): Buffer {
+  const pieces = elements.flatMap((element) => {
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(element.length);
+    return [length, element];
+  });
+  return Buffer.concat(pieces);
+}
