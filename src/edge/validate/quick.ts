@@ -2,7 +2,7 @@
  * A quick yes to a message that surely obeys the schema's rules. Protovalidate is the judge: it explains every no, but takes
  * its time for every yes, and counts the letters of every picture that comes as an address.
  */
-import { type DescField, type DescMessage, getOption, hasOption, type Message } from "@bufbuild/protobuf";
+import { type DescField, type DescMessage, type DescOneof, getOption, type Message } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
 import {
   type FieldRules,
@@ -47,9 +47,29 @@ function checkOf(desc: DescMessage): Check {
 function membersCheck(desc: DescMessage): Check {
   const rules = getOption(desc, messageRules);
   if (rules.cel.length > 0 || rules.celExpression.length > 0) return unsure;
-  if (desc.oneofs.some((oneof) => hasOption(oneof, oneofRules))) return unsure;
-  const checks = [...rules.oneof.map((rule) => oneofCheck(desc, rule)), ...desc.fields.map(fieldCheck)];
+  const alone = desc.fields.filter(({ oneof }) => oneof === undefined);
+  const checks = [
+    ...rules.oneof.map((rule) => oneofCheck(desc, rule)),
+    ...desc.oneofs.map(chosenCheck),
+    ...alone.map(fieldCheck),
+  ];
   return all(checks.filter((check) => check !== always));
+}
+
+/** The chosen member of a `oneof`, or none where none is required. */
+function chosenCheck(oneof: DescOneof): Check {
+  const { required } = getOption(oneof, oneofRules);
+  const members = new Map<unknown, Check>();
+  for (const field of oneof.fields) {
+    const { required, ignore } = getOption(field, fieldRules);
+    members.set(field.localName, required || ignore !== Ignore.UNSPECIFIED ? unsure : valueCheck(field));
+  }
+  if (!required && [...members.values()].every((check) => check === always)) return always;
+  const { localName } = oneof;
+  return (message) => {
+    const chosen = (message as Fields)[localName] as { case?: string; value?: unknown };
+    return chosen.case === undefined ? !required : members.get(chosen.case)!(chosen.value);
+  };
 }
 
 /** All of them; most fields have no rule, and cost nothing. */
@@ -81,7 +101,7 @@ function fieldCheck(field: DescField): Check {
   if (check === unsure || ignore !== Ignore.UNSPECIFIED) return unsure;
   if (check === always && !required) return always;
   // A field without presence cannot be told from an unset one.
-  if (field.oneof !== undefined || (required && field.fieldKind !== "message")) return unsure;
+  if (required && field.fieldKind !== "message") return unsure;
   const { localName } = field;
   return (message) => {
     const value = (message as Fields)[localName];

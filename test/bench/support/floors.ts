@@ -1,5 +1,5 @@
 /** The bare programs that the gateway is compared with: they relay one act call and do nothing else. */
-import { createServer } from "node:http2";
+import { connect, createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { type ConnectRouter, createClient } from "@connectrpc/connect";
 import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
@@ -29,11 +29,35 @@ async function restFloor(): Promise<number> {
 /** Connect's own gRPC handler in front, Connect's own gRPC client behind; messages are typed. */
 function connectFloor(): Promise<number> {
   const client = createClient(InferenceService, createGrpcTransport({ baseUrl: upstream }));
-  const routes = (router: ConnectRouter): void =>
-    void router.rpc(InferenceService.method.act, (request) => client.act(request));
+  const routes = (router: ConnectRouter): void => {
+    router.rpc(InferenceService.method.act, (request) => client.act(request));
+    router.rpc(InferenceService.method.actStream, (requests) => client.actStream(requests));
+  };
   const server = createServer(connectNodeAdapter({ routes }));
   return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port)));
 }
 
-console.log(JSON.stringify({ port: await (kind === "rest" ? restFloor() : connectFloor()) }));
+/** node:http2 on both sides; the bytes of a stream go on as they come. */
+function http2Floor(): Promise<number> {
+  const session = connect(upstream);
+  const server = createServer();
+  server.on("stream", (stream, headers) => {
+    const onward = session.request({
+      ":method": "POST",
+      ":path": String(headers[":path"]),
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    stream.respond({ ":status": 200, "content-type": "application/grpc" });
+    for (const side of [stream, onward]) side.on("error", () => undefined);
+    stream.on("data", (chunk) => onward.write(chunk));
+    stream.on("close", () => onward.close(8));
+    onward.on("data", (chunk) => stream.write(chunk));
+    onward.on("close", () => stream.end());
+  });
+  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port)));
+}
+
+const FLOORS = { rest: restFloor, connect: connectFloor, http2: http2Floor };
+console.log(JSON.stringify({ port: await FLOORS[kind as keyof typeof FLOORS]() }));
 process.on("SIGTERM", () => process.exit(0));

@@ -13,7 +13,10 @@ import {
   DescribeResponseSchema,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
-import { ActResponseSchema as PublicActResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import {
+  ActStreamResponseSchema,
+  ActResponseSchema as PublicActResponse,
+} from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage, MessageReader } from "../../../src/codecs/grpc.ts";
 
 const delayMs = Number(process.argv[2] ?? 0);
@@ -36,6 +39,26 @@ const grpcAnswer = frameMessage(
       id: "act_1",
       model: "bench/instant",
       action: { space: "ee_delta_6d_grip", steps: STEPS, dtMs: 50 },
+    }),
+  ),
+);
+
+/** What a relay of control loops carries back: a chunk for every message. */
+const loopAnswer = frameMessage(
+  toBinary(
+    ActStreamResponseSchema,
+    create(ActStreamResponseSchema, {
+      event: {
+        case: "chunk",
+        value: {
+          chunkId: "chunk_01M806P6CKNYG44W99EHAEHAGS-2097152",
+          action: { space: "ee_delta_6d_grip", steps: STEPS, dtMs: 50 },
+          startStep: 2_097_152,
+          validUntilStep: 2_097_168,
+          observationAgeMs: 0.5,
+          usage: { actionSteps: 16, costUsd: 0.000016 },
+        },
+      },
     }),
   ),
 );
@@ -65,14 +88,16 @@ function serve(stream: ServerHttp2Stream, path: string): void {
   stream.on("wantTrailers", () => stream.sendTrailers(TRAILERS));
   stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
   const isAct = path === "/limber.policy.v1.PolicyService/Act";
+  const isLoop = path.endsWith("/ActStream");
   const reader = new MessageReader(64 << 20, (message) => {
+    if (isLoop) later(() => stream.writable && stream.write(loopAnswer));
     if (!isAct) return;
     const answer = answerCall(message);
     if (answer) later(() => stream.writable && stream.write(answer));
   });
   stream.on("data", (chunk: Buffer) => reader.push(chunk));
   stream.on("end", () => {
-    if (isAct) stream.end();
+    if (isAct || isLoop) stream.end();
     else if (path.endsWith("/Describe")) stream.end(frameMessage(toBinary(DescribeResponseSchema, describeServer())));
     else later(() => stream.end(grpcAnswer));
   });

@@ -1,0 +1,106 @@
+/**
+ * What one message of a control loop costs, everything on, beside bare relays that carry bytes and do no work: goals G4 to G7.
+ * All programs run side by side and are loaded in turn; the ratios are medians over rounds.
+ * `node test/bench/loop.ts [rounds] [messages per robot]`
+ */
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openGateway } from "./support/gateway.ts";
+import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
+import { cpuNanos, median, type Started, start } from "./support/processes.ts";
+
+const rounds = Number(process.argv[2] ?? 5);
+const each = Number(process.argv[3] ?? 100);
+
+const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
+const isJson = (line: string): boolean => line.startsWith("{");
+const upstream = await start("test/bench/support/upstream.ts", [], isJson);
+const ports: { grpc: number } = JSON.parse(upstream.line);
+const floor = (kind: string): Promise<Started> =>
+  start("test/bench/support/floors.ts", [kind, `http://127.0.0.1:${ports.grpc}`], isJson);
+const portOf = (started: Started): number => JSON.parse(started.line).port;
+const raw = await floor("http2");
+const connect = await floor("connect");
+const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`);
+
+const PROGRAMS = {
+  raw: { name: "raw node:http2 relay", pid: raw.pid, port: portOf(raw), key: "" },
+  connect: { name: "bare Connect relay", pid: connect.pid, port: portOf(connect), key: "" },
+  limber: { name: "Limber, everything on", pid: gateway.pid, port: gateway.port, key: gateway.key },
+} as const;
+type Name = keyof typeof PROGRAMS;
+
+interface Result extends LoopLoad {
+  micros: number;
+}
+
+/** One load on one program: what it saw, and the program's CPU for each message. */
+async function run(
+  name: Name,
+  connections: number,
+  count: number,
+  load: (all: readonly BenchRobot[]) => Promise<LoopLoad>,
+): Promise<Result> {
+  const { pid, port, key } = PROGRAMS[name];
+  const party = await robots(`http://127.0.0.1:${port}`, key, connections, count);
+  await closedLoops(party.all, 5);
+  const before = cpuNanos(pid);
+  const seen = await load(party.all);
+  const micros = (cpuNanos(pid) - before) / 1000 / Math.max(1, seen.latencies.length);
+  party.close();
+  return { ...seen, micros };
+}
+
+const at = (sorted: readonly number[], q: number): number => sorted[Math.floor((sorted.length - 1) * q)] ?? Number.NaN;
+const line = (name: string, ...figures: string[]): void =>
+  console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(13)).join(""));
+
+async function compare(
+  title: string,
+  names: readonly Name[],
+  connections: number,
+  count: number,
+  times: number,
+  load: (all: readonly BenchRobot[]) => Promise<LoopLoad>,
+): Promise<void> {
+  const results = new Map<Name, Result[]>(names.map((name) => [name, []]));
+  for (let round = 0; round < times; round++)
+    for (const name of names) results.get(name)!.push(await run(name, connections, count, load));
+  line(`\n${title}`, "CPU us/msg", "p50 ms", "p99 ms", "carried", "x raw");
+  for (const [name, runs] of results) {
+    const ratio = median(runs.map(({ micros }, i) => micros / results.get("raw")![i]!.micros));
+    const share = runs.reduce((sum, { carried }) => sum + carried, 0) / runs.reduce((sum, { sent }) => sum + sent, 0);
+    line(
+      PROGRAMS[name].name,
+      median(runs.map(({ micros }) => micros)).toFixed(1),
+      median(runs.map(({ latencies }) => at(latencies, 0.5))).toFixed(2),
+      median(runs.map(({ latencies }) => at(latencies, 0.99))).toFixed(2),
+      `${(share * 100).toFixed(2)} %`,
+      ratio.toFixed(2),
+    );
+  }
+  const ours = results.get("limber")!;
+  const theirs = results.get("connect");
+  if (theirs)
+    line("Limber / Connect relay", median(ours.map(({ micros }, i) => micros / theirs[i]!.micros)).toFixed(3));
+}
+
+await compare("64 closed loops (G4 1.5, G5 0.11)", ["raw", "connect", "limber"], 8, 64, rounds, (all) =>
+  closedLoops(all, each),
+);
+await compare("20 robots at 50 Hz (G4 1.5)", ["raw", "limber"], 20, 20, Math.min(rounds, 3), (all) =>
+  pacedLoops(all, 50, 3),
+);
+await compare("200 robots at 50 Hz (G6)", ["raw", "connect", "limber"], 200, 200, 1, (all) => pacedLoops(all, 50, 5));
+await compare("10 robots at 1,000 Hz (G7)", ["raw", "limber"], 10, 10, 1, (all) => pacedLoops(all, 1000, 5));
+
+const rss = (): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]);
+const before = rss();
+const idle = await robots(`http://127.0.0.1:${gateway.port}`, gateway.key, 20, 500);
+await new Promise((resolve) => setTimeout(resolve, 3000));
+console.log(`\n500 idle streams: ${((rss() - before) / 500).toFixed(0)} kB each (goal 100)`);
+idle.close();
+
+await Promise.all([gateway, upstream, raw, connect].map((started) => started.stop()));
+rmSync(folder, { recursive: true, force: true });
