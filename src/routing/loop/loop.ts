@@ -70,7 +70,7 @@ interface Waiting<O> {
 export class Loop<O> {
   readonly #rules: LoopRules;
   readonly #router: LoopRouter;
-  #transit = new Transit();
+  readonly #transit = new Transit();
   #job: Job<O> | undefined;
   /** The newest observation that is not dispatched. */
   #slot: Waiting<O> | undefined;
@@ -152,7 +152,6 @@ export class Loop<O> {
         this.#shape = undefined;
         this.#served = undefined;
         this.#bound = undefined;
-        this.#transit = new Transit();
         return;
       case "closed":
         this.#drop(at);
