@@ -1,36 +1,34 @@
 /** Organisations, their keys, their credit and what they used. */
 import { create } from "@bufbuild/protobuf";
-import { OrgSchema, OrgStatus, UsageRecordSchema, UsageStatus } from "../../gen/limber/v1/account_pb.ts";
+import { OrgSchema, OrgStatus } from "../../gen/limber/v1/account_pb.ts";
 import {
   type AccountService,
   AddCreditsResponseSchema,
   CreateOrgResponseSchema,
-  ListUsageResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
 import { fromUsd, toUsd } from "../money/price.ts";
 import { audit } from "../store/audit.ts";
 import { addMember } from "../store/members.ts";
 import { addOrg, grantCredits } from "../store/orgs.ts";
 import { tx } from "../store/tx.ts";
-import { listUsage, type UsageRow, usageTotals } from "../store/usage.ts";
 import { commitmentCalls } from "./account/commitment.ts";
 import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { settingsCalls } from "./account/settings.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
+import { usageCalls } from "./account/usage.ts";
+import { byCall, type Implementation } from "./call.ts";
 
 /** What accounts need of the house. */
 export type AccountParts = KeyParts;
 
-const DEFAULT_PAGE = 50;
-
 /** The account RPCs. */
 export function accountService(parts: AccountParts): Implementation<typeof AccountService> {
-  const { sql, settled } = parts;
+  const { sql } = parts;
   return {
     ...keyCalls(parts),
     ...settingsCalls(parts),
     ...commitmentCalls(parts),
+    ...usageCalls(parts),
 
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {
@@ -71,40 +69,5 @@ export function accountService(parts: AccountParts): Implementation<typeof Accou
       });
       return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });
     },
-
-    async listUsage({ limit, cursor }, call) {
-      const { orgId } = keyOf(call);
-      await settled(orgId);
-      const [page, totals] = await Promise.all([
-        listUsage(sql, orgId, limit ?? DEFAULT_PAGE, cursor),
-        usageTotals(sql, orgId),
-      ]);
-      return create(ListUsageResponseSchema, {
-        object: "list",
-        data: page.rows.map(usageMessage),
-        hasMore: page.nextCursor !== undefined,
-        ...(page.nextCursor !== undefined && { nextCursor: page.nextCursor }),
-        totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
-      });
-    },
   };
 }
-
-const usageMessage = (row: UsageRow) =>
-  create(UsageRecordSchema, {
-    id: `use${row.requestId.slice(row.requestId.indexOf("_"))}`,
-    requestId: row.requestId,
-    created: row.created,
-    contract: row.contract,
-    model: row.model,
-    provider: row.provider,
-    units: row.units,
-    unit: row.unit,
-    costUsd: toUsd(row.costMicro),
-    wakeUpUsd: toUsd(row.wakeUpMicro),
-    ...(row.hedgeCostMicro !== null && { hedgeCostUsd: toUsd(row.hedgeCostMicro) }),
-    keyId: row.keyId,
-    simulated: row.simulated,
-    byok: row.byok,
-    status: row.status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
-  });

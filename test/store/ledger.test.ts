@@ -291,7 +291,7 @@ describe("a hold", () => {
     hold.intend(intent);
     await hold.release(failureOf(intent));
     expect(await statuses(payer)).toEqual(["failed"]);
-    expect((await listUsage(db.sql, payer.orgId, 10)).rows).toEqual([]);
+    expect((await listUsage(db.sql, payer.orgId, { limit: 10 })).rows).toEqual([]);
     expect(await openIntents()).toBe(0);
     await call(till, payer, PRICE);
   });
@@ -326,7 +326,7 @@ describe("a till that dies", () => {
       availableMicro: 9 * PRICE,
     });
     expect(await openIntents()).toBe(0);
-    const { rows } = await listUsage(db.sql, payer.orgId, 10);
+    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 10 });
     expect(rows.filter((row) => row.status === "unmetered").map((row) => row.costMicro)).toEqual([0, 0, 0]);
   });
 
@@ -416,7 +416,7 @@ describe("a batch", () => {
     const intent = { ...intentOf(payer), model: "a\u0000b\ud800c\\u0000" };
     hold.intend(intent);
     await hold.settle(endOf(intent, PRICE));
-    const { rows } = await listUsage(db.sql, payer.orgId, 1);
+    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 1 });
     expect(rows[0]!.model).toMatch(/^a\ufffdb\ufffdc\\/);
   });
 });
@@ -447,7 +447,7 @@ describe("the ledger", () => {
     for (let i = 0; i < 25; i++) await call(till, payer, PRICE);
     const seen: string[] = [];
     for (let cursor: string | undefined, pages = 0; pages < 3; pages++) {
-      const page = await listUsage(db.sql, payer.orgId, 10, cursor);
+      const page = await listUsage(db.sql, payer.orgId, { limit: 10, cursor });
       seen.push(...page.rows.map((row) => row.requestId));
       cursor = page.nextCursor;
       expect(cursor === undefined).toBe(pages === 2);

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/account.proto.
  */
 export const file_limber_v1_account: GenFile = /*@__PURE__*/
-  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki8gQKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASK+AgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIQhEKD19oZWRnZV9jb3N0X3VzZCIxCgtVc2FnZVRvdGFscxIQCghyZXF1ZXN0cxgBIAEoARIQCghjb3N0X3VzZBgCIAEoASL0AQoHQmFsYW5jZRIOCgZvcmdfaWQYASABKAkSEAoIY3VycmVuY3kYAiABKAkSEwoLZ3JhbnRlZF91c2QYAyABKAESEQoJc3BlbnRfdXNkGAQgASgBEhMKC2JhbGFuY2VfdXNkGAUgASgBEhAKCGhlbGRfdXNkGAYgASgBEhUKDWF2YWlsYWJsZV91c2QYByABKAESEAoIYnlva191c2QYCCABKAESEAoIb3dlZF91c2QYDCABKAESLgoKY29tbWl0bWVudBgNIAEoCzIVLmxpbWJlci52MS5Db21taXRtZW50SACIAQFCDQoLX2NvbW1pdG1lbnQikAEKCkNvbW1pdG1lbnQSFwoPbWluX21vbnRobHlfdXNkGAEgASgBEhAKCHVzZWRfdXNkGAIgASgBEhUKDXJlbWFpbmluZ191c2QYAyABKAESFAoMcGVyaW9kX3N0YXJ0GAQgASgNEhIKCnBlcmlvZF9lbmQYBSABKA0SFgoOdW5wYWlkX2ZlZV91c2QYBiABKAEi1gEKCFNldHRpbmdzEhYKDnJldGVudGlvbl9kYXlzGAEgASgNEgsKA3pkchgCIAEoCBIVCg1jYWNoZV9zaGFyaW5nGAMgASgIEiYKCWJ5b2tfbW9kZRgEIAEoDjITLmxpbWJlci52MS5CeW9rTW9kZRIhCg5kZWZhdWx0X3ByZXNldBgFIAEoCUIEmL0YAUgAiAEBEhcKD2FsbG93ZWRfcmVnaW9ucxgGIAMoCRIXCg9tYXhfaGVkZ2VfcmF0aW8YByABKAFCEQoPX2RlZmF1bHRfcHJlc2V0IjQKClJlZ2lvbkxpc3QSIAoGdmFsdWVzGAEgAygJQhC6SA2SAQoQQCIGcgQQARhAOgTIvBgBIk8KCVNjb3BlTGlzdBI8CgZ2YWx1ZXMYASADKAlCLLpIKZIBJhAQIiJyIFIDYWN0UgdwcmVkaWN0UgZncm91bmRSCGV2YWx1YXRlOgTIvBgBIjUKCU1vZGVsTGlzdBIiCgZ2YWx1ZXMYASADKAlCErpID5IBDBCAAiIHcgUQARiAAjoEyLwYASpYCglPcmdTdGF0dXMSGgoWT1JHX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEU9SR19TVEFUVVNfQUNUSVZFEAESGAoUT1JHX1NUQVRVU19TVVNQRU5ERUQQAipgCgtFbnZpcm9ubWVudBIbChdFTlZJUk9OTUVOVF9VTlNQRUNJRklFRBAAEhoKFkVOVklST05NRU5UX1NJTVVMQVRJT04QARIYChRFTlZJUk9OTUVOVF9IQVJEV0FSRRACKqMBCg5CdWRnZXRJbnRlcnZhbBIfChtCVURHRVRfSU5URVJWQUxfVU5TUEVDSUZJRUQQABIZChVCVURHRVRfSU5URVJWQUxfREFJTFkQARIaChZCVURHRVRfSU5URVJWQUxfV0VFS0xZEAISGwoXQlVER0VUX0lOVEVSVkFMX01PTlRITFkQAxIcChhCVURHRVRfSU5URVJWQUxfTElGRVRJTUUQBCphCgtVc2FnZVN0YXR1cxIcChhVU0FHRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIYChRVU0FHRV9TVEFUVVNfU0VUVExFRBABEhoKFlVTQUdFX1NUQVRVU19VTk1FVEVSRUQQAmIGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_credential]);
+  fileDesc("ChdsaW1iZXIvdjEvYWNjb3VudC5wcm90bxIJbGltYmVyLnYxIoABCgNPcmcSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5PcmdTdGF0dXMSIAoDa2V5GAUgASgLMg4ubGltYmVyLnYxLktleUgAiAEBQgYKBF9rZXki8gQKA0tleRIKCgJpZBgBIAEoCRIQCgNrZXkYAiABKAlIAIgBARIMCgRuYW1lGAMgASgJEg4KBnByZWZpeBgEIAEoCRIOCgZvcmdfaWQYBSABKAkSEgoKY3JlYXRlZF9hdBgGIAEoDRIdCgpleHBpcmVzX2F0GAcgASgNQgSYvRgBSAGIAQESEAoIZGlzYWJsZWQYCCABKAgSDgoGc2NvcGVzGAkgAygJEg4KBm1vZGVscxgKIAMoCRIvCgZidWRnZXQYCyABKAsyFC5saW1iZXIudjEuS2V5QnVkZ2V0QgSYvRgBSAKIAQESKAoKcmF0ZV9saW1pdBgMIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXQSDAoEcm9sZRgNIAEoCRIrCgl1c2FnZV91c2QYDiABKAsyEy5saW1iZXIudjEuU3BlbmRpbmdIA4gBARIrCgtlbnZpcm9ubWVudBgPIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudBIaCgd1c2VyX2lkGBQgASgJQgSYvRgBSASIAQESEwoLcGVybWlzc2lvbnMYFSADKAkSHwoMd29ya3NwYWNlX2lkGBAgASgJQgSYvRgBSAWIAQESGwoIcm9ib3RfaWQYESABKAlCBJi9GAFIBogBARIbCg5ieW9rX3VzYWdlX3VzZBgSIAEoAUgHiAEBQgYKBF9rZXlCDQoLX2V4cGlyZXNfYXRCCQoHX2J1ZGdldEIMCgpfdXNhZ2VfdXNkQgoKCF91c2VyX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQhEKD19ieW9rX3VzYWdlX3VzZCKhAQoJS2V5QnVkZ2V0EhEKCWxpbWl0X3VzZBgBIAEoARIrCghpbnRlcnZhbBgCIAEoDjIZLmxpbWJlci52MS5CdWRnZXRJbnRlcnZhbBIRCglzcGVudF91c2QYAyABKAESFQoNcmVtYWluaW5nX3VzZBgEIAEoARIcCglyZXNldHNfYXQYBSABKA1CBJi9GAFIAIgBAUIMCgpfcmVzZXRzX2F0IusBCglSYXRlTGltaXQSHgoIcmVxdWVzdHMYASABKA1CDLpICSoHGICt4gQoARIdCgh3aW5kb3dfcxgCIAEoDUILukgIKgYYgKMFKAESGQoFYnVyc3QYAyABKA1CCrpIByoFGICt4gQSHgoLY29uY3VycmVuY3kYBCABKA1CCbpIBioEGKCNBhIaCgdzdHJlYW1zGAcgASgNQgm6SAYqBBigjQYSFgoJcmVtYWluaW5nGAUgASgNSACIAQESFQoIcmVzZXRfYXQYBiABKA1IAYgBAUIMCgpfcmVtYWluaW5nQgsKCV9yZXNldF9hdCJDCghTcGVuZGluZxILCgNkYXkYASABKAESDAoEd2VlaxgCIAEoARINCgVtb250aBgDIAEoARINCgV0b3RhbBgEIAEoASLqAgoLVXNhZ2VSZWNvcmQSCgoCaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgdjcmVhdGVkGAMgASgNEhAKCGNvbnRyYWN0GAQgASgJEg0KBW1vZGVsGAUgASgJEhAKCHByb3ZpZGVyGAYgASgJEg0KBXVuaXRzGAcgASgBEgwKBHVuaXQYCCABKAkSEAoIY29zdF91c2QYCSABKAESEwoLd2FrZV91cF91c2QYCiABKAESGwoOaGVkZ2VfY29zdF91c2QYCyABKAFIAIgBARIOCgZrZXlfaWQYDCABKAkSEQoJc2ltdWxhdGVkGA0gASgIEiYKBnN0YXR1cxgOIAEoDjIWLmxpbWJlci52MS5Vc2FnZVN0YXR1cxIMCgRieW9rGA8gASgIEhkKDHdvcmtzcGFjZV9pZBgQIAEoCUgBiAEBQhEKD19oZWRnZV9jb3N0X3VzZEIPCg1fd29ya3NwYWNlX2lkIqUCCgZNYXJnaW4SEwoGb3JnX2lkGAEgASgJSACIAQESEgoFbW9kZWwYAiABKAlIAYgBARIQCghyZXF1ZXN0cxgDIAEoARITCgtyZXZlbnVlX3VzZBgEIAEoARIaChJtb2RlbGxlZF9pbmZyYV91c2QYBSABKAESEgoKbWFyZ2luX3VzZBgGIAEoARIZCgxtYXJnaW5fcmF0aW8YByABKAFIAogBARIiChphc3N1bWVkX3NjYWxlZG93bl9yZXF1ZXN0cxgIIAEoARIaChJ1bmNoYXJnZWRfaWRsZV91c2QYCSABKAESGgoSdW5tZXRlcmVkX3JlcXVlc3RzGAogASgBQgkKB19vcmdfaWRCCAoGX21vZGVsQg8KDV9tYXJnaW5fcmF0aW8i0AEKFE1hcmdpblJlY29uY2lsaWF0aW9uEhQKDHJlcXVlc3RzX3VzZBgBIAEoARISCgpsZWRnZXJfdXNkGAIgASgBEhYKDmRpZmZlcmVuY2VfdXNkGAMgASgBEhoKEm1vZGVsbGVkX2luZnJhX3VzZBgEIAEoARIiChphc3N1bWVkX3NjYWxlZG93bl9yZXF1ZXN0cxgFIAEoARIaChJ1bmNoYXJnZWRfaWRsZV91c2QYBiABKAESGgoSdW5tZXRlcmVkX3JlcXVlc3RzGAcgASgBIjEKC1VzYWdlVG90YWxzEhAKCHJlcXVlc3RzGAEgASgBEhAKCGNvc3RfdXNkGAIgASgBIvQBCgdCYWxhbmNlEg4KBm9yZ19pZBgBIAEoCRIQCghjdXJyZW5jeRgCIAEoCRITCgtncmFudGVkX3VzZBgDIAEoARIRCglzcGVudF91c2QYBCABKAESEwoLYmFsYW5jZV91c2QYBSABKAESEAoIaGVsZF91c2QYBiABKAESFQoNYXZhaWxhYmxlX3VzZBgHIAEoARIQCghieW9rX3VzZBgIIAEoARIQCghvd2VkX3VzZBgMIAEoARIuCgpjb21taXRtZW50GA0gASgLMhUubGltYmVyLnYxLkNvbW1pdG1lbnRIAIgBAUINCgtfY29tbWl0bWVudCKQAQoKQ29tbWl0bWVudBIXCg9taW5fbW9udGhseV91c2QYASABKAESEAoIdXNlZF91c2QYAiABKAESFQoNcmVtYWluaW5nX3VzZBgDIAEoARIUCgxwZXJpb2Rfc3RhcnQYBCABKA0SEgoKcGVyaW9kX2VuZBgFIAEoDRIWCg51bnBhaWRfZmVlX3VzZBgGIAEoASLWAQoIU2V0dGluZ3MSFgoOcmV0ZW50aW9uX2RheXMYASABKA0SCwoDemRyGAIgASgIEhUKDWNhY2hlX3NoYXJpbmcYAyABKAgSJgoJYnlva19tb2RlGAQgASgOMhMubGltYmVyLnYxLkJ5b2tNb2RlEiEKDmRlZmF1bHRfcHJlc2V0GAUgASgJQgSYvRgBSACIAQESFwoPYWxsb3dlZF9yZWdpb25zGAYgAygJEhcKD21heF9oZWRnZV9yYXRpbxgHIAEoAUIRCg9fZGVmYXVsdF9wcmVzZXQiNAoKUmVnaW9uTGlzdBIgCgZ2YWx1ZXMYASADKAlCELpIDZIBChBAIgZyBBABGEA6BMi8GAEiTwoJU2NvcGVMaXN0EjwKBnZhbHVlcxgBIAMoCUIsukgpkgEmEBAiInIgUgNhY3RSB3ByZWRpY3RSBmdyb3VuZFIIZXZhbHVhdGU6BMi8GAEiNQoJTW9kZWxMaXN0EiIKBnZhbHVlcxgBIAMoCUISukgPkgEMEIACIgdyBRABGIACOgTIvBgBKlgKCU9yZ1N0YXR1cxIaChZPUkdfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRT1JHX1NUQVRVU19BQ1RJVkUQARIYChRPUkdfU1RBVFVTX1NVU1BFTkRFRBACKmAKC0Vudmlyb25tZW50EhsKF0VOVklST05NRU5UX1VOU1BFQ0lGSUVEEAASGgoWRU5WSVJPTk1FTlRfU0lNVUxBVElPThABEhgKFEVOVklST05NRU5UX0hBUkRXQVJFEAIqowEKDkJ1ZGdldEludGVydmFsEh8KG0JVREdFVF9JTlRFUlZBTF9VTlNQRUNJRklFRBAAEhkKFUJVREdFVF9JTlRFUlZBTF9EQUlMWRABEhoKFkJVREdFVF9JTlRFUlZBTF9XRUVLTFkQAhIbChdCVURHRVRfSU5URVJWQUxfTU9OVEhMWRADEhwKGEJVREdFVF9JTlRFUlZBTF9MSUZFVElNRRAEKmEKC1VzYWdlU3RhdHVzEhwKGFVTQUdFX1NUQVRVU19VTlNQRUNJRklFRBAAEhgKFFVTQUdFX1NUQVRVU19TRVRUTEVEEAESGgoWVVNBR0VfU1RBVFVTX1VOTUVURVJFRBACYgZwcm90bzM", [file_buf_validate_validate, file_limber_edge_v1_options, file_limber_v1_credential]);
 
 /**
  * An organisation: one prepaid balance, its keys, its supply.
@@ -483,6 +483,13 @@ export type UsageRecord = Message<"limber.v1.UsageRecord"> & {
    * @generated from field: bool byok = 15;
    */
   byok: boolean;
+
+  /**
+   * The workspace of the key that called.
+   *
+   * @generated from field: optional string workspace_id = 16;
+   */
+  workspaceId?: string | undefined;
 };
 
 /**
@@ -491,6 +498,154 @@ export type UsageRecord = Message<"limber.v1.UsageRecord"> & {
  */
 export const UsageRecordSchema: GenMessage<UsageRecord> = /*@__PURE__*/
   messageDesc(file_limber_v1_account, 5);
+
+/**
+ * What calls brought in, and what serving them cost by a model of the infrastructure: busy time, and warm time after it, at the
+ * offering's cost of a second, or else that of its hardware. Amounts are US dollars.
+ *
+ * @generated from message limber.v1.Margin
+ */
+export type Margin = Message<"limber.v1.Margin"> & {
+  /**
+   * The organisation; absent where calls of several are summed.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * The model; absent where calls of several are summed.
+   *
+   * @generated from field: optional string model = 2;
+   */
+  model?: string | undefined;
+
+  /**
+   * Requests that were charged.
+   *
+   * @generated from field: double requests = 3;
+   */
+  requests: number;
+
+  /**
+   * What they were charged.
+   *
+   * @generated from field: double revenue_usd = 4;
+   */
+  revenueUsd: number;
+
+  /**
+   * What serving them cost, by the model.
+   *
+   * @generated from field: double modelled_infra_usd = 5;
+   */
+  modelledInfraUsd: number;
+
+  /**
+   * Revenue less that.
+   *
+   * @generated from field: double margin_usd = 6;
+   */
+  marginUsd: number;
+
+  /**
+   * That as a share of the revenue; absent without revenue.
+   *
+   * @generated from field: optional double margin_ratio = 7;
+   */
+  marginRatio?: number | undefined;
+
+  /**
+   * Requests whose offering declares no scale-down, so that its warm window is assumed.
+   *
+   * @generated from field: double assumed_scaledown_requests = 8;
+   */
+  assumedScaledownRequests: number;
+
+  /**
+   * The part of the modelled cost that is warm time between calls, which no call paid for.
+   *
+   * @generated from field: double uncharged_idle_usd = 9;
+   */
+  unchargedIdleUsd: number;
+
+  /**
+   * Requests that were dispatched and not charged, because their gateway died.
+   *
+   * @generated from field: double unmetered_requests = 10;
+   */
+  unmeteredRequests: number;
+};
+
+/**
+ * Describes the message limber.v1.Margin.
+ * Use `create(MarginSchema)` to create a new message.
+ */
+export const MarginSchema: GenMessage<Margin> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 6);
+
+/**
+ * How the report, the ledger and the model of the infrastructure compare, over the same calls.
+ *
+ * @generated from message limber.v1.MarginReconciliation
+ */
+export type MarginReconciliation = Message<"limber.v1.MarginReconciliation"> & {
+  /**
+   * What the requests say that they were charged, in US dollars.
+   *
+   * @generated from field: double requests_usd = 1;
+   */
+  requestsUsd: number;
+
+  /**
+   * What the ledger says that they were charged, in US dollars.
+   *
+   * @generated from field: double ledger_usd = 2;
+   */
+  ledgerUsd: number;
+
+  /**
+   * The one less the other: zero, or something is wrong.
+   *
+   * @generated from field: double difference_usd = 3;
+   */
+  differenceUsd: number;
+
+  /**
+   * What serving them cost, by the model, in US dollars.
+   *
+   * @generated from field: double modelled_infra_usd = 4;
+   */
+  modelledInfraUsd: number;
+
+  /**
+   * Requests whose offering declares no scale-down.
+   *
+   * @generated from field: double assumed_scaledown_requests = 5;
+   */
+  assumedScaledownRequests: number;
+
+  /**
+   * Warm time between calls that no call paid for, in US dollars.
+   *
+   * @generated from field: double uncharged_idle_usd = 6;
+   */
+  unchargedIdleUsd: number;
+
+  /**
+   * Requests that were dispatched and not charged.
+   *
+   * @generated from field: double unmetered_requests = 7;
+   */
+  unmeteredRequests: number;
+};
+
+/**
+ * Describes the message limber.v1.MarginReconciliation.
+ * Use `create(MarginReconciliationSchema)` to create a new message.
+ */
+export const MarginReconciliationSchema: GenMessage<MarginReconciliation> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account, 7);
 
 /**
  * Sums over settled requests.
@@ -518,7 +673,7 @@ export type UsageTotals = Message<"limber.v1.UsageTotals"> & {
  * Use `create(UsageTotalsSchema)` to create a new message.
  */
 export const UsageTotalsSchema: GenMessage<UsageTotals> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 6);
+  messageDesc(file_limber_v1_account, 8);
 
 /**
  * The money of an organisation, in US dollars: granted = spent + balance, available = balance - held.
@@ -602,7 +757,7 @@ export type Balance = Message<"limber.v1.Balance"> & {
  * Use `create(BalanceSchema)` to create a new message.
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 7);
+  messageDesc(file_limber_v1_account, 9);
 
 /**
  * A promise of monthly spending, and how it stands. What is not used of it is charged as availability fee when the month is over.
@@ -658,7 +813,7 @@ export type Commitment = Message<"limber.v1.Commitment"> & {
  * Use `create(CommitmentSchema)` to create a new message.
  */
 export const CommitmentSchema: GenMessage<Commitment> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 8);
+  messageDesc(file_limber_v1_account, 10);
 
 /**
  * What an organisation settles for all its calls.
@@ -721,7 +876,7 @@ export type Settings = Message<"limber.v1.Settings"> & {
  * Use `create(SettingsSchema)` to create a new message.
  */
 export const SettingsSchema: GenMessage<Settings> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 9);
+  messageDesc(file_limber_v1_account, 11);
 
 /**
  * Regions, as a list of their names.
@@ -742,7 +897,7 @@ export type RegionList = Message<"limber.v1.RegionList"> & {
  * Use `create(RegionListSchema)` to create a new message.
  */
 export const RegionListSchema: GenMessage<RegionList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 10);
+  messageDesc(file_limber_v1_account, 12);
 
 /**
  * Contracts, as a list of their words.
@@ -763,7 +918,7 @@ export type ScopeList = Message<"limber.v1.ScopeList"> & {
  * Use `create(ScopeListSchema)` to create a new message.
  */
 export const ScopeListSchema: GenMessage<ScopeList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 11);
+  messageDesc(file_limber_v1_account, 13);
 
 /**
  * Models, as a list of `owner/name` and `owner/*`.
@@ -784,7 +939,7 @@ export type ModelList = Message<"limber.v1.ModelList"> & {
  * Use `create(ModelListSchema)` to create a new message.
  */
 export const ModelListSchema: GenMessage<ModelList> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account, 12);
+  messageDesc(file_limber_v1_account, 14);
 
 /**
  * Whether an organisation may be used.

@@ -7,7 +7,7 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { BudgetInterval, Environment, Key, ModelList, Org, RateLimit, RegionList, ScopeList, Settings, UsageRecord, UsageTotals } from "./account_pb.ts";
+import type { BudgetInterval, Environment, Key, Margin, MarginReconciliation, ModelList, Org, RateLimit, RegionList, ScopeList, Settings, UsageRecord, UsageTotals } from "./account_pb.ts";
 import { file_limber_v1_account } from "./account_pb.ts";
 import type { ByokMode } from "./credential_pb.ts";
 import { file_limber_v1_credential } from "./credential_pb.ts";
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/account_service.proto.
  */
 export const file_limber_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmciiAUKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBARIkCgx3b3Jrc3BhY2VfaWQYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiEKCHJvYm90X2lkGAsgASgJQgq6SAdyBRABGIABSAiIAQFCBwoFX25hbWVCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCBwoFX3JvbGVCCgoIX3VzZXJfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWQigwEKDE5ld0tleUJ1ZGdldBIqCglsaW1pdF91c2QYASABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjoKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsQgi6SAWCAQIQAUgAiAEBQgsKCV9pbnRlcnZhbCIwChFDcmVhdGVLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqkBCg9MaXN0S2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHAoGY3Vyc29yGAMgASgJQge6SARyAhhASAGIAQESIgoMd29ya3NwYWNlX2lkGAQgASgJQge6SARyAhhASAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDwoNX3dvcmtzcGFjZV9pZCJ8ChBMaXN0S2V5c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIcCgRkYXRhGAIgAygLMg4ubGltYmVyLnYxLktleRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIyChBHZXRPcmdLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRR2V0T3JnS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSLKBAoQVXBkYXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEhsKBG5hbWUYAyABKAlCCLpIBXIDGIABSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjoKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50Qgi6SAWCAQIQAUgGiAEBEhcKCmV4cGlyZXNfYXQYCiABKA1IB4gBARIhCghyb2JvdF9pZBgLIAEoCUIKukgHcgUQARiAAUgIiAEBEkUKBWNsZWFyGAwgAygJQja6SDOSATAQBCIscipSBmJ1ZGdldFIKcmF0ZV9saW1pdFIKZXhwaXJlc19hdFIIcm9ib3RfaWRCBwoFX25hbWVCCwoJX2Rpc2FibGVkQgkKB19zY29wZXNCCQoHX21vZGVsc0IJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEILCglfcm9ib3RfaWQiMAoRVXBkYXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBEZWxldGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRRGVsZXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRUm90YXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSKjAQoUU2V0Q29tbWl0bWVudFJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEjAKD21pbl9tb250aGx5X3VzZBgCIAEoAUIXukgUEhIZAAAAAITXl0EpAAAAAAAAAAASOwoJc3RhcnRzX29uGAMgASgJQiO6SCByHjIcXlswLTldezR9LVswLTldezJ9LVswLTldezJ9JEgAiAEBQgwKCl9zdGFydHNfb24ifAoVU2V0Q29tbWl0bWVudFJlc3BvbnNlEg4KBm9yZ19pZBgBIAEoCRIXCg9taW5fbW9udGhseV91c2QYAiABKAESEAoIdXNlZF91c2QYAyABKAESFAoMcGVyaW9kX3N0YXJ0GAQgASgNEhIKCnBlcmlvZF9lbmQYBSABKA0iJAoSR2V0U2V0dGluZ3NSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCSI8ChNHZXRTZXR0aW5nc1Jlc3BvbnNlEiUKCHNldHRpbmdzGAEgASgLMhMubGltYmVyLnYxLlNldHRpbmdzIr4DChVVcGRhdGVTZXR0aW5nc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEiUKDnJldGVudGlvbl9kYXlzGAIgASgNQgi6SAUqAxjCHEgAiAEBEhAKA3pkchgDIAEoCEgBiAEBEhoKDWNhY2hlX3NoYXJpbmcYBCABKAhIAogBARI3CglieW9rX21vZGUYBSABKA4yEy5saW1iZXIudjEuQnlva01vZGVCCrpIB4IBBBABIABIA4gBARIlCg5kZWZhdWx0X3ByZXNldBgGIAEoCUIIukgFcgMYgAFIBIgBARIzCg9hbGxvd2VkX3JlZ2lvbnMYByABKAsyFS5saW1iZXIudjEuUmVnaW9uTGlzdEgFiAEBEjUKD21heF9oZWRnZV9yYXRpbxgIIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIBogBAUIRCg9fcmV0ZW50aW9uX2RheXNCBgoEX3pkckIQCg5fY2FjaGVfc2hhcmluZ0IMCgpfYnlva19tb2RlQhEKD19kZWZhdWx0X3ByZXNldEISChBfYWxsb3dlZF9yZWdpb25zQhIKEF9tYXhfaGVkZ2VfcmF0aW8iPwoWVXBkYXRlU2V0dGluZ3NSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyLCAQoRQWRkQ3JlZGl0c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEisKCmFtb3VudF91c2QYAiABKAFCF7pIFBISGQAAAACE15dBIQAAAAAAAAAAEh0KBnJlYXNvbhgDIAEoCUIIukgFcgMYgARIAIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAGIAQFCCQoHX3JlYXNvbkISChBfaWRlbXBvdGVuY3lfa2V5IksKEkFkZENyZWRpdHNSZXNwb25zZRIOCgZvcmdfaWQYASABKAkSEwoLYmFsYW5jZV91c2QYAiABKAESEAoIZW50cnlfaWQYAyABKAkiDwoNR2V0S2V5UmVxdWVzdCItCg5HZXRLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5ImYKEExpc3RVc2FnZVJlcXVlc3QSHgoFbGltaXQYASABKA1CCrpIByoFGPQDKAFIAIgBARIdCgZjdXJzb3IYAiABKAlCCLpIBXIDGIACSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IirQEKEUxpc3RVc2FnZVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlVzYWdlUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESJgoGdG90YWxzGAUgASgLMhYubGltYmVyLnYxLlVzYWdlVG90YWxzQg4KDF9uZXh0X2N1cnNvcjK2DQoOQWNjb3VudFNlcnZpY2USaQoJQ3JlYXRlT3JnEhsubGltYmVyLnYxLkNyZWF0ZU9yZ1JlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlT3JnUmVzcG9uc2UiIaq7GAUIBRjJAYLT5JMCEjoBKmIDb3JnIggvdjEvb3JncxKFAQoJQ3JlYXRlS2V5EhsubGltYmVyLnYxLkNyZWF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlS2V5UmVzcG9uc2UiPaq7GBMIBBIKa2V5cy53cml0ZRjJATgBgtPkkwIgOgEqYgNrZXkiFi92MS9vcmdzL3tvcmdfaWR9L2tleXMSeQoITGlzdEtleXMSGi5saW1iZXIudjEuTGlzdEtleXNSZXF1ZXN0GhsubGltYmVyLnYxLkxpc3RLZXlzUmVzcG9uc2UiNJACAaq7GA8IBBIJa2V5cy5yZWFkOAGC0+STAhgSFi92MS9vcmdzL3tvcmdfaWR9L2tleXMSigEKCUdldE9yZ0tleRIbLmxpbWJlci52MS5HZXRPcmdLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkdldE9yZ0tleVJlc3BvbnNlIkKQAgGquxgPCAQSCWtleXMucmVhZDgBgtPkkwImYgNrZXkSHy92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0SiwEKCVVwZGF0ZUtleRIbLmxpbWJlci52MS5VcGRhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLlVwZGF0ZUtleVJlc3BvbnNlIkOquxgQCAQSCmtleXMud3JpdGU4AYLT5JMCKToBKmIDa2V5Mh8vdjEvb3Jncy97b3JnX2lkfS9rZXlzL3trZXlfaWR9EogBCglEZWxldGVLZXkSGy5saW1iZXIudjEuRGVsZXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5EZWxldGVLZXlSZXNwb25zZSJAqrsYEAgEEgprZXlzLndyaXRlOAGC0+STAiZiA2tleSofL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfRKSAQoJUm90YXRlS2V5EhsubGltYmVyLnYxLlJvdGF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuUm90YXRlS2V5UmVzcG9uc2UiSqq7GBAIBBIKa2V5cy53cml0ZTgBgtPkkwIwOgEqYgNrZXkiJi92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0vcm90YXRlEnUKCkFkZENyZWRpdHMSHC5saW1iZXIudjEuQWRkQ3JlZGl0c1JlcXVlc3QaHS5saW1iZXIudjEuQWRkQ3JlZGl0c1Jlc3BvbnNlIiqquxgCCAOC0+STAh46ASoiGS92MS9vcmdzL3tvcmdfaWR9L2NyZWRpdHMSgQEKDVNldENvbW1pdG1lbnQSHy5saW1iZXIudjEuU2V0Q29tbWl0bWVudFJlcXVlc3QaIC5saW1iZXIudjEuU2V0Q29tbWl0bWVudFJlc3BvbnNlIi2quxgCCAOC0+STAiE6ASoiHC92MS9vcmdzL3tvcmdfaWR9L2NvbW1pdG1lbnQSkgEKC0dldFNldHRpbmdzEh0ubGltYmVyLnYxLkdldFNldHRpbmdzUmVxdWVzdBoeLmxpbWJlci52MS5HZXRTZXR0aW5nc1Jlc3BvbnNlIkSQAgGquxgRCAQSDXNldHRpbmdzLnJlYWSC0+STAiZiCHNldHRpbmdzEhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxKcAQoOVXBkYXRlU2V0dGluZ3MSIC5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZVNldHRpbmdzUmVzcG9uc2UiRaq7GBIIBBIOc2V0dGluZ3Mud3JpdGWC0+STAik6ASpiCHNldHRpbmdzMhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxJcCgZHZXRLZXkSGC5saW1iZXIudjEuR2V0S2V5UmVxdWVzdBoZLmxpbWJlci52MS5HZXRLZXlSZXNwb25zZSIdkAIBqrsYAggCgtPkkwIOYgNrZXkSBy92MS9rZXkSbgoJTGlzdFVzYWdlEhsubGltYmVyLnYxLkxpc3RVc2FnZVJlcXVlc3QaHC5saW1iZXIudjEuTGlzdFVzYWdlUmVzcG9uc2UiJpACAaq7GA4IAhIKdXNhZ2UucmVhZILT5JMCCxIJL3YxL3VzYWdlYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_credential]);
+  fileDesc("Ch9saW1iZXIvdjEvYWNjb3VudF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiUwoQQ3JlYXRlT3JnUmVxdWVzdBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGIABEhsKBWVtYWlsGAIgASgJQge6SARyAmABSACIAQFCCAoGX2VtYWlsIjAKEUNyZWF0ZU9yZ1Jlc3BvbnNlEhsKA29yZxgBIAEoCzIOLmxpbWJlci52MS5PcmciiAUKEENyZWF0ZUtleVJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhsKBG5hbWUYAiABKAlCCLpIBXIDGIABSACIAQESPAoGc2NvcGVzGAMgAygJQiy6SCmSASYQECIiciBSA2FjdFIHcHJlZGljdFIGZ3JvdW5kUghldmFsdWF0ZRIiCgZtb2RlbHMYBCADKAlCErpID5IBDBCAAiIHcgUQARiAAhIsCgZidWRnZXQYBSABKAsyFy5saW1iZXIudjEuTmV3S2V5QnVkZ2V0SAGIAQESLQoKcmF0ZV9saW1pdBgGIAEoCzIULmxpbWJlci52MS5SYXRlTGltaXRIAogBARI6CgtlbnZpcm9ubWVudBgHIAEoDjIWLmxpbWJlci52MS5FbnZpcm9ubWVudEIIukgFggECEAFIA4gBARIXCgpleHBpcmVzX2F0GAggASgNSASIAQESVgoEcm9sZRgJIAEoCUJDukhAcj5SBW93bmVyUgVhZG1pblIJZGV2ZWxvcGVyUghvcGVyYXRvclIHYmlsbGluZ1IGdmlld2VyUghzdXBwbGllckgFiAEBEh0KB3VzZXJfaWQYECABKAlCB7pIBHICGEBIBogBARIkCgx3b3Jrc3BhY2VfaWQYCiABKAlCCbpIBnIEEAEYQEgHiAEBEiEKCHJvYm90X2lkGAsgASgJQgq6SAdyBRABGIABSAiIAQFCBwoFX25hbWVCCQoHX2J1ZGdldEINCgtfcmF0ZV9saW1pdEIOCgxfZW52aXJvbm1lbnRCDQoLX2V4cGlyZXNfYXRCBwoFX3JvbGVCCgoIX3VzZXJfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWQigwEKDE5ld0tleUJ1ZGdldBIqCglsaW1pdF91c2QYASABKAFCF7pIFBISGQAAAACE15dBKQAAAAAAAAAAEjoKCGludGVydmFsGAIgASgOMhkubGltYmVyLnYxLkJ1ZGdldEludGVydmFsQgi6SAWCAQIQAUgAiAEBQgsKCV9pbnRlcnZhbCIwChFDcmVhdGVLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqkBCg9MaXN0S2V5c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEh4KBWxpbWl0GAIgASgNQgq6SAcqBRj0AygBSACIAQESHAoGY3Vyc29yGAMgASgJQge6SARyAhhASAGIAQESIgoMd29ya3NwYWNlX2lkGAQgASgJQge6SARyAhhASAKIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3JCDwoNX3dvcmtzcGFjZV9pZCJ8ChBMaXN0S2V5c1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIcCgRkYXRhGAIgAygLMg4ubGltYmVyLnYxLktleRIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIyChBHZXRPcmdLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRR2V0T3JnS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSLKBAoQVXBkYXRlS2V5UmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGa2V5X2lkGAIgASgJEhsKBG5hbWUYAyABKAlCCLpIBXIDGIABSACIAQESFQoIZGlzYWJsZWQYBCABKAhIAYgBARIpCgZzY29wZXMYBSABKAsyFC5saW1iZXIudjEuU2NvcGVMaXN0SAKIAQESKQoGbW9kZWxzGAYgASgLMhQubGltYmVyLnYxLk1vZGVsTGlzdEgDiAEBEiwKBmJ1ZGdldBgHIAEoCzIXLmxpbWJlci52MS5OZXdLZXlCdWRnZXRIBIgBARItCgpyYXRlX2xpbWl0GAggASgLMhQubGltYmVyLnYxLlJhdGVMaW1pdEgFiAEBEjoKC2Vudmlyb25tZW50GAkgASgOMhYubGltYmVyLnYxLkVudmlyb25tZW50Qgi6SAWCAQIQAUgGiAEBEhcKCmV4cGlyZXNfYXQYCiABKA1IB4gBARIhCghyb2JvdF9pZBgLIAEoCUIKukgHcgUQARiAAUgIiAEBEkUKBWNsZWFyGAwgAygJQja6SDOSATAQBCIscipSBmJ1ZGdldFIKcmF0ZV9saW1pdFIKZXhwaXJlc19hdFIIcm9ib3RfaWRCBwoFX25hbWVCCwoJX2Rpc2FibGVkQgkKB19zY29wZXNCCQoHX21vZGVsc0IJCgdfYnVkZ2V0Qg0KC19yYXRlX2xpbWl0Qg4KDF9lbnZpcm9ubWVudEINCgtfZXhwaXJlc19hdEILCglfcm9ib3RfaWQiMAoRVXBkYXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBEZWxldGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRRGVsZXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSIyChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZrZXlfaWQYAiABKAkiMAoRUm90YXRlS2V5UmVzcG9uc2USGwoDa2V5GAEgASgLMg4ubGltYmVyLnYxLktleSKjAQoUU2V0Q29tbWl0bWVudFJlcXVlc3QSDgoGb3JnX2lkGAEgASgJEjAKD21pbl9tb250aGx5X3VzZBgCIAEoAUIXukgUEhIZAAAAAITXl0EpAAAAAAAAAAASOwoJc3RhcnRzX29uGAMgASgJQiO6SCByHjIcXlswLTldezR9LVswLTldezJ9LVswLTldezJ9JEgAiAEBQgwKCl9zdGFydHNfb24ifAoVU2V0Q29tbWl0bWVudFJlc3BvbnNlEg4KBm9yZ19pZBgBIAEoCRIXCg9taW5fbW9udGhseV91c2QYAiABKAESEAoIdXNlZF91c2QYAyABKAESFAoMcGVyaW9kX3N0YXJ0GAQgASgNEhIKCnBlcmlvZF9lbmQYBSABKA0iJAoSR2V0U2V0dGluZ3NSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCSI8ChNHZXRTZXR0aW5nc1Jlc3BvbnNlEiUKCHNldHRpbmdzGAEgASgLMhMubGltYmVyLnYxLlNldHRpbmdzIr4DChVVcGRhdGVTZXR0aW5nc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEiUKDnJldGVudGlvbl9kYXlzGAIgASgNQgi6SAUqAxjCHEgAiAEBEhAKA3pkchgDIAEoCEgBiAEBEhoKDWNhY2hlX3NoYXJpbmcYBCABKAhIAogBARI3CglieW9rX21vZGUYBSABKA4yEy5saW1iZXIudjEuQnlva01vZGVCCrpIB4IBBBABIABIA4gBARIlCg5kZWZhdWx0X3ByZXNldBgGIAEoCUIIukgFcgMYgAFIBIgBARIzCg9hbGxvd2VkX3JlZ2lvbnMYByABKAsyFS5saW1iZXIudjEuUmVnaW9uTGlzdEgFiAEBEjUKD21heF9oZWRnZV9yYXRpbxgIIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIBogBAUIRCg9fcmV0ZW50aW9uX2RheXNCBgoEX3pkckIQCg5fY2FjaGVfc2hhcmluZ0IMCgpfYnlva19tb2RlQhEKD19kZWZhdWx0X3ByZXNldEISChBfYWxsb3dlZF9yZWdpb25zQhIKEF9tYXhfaGVkZ2VfcmF0aW8iPwoWVXBkYXRlU2V0dGluZ3NSZXNwb25zZRIlCghzZXR0aW5ncxgBIAEoCzITLmxpbWJlci52MS5TZXR0aW5ncyLCAQoRQWRkQ3JlZGl0c1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEisKCmFtb3VudF91c2QYAiABKAFCF7pIFBISGQAAAACE15dBIQAAAAAAAAAAEh0KBnJlYXNvbhgDIAEoCUIIukgFcgMYgARIAIgBARIyCg9pZGVtcG90ZW5jeV9rZXkYBCABKAlCFLpIEXIPEAEY/wEyCF5bIS1+XSokSAGIAQFCCQoHX3JlYXNvbkISChBfaWRlbXBvdGVuY3lfa2V5IksKEkFkZENyZWRpdHNSZXNwb25zZRIOCgZvcmdfaWQYASABKAkSEwoLYmFsYW5jZV91c2QYAiABKAESEAoIZW50cnlfaWQYAyABKAkiDwoNR2V0S2V5UmVxdWVzdCItCg5HZXRLZXlSZXNwb25zZRIbCgNrZXkYASABKAsyDi5saW1iZXIudjEuS2V5IqEDChBMaXN0VXNhZ2VSZXF1ZXN0Eh4KBWxpbWl0GAEgASgNQgq6SAcqBRj0AygBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxiAAkgBiAEBEhwKBmtleV9pZBgDIAEoCUIHukgEcgIYQEgCiAEBEiIKDHdvcmtzcGFjZV9pZBgEIAEoCUIHukgEcgIYQEgDiAEBEhwKBW1vZGVsGAUgASgJQgi6SAVyAxiAAkgEiAEBEh8KCHByb3ZpZGVyGAYgASgJQgi6SAVyAxiAAUgFiAEBEjwKCGNvbnRyYWN0GAcgASgJQiW6SCJyIFIDYWN0UgdwcmVkaWN0UgZncm91bmRSCGV2YWx1YXRlSAaIAQESEgoFc2luY2UYCCABKA1IB4gBARISCgV1bnRpbBgJIAEoDUgIiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yQgkKB19rZXlfaWRCDwoNX3dvcmtzcGFjZV9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQgsKCV9jb250cmFjdEIICgZfc2luY2VCCAoGX3VudGlsIqYBChVHZXRVc2FnZU1hcmdpblJlcXVlc3QSHAoGb3JnX2lkGAEgASgJQge6SARyAhhASACIAQESHgoFbGltaXQYAiABKA1CCrpIByoFGNAPKAFIAYgBARISCgVzaW5jZRgDIAEoDUgCiAEBEhIKBXVudGlsGAQgASgNSAOIAQFCCQoHX29yZ19pZEIICgZfbGltaXRCCAoGX3NpbmNlQggKBl91bnRpbCKtAgoWR2V0VXNhZ2VNYXJnaW5SZXNwb25zZRIOCgZvYmplY3QYASABKAkSKAoNb3JnYW5pc2F0aW9ucxgCIAMoCzIRLmxpbWJlci52MS5NYXJnaW4SIQoGbW9kZWxzGAMgAygLMhEubGltYmVyLnYxLk1hcmdpbhIhCgZ0b3RhbHMYBCABKAsyES5saW1iZXIudjEuTWFyZ2luEjcKDnJlY29uY2lsaWF0aW9uGAUgASgLMh8ubGltYmVyLnYxLk1hcmdpblJlY29uY2lsaWF0aW9uEiIKGmFzc3VtZWRfc2NhbGVkb3duX3JlcXVlc3RzGAYgASgBEhoKEnVuY2hhcmdlZF9pZGxlX3VzZBgHIAEoARIaChJ1bm1ldGVyZWRfcmVxdWVzdHMYCCABKAEirQEKEUxpc3RVc2FnZVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlVzYWdlUmVjb3JkEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESJgoGdG90YWxzGAUgASgLMhYubGltYmVyLnYxLlVzYWdlVG90YWxzQg4KDF9uZXh0X2N1cnNvcjKwDgoOQWNjb3VudFNlcnZpY2USaQoJQ3JlYXRlT3JnEhsubGltYmVyLnYxLkNyZWF0ZU9yZ1JlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlT3JnUmVzcG9uc2UiIaq7GAUIBRjJAYLT5JMCEjoBKmIDb3JnIggvdjEvb3JncxKFAQoJQ3JlYXRlS2V5EhsubGltYmVyLnYxLkNyZWF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuQ3JlYXRlS2V5UmVzcG9uc2UiPaq7GBMIBBIKa2V5cy53cml0ZRjJATgBgtPkkwIgOgEqYgNrZXkiFi92MS9vcmdzL3tvcmdfaWR9L2tleXMSeQoITGlzdEtleXMSGi5saW1iZXIudjEuTGlzdEtleXNSZXF1ZXN0GhsubGltYmVyLnYxLkxpc3RLZXlzUmVzcG9uc2UiNJACAaq7GA8IBBIJa2V5cy5yZWFkOAGC0+STAhgSFi92MS9vcmdzL3tvcmdfaWR9L2tleXMSigEKCUdldE9yZ0tleRIbLmxpbWJlci52MS5HZXRPcmdLZXlSZXF1ZXN0GhwubGltYmVyLnYxLkdldE9yZ0tleVJlc3BvbnNlIkKQAgGquxgPCAQSCWtleXMucmVhZDgBgtPkkwImYgNrZXkSHy92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0SiwEKCVVwZGF0ZUtleRIbLmxpbWJlci52MS5VcGRhdGVLZXlSZXF1ZXN0GhwubGltYmVyLnYxLlVwZGF0ZUtleVJlc3BvbnNlIkOquxgQCAQSCmtleXMud3JpdGU4AYLT5JMCKToBKmIDa2V5Mh8vdjEvb3Jncy97b3JnX2lkfS9rZXlzL3trZXlfaWR9EogBCglEZWxldGVLZXkSGy5saW1iZXIudjEuRGVsZXRlS2V5UmVxdWVzdBocLmxpbWJlci52MS5EZWxldGVLZXlSZXNwb25zZSJAqrsYEAgEEgprZXlzLndyaXRlOAGC0+STAiZiA2tleSofL3YxL29yZ3Mve29yZ19pZH0va2V5cy97a2V5X2lkfRKSAQoJUm90YXRlS2V5EhsubGltYmVyLnYxLlJvdGF0ZUtleVJlcXVlc3QaHC5saW1iZXIudjEuUm90YXRlS2V5UmVzcG9uc2UiSqq7GBAIBBIKa2V5cy53cml0ZTgBgtPkkwIwOgEqYgNrZXkiJi92MS9vcmdzL3tvcmdfaWR9L2tleXMve2tleV9pZH0vcm90YXRlEnUKCkFkZENyZWRpdHMSHC5saW1iZXIudjEuQWRkQ3JlZGl0c1JlcXVlc3QaHS5saW1iZXIudjEuQWRkQ3JlZGl0c1Jlc3BvbnNlIiqquxgCCAOC0+STAh46ASoiGS92MS9vcmdzL3tvcmdfaWR9L2NyZWRpdHMSgQEKDVNldENvbW1pdG1lbnQSHy5saW1iZXIudjEuU2V0Q29tbWl0bWVudFJlcXVlc3QaIC5saW1iZXIudjEuU2V0Q29tbWl0bWVudFJlc3BvbnNlIi2quxgCCAOC0+STAiE6ASoiHC92MS9vcmdzL3tvcmdfaWR9L2NvbW1pdG1lbnQSkgEKC0dldFNldHRpbmdzEh0ubGltYmVyLnYxLkdldFNldHRpbmdzUmVxdWVzdBoeLmxpbWJlci52MS5HZXRTZXR0aW5nc1Jlc3BvbnNlIkSQAgGquxgRCAQSDXNldHRpbmdzLnJlYWSC0+STAiZiCHNldHRpbmdzEhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxKcAQoOVXBkYXRlU2V0dGluZ3MSIC5saW1iZXIudjEuVXBkYXRlU2V0dGluZ3NSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZVNldHRpbmdzUmVzcG9uc2UiRaq7GBIIBBIOc2V0dGluZ3Mud3JpdGWC0+STAik6ASpiCHNldHRpbmdzMhovdjEvb3Jncy97b3JnX2lkfS9zZXR0aW5ncxJcCgZHZXRLZXkSGC5saW1iZXIudjEuR2V0S2V5UmVxdWVzdBoZLmxpbWJlci52MS5HZXRLZXlSZXNwb25zZSIdkAIBqrsYAggCgtPkkwIOYgNrZXkSBy92MS9rZXkSeAoOR2V0VXNhZ2VNYXJnaW4SIC5saW1iZXIudjEuR2V0VXNhZ2VNYXJnaW5SZXF1ZXN0GiEubGltYmVyLnYxLkdldFVzYWdlTWFyZ2luUmVzcG9uc2UiIZACAaq7GAIIA4LT5JMCEhIQL3YxL3VzYWdlL21hcmdpbhJuCglMaXN0VXNhZ2USGy5saW1iZXIudjEuTGlzdFVzYWdlUmVxdWVzdBocLmxpbWJlci52MS5MaXN0VXNhZ2VSZXNwb25zZSImkAIBqrsYDggCEgp1c2FnZS5yZWFkgtPkkwILEgkvdjEvdXNhZ2ViBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_account, file_limber_v1_credential]);
 
 /**
  * Asks for an organisation.
@@ -897,7 +897,7 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_account_service, 24);
 
 /**
- * Asks for settled requests.
+ * Asks for settled requests. Filters that are given must all hold.
  *
  * @generated from message limber.v1.ListUsageRequest
  */
@@ -915,6 +915,55 @@ export type ListUsageRequest = Message<"limber.v1.ListUsageRequest"> & {
    * @generated from field: optional string cursor = 2;
    */
   cursor?: string | undefined;
+
+  /**
+   * Only this key's.
+   *
+   * @generated from field: optional string key_id = 3;
+   */
+  keyId?: string | undefined;
+
+  /**
+   * Only those of this workspace's keys.
+   *
+   * @generated from field: optional string workspace_id = 4;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Only this model's.
+   *
+   * @generated from field: optional string model = 5;
+   */
+  model?: string | undefined;
+
+  /**
+   * Only this provider's.
+   *
+   * @generated from field: optional string provider = 6;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Only those of this contract.
+   *
+   * @generated from field: optional string contract = 7;
+   */
+  contract?: string | undefined;
+
+  /**
+   * Only those from this moment on, in unix seconds.
+   *
+   * @generated from field: optional uint32 since = 8;
+   */
+  since?: number | undefined;
+
+  /**
+   * Only those before this moment, in unix seconds.
+   *
+   * @generated from field: optional uint32 until = 9;
+   */
+  until?: number | undefined;
 };
 
 /**
@@ -923,6 +972,118 @@ export type ListUsageRequest = Message<"limber.v1.ListUsageRequest"> & {
  */
 export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_account_service, 25);
+
+/**
+ * Asks for margins.
+ *
+ * @generated from message limber.v1.GetUsageMarginRequest
+ */
+export type GetUsageMarginRequest = Message<"limber.v1.GetUsageMarginRequest"> & {
+  /**
+   * Only of this organisation.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * How many organisations and models at most, those with the largest revenue first. 200 when absent.
+   *
+   * @generated from field: optional uint32 limit = 2;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Only calls from this moment on, in unix seconds. Thirty days ago when absent.
+   *
+   * @generated from field: optional uint32 since = 3;
+   */
+  since?: number | undefined;
+
+  /**
+   * Only calls before this moment, in unix seconds.
+   *
+   * @generated from field: optional uint32 until = 4;
+   */
+  until?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetUsageMarginRequest.
+ * Use `create(GetUsageMarginRequestSchema)` to create a new message.
+ */
+export const GetUsageMarginRequestSchema: GenMessage<GetUsageMarginRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 26);
+
+/**
+ * Margins.
+ *
+ * @generated from message limber.v1.GetUsageMarginResponse
+ */
+export type GetUsageMarginResponse = Message<"limber.v1.GetUsageMarginResponse"> & {
+  /**
+   * Constant `margin_report`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * By organisation, the largest revenue first.
+   *
+   * @generated from field: repeated limber.v1.Margin organisations = 2;
+   */
+  organisations: Margin[];
+
+  /**
+   * By model, the largest revenue first.
+   *
+   * @generated from field: repeated limber.v1.Margin models = 3;
+   */
+  models: Margin[];
+
+  /**
+   * Of all calls together.
+   *
+   * @generated from field: limber.v1.Margin totals = 4;
+   */
+  totals?: Margin | undefined;
+
+  /**
+   * How the model and the ledger compare.
+   *
+   * @generated from field: limber.v1.MarginReconciliation reconciliation = 5;
+   */
+  reconciliation?: MarginReconciliation | undefined;
+
+  /**
+   * Requests whose offering declares no scale-down, so that its warm window is assumed.
+   *
+   * @generated from field: double assumed_scaledown_requests = 6;
+   */
+  assumedScaledownRequests: number;
+
+  /**
+   * Warm time between calls that no call paid for, in US dollars.
+   *
+   * @generated from field: double uncharged_idle_usd = 7;
+   */
+  unchargedIdleUsd: number;
+
+  /**
+   * Requests that were dispatched and not charged, because their gateway died.
+   *
+   * @generated from field: double unmetered_requests = 8;
+   */
+  unmeteredRequests: number;
+};
+
+/**
+ * Describes the message limber.v1.GetUsageMarginResponse.
+ * Use `create(GetUsageMarginResponseSchema)` to create a new message.
+ */
+export const GetUsageMarginResponseSchema: GenMessage<GetUsageMarginResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_account_service, 27);
 
 /**
  * Settled requests.
@@ -959,7 +1120,7 @@ export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
   nextCursor?: string | undefined;
 
   /**
-   * The sums of the whole organisation.
+   * The sums of all that the filters select; of the whole organisation without filters.
    *
    * @generated from field: limber.v1.UsageTotals totals = 5;
    */
@@ -971,7 +1132,7 @@ export type ListUsageResponse = Message<"limber.v1.ListUsageResponse"> & {
  * Use `create(ListUsageResponseSchema)` to create a new message.
  */
 export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_account_service, 26);
+  messageDesc(file_limber_v1_account_service, 28);
 
 /**
  * Organisations, their keys, their credit and what they used.
@@ -1100,7 +1261,17 @@ export const AccountService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Lists settled requests, newest first, with the totals of the organisation.
+   * Shows what calls brought in and what serving them cost, by a model of the infrastructure, for each organisation and each model.
+   *
+   * @generated from rpc limber.v1.AccountService.GetUsageMargin
+   */
+  getUsageMargin: {
+    methodKind: "unary";
+    input: typeof GetUsageMarginRequestSchema;
+    output: typeof GetUsageMarginResponseSchema;
+  },
+  /**
+   * Lists settled requests, newest first, with the totals of all that the filters select.
    *
    * @generated from rpc limber.v1.AccountService.ListUsage
    */

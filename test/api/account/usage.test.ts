@@ -71,6 +71,33 @@ describe("200", () => {
     expect([...seen].sort().reverse()).toEqual(seen);
   });
 
+  it("filters by key, workspace, model, provider, contract and time, and sums up what it selects", async () => {
+    const caller = await app.caller(1);
+    const { body: ws } = await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "w" }, { key: caller.key });
+    const inside = { org: caller.org, key: await app.key(caller.org, { workspace_id: ws.id }) };
+    const { body: own } = await app.call("/v1/key", undefined, { key: inside.key });
+    await act(caller, 1);
+    await act(inside, 2);
+    await act(inside, 3);
+    await expect.poll(async () => (await usage(caller)).body.data.length).toBe(3);
+    const found = async (query: string) => {
+      const { data, totals } = (await usage(caller, `?${query}`)).body;
+      expect(data.length, query).toBe(totals.requests);
+      return [totals.requests, totals.cost_usd];
+    };
+    expect(await found(`key_id=${own.id}`)).toEqual([2, 0.0005]);
+    expect(await found(`workspace_id=${ws.id}`)).toEqual([2, 0.0005]);
+    expect(await found("model=acme/base&contract=act&provider=acme")).toEqual([3, 0.0006]);
+    expect(await found("model=acme/other")).toEqual([0, 0]);
+    expect(await found("contract=predict")).toEqual([0, 0]);
+    const soon = Math.floor(Date.now() / 1000) + 100;
+    expect(await found(`since=${soon}`)).toEqual([0, 0]);
+    expect(await found(`since=0&until=${soon}`)).toEqual([3, 0.0006]);
+    expect((await usage(caller)).body.data[0]).toMatchObject({ workspace_id: ws.id, key_id: own.id });
+    const stranger = await app.caller(0);
+    expect((await usage(stranger, `?key_id=${own.id}`)).body.data).toEqual([]);
+  });
+
   it("shows no other organisation's, and no failures", async () => {
     const [caller, stranger] = [await app.caller(1), await app.caller(1)];
     await act(stranger, 1);
@@ -99,6 +126,9 @@ describe("422", () => {
       "?limit=1.5",
       "?limit=1&limit=2",
       "?page=2",
+      "?contract=fly",
+      "?since=-1",
+      "?until=tomorrow",
       `?cursor=${"x".repeat(300)}`,
     ]) {
       const { status, body } = await usage(caller, query);
