@@ -1,11 +1,12 @@
 /** The only place that builds things and joins rooms. */
-import { hostname } from "node:os";
+import { availableParallelism, hostname } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
 import { CredentialService } from "../gen/limber/v1/credential_service_pb.ts";
+import { EvaluationService } from "../gen/limber/v1/evaluation_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../gen/limber/v1/job_service_pb.ts";
@@ -29,17 +30,20 @@ import { SERVICES } from "./edge/services.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
 import { batchWork } from "./jobs/batch.ts";
+import { evaluationWork } from "./jobs/evaluation.ts";
 import { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
 import { PIN_SILENCE_MS } from "./routing/index.ts";
+import { loadScenarios } from "./scenarios/index.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { BalanceAlerts } from "./services/billing/alerts.ts";
 import { askForgotten } from "./services/billing/pay.ts";
 import { billingService } from "./services/billing.ts";
 import { credentialService } from "./services/credential.ts";
+import { evaluationService } from "./services/evaluation.ts";
 import { identityService } from "./services/identity.ts";
 import { LoopBoard } from "./services/inference/loop/board.ts";
 import { OwnKeyBook } from "./services/inference/own-keys.ts";
@@ -123,8 +127,8 @@ const ROLL_MS = 10_000;
 const EVENT_DAYS = 7;
 /** How long jobs are kept with their results. */
 const RESULT_DAYS = 30;
-/** Jobs that one process works on at one time. */
-const JOBS_AT_ONCE = 4;
+/** Batches that one process works on at one time. */
+const BATCHES_AT_ONCE = 4;
 /** Callers who wait, from which on work that can wait does. */
 const CROWD = 32;
 
@@ -240,25 +244,36 @@ async function open(config: Config, closers: Closers): Promise<House> {
     settled: (orgId) => till.giveBack(orgId),
     changed: (id) => keys.forget(id),
   };
+  const inference = inferenceService({
+    supply,
+    till,
+    loops,
+    stops,
+    agent,
+    allowPrivate,
+    presets,
+    ownKeys,
+    sessions,
+    unpaid: (orgId) => alerts.unpaid(orgId),
+  });
+  const scenarios = loadScenarios(config.scenarioPacks);
   const gate = createGate({
     services: [
-      [
-        InferenceService,
-        inferenceService({
-          supply,
-          till,
-          loops,
-          stops,
-          agent,
-          allowPrivate,
-          presets,
-          ownKeys,
-          sessions,
-          unpaid: (orgId) => alerts.unpaid(orgId),
-        }),
-      ],
+      [InferenceService, inference],
       [RobotService, robotService({ sql, stops })],
       [JobService, jobService({ sql })],
+      [
+        EvaluationService,
+        evaluationService({
+          sql,
+          till,
+          upstream,
+          allowPrivate,
+          scenarios,
+          catalogued: () => shelf.catalog.scenarios.map(({ slug }) => slug),
+          preview: inference.previewRoutes,
+        }),
+      ],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],
@@ -319,16 +334,25 @@ async function open(config: Config, closers: Closers): Promise<House> {
     prune();
     const rest = every(PRUNE_MS, prune);
     closers.add(async () => rest());
-    const answer = laterCalls(gate, async (keyId) => principalOf(await findKey(sql, keyId)));
-    const worker = new Worker({
+    const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));
+    const answer = laterCalls(gate, principal);
+    const evaluation = evaluationWork({
+      ...{ sql, till, upstream, agent, allowPrivate, scenarios, packs: config.scenarioPacks, principal },
+      act: (keyId) => (call) => answer(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
+    });
+    const working = {
       sql,
       notices,
       owner: replica,
-      work: { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) },
-      atOnce: JOBS_AT_ONCE,
-      warn: (text, cause) => log.warn({ err: cause }, text),
-    });
-    closers.add(() => worker.close());
+      warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
+    };
+    const batches = { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) };
+    const workers = [
+      new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
+      // Physics takes a core each.
+      new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
+    ];
+    closers.add(() => Promise.all(workers.map((worker) => worker.close())));
   }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 

@@ -32,6 +32,8 @@ export interface Config {
   /** Where callers reach this gateway from outside; undefined: where it listens. */
   publicUrl: string | undefined;
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
+  /** A folder of scenario packs; undefined: the built-in scenarios alone. */
+  scenarioPacks: string | undefined;
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
   /** Serves the gRPC form of the hot calls on bare HTTP/2 streams instead of through Connect. */
@@ -137,6 +139,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
+    scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
     stripe: {
       secretKey: text("STRIPE_SECRET_KEY"),
       webhookSecret: text("STRIPE_WEBHOOK_SECRET"),

@@ -9,6 +9,7 @@ import { file_limber_v1_account_service } from "../gen/limber/v1/account_service
 import { file_limber_v1_audit_service } from "../gen/limber/v1/audit_service_pb.ts";
 import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
 import { file_limber_v1_credential_service } from "../gen/limber/v1/credential_service_pb.ts";
+import { file_limber_v1_evaluation_service } from "../gen/limber/v1/evaluation_service_pb.ts";
 import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_job_service } from "../gen/limber/v1/job_service_pb.ts";
@@ -35,7 +36,7 @@ const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 /** Who may import whom; the root files brand, ambient, refusal and gen/ are open to all. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "store", "codecs"],
-  services: ["contracts", "routing", "money", "upstream", "store", "events", "vault.ts", "payments.ts"],
+  services: ["contracts", "routing", "money", "upstream", "store", "events", "scenarios", "vault.ts", "payments.ts"],
   upstream: ["contracts", "codecs"],
   routing: ["contracts"],
   money: [],
@@ -126,6 +127,7 @@ describe("the schema", () => {
     file_limber_v1_account_service,
     file_limber_v1_audit_service,
     file_limber_v1_billing_service,
+    file_limber_v1_evaluation_service,
     file_limber_v1_identity_service,
     file_limber_v1_credential_service,
     file_limber_v1_inference_service,

@@ -15,8 +15,8 @@ export interface LaterCall {
   /** The request as JSON. */
   readonly request: object;
   readonly requestId: string;
-  /** The call runs once under this key, however often it's made. */
-  readonly idempotencyKey: string;
+  /** The call runs once under this key, however often it's made; undefined: each time. */
+  readonly idempotencyKey: string | undefined;
   readonly signal: Signal;
 }
 

@@ -3,6 +3,7 @@ import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
+import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
@@ -17,6 +18,7 @@ import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 /** The services that the gateway serves to callers. */
 export const SERVICES = [
   InferenceService,
+  EvaluationService,
   JobService,
   RegistryService,
   AccountService,

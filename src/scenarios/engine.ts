@@ -1,9 +1,7 @@
 /** The physics: MuJoCo, compiled to WebAssembly, whose arithmetic is the same on every machine. */
 import load, { type MainModule, type MjData, type MjModel } from "@mujoco/mujoco";
 import { ScenarioError } from "./failure.ts";
-
-/** What a score has to name so that it can be had again; `World.of` refuses to run on another. */
-export const ENGINE = { name: "mujoco-wasm", version: "3.14.0" } as const;
+import { ENGINE_FACTS } from "./scenario.ts";
 
 let engine: Promise<MainModule> | undefined;
 
@@ -32,7 +30,8 @@ export class World {
   static async of(mjcf: string, assets: ReadonlyMap<string, Uint8Array> = new Map()): Promise<World> {
     engine ??= load();
     const mj = await engine;
-    if (mj.mj_versionString() !== ENGINE.version) throw new ScenarioError(`this is not MuJoCo ${ENGINE.version}`);
+    if (mj.mj_versionString() !== ENGINE_FACTS.version)
+      throw new ScenarioError(`this is not MuJoCo ${ENGINE_FACTS.version}`);
     for (const [name, bytes] of assets) mj.FS.writeFile(name, bytes);
     try {
       return new World(mj, mj.MjModel.from_xml_string(mjcf));

@@ -2,27 +2,8 @@
 import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
-import { type Ending, lengthOf, type Task, type Variant } from "./scenario.ts";
-
-/** Why an episode ended: as the scenario says, or by a fault of the policy or of the physics. */
-export type Termination =
-  | Ending
-  | "policy_timeout"
-  | "policy_disconnected"
-  | "policy_error"
-  | "invalid_action"
-  | "action_dim_mismatch"
-  | "sim_unstable";
-
-/** Terminations that are no verdict on the policy's skill: such an episode is an error, counts as a failure and isn't billed. */
-export const FAULTS: ReadonlySet<Termination> = new Set([
-  "policy_timeout",
-  "policy_disconnected",
-  "policy_error",
-  "invalid_action",
-  "action_dim_mismatch",
-  "sim_unstable",
-] as const);
+import { PolicyFailure } from "./failure.ts";
+import { FAULTS, lengthOf, type Task, type Termination, type Variant } from "./scenario.ts";
 
 /** What a policy is shown. */
 export interface Look {
@@ -37,22 +18,6 @@ export interface Look {
 export interface Chunk {
   readonly rows: readonly ArrayLike<number>[];
   readonly latencyMs: number;
-}
-
-/** A policy that failed. */
-export class PolicyFailure extends Error {
-  override readonly name = "PolicyFailure";
-  readonly termination:
-    | "policy_timeout"
-    | "policy_disconnected"
-    | "policy_error"
-    | "action_dim_mismatch"
-    | "invalid_action";
-
-  constructor(termination: PolicyFailure["termination"], message: string) {
-    super(message);
-    this.termination = termination;
-  }
 }
 
 /** Who acts. Throws `PolicyFailure`. */

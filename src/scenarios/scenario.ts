@@ -2,8 +2,31 @@
 import type { Random } from "./chance.ts";
 import type { World } from "./engine.ts";
 
+/** The physics engine: what a score has to name so that it can be had again; another version is refused at start. */
+export const ENGINE_FACTS = { name: "mujoco-wasm", version: "3.14.0" } as const;
+
 /** How an episode can end that ran to its end. `max_steps` is no success, unless the scenario says that lasting is the point. */
 export type Ending = "success" | "max_steps" | "fell" | "collision" | "out_of_bounds";
+
+/** Why an episode ended: as the scenario says, or by a fault of the policy or of the physics. */
+export type Termination =
+  | Ending
+  | "policy_timeout"
+  | "policy_disconnected"
+  | "policy_error"
+  | "invalid_action"
+  | "action_dim_mismatch"
+  | "sim_unstable";
+
+/** Terminations that are no verdict on the policy's skill: such an episode is an error, counts as a failure and isn't billed. */
+export const FAULTS: ReadonlySet<Termination> = new Set([
+  "policy_timeout",
+  "policy_disconnected",
+  "policy_error",
+  "invalid_action",
+  "action_dim_mismatch",
+  "sim_unstable",
+] as const);
 
 /** A camera of a scenario, as its pictures are sent to policies. */
 export interface Camera {

@@ -1,6 +1,7 @@
 /** From episodes to scores: rates with their uncertainty, never a bare number. */
 import { seeded } from "./chance.ts";
-import { type EpisodeRecord, FAULTS, type Termination } from "./episode.ts";
+import type { EpisodeRecord } from "./episode.ts";
+import { FAULTS, type Termination } from "./scenario.ts";
 
 /** The least and the most that a figure may be, at 95 %. */
 export interface Interval {
@@ -71,6 +72,9 @@ export function bootstrap(values: readonly number[]): Interval {
   return { low: means[Math.floor(RESAMPLES * 0.025)]!, high: means[Math.ceil(RESAMPLES * 0.975) - 1]! };
 }
 
+/** What scores are made of. */
+export type EpisodeScore = Omit<EpisodeRecord, "actions">;
+
 /** Scores over episodes. An episode with a fault counts as a failure. */
 export interface Scores {
   readonly successRate: {
@@ -107,7 +111,7 @@ export interface Spread {
 }
 
 /** Scores of finished episodes, at least one. */
-export function scoresOf(episodes: readonly EpisodeRecord[]): Scores {
+export function scoresOf(episodes: readonly EpisodeScore[]): Scores {
   const n = episodes.length;
   const successful = episodes.filter(({ success }) => success);
   const returns = episodes.map((episode) => episode.return);

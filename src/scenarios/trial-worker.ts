@@ -1,7 +1,7 @@
 /** The thread behind `runTrial`: the physics of one trial, asking for every action. */
 import { parentPort, workerData } from "node:worker_threads";
-import { Arena, type Chunk, type EpisodeRecord, type Look, PolicyFailure } from "./episode.ts";
-import { ScenarioError } from "./failure.ts";
+import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
+import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { loadScenarios, variantFor } from "./index.ts";
 import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
 import type { Variant } from "./scenario.ts";
@@ -34,7 +34,7 @@ async function trial(): Promise<TrialEnd> {
   const arena = await Arena.of(variant);
   try {
     const episodes = [...plan.done];
-    for (let index = plan.done.length; index < plan.episodes; index++) {
+    for (let index = plan.start; index < plan.episodes; index++) {
       const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
       const episode = { ...record, index };
       episodes.push(episode);

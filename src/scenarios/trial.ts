@@ -1,7 +1,7 @@
 /** A trial: a policy through many episodes of one scenario, on a thread of its own. */
 import { Worker } from "node:worker_threads";
-import { type Chunk, type EpisodeRecord, PolicyFailure, type Rules } from "./episode.ts";
-import { ScenarioError } from "./failure.ts";
+import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
+import { PolicyFailure, ScenarioError } from "./failure.ts";
 
 /** What is tried. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pair by pair. */
 export interface TrialPlan {
@@ -16,15 +16,14 @@ export interface TrialPlan {
   readonly media: "none" | "gif" | "strip";
   /** Where packs are, when there are any. */
   readonly packs: string | undefined;
-  /** The episodes that were done before, which are not run again. */
+  /** The first episode that is run; those before it are done. */
+  readonly start: number;
+  /** Episodes that were done before, as far as pictures may be made of them. */
   readonly done: readonly FinishedEpisode[];
 }
 
-/** An episode as it's told of: all but its actions, which are kept for the replay. */
-export type FinishedEpisode = Omit<EpisodeRecord, "actions"> & {
-  readonly index: number;
-  readonly actions: Float64Array;
-};
+/** An episode of a trial. */
+export type FinishedEpisode = EpisodeRecord & { readonly index: number };
 
 /** What the policy is shown; pictures are PNG. */
 export interface Shown {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Arena, type Chunk, PolicyFailure } from "../../src/scenarios/episode.ts";
+import { Arena, type Chunk } from "../../src/scenarios/episode.ts";
+import { PolicyFailure } from "../../src/scenarios/failure.ts";
 import { BUILT_IN } from "../../src/scenarios/index.ts";
 
 const variant = BUILT_IN[0]!.variants[0];

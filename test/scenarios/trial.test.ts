@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { readImageHeader } from "../../src/codecs/image.ts";
-import { PolicyFailure } from "../../src/scenarios/episode.ts";
+import { PolicyFailure } from "../../src/scenarios/failure.ts";
 import { loadScenarios } from "../../src/scenarios/index.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../src/scenarios/trial.ts";
 
@@ -16,6 +16,7 @@ const PLAN: TrialPlan = {
   pictures: false,
   media: "none",
   packs: undefined,
+  start: 0,
   done: [],
 };
 
@@ -54,7 +55,7 @@ describe("a trial", () => {
 
   it("goes on after what was done before", async () => {
     const whole = await trial({}, balance);
-    const rest = await trial({ done: whole.episodes.slice(0, 2) }, balance);
+    const rest = await trial({ start: 2, done: whole.episodes.slice(0, 2) }, balance);
     expect(rest.episodes.map(({ index, trajectorySha256 }) => [index, trajectorySha256])).toEqual([
       [2, whole.episodes[2]!.trajectorySha256],
     ]);

@@ -83,6 +83,7 @@ const DEFAULTS = {
   allowPrivateAddresses: true,
   referenceSupply: false,
   publicUrl: undefined,
+  scenarioPacks: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
   grpcFastPath: true,

@@ -55,13 +55,12 @@ export interface EventReader {
   leave(): void;
 }
 
-/** Opens a stream of events by a POST. */
+/** Opens a stream of events by a POST, or by a GET where there is no body. */
 export async function readEvents(app: App, path: string, body: unknown, key: string): Promise<EventReader> {
   const hangUp = new AbortController();
   const response = await fetch(app.url + path, {
-    method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
-    body: JSON.stringify(body),
+    ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
     signal: hangUp.signal,
   });
   const events = eventsIn(response.body!);

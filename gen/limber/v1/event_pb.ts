@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLcCAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjAKDXJvYm90X3N0b3BwZWQYRiABKAsyFy5saW1iZXIudjEuUm9ib3RTdG9wcGVkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBQYXltZW50U3VjY2VlZGVkEhIKCnBheW1lbnRfaWQYASABKAkSEgoKYW1vdW50X3VzZBgCIAEoASIzCg1QYXltZW50RmFpbGVkEhIKCnBheW1lbnRfaWQYASABKAkSDgoGc3RhdHVzGAIgASgJIjgKCkJhbGFuY2VMb3cSEwoLYmFsYW5jZV91c2QYASABKAESFQoNdGhyZXNob2xkX3VzZBgCIAEoASInChBCYWxhbmNlRXhoYXVzdGVkEhMKC2JhbGFuY2VfdXNkGAEgASgBIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0T3BlbmVkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdENsb3NlZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJwCg5TZXNzaW9uUGluTG9zdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmZyb21fbW9kZWwYAiABKAkSFQoNZnJvbV9wcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRIQCghwcm92aWRlchgFIAEoCSJ6ChFSb3V0ZUZhbGxiYWNrVXNlZBISCgpyZXF1ZXN0X2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhMKC29mZmVyaW5nX2lkGAQgASgJEhsKE2ZhaWxlZF9vZmZlcmluZ19pZHMYBSADKAkiVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSKWCgoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOAoRcGF5bWVudF9zdWNjZWVkZWQYGCABKAsyGy5saW1iZXIudjEuUGF5bWVudFN1Y2NlZWRlZEgAEjIKDnBheW1lbnRfZmFpbGVkGBkgASgLMhgubGltYmVyLnYxLlBheW1lbnRGYWlsZWRIABIsCgtiYWxhbmNlX2xvdxgaIAEoCzIVLmxpbWJlci52MS5CYWxhbmNlTG93SAASOAoRYmFsYW5jZV9leGhhdXN0ZWQYGyABKAsyGy5saW1iZXIudjEuQmFsYW5jZUV4aGF1c3RlZEgAEjQKD2JhdGNoX2NvbXBsZXRlZBgyIAEoCzIZLmxpbWJlci52MS5CYXRjaENvbXBsZXRlZEgAEi4KDGJhdGNoX2ZhaWxlZBgzIAEoCzIWLmxpbWJlci52MS5CYXRjaEZhaWxlZEgAEjQKD2JhdGNoX2NhbmNlbGxlZBg0IAEoCzIZLmxpbWJlci52MS5CYXRjaENhbmNlbGxlZEgAEjAKDWJhdGNoX2V4cGlyZWQYNSABKAsyFy5saW1iZXIudjEuQmF0Y2hFeHBpcmVkSAASPgoUZXZhbHVhdGlvbl9jb21wbGV0ZWQYNiABKAsyHi5saW1iZXIudjEuRXZhbHVhdGlvbkNvbXBsZXRlZEgAEjgKEWV2YWx1YXRpb25fZmFpbGVkGDcgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25GYWlsZWRIABI+ChRldmFsdWF0aW9uX2NhbmNlbGxlZBg4IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ2FuY2VsbGVkSAASLgoMbWVtYmVyX2FkZGVkGCggASgLMhYubGltYmVyLnYxLk1lbWJlckFkZGVkSAASMgoObWVtYmVyX3JlbW92ZWQYKSABKAsyGC5saW1iZXIudjEuTWVtYmVyUmVtb3ZlZEgAEiwKC2tleV9yZXZva2VkGBMgASgLMhUubGltYmVyLnYxLktleVJldm9rZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X29wZW5lZBg8IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRPcGVuZWRIABJDChdvZmZlcmluZ19jaXJjdWl0X2Nsb3NlZBg9IAEoCzIgLmxpbWJlci52MS5PZmZlcmluZ0NpcmN1aXRDbG9zZWRIABI1ChBzZXNzaW9uX3Bpbl9sb3N0GD4gASgLMhkubGltYmVyLnYxLlNlc3Npb25QaW5Mb3N0SAASOwoTcm91dGVfZmFsbGJhY2tfdXNlZBg/IAEoCzIcLmxpbWJlci52MS5Sb3V0ZUZhbGxiYWNrVXNlZEgAEjAKDXJvYm90X3N0b3BwZWQYRiABKAsyFy5saW1iZXIudjEuUm9ib3RTdG9wcGVkSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSI6ChBPZmZlcmluZ1ZlcmlmaWVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBPZmZlcmluZ1JlamVjdGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSI6ChBQYXltZW50U3VjY2VlZGVkEhIKCnBheW1lbnRfaWQYASABKAkSEgoKYW1vdW50X3VzZBgCIAEoASIzCg1QYXltZW50RmFpbGVkEhIKCnBheW1lbnRfaWQYASABKAkSDgoGc3RhdHVzGAIgASgJIjgKCkJhbGFuY2VMb3cSEwoLYmFsYW5jZV91c2QYASABKAESFQoNdGhyZXNob2xkX3VzZBgCIAEoASInChBCYWxhbmNlRXhoYXVzdGVkEhMKC2JhbGFuY2VfdXNkGAEgASgBIiwKC01lbWJlckFkZGVkEg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCSIgCg1NZW1iZXJSZW1vdmVkEg8KB3VzZXJfaWQYASABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0T3BlbmVkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdENsb3NlZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJwCg5TZXNzaW9uUGluTG9zdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCmZyb21fbW9kZWwYAiABKAkSFQoNZnJvbV9wcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRIQCghwcm92aWRlchgFIAEoCSJ6ChFSb3V0ZUZhbGxiYWNrVXNlZBISCgpyZXF1ZXN0X2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhMKC29mZmVyaW5nX2lkGAQgASgJEhsKE2ZhaWxlZF9vZmZlcmluZ19pZHMYBSADKAkiVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -142,6 +142,30 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: BatchExpired;
     case: "batchExpired";
+  } | {
+    /**
+     * An evaluation ended with its scores at hand.
+     *
+     * @generated from field: limber.v1.EvaluationCompleted evaluation_completed = 54;
+     */
+    value: EvaluationCompleted;
+    case: "evaluationCompleted";
+  } | {
+    /**
+     * An evaluation ended without a score.
+     *
+     * @generated from field: limber.v1.EvaluationFailed evaluation_failed = 55;
+     */
+    value: EvaluationFailed;
+    case: "evaluationFailed";
+  } | {
+    /**
+     * An evaluation was called off.
+     *
+     * @generated from field: limber.v1.EvaluationCancelled evaluation_cancelled = 56;
+     */
+    value: EvaluationCancelled;
+    case: "evaluationCancelled";
   } | {
     /**
      * A person became an active member.
@@ -754,4 +778,67 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 19);
+
+/**
+ * An evaluation ended with its scores at hand.
+ *
+ * @generated from message limber.v1.EvaluationCompleted
+ */
+export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
+  /**
+   * The evaluation.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.EvaluationCompleted.
+ * Use `create(EvaluationCompletedSchema)` to create a new message.
+ */
+export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 20);
+
+/**
+ * An evaluation ended without a score.
+ *
+ * @generated from message limber.v1.EvaluationFailed
+ */
+export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
+  /**
+   * The evaluation.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.EvaluationFailed.
+ * Use `create(EvaluationFailedSchema)` to create a new message.
+ */
+export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 21);
+
+/**
+ * An evaluation was called off.
+ *
+ * @generated from message limber.v1.EvaluationCancelled
+ */
+export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
+  /**
+   * The evaluation.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message limber.v1.EvaluationCancelled.
+ * Use `create(EvaluationCancelledSchema)` to create a new message.
+ */
+export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 22);
 

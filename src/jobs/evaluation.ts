@@ -1,0 +1,238 @@
+/** An evaluation: episode after episode, each held, run, charged and written down before the next begins. */
+import { createHash } from "node:crypto";
+import { factsOf, Refusal } from "../refusal.ts";
+import type { Chunk } from "../scenarios/episode.ts";
+import { ScenarioError } from "../scenarios/failure.ts";
+import { digestOf, variantFor } from "../scenarios/index.ts";
+import type { Scenario, Variant } from "../scenarios/scenario.ts";
+import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
+import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
+import type { KeyPrincipal } from "../services/call.ts";
+import { emit, type Happening } from "../services/emit.ts";
+import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
+import {
+  type CallGateway,
+  type EvaluatedPolicy,
+  gatewayPolicy,
+  type PolicyParts,
+  PolicyUnusable,
+  serverPolicy,
+} from "../services/evaluation/policy.ts";
+import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "../services/evaluation/request.ts";
+import type { HouseTill } from "../services/inference/bill.ts";
+import { advance, dropRest, endItems, type HeldJob, listItems, takeItems } from "../store/jobs.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import type { JobWatch, JobWork } from "./worker.ts";
+
+/** What evaluations need of the house. */
+export interface EvaluationParts extends PolicyParts {
+  readonly sql: Sql;
+  readonly till: HouseTill;
+  readonly scenarios: ReadonlyMap<string, Scenario>;
+  /** Where packs are; the thread of a trial reads them itself. */
+  readonly packs: string | undefined;
+  /** Whose key it is now; refuses for one that is disabled or over. */
+  principal(keyId: string): Promise<KeyPrincipal>;
+  /** Makes an act call with a key. */
+  act(keyId: string): CallGateway;
+}
+
+const EPISODE_LOST = {
+  error: { code: "internal_error", message: "this episode was begun too often and ended its worker each time" },
+};
+
+/** How evaluations are worked on. */
+export const evaluationWork =
+  (parts: EvaluationParts): JobWork =>
+  (job, watch) =>
+    new Run(parts, job, watch).finish();
+
+class Run {
+  readonly #parts: EvaluationParts;
+  readonly #job: HeldJob;
+  readonly #watch: JobWatch;
+  readonly #request: EvaluationRequest;
+  readonly #episodes: (FinishedEpisode & { keptActions: boolean })[] = [];
+  #bill: EpisodeBill | undefined;
+
+  constructor(parts: EvaluationParts, job: HeldJob, watch: JobWatch) {
+    this.#parts = parts;
+    this.#job = job;
+    this.#watch = watch;
+    // Written by this house's own service, which checked it.
+    this.#request = job.request as EvaluationRequest;
+  }
+
+  async finish(): Promise<void> {
+    const { sql, scenarios } = this.#parts;
+    await tx(sql, (tx) => advance(tx, this.#job, "provisioning"));
+    const scenario = scenarios.get(this.#request.scenario);
+    const variant = scenario && variantFor(scenario, this.#request.actionSpace);
+    if (!scenario || !variant) return this.#fail("scenario_not_runnable", "this scenario is not here any more");
+    await this.#recall();
+    const policy = this.#policy(variant);
+    try {
+      const end = await this.#try(policy);
+      await this.#complete(scenario, variant, policy, end);
+    } catch (thrown) {
+      await this.#bill?.free().catch(() => {});
+      await this.#giveUp(thrown);
+    }
+  }
+
+  /** What an earlier worker of this job wrote down. */
+  async #recall(): Promise<void> {
+    for (const { index, response } of await listItems(this.#parts.sql, this.#job.id, 0, this.#request.episodes)) {
+      if (response) this.#episodes.push(episodeOf(index, response as EpisodeFacts));
+    }
+  }
+
+  #policy({ instruction, fields, dtMs }: Variant): EvaluatedPolicy {
+    const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
+    if (this.#request.protocol !== "gateway") return serverPolicy(this.#parts, this.#request, about);
+    return gatewayPolicy(this.#parts.act(this.#job.keyId), this.#request, about);
+  }
+
+  async #try(policy: EvaluatedPolicy): Promise<TrialEnd> {
+    const { scenario, actionSpace, seed, episodes, mode, replanSteps, pictures, media } = this.#request;
+    const calledOff = new AbortController();
+    const { lost, stopped } = this.#watch;
+    const leave = (): void => calledOff.abort(lost.aborted ? lost.reason : new CalledOff());
+    lost.addEventListener("abort", leave, { once: true });
+    stopped.addEventListener("abort", leave, { once: true });
+    if (lost.aborted || stopped.aborted) leave();
+    try {
+      await tx(this.#parts.sql, (tx) => advance(tx, this.#job, "running"));
+      const start = await this.#begin();
+      const done = this.#episodes.filter(({ keptActions }) => keptActions);
+      const plan = {
+        scenario,
+        actionSpace,
+        seed,
+        episodes,
+        rules: { mode, replanSteps },
+        pictures,
+        media,
+        done,
+        start,
+      };
+      return await runTrial(
+        { ...plan, packs: this.#parts.packs },
+        {
+          act: (shown, signal): Promise<Chunk> => policy.act(shown, signal),
+          finished: (episode) => this.#finished(episode),
+        },
+        calledOff.signal,
+      );
+    } finally {
+      lost.removeEventListener("abort", leave);
+      stopped.removeEventListener("abort", leave);
+    }
+  }
+
+  /** Takes the next episode and holds its price; answers its place, or the number of all when none is left. */
+  async #begin(): Promise<number> {
+    const [next] = await tx(this.#parts.sql, (tx) => takeItems(tx, this.#job, 1, EPISODE_LOST));
+    if (!next) return this.#request.episodes;
+    const payer = await this.#parts.principal(this.#job.keyId);
+    this.#bill = await openEpisodeBill(this.#parts, { payer, jobId: this.#job.id, index: next.index }, this.#request);
+    return next.index;
+  }
+
+  async #finished(episode: FinishedEpisode): Promise<void> {
+    const fault = isFault(episode);
+    const costMicro = fault ? 0 : ((await this.#bill?.charge()) ?? 0);
+    if (fault) await this.#bill?.free();
+    this.#bill = undefined;
+    this.#episodes.push({ ...episode, keptActions: true });
+    const response = factsOfEpisode(episode, this.#request.media !== "none");
+    await tx(this.#parts.sql, (tx) =>
+      endItems(tx, this.#job, [{ index: episode.index, state: fault ? "failed" : "completed", response, costMicro }]),
+    );
+    if (episode.index + 1 < this.#request.episodes) await this.#begin();
+  }
+
+  async #complete(scenario: Scenario, variant: Variant, policy: EvaluatedPolicy, end: TrialEnd): Promise<void> {
+    const { sql } = this.#parts;
+    await tx(sql, (tx) => advance(tx, this.#job, "scoring"));
+    const episodes = this.#episodes.toSorted((a, b) => a.index - b.index);
+    const allFaults = episodes.length > 0 && episodes.every(isFault);
+    const hash = createHash("sha256").update(digestOf(scenario, variant));
+    for (const { seed, trajectorySha256 } of episodes) hash.update(`${seed} ${trajectorySha256}`);
+    const [first] = episodes;
+    const result: EvaluationResult = {
+      ...(episodes.length > 0 && { scores: scoresOf(episodes) }),
+      pictures: Object.fromEntries(
+        end.media.map(({ episode, format, bytes }) => [
+          episode,
+          `data:image/${format};base64,${Buffer.from(bytes).toString("base64")}`,
+        ]),
+      ),
+      replayVerified: end.replayVerified,
+      hash: `sha256:${hash.digest("hex")}`,
+      runtime: process.version,
+      model: policy.model,
+      simulated: policy.simulated,
+      ...(allFaults && { error: { code: first?.termination ?? "policy_error", message: first?.error ?? "" } }),
+    };
+    await this.#end(allFaults ? "failed" : "completed", result);
+  }
+
+  /** Ends what can't go on. What another worker may finish is left to it. */
+  async #giveUp(thrown: unknown): Promise<void> {
+    if (thrown instanceof CalledOff) return this.#end("cancelled", this.#partial());
+    if (thrown instanceof PolicyUnusable) return this.#fail(thrown.code, thrown.message);
+    if (thrown instanceof ScenarioError) return this.#fail("scenario_failed", thrown.message);
+    const isFinal = thrown instanceof Refusal && (IS_SHORT.has(thrown.reason) || factsOf(thrown.reason).status < 409);
+    if (isFinal) return this.#fail(factsOf(thrown.reason).code, thrown.message);
+    throw thrown;
+  }
+
+  #partial(): EvaluationResult {
+    return this.#episodes.length > 0 ? { scores: scoresOf(this.#episodes), runtime: process.version } : {};
+  }
+
+  #fail(code: string, message: string): Promise<void> {
+    return this.#end("failed", { ...this.#partial(), error: { code, message } });
+  }
+
+  async #end(status: keyof typeof EVENTS, result: EvaluationResult): Promise<void> {
+    const expired = status === "cancelled" && this.#watch.stopped.reason === "expired";
+    await tx(this.#parts.sql, async (tx) => {
+      await dropRest(tx, this.#job);
+      await advance(tx, this.#job, expired ? "expired" : status, result);
+      await emit(tx, this.#job.orgId, EVENTS[status](this.#job.id));
+    });
+  }
+}
+
+/** The evaluation was called off, or its time is over. */
+class CalledOff extends Error {
+  override readonly name = "CalledOff";
+}
+
+const EVENTS = {
+  completed: (jobId: string): Happening => ({ case: "evaluationCompleted", value: { jobId } }),
+  failed: (jobId: string): Happening => ({ case: "evaluationFailed", value: { jobId } }),
+  cancelled: (jobId: string): Happening => ({ case: "evaluationCancelled", value: { jobId } }),
+} as const;
+
+function factsOfEpisode(episode: FinishedEpisode & EpisodeScore, keepActions: boolean): EpisodeFacts {
+  const { actions, index: _, ...facts } = episode;
+  if (!keepActions) return facts;
+  return { ...facts, actions: Buffer.from(actions.buffer, actions.byteOffset, actions.byteLength).toString("base64") };
+}
+
+function episodeOf(index: number, facts: EpisodeFacts): FinishedEpisode & { keptActions: boolean } {
+  const { actions, ...known } = facts;
+  const bytes = Buffer.from(actions ?? "", "base64");
+  const numbers = Float64Array.from({ length: bytes.length / 8 }, (_, i) => bytes.readDoubleLE(8 * i));
+  // Written by `factsOfEpisode`, so that the words are those of the type.
+  return {
+    ...(known as FinishedEpisode),
+    error: known.error,
+    index,
+    actions: numbers,
+    keptActions: actions !== undefined,
+  };
+}

@@ -1,0 +1,243 @@
+/** Evaluation: a policy in a simulated scenario, as a job. */
+import { createHash } from "node:crypto";
+import { create, toJson } from "@bufbuild/protobuf";
+import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { EvaluationMedia, EvaluationMode } from "../../gen/limber/v1/evaluation_pb.ts";
+import {
+  CancelEvaluationResponseSchema,
+  type EvaluateRequest,
+  EvaluateRequestSchema,
+  EvaluateResponseSchema,
+  type EvaluationService,
+  GetEvaluationResponseSchema,
+  WatchEvaluationResponseSchema,
+} from "../../gen/limber/v1/evaluation_service_pb.ts";
+import { PreviewedRequestSchema, PreviewRoutesRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import { sleep } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { nearNames } from "../routing/near.ts";
+import { variantFor } from "../scenarios/index.ts";
+import type { Scenario, Variant } from "../scenarios/scenario.ts";
+import { audit } from "../store/audit.ts";
+import * as store from "../store/jobs.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { AddressRefused, checkUrl } from "../upstream/guard.ts";
+import type { Upstream } from "../upstream/index.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+import { emit } from "./emit.ts";
+import type { EvaluationRequest } from "./evaluation/request.ts";
+import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
+import type { HouseTill } from "./inference/bill.ts";
+import type { inferenceService } from "./inference.ts";
+
+/** What evaluations need of the house to be taken. */
+export interface EvaluationServiceParts {
+  sql: Sql;
+  till: HouseTill;
+  upstream: Upstream;
+  allowPrivate: boolean;
+  scenarios: ReadonlyMap<string, Scenario>;
+  /** The names of scenarios that are only catalogued. */
+  catalogued(): Iterable<string>;
+  /** Where a call of the policy would go: what it refuses, the evaluation would too. */
+  preview: ReturnType<typeof inferenceService>["previewRoutes"];
+}
+
+/** What an episode costs. */
+const EPISODE_MICRO = 10_000;
+const LIFE_S = 24 * 3600;
+const DEFAULT_HORIZON = 16;
+const DEFAULT_TIMEOUT_MS = 5_000;
+const LOOK_MS = 250;
+
+/** The evaluation RPCs. */
+export function evaluationService(parts: EvaluationServiceParts): Implementation<typeof EvaluationService> {
+  const { sql, scenarios } = parts;
+
+  const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
+    const job = await store.findJob(sql, keyOf(call).orgId, "evaluation", id);
+    if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+    return job;
+  };
+  const shown = async (job: store.JobRecord) =>
+    shownEvaluation(job, await store.listItems(sql, job.id, 0, job.total), scenarios);
+
+  return {
+    async evaluate(asked, call) {
+      const { orgId, keyId, workspaceId } = keyOf(call);
+      const { variant } = scenarioOf(parts, asked);
+      const request = await requestOf(parts, asked, variant, call);
+      const total = request.priceMicro * request.episodes;
+      const estimate = { unit: "episode", units: asked.episodes, priceNano: request.priceMicro * 1000, wakeUpMicro: 0 };
+      // All of it has to be there at the beginning; each episode holds its own when it runs.
+      await (await parts.till.hold({ orgId, keyId, workspaceId }, total, estimate)).release();
+      const hash = createHash("sha256").update(JSON.stringify(request)).digest();
+      const key = asked.idempotencyKey;
+      const id = await tx(sql, (tx) =>
+        store.createJob(tx, {
+          kind: "evaluation",
+          orgId,
+          keyId,
+          request,
+          items: Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} })),
+          lifeS: LIFE_S,
+          idempotency: key === undefined ? undefined : { key, hash },
+        }),
+      );
+      return create(EvaluateResponseSchema, { evaluation: await shown(await jobOf(call, id)) });
+    },
+
+    async getEvaluation({ jobId }, call) {
+      return create(GetEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
+    },
+
+    async cancelEvaluation({ jobId }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        const how = await store.cancelJob(tx, orgId, "evaluation", jobId);
+        if (how === undefined)
+          throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+        if (how === "ended")
+          throw refuse(Reason.JOB_FINISHED, "this evaluation has ended: there is nothing to call off");
+        if (how === "cancelled") await emit(tx, orgId, { case: "evaluationCancelled", value: { jobId } });
+        await audit(tx, { ...byCall(call), orgId, action: "evaluation.cancelled", subject: jobId });
+      });
+      return create(CancelEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
+    },
+
+    async *watchEvaluation({ jobId }, call) {
+      let told = 0;
+      for (;;) {
+        const job = await jobOf(call, jobId);
+        const items = await store.listItems(sql, jobId, told, job.total);
+        for (const item of items) {
+          if (!item.response) break;
+          yield create(WatchEvaluationResponseSchema, { event: { case: "episode", value: shownEpisode(item) } });
+          told = item.index + 1;
+        }
+        if (store.hasEnded(job.status)) {
+          yield create(WatchEvaluationResponseSchema, { event: { case: "done", value: await shown(job) } });
+          return;
+        }
+        await sleep(LOOK_MS, call.signal);
+      }
+    },
+  };
+}
+
+/** The scenario and its variant, or the refusal that says what could be had instead. */
+function scenarioOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest): { variant: Variant } {
+  const { scenario: id, actionSpace } = asked;
+  const scenario = scenarios.get(id);
+  if (!scenario) {
+    const known = [...catalogued()];
+    if (known.includes(id)) {
+      const text =
+        "this benchmark is catalogued only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code";
+      throw refuse(Reason.SCENARIO_NOT_RUNNABLE, text, {}, { param: "scenario" });
+    }
+    const near = nearNames(id, [...scenarios.keys(), ...known]);
+    const text = `there is no scenario of this name; these run here: ${[...scenarios.keys()].join(", ")}`;
+    throw refuse(
+      Reason.NOT_FOUND,
+      near.length > 0 ? `${text}; did you mean ${near.join(" or ")}?` : text,
+      {},
+      { param: "scenario" },
+    );
+  }
+  const variant = variantFor(scenario, actionSpace);
+  if (variant) return { variant };
+  const spaces = scenario.variants.map((each) => each.actionSpace);
+  throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
+}
+
+async function requestOf(
+  parts: EvaluationServiceParts,
+  asked: EvaluateRequest,
+  variant: Variant,
+  call: Call,
+): Promise<EvaluationRequest> {
+  const { policyEndpoint, scenario, episodes } = asked;
+  const horizon = asked.horizon ?? DEFAULT_HORIZON;
+  const replanSteps = asked.replanSteps ?? Math.max(1, Math.floor(horizon / 4));
+  if (replanSteps > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
+  const protocol = await protocolOf(parts, policyEndpoint, variant, call);
+  return {
+    policyEndpoint,
+    protocol,
+    scenario,
+    actionSpace: variant.actionSpace,
+    episodes,
+    seed: asked.seed ?? 0,
+    horizon,
+    replanSteps,
+    mode: asked.mode === EvaluationMode.REALTIME ? "realtime" : "sync",
+    policyTimeoutMs: asked.policyTimeoutMs ?? DEFAULT_TIMEOUT_MS,
+    media: MEDIA[asked.media] ?? "none",
+    pictures: asked.pictures,
+    metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
+    priceMicro: EPISODE_MICRO,
+  };
+}
+
+const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]>>> = {
+  [EvaluationMedia.GIF]: "gif",
+  [EvaluationMedia.STRIP]: "strip",
+};
+
+/** The runtimes that an address may be reached by, by its scheme. */
+const BY_SCHEME: Readonly<Record<string, string>> = {
+  "ws:": "openpi-ws",
+  "wss:": "openpi-ws",
+  "grpc:": "limber-policy",
+  "grpcs:": "limber-policy",
+};
+
+/** The refusal that each call of the policy would meet. */
+function asPreviewed(code: string, { actionSpace }: Variant): Refusal {
+  const reason = Reason[code.toUpperCase() as keyof typeof Reason] ?? Reason.NO_ROUTE_AVAILABLE;
+  const text = `calls of this policy for ${actionSpace} would be refused with ${code}; POST /v1/routes/preview says why`;
+  return refuse(reason, text, {}, { param: "policy_endpoint" });
+}
+
+/** How the policy is reached. An address passes the guard, a model the router: what could never be called is refused at once. */
+async function protocolOf(
+  parts: EvaluationServiceParts,
+  endpoint: string,
+  variant: Variant,
+  call: Call,
+): Promise<string> {
+  const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(endpoint)?.[0].toLowerCase();
+  if (scheme === undefined) {
+    const request = create(PreviewedRequestSchema, {
+      model: endpoint,
+      actionSpace: variant.actionSpace,
+      observations: [{ proprio: variant.proprioNames.map(() => 0) }],
+    });
+    const { wouldRefuse } = await parts.preview(
+      create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request }),
+      call,
+    );
+    if (wouldRefuse) throw asPreviewed(wouldRefuse.code, variant);
+    return "gateway";
+  }
+  const runtime = BY_SCHEME[scheme];
+  const wire = runtime === undefined ? undefined : parts.upstream.wireOf(runtime);
+  if (!wire || runtime === undefined) {
+    const known = Object.keys(BY_SCHEME).map((each) => `${each}//`);
+    throw violation(
+      "policy_endpoint",
+      `must be a model, an alias, or an address that begins with ${known.join(" or ")}`,
+      "url_scheme",
+    );
+  }
+  try {
+    checkUrl(endpoint, { schemes: wire.schemes, allowPrivate: parts.allowPrivate });
+  } catch (thrown) {
+    if (!(thrown instanceof AddressRefused)) throw thrown;
+    const text = "policy_endpoint must be a public address";
+    throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "policy_endpoint", cause: thrown });
+  }
+  return runtime;
+}

@@ -1,0 +1,219 @@
+/** The policy of an evaluation: a model of the gateway, called like any caller calls it, or a server at an address, over its wire. */
+import { create } from "@bufbuild/protobuf";
+import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { ambientClock, newId, steadyNow } from "../../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Chunk } from "../../scenarios/episode.ts";
+import { PolicyFailure } from "../../scenarios/failure.ts";
+import type { Shown } from "../../scenarios/trial.ts";
+import { Cancel, type Signal } from "../../signal.ts";
+import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
+import type { Upstream } from "../../upstream/index.ts";
+import { frameSources } from "../../upstream/pictures.ts";
+import type { EvaluationRequest } from "./request.ts";
+
+/** How a call of the gateway's own model is made, and how it was answered. */
+export type CallGateway = (call: {
+  request: object;
+  requestId: string;
+  signal: Signal;
+}) => Promise<{ readonly kind: "answer"; readonly body: object } | { readonly kind: "refusal"; readonly body: object }>;
+
+/** What policies are reached with. */
+export interface PolicyParts {
+  upstream: Upstream;
+  agent: FrameOptions["agent"];
+  allowPrivate: boolean;
+}
+
+/** A policy, and what is known of it by its last answer. */
+export interface EvaluatedPolicy {
+  /** Throws `PolicyFailure`, and `PolicyUnusable` where no later episode could go better. */
+  act(shown: Shown, signal: Signal): Promise<Chunk>;
+  /** The model that answered last, where it is one of the gateway. */
+  readonly model: string | undefined;
+  readonly simulated: boolean;
+}
+
+/** The gateway itself refuses the calls of this evaluation: it ends, with this reason. */
+export class PolicyUnusable extends Error {
+  override readonly name = "PolicyUnusable";
+  readonly code: string;
+
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** What the scenario says of itself to policies that read words. */
+interface About {
+  readonly jobId: string;
+  readonly instruction: string;
+  readonly actionDim: number;
+  readonly dtMs: number;
+}
+
+const dataUrl = (png: Uint8Array): string => `data:image/png;base64,${Buffer.from(png).toString("base64")}`;
+
+/** A model or an alias of the gateway: each call is planned, tried and billed as a call of its own; each episode is a session. */
+export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, about: About): EvaluatedPolicy {
+  const { policyEndpoint: model, actionSpace, horizon, policyTimeoutMs } = request;
+  const known: { model: string | undefined; simulated: boolean } = { model: undefined, simulated: false };
+  return {
+    get model() {
+      return known.model;
+    },
+    get simulated() {
+      return known.simulated;
+    },
+    async act({ proprio, proprioNames, pictures, timeMs, episode }, signal) {
+      const startedAt = steadyNow();
+      const asked = {
+        model,
+        action_space: actionSpace,
+        horizon,
+        instruction: about.instruction,
+        provider: { session_id: `${about.jobId}.${episode}`, deadline_ms: policyTimeoutMs },
+        observations: [
+          {
+            proprio,
+            proprio_names: proprioNames,
+            t_ms: timeMs,
+            frames: pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png) })),
+          },
+        ],
+      };
+      const answered = await call({ request: asked, requestId: newId("req"), signal });
+      if (answered.kind === "refusal") throw failureOf(answered.body as RefusalJson);
+      const { action, model: by, route } = answered.body as AnswerJson;
+      known.model = by;
+      known.simulated ||= route.simulated;
+      return { rows: action.steps, latencyMs: steadyNow() - startedAt };
+    },
+  };
+}
+
+interface AnswerJson {
+  readonly model: string;
+  readonly action: { readonly steps: readonly (readonly number[])[] };
+  readonly route: { readonly simulated: boolean };
+}
+
+interface RefusalJson {
+  readonly error: { readonly code: string; readonly message: string };
+  readonly route?: { readonly attempts?: readonly { readonly reason?: string }[] };
+}
+
+/** Refusals of one call that say something of the policy; all others would meet every later call too. */
+const POLICY_FAULTS: Readonly<Record<string, PolicyFailure["termination"]>> = {
+  deadline_exceeded: "policy_timeout",
+  all_attempts_failed: "policy_error",
+  capacity_exhausted: "policy_disconnected",
+};
+
+/** Attempts whose reason says more than that they failed. */
+const BY_REASON: Readonly<Record<string, PolicyFailure["termination"]>> = {
+  timeout: "policy_timeout",
+  deadline: "policy_timeout",
+  unreachable: "policy_disconnected",
+  connection_lost: "policy_disconnected",
+  action_dim_mismatch: "action_dim_mismatch",
+  non_finite_action: "invalid_action",
+  empty_answer: "invalid_action",
+};
+
+function failureOf({ error: { code, message }, route }: RefusalJson): Error {
+  const last = route?.attempts?.at(-1)?.reason ?? "";
+  const termination = POLICY_FAULTS[code] && (BY_REASON[last] ?? POLICY_FAULTS[code]);
+  if (termination === undefined) return new PolicyUnusable(code, message);
+  return new PolicyFailure(termination, message);
+}
+
+const BY_ATTEMPT: Readonly<Partial<Record<AttemptFailure, PolicyFailure["termination"]>>> = {
+  [AttemptFailure.TIMEOUT]: "policy_timeout",
+  [AttemptFailure.DEADLINE]: "policy_timeout",
+  [AttemptFailure.UNREACHABLE]: "policy_disconnected",
+  [AttemptFailure.CONNECTION_LOST]: "policy_disconnected",
+  [AttemptFailure.EMPTY_ANSWER]: "invalid_action",
+  [AttemptFailure.ACTION_DIM_MISMATCH]: "action_dim_mismatch",
+  [AttemptFailure.NON_FINITE_ACTION]: "invalid_action",
+};
+
+/** A server at an address. The wire's own guard looks at where the address leads, at every connection. */
+export function serverPolicy(parts: PolicyParts, request: EvaluationRequest, about: About): EvaluatedPolicy {
+  const { policyEndpoint: endpoint, protocol, actionSpace, horizon, policyTimeoutMs } = request;
+  const wire = parts.upstream.wireOf(protocol);
+  const target = {
+    offeringId: about.jobId,
+    model: "",
+    endpoint,
+    auth: { type: "none" as const, secret: "" },
+    profile: undefined,
+    actionDim: about.actionDim,
+    dtMs: about.dtMs,
+  };
+  return {
+    model: undefined,
+    simulated: false,
+    async act({ proprio, proprioNames, pictures, timeMs, episode }, signal) {
+      const startedAt = steadyNow();
+      const frames = pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png), format: ImageFormat.PNG }));
+      const observation = create(ObservationSchema, {
+        proprio: [...proprio],
+        proprioNames: [...proprioNames],
+        tMs: timeMs,
+        frames,
+      });
+      const cancel = new Cancel();
+      const leave = (): void => cancel.abort(signal.reason);
+      signal.addEventListener("abort", leave, { once: true });
+      const late = ambientClock.after(policyTimeoutMs, () =>
+        cancel.abort(new PolicyFailure("policy_timeout", `the policy did not answer within ${policyTimeoutMs} ms`)),
+      );
+      const input = {
+        observations: [observation],
+        instruction: about.instruction,
+        seed: undefined,
+        temperature: undefined,
+        sessionId: `${about.jobId}.${episode}`,
+        actionSpace,
+        horizon,
+        returnPrediction: false,
+      };
+      const set = new FrameSet(frameSources([observation]), {
+        agent: parts.agent,
+        allowPrivate: parts.allowPrivate,
+        signal: cancel,
+        deadline: startedAt + policyTimeoutMs,
+      });
+      try {
+        if (!wire?.act) throw new PolicyUnusable("unsupported", "no wire reaches this address");
+        const options = { signal: cancel, requestId: newId("req"), budgetMs: policyTimeoutMs };
+        const { steps } = await Promise.race([wire.act(target, input, set, options), abortOf(cancel)]);
+        return { rows: steps.map(({ values }) => values), latencyMs: steadyNow() - startedAt };
+      } catch (thrown) {
+        if (cancel.aborted && cancel.reason instanceof PolicyFailure) throw cancel.reason;
+        if (!(thrown instanceof UpstreamFailure)) throw thrown;
+        const termination = BY_ATTEMPT[thrown.failure] ?? "policy_error";
+        throw new PolicyFailure(termination, SENTENCES[termination]);
+      } finally {
+        late();
+        signal.removeEventListener("abort", leave);
+      }
+    },
+  };
+}
+
+// Nothing of what the server said reaches the caller: it may hold anything.
+const SENTENCES: Readonly<Record<PolicyFailure["termination"], string>> = {
+  policy_timeout: "the policy did not answer in time",
+  policy_disconnected: "the policy could not be reached, or hung up",
+  policy_error: "the policy answered with an error, or with what its protocol does not have",
+  action_dim_mismatch: "the policy answered actions of another dimension than the scenario's",
+  invalid_action: "the policy answered a number that is not finite",
+};
+
+function abortOf(cancel: Cancel): Promise<never> {
+  return new Promise((_, reject) => cancel.addEventListener("abort", () => reject(cancel.reason)));
+}

@@ -1,0 +1,57 @@
+/** What an evaluation is made of, as its job keeps it. */
+import type { Scores } from "../../scenarios/scores.ts";
+
+/** What was asked for, every default filled in. */
+export interface EvaluationRequest {
+  policyEndpoint: string;
+  /** The runtime whose wire reaches the address; `gateway` for a model of the gateway. */
+  protocol: string;
+  scenario: string;
+  actionSpace: string;
+  episodes: number;
+  seed: number;
+  horizon: number;
+  replanSteps: number;
+  mode: "sync" | "realtime";
+  policyTimeoutMs: number;
+  media: "none" | "gif" | "strip";
+  pictures: boolean;
+  metadata?: object | undefined;
+  /** Micro-dollars for each episode that runs to its end. */
+  priceMicro: number;
+}
+
+/** What an episode came to, as its part of the job keeps it: all but its actions, which are base64 of 64-bit floats where pictures are wanted. */
+export interface EpisodeFacts {
+  seed: number;
+  success: boolean;
+  termination: string;
+  error?: string | undefined;
+  return: number;
+  progress: number;
+  steps: number;
+  simTimeS: number;
+  policyCalls: number;
+  latenciesMs: readonly number[];
+  metrics: Readonly<Record<string, number>>;
+  clippedSteps: number;
+  staleSteps: number;
+  meanActionDelta: number;
+  initialStateSha256: string;
+  trajectorySha256: string;
+  actions?: string | undefined;
+}
+
+/** What the job as a whole came to. */
+export interface EvaluationResult {
+  scores?: Scores;
+  /** Data URLs by episode. */
+  pictures?: Record<string, string>;
+  replayVerified?: boolean | undefined;
+  hash?: string;
+  runtime?: string;
+  /** The model that answered last. */
+  model?: string | undefined;
+  simulated?: boolean;
+  error?: { code: string; message: string };
+}

@@ -1,0 +1,132 @@
+/** How an evaluation is shown, from what its job keeps. */
+import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type EpisodeRecord,
+  EpisodeRecordSchema,
+  type Evaluation,
+  EvaluationMode,
+  EvaluationSchema,
+  type EvaluationScoresSchema,
+} from "../../../gen/limber/v1/evaluation_pb.ts";
+import { toUsd } from "../../money/price.ts";
+import { digestOf, variantFor } from "../../scenarios/index.ts";
+import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
+import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";
+import type { ItemRecord, JobRecord } from "../../store/jobs.ts";
+import { statusOf } from "../job.ts";
+import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./request.ts";
+
+/** An evaluation with the episodes that have ended. */
+export function shownEvaluation(
+  job: JobRecord,
+  items: readonly ItemRecord[],
+  scenarios: ReadonlyMap<string, Scenario>,
+): Evaluation {
+  const request = job.request as EvaluationRequest;
+  const result = (job.result ?? {}) as EvaluationResult;
+  const ended = items.filter(({ response }) => response !== undefined);
+  const episodes = ended.map(({ response }) => response as EpisodeFacts as EpisodeScore);
+  const faults = episodes.filter(isFault).length;
+  const billed = items.filter(({ costMicro }) => costMicro > 0);
+  const scores = result.scores ?? (episodes.length > 0 ? scoresOf(episodes) : undefined);
+  return create(EvaluationSchema, {
+    id: job.id,
+    object: "evaluation.job",
+    kind: "evaluate",
+    status: statusOf(job),
+    createdAt: job.created,
+    ...(job.started !== undefined && { startedAt: job.started }),
+    ...(job.finished !== undefined && { finishedAt: job.finished }),
+    policy: {
+      endpoint: request.policyEndpoint,
+      protocol: request.protocol,
+      ...(result.model !== undefined && { model: result.model }),
+      actionSpace: request.actionSpace,
+    },
+    scenario: shownScenario(request, scenarios),
+    progress: {
+      completed: ended.length,
+      total: request.episodes,
+      ...(scores && { runningSuccessRate: scores.successRate.value }),
+    },
+    episodes: { requested: request.episodes, completed: ended.length - faults, errored: faults },
+    ...(scores && { scores: shownScores(scores, request.mode === "realtime") }),
+    perEpisode: ended.map((item) => shownEpisode(item, result)),
+    reproducibility: {
+      ...(result.hash !== undefined && { hash: result.hash }),
+      runtime: result.runtime ?? process.version,
+      ...(result.replayVerified !== undefined && { replayVerified: result.replayVerified }),
+    },
+    usage: { episodes: billed.length, costUsd: toUsd(billed.reduce((sum, { costMicro }) => sum + costMicro, 0)) },
+    route: { simulated: result.simulated ?? false },
+    ...(result.error && { error: result.error }),
+    ...(request.metadata && { metadata: request.metadata as JsonObject }),
+  });
+}
+
+function shownScenario(
+  { scenario: id, actionSpace, mode }: EvaluationRequest,
+  scenarios: ReadonlyMap<string, Scenario>,
+) {
+  const scenario = scenarios.get(id);
+  const variant = scenario && variantFor(scenario, actionSpace);
+  return {
+    id,
+    version: scenario?.version ?? "",
+    digest: scenario && variant ? digestOf(scenario, variant) : "",
+    engine: ENGINE_FACTS.name,
+    engineVersion: ENGINE_FACTS.version,
+    actionSpace,
+    actionDim: variant?.fields.length ?? 0,
+    dtMs: variant?.dtMs ?? 0,
+    maxSteps: variant?.maxSteps ?? 0,
+    mode: mode === "realtime" ? EvaluationMode.REALTIME : EvaluationMode.SYNC,
+  };
+}
+
+function shownScores(scores: Scores, realtime: boolean): MessageInitShape<typeof EvaluationScoresSchema> {
+  const { successRate: rate, policyLatencyMs, staleActionRatio, effectiveHz } = scores;
+  return {
+    successRate: {
+      ...rate,
+      ci95: { method: "wilson", ...rate.ci95 },
+      ci95Exact: { method: "clopper-pearson", ...rate.ci95Exact },
+    },
+    return: { ...scores.return, ci95: { method: "bootstrap", ...scores.return.ci95 } },
+    progressScore: { mean: scores.progress },
+    episodeSteps: scores.steps,
+    ...(scores.medianTimeToSuccessS !== undefined && { timeToSuccessS: { median: scores.medianTimeToSuccessS } }),
+    terminations: scores.terminations as Record<string, number>,
+    safety: { collisions: scores.terminations.collision ?? 0, clippedActionFraction: scores.clippedStepFraction },
+    smoothness: { meanAbsActionDelta: scores.meanActionDelta },
+    policyLatencyMs,
+    policyCalls: scores.policyCalls,
+    ...(realtime && { realtime: { staleActionRatio, effectiveHz } }),
+    metrics: scores.metrics,
+  };
+}
+
+/** One episode that has ended. */
+export function shownEpisode({ index, response }: ItemRecord, { pictures }: EvaluationResult = {}): EpisodeRecord {
+  const facts = response as EpisodeFacts as EpisodeScore & EpisodeFacts;
+  const { latenciesMs, policyCalls } = facts;
+  const picture = pictures?.[String(index)];
+  return create(EpisodeRecordSchema, {
+    index,
+    seed: facts.seed,
+    status: facts.success ? "success" : isFault(facts) ? "error" : "failure",
+    success: facts.success,
+    termination: facts.termination,
+    ...(facts.error !== undefined && { error: facts.error }),
+    return: facts.return,
+    progress: facts.progress,
+    steps: facts.steps,
+    simTimeS: facts.simTimeS,
+    policyCalls,
+    meanLatencyMs: latenciesMs.reduce((sum, each) => sum + each, 0) / Math.max(1, latenciesMs.length),
+    metrics: facts.metrics,
+    initialStateSha256: facts.initialStateSha256,
+    trajectorySha256: facts.trajectorySha256,
+    ...(picture !== undefined && { pictureUrl: picture }),
+  });
+}
