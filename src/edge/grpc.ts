@@ -5,11 +5,12 @@
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import { type DescMethod, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
+import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { after, newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
-import { frameMessage, MessageReader } from "../codecs/grpc.ts";
+import { frameMessage, frameOf, MessageReader, PREFIX } from "../codecs/grpc.ts";
+import { readMessage } from "../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Speaker } from "../services/call.ts";
 import { Cancel } from "../signal.ts";
@@ -291,16 +292,17 @@ class GrpcCall {
 
   #decode(bytes: Buffer): Message {
     try {
-      return fromBinary(this.#method.input, bytes);
+      return readMessage(this.#method.input, bytes);
     } catch (thrown) {
       throw refuse(Reason.MALFORMED_BODY, UNREADABLE, {}, { cause: thrown });
     }
   }
 
   #framed(message: Message): Buffer | Promise<Buffer> {
-    const bytes = toBinary(this.#method.output, message);
+    const frame = frameOf(this.#method.output, message);
     const coding = this.#responseCoding;
-    if (!coding || bytes.length < COMPRESS_FROM_BYTES) return frameMessage(bytes);
+    const bytes = frame.subarray(PREFIX);
+    if (!coding || bytes.length < COMPRESS_FROM_BYTES) return frame;
     return coding.compress(bytes).then((compressed) => frameMessage(compressed, true));
   }
 

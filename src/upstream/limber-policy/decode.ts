@@ -1,5 +1,5 @@
 /** What a server of `limber.policy.v1` says to the gateway. */
-import { type DescMessage, fromBinary, type MessageShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import {
   type ActResponse,
   ActResponseSchema,
@@ -9,6 +9,7 @@ import {
   PredictResponseSchema,
   type ServedModel,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { readMessage } from "../../codecs/protobuf/read.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { malformed, ownerText } from "../failures.ts";
@@ -52,7 +53,7 @@ const noteOf = (text: string): string => text.replace(/\p{Cc}+/gu, " ").slice(0,
 
 function read<D extends DescMessage>(schema: D, bytes: Uint8Array): MessageShape<D> {
   try {
-    return fromBinary(schema, bytes, { readUnknownFields: false });
+    return readMessage(schema, bytes, { readUnknownFields: false });
   } catch (error) {
     throw malformed("a message that the schema can't read", error);
   }

@@ -20,6 +20,7 @@ import {
   ObservationSchema,
 } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
+import { writeMessage } from "../../codecs/protobuf/write.ts";
 import type { ActInput, GroundInput, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../frames.ts";
@@ -66,10 +67,10 @@ export async function prepareAct(
   const goalFrame = goal && withPicture(create(FrameSchema, { camera: frames.cameras[count] ?? "" }), goal);
   if (sizeOf(pictures) <= SMALL_BYTES) {
     const observations = filled(input.observations, pictures);
-    return whole(toBinary(ActCallSchema, { ...call, observations, ...(goalFrame && { goalImage: goalFrame }) }));
+    return whole(writeMessage(ActCallSchema, { ...call, observations, ...(goalFrame && { goalImage: goalFrame }) }));
   }
   return joined([
-    whole(toBinary(ActCallSchema, call)),
+    whole(writeMessage(ActCallSchema, call)),
     ...filled(input.observations, pictures).map((each) => field(ACT_CALL.observations, observationPieces(each))),
     ...(goalFrame ? [field(ACT_CALL.goalImage, framePieces(goalFrame))] : []),
   ]);

@@ -1,0 +1,265 @@
+/**
+ * A quick writing of protobuf messages, into one buffer that all of them share. protobuf-es is the judge, as in reading: what is
+ * unusual or wrong is written by it, or refused.
+ */
+import { type DescField, type DescMessage, type MessageShape, ScalarType, toBinary } from "@bufbuild/protobuf";
+import { WireType } from "@bufbuild/protobuf/wire";
+import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
+
+/** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
+export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
+  at = 0;
+  try {
+    writerOf(desc)(message as unknown as Fields);
+  } catch (thrown) {
+    if (thrown !== UNSURE) throw thrown;
+    const bytes = toBinary(desc, message);
+    const roomy = Buffer.allocUnsafe(room + bytes.length);
+    roomy.set(bytes, room);
+    return roomy;
+  }
+  const written = Buffer.allocUnsafe(room + at);
+  out.copy(written, room, 0, at);
+  if (out.length > MOST_KEPT) out = Buffer.allocUnsafe(FIRST);
+  return written;
+}
+
+/** Not for quick writing. */
+const UNSURE = new Error("unsure");
+
+const FIRST = 64 << 10;
+/** A larger buffer is not kept for the next message. */
+const MOST_KEPT = 1 << 20;
+let out = Buffer.allocUnsafe(FIRST);
+let at = 0;
+
+type Fields = Record<string, unknown>;
+type Writer = (message: Fields) => void;
+/** Writes a value, without its tag. */
+type Value = (value: unknown) => void;
+
+/** Makes sure that so many bytes have room. */
+function ensure(bytes: number): void {
+  if (at + bytes <= out.length) return;
+  const larger = Buffer.allocUnsafe(2 * (at + bytes));
+  out.copy(larger, 0, 0, at);
+  out = larger;
+}
+
+const writers = new WeakMap<DescMessage, Writer>();
+
+function writerOf(desc: DescMessage): Writer {
+  let writer = writers.get(desc);
+  if (writer === undefined) {
+    writer = compile(desc);
+    writers.set(desc, writer);
+  }
+  return writer;
+}
+
+function compile(desc: DescMessage): Writer {
+  let fields: Writer[] | undefined;
+  return (message) => {
+    if (message.$typeName !== desc.typeName || message.$unknown !== undefined) throw UNSURE;
+    fields ??= [...desc.fields].sort((a, b) => a.number - b.number).map(fieldWriter);
+    for (let i = 0; i < fields.length; i++) fields[i]!(message);
+  };
+}
+
+function fieldWriter(field: DescField): Writer {
+  const { localName, oneof } = field;
+  if (field.fieldKind === "map") return unlessEmpty(localName);
+  if (field.fieldKind === "list") return listWriter(field);
+  const write = valueWriter(field);
+  if (oneof !== undefined) {
+    return (message) => {
+      const chosen = message[oneof.localName] as { case?: string; value?: unknown };
+      if (chosen.case === localName) write(chosen.value);
+    };
+  }
+  if (field.presence === FeatureSet_FieldPresence.IMPLICIT) {
+    const isZero = field.fieldKind === "scalar" ? zeroTest(field.scalar) : (value: unknown) => value === 0;
+    return (message) => {
+      const value = message[localName];
+      if (!isZero(value)) write(value);
+    };
+  }
+  return (message) => {
+    const value = message[localName];
+    if (value !== undefined) write(value);
+  };
+}
+
+function unlessEmpty(localName: string): Writer {
+  return (message) => {
+    for (const _ in message[localName] as object) throw UNSURE;
+  };
+}
+
+function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
+  switch (scalar) {
+    case ScalarType.STRING:
+      return (value) => value === "";
+    case ScalarType.BOOL:
+      return (value) => value === false;
+    case ScalarType.BYTES:
+      return (value) => value instanceof Uint8Array && value.length === 0;
+    default:
+      return (value) => Object.is(value, 0);
+  }
+}
+
+function listWriter(field: DescField & { fieldKind: "list" }): Writer {
+  const { localName } = field;
+  const items = (message: Fields): readonly unknown[] => message[localName] as readonly unknown[];
+  const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
+  if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
+    const write = valueWriter(field);
+    return (message) => {
+      const list = items(message);
+      for (let i = 0; i < list.length; i++) write(list[i]);
+    };
+  }
+  const write = field.enum === undefined ? scalar?.write : int32;
+  if (write === undefined || !field.packed) {
+    return (message) => {
+      if (items(message).length > 0) throw UNSURE;
+    };
+  }
+  const tag = tagOf(field, WireType.LengthDelimited);
+  return (message) => {
+    const list = items(message);
+    if (list.length === 0) return;
+    varint(tag);
+    delimited(() => {
+      for (let i = 0; i < list.length; i++) write(list[i]);
+    });
+  };
+}
+
+const tagOf = (field: DescField, wire: WireType): number => (field.number << 3) | wire;
+
+/** Writes a value with its tag. */
+function valueWriter(field: DescField): Value {
+  if (field.message !== undefined) {
+    const desc = field.message;
+    if (desc.typeName.startsWith("google.protobuf.")) return unsure;
+    const tag = tagOf(field, WireType.LengthDelimited);
+    let writer: Writer | undefined;
+    return (value) => {
+      writer ??= writerOf(desc);
+      const child = value as Fields;
+      varint(tag);
+      ensure(1);
+      const start = at++;
+      writer(child);
+      sized(start);
+    };
+  }
+  const scalar = field.enum !== undefined ? { wire: WireType.Varint, write: int32 } : SCALARS[field.scalar!];
+  if (scalar === undefined) return unsure;
+  const tag = tagOf(field, scalar.wire);
+  const { write } = scalar;
+  return (value) => {
+    varint(tag);
+    write(value);
+  };
+}
+
+const unsure: Value = () => {
+  throw UNSURE;
+};
+
+function delimited(content: () => void): void {
+  ensure(1);
+  const start = at++;
+  content();
+  sized(start);
+}
+
+/** Writes the length of what stands behind `start`, for which one byte was left: most lengths need no more. */
+function sized(start: number): void {
+  const length = at - start - 1;
+  if (length < 0x80) {
+    out[start] = length;
+    return;
+  }
+  const more = length < 0x4000 ? 1 : length < 0x200000 ? 2 : length < 0x10000000 ? 3 : 4;
+  ensure(more);
+  out.copyWithin(start + 1 + more, start + 1, at);
+  const end = at + more;
+  at = start;
+  varint(length);
+  at = end;
+}
+
+/** An unsigned number below 2^32. */
+function varint(value: number): void {
+  ensure(5);
+  let rest = value;
+  for (; rest > 0x7f; rest >>>= 7) out[at++] = (rest & 0x7f) | 0x80;
+  out[at++] = rest;
+}
+
+function int32(value: unknown): void {
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > 0x7fffffff) throw UNSURE;
+  varint(value as number);
+}
+
+function uint32(value: unknown): void {
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > 0xffffffff) throw UNSURE;
+  varint(value as number);
+}
+
+/** Shorter texts are written letter by letter, for less than the price of having them written. */
+const SHORT_TEXT = 24;
+
+function text(value: unknown): void {
+  if (typeof value !== "string") throw UNSURE;
+  const { length } = value;
+  ensure(5 + 3 * length);
+  const start = at++;
+  if (length <= SHORT_TEXT) {
+    let i = 0;
+    for (; i < length; i++) {
+      const letter = value.charCodeAt(i);
+      if (letter >= 0x80) break;
+      out[at + i] = letter;
+    }
+    if (i === length) {
+      out[start] = length;
+      at += length;
+      return;
+    }
+  }
+  if (!value.isWellFormed()) throw UNSURE;
+  at += out.write(value, at, "utf8");
+  sized(start);
+}
+
+function bytes(value: unknown): void {
+  if (!(value instanceof Uint8Array)) throw UNSURE;
+  varint(value.length);
+  ensure(value.length);
+  out.set(value, at);
+  at += value.length;
+}
+
+function double(value: unknown): void {
+  if (typeof value !== "number") throw UNSURE;
+  ensure(8);
+  at = out.writeDoubleLE(value, at);
+}
+
+/** The scalars that the schema's hot messages are made of. */
+const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: Value }>> = {
+  [ScalarType.STRING]: { wire: WireType.LengthDelimited, write: text },
+  [ScalarType.BYTES]: { wire: WireType.LengthDelimited, write: bytes },
+  [ScalarType.BOOL]: {
+    wire: WireType.Varint,
+    write: (value) => (typeof value === "boolean" ? varint(value ? 1 : 0) : unsure(value)),
+  },
+  [ScalarType.INT32]: { wire: WireType.Varint, write: int32 },
+  [ScalarType.UINT32]: { wire: WireType.Varint, write: uint32 },
+  [ScalarType.DOUBLE]: { wire: WireType.Bit64, write: double },
+};
