@@ -1,6 +1,7 @@
 /** One offering as it was measured: what its calls add up to. */
 import { AttemptFailure } from "../contracts/failure.ts";
 import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
+import { Pace } from "./pace.ts";
 import { Recent } from "./recent.ts";
 import { bucketOf, Sketch } from "./sketch.ts";
 import { Counters, copyOf, newest, since, type Tally } from "./tally.ts";
@@ -63,6 +64,7 @@ export class Cell {
   /** Calls of all replicas, as far as they told. */
   readonly recent = new Recent();
   readonly tally = new Counters();
+  readonly pace = new Pace();
   /** By replica: the newest that it told. */
   private heard: Map<string, Tally> | undefined;
 
@@ -126,6 +128,11 @@ export class Cell {
     return this.latency !== undefined && this.latency.samples(now) >= ENOUGH_SAMPLES;
   }
 
+  /** Whether there ever was a sample. */
+  hasMeasured(): this is { latency: Sketch } {
+    return this.latency !== undefined && Number.isFinite(this.latency.quantile(0.5));
+  }
+
   /** The uptime of 30 days once there are enough calls. */
   get uptime30d(): number | undefined {
     return this.uptime && this.uptime.calls >= ENOUGH_CALLS ? this.uptime.last30d : undefined;
@@ -143,6 +150,7 @@ export class Cell {
     }
     this.tally.latency[bucketOf(latencyMs)]!++;
     this.sketch.add(latencyMs, at);
+    this.pace.add(latencyMs, at);
   }
 }
 

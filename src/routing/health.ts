@@ -21,6 +21,8 @@ export interface HealthView {
   readonly uptime: Float64Array;
   /** Share of the last calls that succeeded; 1 when there were none. */
   readonly success: Float64Array;
+  /** 1, and much less while it is slower than it usually is. */
+  readonly pace: Float64Array;
   /** Until when its breaker lets nothing through; 0 when it does. */
   readonly restsUntil: Float64Array;
   /** When it was last used; -Infinity when it never was. */
@@ -255,12 +257,18 @@ function figuresOf(offering: Offering, cell: Cell | undefined, now: number): Off
   };
 }
 
+/** Balanced load weighs by its square: one call in a thousand goes to who is slow. */
+const SLOW_PACE = 0.03;
+
 function writeCell(view: HealthView, id: string, cell: Cell, now: number): void {
   const row = view.snapshot.rowOf(id);
   if (row < 0) return;
   const { advertised } = view.snapshot.columns;
-  const measured = cell.isMeasured(now);
-  view.p50Ms[row] = measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!;
+  // Where nothing is advertised, an old measurement is better than none.
+  const measured = cell.isMeasured(now) || (cell.hasMeasured() && !Number.isFinite(advertised.p50Ms[row]!));
+  const slowMs = cell.pace.slowMs(now);
+  view.pace[row] = slowMs === undefined ? 1 : SLOW_PACE;
+  view.p50Ms[row] = Math.max(slowMs ?? 0, measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!);
   view.p95Ms[row] = measured ? cell.latency.quantile(0.95) : advertised.p95Ms[row]!;
   view.unitsPerS[row] = (measured ? cell.unitsPerS : undefined) ?? advertised.unitsPerS[row]!;
   view.coldMs[row] = cell.coldMs ?? advertised.coldMs[row]!;
@@ -281,6 +289,7 @@ function advertisedView(snapshot: Snapshot): HealthView {
     unitsPerS: unitsPerS.slice(),
     uptime: uptime.slice(),
     success: new Float64Array(rows).fill(1),
+    pace: new Float64Array(rows).fill(1),
     restsUntil: new Float64Array(rows),
     usedAt: new Float64Array(rows).fill(Number.NEGATIVE_INFINITY),
   };

@@ -171,16 +171,17 @@ const LEAST_MICRO = 1;
 
 /**
  * A weighted draw without replacement: each row's score is an exponential variate over its weight, and the lowest goes
- * first. Weights fall with the square of the price and rise with the square of the share of calls that succeed.
+ * first. Weights fall with the square of the price and rise with the square of the share of calls that succeed, and who is
+ * slower than usual gets next to nothing.
  */
 function shuffle(ask: Ask, rows: Uint32Array, count: number): void {
-  const { success } = ask.health;
+  const { success, pace } = ask.health;
   cost(ask, rows, count, values);
   const salt = mix(Math.floor(ask.seed) | 0);
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
     const price = values[i]! + LEAST_MICRO;
-    const health = success[row]!;
+    const health = success[row]! * pace[row]!;
     scores[i] = (EXPONENTIALS[mix(row ^ salt) & (EXPONENTIALS.length - 1)]! * price * price) / (health * health + 1e-6);
   }
 }

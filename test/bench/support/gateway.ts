@@ -18,11 +18,11 @@ const ADMIN_TOKEN = "benchmark-admin-token";
 
 /**
  * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as
- * `bench/instant`. `flags` are Node's own.
+ * `bench/instant`, or several servers of it, each by a provider of its own. `flags` are Node's own.
  */
 export async function openGateway(
   dataDir: string,
-  endpoint: string,
+  endpoint: string | readonly string[],
   env: Record<string, string> = {},
   flags: string[] = [],
 ): Promise<Bench> {
@@ -38,7 +38,7 @@ export async function openGateway(
   const log = join(dataDir, "log");
   const process: Started = await start("src/main.ts", [], ready, { env: settings, flags, log });
   const port = Number(new URL(process.line.slice("limber ready ".length)).port);
-  const key = await furnish(port, endpoint);
+  const key = await furnish(port, [endpoint].flat());
   const database = descendants(process.pid);
   return {
     pid: process.pid,
@@ -57,7 +57,7 @@ function safeCpu(pid: number): number {
   }
 }
 
-async function furnish(port: number, endpoint: string): Promise<string> {
+async function furnish(port: number, endpoints: readonly string[]): Promise<string> {
   const call = async (
     path: string,
     body: unknown,
@@ -78,23 +78,27 @@ async function furnish(port: number, endpoint: string): Promise<string> {
   const limit = { requests: 10_000_000, window_s: 1, burst: 10_000_000, concurrency: 10_000 };
   const key = await call(`/v1/orgs/${org.id}/keys`, { role: "owner", rate_limit: limit }, admin);
   const bearer = { authorization: `Bearer ${key.key}` };
-  await call("/v1/supply/providers", { name: "bench" }, bearer);
-  const offering = await call(
-    "/v1/supply/providers/bench/models",
-    {
-      model: "bench/instant",
-      runtime: "limber-policy",
-      endpoint,
-      hardware: "cpu",
-      contracts: ["act"],
-      action_spaces: ["ee_delta_6d_grip"],
-      price_per_action_step: 0.000001,
-      dt_ms: 50,
-    },
-    bearer,
-  );
-  const verified = await call(`/v1/supply/offerings/${offering.id}/verify`, {}, bearer);
-  if ((verified as unknown as { offering: { status: string } }).offering.status !== "live")
-    throw new Error(JSON.stringify(verified));
+  for (const [i, endpoint] of endpoints.entries()) await supply(`bench${i === 0 ? "" : i}`, endpoint);
   return key.key!;
+
+  async function supply(provider: string, endpoint: string): Promise<void> {
+    await call("/v1/supply/providers", { name: provider }, bearer);
+    const offering = await call(
+      `/v1/supply/providers/${provider}/models`,
+      {
+        model: "bench/instant",
+        runtime: "limber-policy",
+        endpoint,
+        hardware: "cpu",
+        contracts: ["act"],
+        action_spaces: ["ee_delta_6d_grip"],
+        price_per_action_step: 0.000001,
+        dt_ms: 50,
+      },
+      bearer,
+    );
+    const verified = await call(`/v1/supply/offerings/${offering.id}/verify`, {}, bearer);
+    if ((verified as unknown as { offering: { status: string } }).offering.status !== "live")
+      throw new Error(JSON.stringify(verified));
+  }
 }

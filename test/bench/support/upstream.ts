@@ -19,7 +19,9 @@ import {
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage, MessageReader } from "../../../src/codecs/grpc.ts";
 
-const delayMs = Number(process.argv[2] ?? 0);
+/** How long it takes; and the share of its calls that takes so many times as long. Told anew by `POST /pace?delay=50&share=0.02&times=20`. */
+const pace = { delay: Number(process.argv[2] ?? 0), share: 0, times: 1 };
+let calls = 0;
 const STEPS = Array.from({ length: 16 }, (_, t) => ({
   values: Array.from({ length: 7 }, (_, d) => Math.fround((t * 7 + d) / 1000)),
 }));
@@ -63,7 +65,13 @@ const loopAnswer = frameMessage(
   ),
 );
 
-const later = (run: () => void): void => void (delayMs > 0 ? setTimeout(run, delayMs) : run());
+function later(run: () => void): void {
+  calls++;
+  const { delay, share, times } = pace;
+  const delayMs = delay * (share > 0 && Math.random() < share ? times : 1);
+  if (delayMs > 0) setTimeout(run, delayMs);
+  else run();
+}
 
 function answerCall(message: Buffer): Buffer | undefined {
   const request = fromBinary(ActRequestSchema, message);
@@ -122,6 +130,13 @@ const grpc = createHttp2({ settings: { initialWindowSize: 1 << 20, maxConcurrent
 grpc.on("stream", (stream, headers) => serve(stream, String(headers[":path"])));
 const rest = createHttp((request, response) => {
   request.resume();
+  const { pathname, searchParams } = new URL(request.url ?? "/", "http://upstream");
+  if (pathname === "/pace") {
+    for (const [name, value] of searchParams) Object.assign(pace, { [name]: Number(value) });
+    // Answers how often it was called so far.
+    response.end(String(calls));
+    return;
+  }
   request.on("end", () =>
     later(() => {
       response.writeHead(200, { "content-type": "application/json", "content-length": jsonAnswer.length });

@@ -1,10 +1,12 @@
 import { describe, expect, test } from "vitest";
+import { Preference } from "../../../gen/limber/v1/preferences_pb.ts";
 import { atOnce } from "../../../src/ambient.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import { buildSnapshot } from "../../../src/routing/build.ts";
 import type { Report } from "../../../src/routing/cell.ts";
 import { HealthBoard } from "../../../src/routing/health.ts";
-import { offering, supplyOf } from "../../support/supply.ts";
+import { planFor } from "../../../src/routing/plan.ts";
+import { intent, offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 const board = (...offerings: ReturnType<typeof offering>[]) =>
   new HealthBoard(buildSnapshot(supplyOf(offerings)), () => 0);
@@ -145,5 +147,33 @@ describe("a new snapshot", () => {
     expect([...health.figures(0)].map((each) => each.offering.id)).toEqual(["b"]);
     const view = health.adopt(buildSnapshot(supplyOf([offering("a")])), 0);
     expect(view.restsUntil[0]).toBe(0);
+  });
+});
+
+describe("pace", () => {
+  test("who turns ten times slower is passed over by balanced and by fastest at once, and tried again when it was left alone", () => {
+    const snapshot = buildSnapshot(supplyOf([offering("a"), offering("b")]));
+    const health = new HealthBoard(snapshot, () => 0);
+    for (const id of ["a", "b"]) many(health, id, 50, { latencyMs: 50 });
+    const firsts = (preference: Preference, now: number): Set<string> => {
+      const plans = Array.from({ length: 40 }, (_, seed) =>
+        planFor({
+          ...planArgs(supplyOf([])),
+          snapshot,
+          health: health.view,
+          seed,
+          now,
+          arrivedAt: now,
+          intent: intent({ preference }),
+        }),
+      );
+      return new Set(plans.map((plan) => plan.steps[0]!.offering.id));
+    };
+    expect(firsts(Preference.BALANCED, 1000)).toEqual(new Set(["a", "b"]));
+    many(health, "a", 4, { latencyMs: 500, at: 2000 });
+    expect(firsts(Preference.BALANCED, 2000)).toEqual(new Set(["b"]));
+    expect(firsts(Preference.FASTEST, 2000)).toEqual(new Set(["b"]));
+    atOnce(health.age(12_000));
+    expect(firsts(Preference.BALANCED, 12_000)).toEqual(new Set(["a", "b"]));
   });
 });
