@@ -370,17 +370,17 @@ function bearerOf(authorization: string | undefined): string {
   return found;
 }
 
-// One sentence for every way in which a key can be unknown, so that nothing is learned by trying.
-const NO_SUCH_KEY = "this API key is not known here";
+// One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.
+const NO_SUCH_KEY = "this API key is not valid here";
 
 /** Who calls with this key. Refuses for one that is unknown, disabled, or over. */
 export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
-  if (record.disabled) throw refuse(Reason.KEY_DISABLED, "this API key was disabled");
-  if (record.userInactive) throw refuse(Reason.KEY_DISABLED, "this API key's user is no longer active");
-  if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, "this API key's organisation is suspended");
+  if (record.disabled) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.userInactive) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
-    throw refuse(Reason.KEY_EXPIRED, "this API key's time is over");
+    throw refuse(Reason.KEY_EXPIRED, NO_SUCH_KEY);
   }
   const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings } = record;
   const who = { keyId: id, orgId, role, userId, permissions };

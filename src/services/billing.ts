@@ -21,6 +21,7 @@ import { commitmentOf } from "../store/commitments.ts";
 import { balanceOf } from "../store/orgs.ts";
 import { findPayment, listPayments, type PaymentRecord } from "../store/payments.ts";
 import type { Sql } from "../store/tx.ts";
+import { ownKeySpending } from "../store/usage.ts";
 import { commitmentMessage } from "./account/commitment.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { returnUrls } from "./billing/urls.ts";
@@ -66,7 +67,11 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
       const { orgId } = keyOf(call);
       // What this replica keeps ready for the next calls is promised to nobody.
       await till.giveBack(orgId);
-      const [balance, promised] = await Promise.all([balanceOf(sql, orgId), commitmentOf(sql, orgId, now())]);
+      const [balance, promised, ownMicro] = await Promise.all([
+        balanceOf(sql, orgId),
+        commitmentOf(sql, orgId, now()),
+        ownKeySpending(sql, orgId),
+      ]);
       return create(GetBalanceResponseSchema, {
         balance: create(BalanceSchema, {
           orgId,
@@ -77,6 +82,7 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
           heldUsd: toUsd(balance.heldMicro),
           availableUsd: toUsd(balance.availableMicro),
           owedUsd: toUsd(balance.owedMicro),
+          byokUsd: toUsd(ownMicro),
           ...(promised && { commitment: commitmentMessage(promised) }),
         }),
       });

@@ -111,7 +111,7 @@ export function oauthService({ sql }: { sql: Sql }): Implementation<typeof Oauth
       const scopes = consentedScopes(request.scope, client.scopes, key);
       const scope = scopes.join(" ");
       const consenting = await findKey(sql, key.keyId);
-      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not known here");
+      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
       const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key), name: client.name };
       const code = CODE_PREFIX + secretBytes(32).toString("base64url");
       await tx(sql, async (tx) => {

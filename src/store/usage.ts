@@ -124,3 +124,12 @@ export async function usageTotals(
         from account left join lease using (org_id) where org_id = ${orgId} group by account.org_id`;
   return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
 }
+
+/** What calls with an organisation's own provider keys were charged, in all or by one key. Where there never was such a key, nothing is read. */
+export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): Promise<number> {
+  const [row] = await sql<{ micro: number }[]>`
+    select coalesce(sum(cost_micro), 0) as micro from request
+    where org_id = ${orgId} and byok and exists (select from credential where org_id = ${orgId})
+      ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}`;
+  return row?.micro ?? 0;
+}

@@ -62,7 +62,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
       }
       if (head.authorization === undefined) throw refuse(Reason.MISSING_API_KEY, "send an API key");
       if (head.authorization !== `Bearer ${KEY}`)
-        throw refuse(Reason.INVALID_API_KEY, "this API key is not known here");
+        throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
       inside++;
       return {
         principal: {

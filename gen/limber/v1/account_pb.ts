@@ -205,7 +205,7 @@ export type Key = Message<"limber.v1.Key"> & {
   robotId?: string | undefined;
 
   /**
-   * What was spent at providers on the organisation's own provider keys, in US dollars.
+   * The part of it that calls with the organisation's own keys at providers were charged, in US dollars.
    *
    * @generated from field: optional double byok_usage_usd = 18;
    */
@@ -731,7 +731,7 @@ export type Balance = Message<"limber.v1.Balance"> & {
   availableUsd: number;
 
   /**
-   * What was spent at providers on the organisation's own keys.
+   * The part of what was spent that calls with the organisation's own keys at providers were charged.
    *
    * @generated from field: double byok_usd = 8;
    */

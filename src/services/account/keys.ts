@@ -33,6 +33,7 @@ import {
 } from "../../store/keys.ts";
 import { findMember, type MemberRecord } from "../../store/members.ts";
 import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import { ownKeySpending } from "../../store/usage.ts";
 import { findWorkspace } from "../../store/workspaces.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { emit } from "../emit.ts";
@@ -65,7 +66,8 @@ export function keyCalls({
   const shown = async (id: string) => {
     const [key, spending] = await Promise.all([findKey(sql, id), spendingOf(sql, id, now())]);
     if (!key) throw noSuchKey();
-    return keyMessage(key, { spending, left: await leftOf(key) });
+    const [left, ownMicro] = await Promise.all([leftOf(key), ownKeySpending(sql, key.orgId, id)]);
+    return keyMessage(key, { spending, left, ownMicro });
   };
 
   return {
@@ -75,9 +77,12 @@ export function keyCalls({
       const user = await userOf(sql, request, call);
       const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
       refuseWider({ ...request, role }, call);
+      const maker = call.principal.kind === "key" ? await findKey(sql, call.principal.keyId) : undefined;
+      // Each of its keys could spend as much again.
+      if (maker?.budget) throw refuse(Reason.SCOPE_DENIED, "a key with a budget of its own makes no keys");
       if (user && !isRoleWithin(role, user.role))
         throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
-      const wanted = confined({ ...newKeyOf(request, call), role, userId: user?.id }, user);
+      const wanted = confined({ ...newKeyOf(request, call, maker), role, userId: user?.id }, user);
       if (wanted.workspaceId !== undefined && !(await findWorkspace(sql, orgId, wanted.workspaceId, now())))
         throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
       const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
@@ -257,7 +262,7 @@ const isWithin = (inner: readonly string[], outer: readonly string[]): boolean =
 const workspaceOf = ({ workspaceId }: CreateKeyRequest, { principal }: Call): string | undefined =>
   workspaceId ?? (principal.kind === "key" ? principal.workspaceId : undefined);
 
-function newKeyOf(request: CreateKeyRequest, call: Call): NewKey {
+function newKeyOf(request: CreateKeyRequest, call: Call, maker: KeyRecord | undefined): NewKey {
   const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId } = request;
   return {
     orgId,
@@ -266,12 +271,20 @@ function newKeyOf(request: CreateKeyRequest, call: Call): NewKey {
     scopes,
     models,
     environment: environment === undefined ? undefined : environmentOf(environment),
-    expiresAt: futureOf(request.expiresAt),
+    expiresAt: endOf(request, maker),
     budget: budget && budgetOf(budget),
     rateLimit: rateLimit && limitsOf(rateLimit),
     workspaceId: workspaceOf(request, call),
     robotId,
   };
+}
+
+/** When a new key ends: not after its maker. */
+function endOf({ expiresAt }: CreateKeyRequest, maker: KeyRecord | undefined): number | undefined {
+  const end = futureOf(expiresAt);
+  if (end !== undefined && maker?.expiresAt !== undefined && end > maker.expiresAt)
+    throw refuse(Reason.SCOPE_DENIED, "a key makes none that outlives it", {}, { param: "expires_at" });
+  return end ?? maker?.expiresAt;
 }
 
 function futureOf(expiresAt: number | undefined): number | undefined {

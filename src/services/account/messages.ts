@@ -25,10 +25,12 @@ export interface KeyExtras {
   secret?: string;
   spending?: KeySpending;
   left?: { remaining: number; resetAt: number };
+  /** What calls with the organisation's own provider keys were charged. */
+  ownMicro?: number;
 }
 
 /** A key as callers see it. */
-export function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras = {}): Key {
+export function keyMessage(key: KeyRecord, { secret, spending, left, ownMicro }: KeyExtras = {}): Key {
   const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
   return create(KeySchema, {
     id: key.id,
@@ -51,6 +53,7 @@ export function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras
     ...(key.budget && {
       budget: budgetMessage(key.budget, spending?.budget?.spentMicro ?? 0, spending?.budget?.resetsAt),
     }),
+    ...(ownMicro !== undefined && { byokUsageUsd: toUsd(ownMicro) }),
     ...(spending && {
       usageUsd: create(SpendingSchema, {
         day: toUsd(spending.dayMicro),
@@ -58,7 +61,6 @@ export function keyMessage(key: KeyRecord, { secret, spending, left }: KeyExtras
         month: toUsd(spending.monthMicro),
         total: toUsd(spending.totalMicro),
       }),
-      byokUsageUsd: 0,
     }),
   });
 }

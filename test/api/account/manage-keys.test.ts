@@ -210,6 +210,23 @@ describe("a key that manages keys", () => {
   });
 });
 
+describe("a key that makes keys", () => {
+  const makes = async (facts: object, wanted: object) =>
+    app.call(`/v1/orgs/${caller.org}/keys`, wanted, { key: await app.key(caller.org, { role: "admin", ...facts }) });
+
+  it("makes none while it has a budget of its own", async () => {
+    const { status, body } = await makes({ budget: { limit_usd: 1 } }, {});
+    expect([status, body.error.code]).toEqual([403, "scope_denied"]);
+  });
+
+  it("makes none that outlives it", async () => {
+    const soon = Math.floor(Date.now() / 1000) + 1000;
+    expect((await makes({ expires_at: soon }, { expires_at: soon + 1 })).status).toBe(403);
+    expect((await makes({ expires_at: soon }, {})).body.expires_at).toBe(soon);
+    expect((await makes({ expires_at: soon }, { expires_at: soon - 1 })).body.expires_at).toBe(soon - 1);
+  });
+});
+
 describe("GET /v1/key", () => {
   it("has every field that a key can have", async () => {
     const ws = (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "all" }, { key: caller.key })).body.id;

@@ -80,6 +80,20 @@ describe("401", () => {
     await expect.poll(async () => (await act(org.key)).body.error?.code).toBe("key_disabled");
   });
 
+  it("says the same sentence to every key that is wrong, whatever is wrong with it", async () => {
+    const facts = { expires_at: Math.floor(Date.now() / 1000) + 1000 };
+    const expired = await app.key(caller.org, facts);
+    await app.sql`update key set expires_at = now() - interval '1 s' where expires_at = to_timestamp(${facts.expires_at})`;
+    const revoked = await app.call(`/v1/orgs/${caller.org}/keys`, {}, { key: caller.key });
+    await app.call(`/v1/orgs/${caller.org}/keys/${revoked.body.id}`, undefined, { key: caller.key, method: "DELETE" });
+    const wrong = [`${caller.key.slice(0, -1)}x`, "lmb_sk_", "nonsense", "x".repeat(4000), expired, revoked.body.key];
+    const answers = await Promise.all(wrong.map((key) => act(key)));
+    expect(answers.map(({ status }) => status)).toEqual(wrong.map(() => 401));
+    expect(new Set(answers.map(({ body }) => body.error.message)).size).toBe(1);
+    expect(answers.map(({ headers }) => headers.get("www-authenticate"))).toEqual(wrong.map(() => "Bearer"));
+    expect(answers.slice(-2).map(({ body }) => body.error.code)).toEqual(["key_expired", "key_disabled"]);
+  });
+
   it("comes before anything of the body is read", async () => {
     expect((await app.call("/v1/act", "{{{", {})).status).toBe(401);
     expect((await app.call("/v1/act", "x", { headers: { "content-type": "text/plain" } })).status).toBe(401);
@@ -125,6 +139,23 @@ describe("403", () => {
     const one = await app.key(caller.org, { models: ["other/base"] });
     expect((await act(one, { model: "other/base" })).status).toBe(200);
     expect((await act(one)).status).toBe(403);
+  });
+
+  it("holds behind suffixes and for what a preset or a default preset names", async () => {
+    const key = await app.key(caller.org, { models: ["acme/*"] });
+    for (const suffix of ["nitro", "turbo", "floor", "quality"]) {
+      expect((await act(key, { model: `other/base:${suffix}` })).body.error.code, suffix).toBe("model_not_in_scope");
+      expect((await act(key, { model: `acme/base:${suffix}` })).status, suffix).toBe(200);
+    }
+    const org = await app.caller(1);
+    const inside = await app.key(org.org, { models: ["acme/*"] });
+    const preset = { models: ["other/base"], provider: { allow_simulated: true } };
+    await app.call("/v1/presets/wide", preset, { key: org.key, method: "PUT" });
+    expect((await act(inside, { preset: "wide" })).body.error.code).toBe("model_not_in_scope");
+    expect((await act(inside)).status).toBe(200);
+    await app.call(`/v1/orgs/${org.org}/settings`, { default_preset: "wide" }, { key: org.key, method: "PATCH" });
+    expect((await act(inside)).body.error.code).toBe("model_not_in_scope");
+    expect((await act(org.key)).status).toBe(200);
   });
 
   it("holds for every model that an alias stands for", async () => {
