@@ -65,6 +65,7 @@ import { LiveSupply } from "./services/supply/live.ts";
 import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
 import { Rollup } from "./services/supply/rollup.ts";
+import { keepProbing } from "./services/supply/schedule.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
@@ -237,7 +238,15 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(async () => stops.close());
   await stops.load();
   loops.obey(stops);
-  const supplyParts: SupplyParts = { sql, vault, upstream, agent, allowPrivate, refresh: () => loader.load() };
+  const supplyParts: SupplyParts = {
+    sql,
+    vault,
+    upstream,
+    agent,
+    allowPrivate,
+    probeEveryS: config.probeEveryS,
+    refresh: () => loader.load(),
+  };
   const accountParts: AccountParts = {
     sql,
     leftOf: ({ id, rateLimit }) => limits.left(id, rateLimit),
@@ -332,6 +341,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
     };
     prune();
+    closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
     const rest = every(PRUNE_MS, prune);
     closers.add(async () => rest());
     const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));

@@ -27,6 +27,8 @@ export interface Config {
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
   allowPrivateAddresses: boolean;
+  /** How often live offerings are probed again, in seconds. */
+  probeEveryS: number;
   /** Starts the reference provider. */
   referenceSupply: boolean;
   /** Where callers reach this gateway from outside; undefined: where it listens. */
@@ -88,6 +90,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const port = Number(text("PORT") ?? "8080");
   if (!Number.isInteger(port) || port < 0 || port > 65535) bad("PORT", "a whole number from 0 to 65535");
 
+  const probeEveryS = Number(text("LIMBER_PROBE_EVERY_S") ?? "3600");
+  if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
+    bad("LIMBER_PROBE_EVERY_S", "a whole number of seconds from 10 to 86400");
+
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
   const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
   const host = text("HOST") ?? "127.0.0.1";
@@ -137,6 +143,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     roles,
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
+    probeEveryS,
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),

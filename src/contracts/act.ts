@@ -1,6 +1,9 @@
 /** Act: observations in, an action chunk in a declared action space out. Billed per action step. */
+
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
+import { exceeds } from "./bounds.ts";
 import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts } from "./conflicts.ts";
 import { type ActAnswer, type ActInput, Contract, type Intent, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
@@ -60,6 +63,12 @@ export function inputOf(request: ActFields): ActInput {
   };
 }
 
+/** What no action of an answer may exceed, and where the robot is. */
+export interface Limits {
+  readonly bounds: SafetyBounds | undefined;
+  readonly pose: readonly number[] | undefined;
+}
+
 /**
  * Why an answer is not what the contract promises, or undefined when it is. `dim` is the numbers per step that the
  * action space or the offering fixes; where neither does, every step must be as long as the first.
@@ -67,6 +76,7 @@ export function inputOf(request: ActFields): ActInput {
 export function checkAnswer(
   answer: ActAnswer,
   expected: { intent: Intent; dim: number | undefined },
+  limits: readonly Limits[] = [],
 ): AttemptFailure | undefined {
   const { steps } = answer;
   const dim = expected.dim ?? steps[0]?.values.length ?? 0;
@@ -75,7 +85,8 @@ export function checkAnswer(
     if (values.length !== dim) return AttemptFailure.ACTION_DIM_MISMATCH;
     for (const value of values) if (!Number.isFinite(value)) return AttemptFailure.NON_FINITE_ACTION;
   }
-  return steps.length === expected.intent.units ? undefined : AttemptFailure.WRONG_STEP_COUNT;
+  if (steps.length !== expected.intent.units) return AttemptFailure.WRONG_STEP_COUNT;
+  return limits.some(({ bounds, pose }) => exceeds(bounds, answer, pose)) ? AttemptFailure.UNSAFE_ACTION : undefined;
 }
 
 /** The action steps of an answer, which is what it is billed on. */

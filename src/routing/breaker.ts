@@ -119,7 +119,7 @@ export function blamesProvider(failure: AttemptFailure): boolean {
 const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.INPUT_REJECTED,
   AttemptFailure.UPSTREAM_BUSY,
-  AttemptFailure.OUT_OF_BOUNDS,
+  AttemptFailure.UNSAFE_ACTION,
 ]);
 
 function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {

@@ -23,6 +23,7 @@ import type { Route } from "../../gen/limber/v1/route_pb.ts";
 import { nowSeconds, steadyNow } from "../ambient.ts";
 import * as act from "../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
+import { poseOf } from "../contracts/bounds.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { type ActAnswer, Contract, type PredictAnswer, type PredictAnswerPart } from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
@@ -74,9 +75,10 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
     const { answer, step, tries, hedgeMicro } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
-        const { wire, target } = trip.reach(step, dim);
+        const { wire, target, bounds } = trip.reach(step, dim);
         const answer = await served(wire.act, wire)(target, input, frames, trip.options(options));
-        assertSound(act.checkAnswer(answer, { intent, dim }));
+        const pose = poseOf(space, request.observations, dim);
+        assertSound(act.checkAnswer(answer, { intent, dim }, bounds && [{ bounds, pose }]));
         return answer;
       },
       unitsOf: act.unitsOf,

@@ -86,6 +86,10 @@ export interface OfferingDeclaration {
   scaledownS: number | null;
   parameters: string[];
   note: string;
+  /** ProtoJSON of `SafetyBounds`. */
+  bounds: object | null;
+  /** Whether it retains frames; null: as its provider says of itself. */
+  ownRetention: boolean | null;
 }
 
 /** An offering. */
@@ -93,12 +97,16 @@ export interface OfferingRecord extends OfferingDeclaration {
   id: string;
   /** The provider's name and habits, which routing looks at with every offering. */
   provider: string;
+  providerRegions: string[];
   retainsFrames: boolean;
   status: OfferingStatus;
   /** The last report of the probe, as ProtoJSON. */
   report: object | null;
+  /** How often the probe failed since it last passed. */
+  probeFailures: number;
   /** Unix seconds. */
   created: number;
+  verifiedAt: number | null;
 }
 
 /** A provider's secret opens only for the provider and address that it was given for. */
@@ -114,7 +122,8 @@ export interface Supply {
 
 const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
 
-interface ProviderRow {
+/** A row of `provider`. */
+export interface ProviderRow {
   id: string;
   org_id: string;
   name: string;
@@ -126,7 +135,8 @@ interface ProviderRow {
   created: Date;
 }
 
-const providerOf = (row: ProviderRow): ProviderRecord => ({
+/** A provider from its row. */
+export const providerOf = (row: ProviderRow): ProviderRecord => ({
   id: row.id,
   orgId: row.org_id,
   name: row.name,
@@ -200,11 +210,13 @@ export async function addModel(sql: Queryable, model: ModelRecord): Promise<void
   await sql`insert into model ${sql(modelRow(model))} on conflict (slug) do nothing`;
 }
 
-interface OfferingRow {
+/** A row of `offerings`. */
+export interface OfferingRow {
   id: string;
   org_id: string;
   provider_id: string;
   provider: string;
+  provider_regions: string[];
   retains_frames: boolean;
   model: string;
   status: OfferingStatus;
@@ -237,14 +249,20 @@ interface OfferingRow {
   parameters: string[];
   note: string;
   report: object | null;
+  bounds: object | null;
+  own_retention: boolean | null;
+  probe_failures: number;
   created: Date;
+  verified_at: Date | null;
 }
 
-const offeringOf = (row: OfferingRow): OfferingRecord => ({
+/** An offering from its row. */
+export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   id: row.id,
   orgId: row.org_id,
   providerId: row.provider_id,
   provider: row.provider,
+  providerRegions: row.provider_regions,
   retainsFrames: row.retains_frames,
   model: row.model,
   status: row.status,
@@ -277,7 +295,11 @@ const offeringOf = (row: OfferingRow): OfferingRecord => ({
   parameters: row.parameters,
   note: row.note,
   report: row.report,
+  bounds: row.bounds,
+  ownRetention: row.own_retention,
+  probeFailures: row.probe_failures,
   created: seconds(row.created),
+  verifiedAt: row.verified_at && seconds(row.verified_at),
 });
 
 /** Writes an offering, pending, of a provider and a model that are there. */
@@ -315,6 +337,8 @@ export async function createOffering(sql: Queryable, offering: OfferingDeclarati
     scaledown_s: offering.scaledownS,
     parameters: offering.parameters,
     note: offering.note,
+    bounds: offering.bounds && sql.json(jsonOf(offering.bounds)),
+    retains_frames: offering.ownRetention,
   };
   await sql`insert into offering ${sql(row)}`;
   return (await findOffering(sql, row.id))!;
@@ -326,8 +350,10 @@ export async function findOffering(sql: Queryable, id: string): Promise<Offering
   return row && offeringOf(row);
 }
 
-const offerings = (sql: Queryable) => sql`
-  select offering.*, provider.name as provider, provider.retains_frames
+/** Every offering with what its provider says of itself; goes on with `where`. */
+export const offerings = (sql: Queryable) => sql`
+  select offering.*, offering.retains_frames as own_retention, provider.name as provider,
+    provider.regions as provider_regions, coalesce(offering.retains_frames, provider.retains_frames) as retains_frames
   from offering join provider on provider.id = offering.provider_id`;
 
 /**
@@ -340,8 +366,9 @@ export async function setOfferingStatus(
   { from, to, report }: { from: readonly OfferingStatus[]; to: OfferingStatus; report?: object },
 ): Promise<OfferingRecord | undefined> {
   const kept = report === undefined ? sql`` : sql`, report = ${sql.json(jsonOf(report))}, verified_at = now()`;
+  const since = to === "draining" ? sql`, withdrawn_at = now()` : sql``;
   const { count } =
-    await sql`update offering set status = ${to}${kept} where id = ${id} and status in ${sql([...from])}`;
+    await sql`update offering set status = ${to}${kept}${since} where id = ${id} and status in ${sql([...from])}`;
   return count === 0 ? undefined : findOffering(sql, id);
 }
 

@@ -59,6 +59,8 @@ const declaration = (): OfferingDeclaration => ({
   providerId,
   model: model.slug,
   runtime: "openpi-ws",
+  bounds: null,
+  ownRetention: null,
   endpoint: "ws://policy.example.com:8000",
   hardware: "A100-40GB",
   contracts: ["act", "predict"],

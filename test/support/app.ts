@@ -82,6 +82,7 @@ const DEFAULTS = {
   publicSignup: false,
   allowPrivateAddresses: true,
   referenceSupply: false,
+  probeEveryS: 3600,
   publicUrl: undefined,
   scenarioPacks: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },

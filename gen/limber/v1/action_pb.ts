@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/action.proto.
  */
 export const file_limber_v1_action: GenFile = /*@__PURE__*/
-  fileDesc("ChZsaW1iZXIvdjEvYWN0aW9uLnByb3RvEglsaW1iZXIudjEiWgoGQWN0aW9uEg0KBXNwYWNlGAEgASgJEiQKBXN0ZXBzGAIgAygLMhUubGltYmVyLnYxLkFjdGlvblN0ZXASDQoFZHRfbXMYAyABKA0SDAoEbm90ZRgEIAEoCSIzCgpBY3Rpb25TdGVwEh8KBnZhbHVlcxgBIAMoAUIPukgMkgEJEIAIIgQSAkABOgTIvBgBYgZwcm90bzM", [file_buf_validate_validate, file_limber_edge_v1_options]);
+  fileDesc("ChZsaW1iZXIvdjEvYWN0aW9uLnByb3RvEglsaW1iZXIudjEiWgoGQWN0aW9uEg0KBXNwYWNlGAEgASgJEiQKBXN0ZXBzGAIgAygLMhUubGltYmVyLnYxLkFjdGlvblN0ZXASDQoFZHRfbXMYAyABKA0SDAoEbm90ZRgEIAEoCSIzCgpBY3Rpb25TdGVwEh8KBnZhbHVlcxgBIAMoAUIPukgMkgEJEIAIIgQSAkABOgTIvBgBIs0BCgxTYWZldHlCb3VuZHMSHwoGbG93ZXN0GAEgAygBQg+6SAySAQkQgAgiBBICQAESIAoHaGlnaGVzdBgCIAMoAUIPukgMkgEJEIAIIgQSAkABEikKCm1heF9jaGFuZ2UYAyABKAFCELpIDRILQAEpAAAAAAAAAABIAIgBARItCg5tYXhfc3RhcnRfanVtcBgEIAEoAUIQukgNEgtAASkAAAAAAAAAAEgBiAEBQg0KC19tYXhfY2hhbmdlQhEKD19tYXhfc3RhcnRfanVtcGIGcHJvdG8z", [file_buf_validate_validate, file_limber_edge_v1_options]);
 
 /**
  * A chunk of actions in a declared action space.
@@ -76,4 +76,47 @@ export type ActionStep = Message<"limber.v1.ActionStep"> & {
  */
 export const ActionStepSchema: GenMessage<ActionStep> = /*@__PURE__*/
   messageDesc(file_limber_v1_action, 1);
+
+/**
+ * What no action of a chunk may exceed, in the units of the action space.
+ *
+ * @generated from message limber.v1.SafetyBounds
+ */
+export type SafetyBounds = Message<"limber.v1.SafetyBounds"> & {
+  /**
+   * Lowest value of each dimension: one for all, or one per dimension.
+   *
+   * @generated from field: repeated double lowest = 1;
+   */
+  lowest: number[];
+
+  /**
+   * Highest value of each dimension: one for all, or one per dimension.
+   *
+   * @generated from field: repeated double highest = 2;
+   */
+  highest: number[];
+
+  /**
+   * Largest change of any value from one step of a chunk to the next.
+   *
+   * @generated from field: optional double max_change = 3;
+   */
+  maxChange?: number | undefined;
+
+  /**
+   * Largest distance of a chunk's first step from where the robot is: the first values of its proprioception, one for each
+   * dimension of the action. Holds for positions of joints; a chunk for a robot that does not say where it is keeps it.
+   *
+   * @generated from field: optional double max_start_jump = 4;
+   */
+  maxStartJump?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.SafetyBounds.
+ * Use `create(SafetyBoundsSchema)` to create a new message.
+ */
+export const SafetyBoundsSchema: GenMessage<SafetyBounds> = /*@__PURE__*/
+  messageDesc(file_limber_v1_action, 2);
 

@@ -6,7 +6,7 @@ import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2"
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
-import type { Action, ActionStep } from "./action_pb.ts";
+import type { Action, ActionStep, SafetyBounds } from "./action_pb.ts";
 import { file_limber_v1_action } from "./action_pb.ts";
 import type { ActUsage } from "./inference_pb.ts";
 import { file_limber_v1_inference } from "./inference_pb.ts";
@@ -22,7 +22,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/control_loop.proto.
  */
 export const file_limber_v1_control_loop: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvY29udHJvbF9sb29wLnByb3RvEglsaW1iZXIudjEi2QUKCExvb3BPcGVuEhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEiEKBm1vZGVscxgCIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgDIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAQgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAUgASgNSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESIgoLaW5zdHJ1Y3Rpb24YCCABKAlCCLpIBXIDGIBASAWIAQESKQoKZ29hbF9pbWFnZRgJIAEoCzIQLmxpbWJlci52MS5GcmFtZUgGiAEBEiQKDGFjdGlvbl9zcGFjZRgKIAEoCUIJukgGcgQQARhASAeIAQESIAoHaG9yaXpvbhgLIAEoDUIKukgHKgUYgAIoAUgIiAEBEjEKC3RlbXBlcmF0dXJlGAwgASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgJiAEBEiwKBmJvdW5kcxgNIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNICogBARIhCghyb2JvdF9pZBgOIAEoCUIKukgHcgUQARiAAUgLiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCCQoHX2JvdW5kc0ILCglfcm9ib3RfaWQiiwEKDFNhZmV0eUJvdW5kcxIfCgZsb3dlc3QYASADKAFCD7pIDJIBCRCACCIEEgJAARIgCgdoaWdoZXN0GAIgAygBQg+6SAySAQkQgAgiBBICQAESKQoKbWF4X2NoYW5nZRgDIAEoAUIQukgNEgtAASkAAAAAAAAAAEgAiAEBQg0KC19tYXhfY2hhbmdlIokCCg9Mb29wT2JzZXJ2YXRpb24SDAoEc3RlcBgBIAEoDRI4CgxvYnNlcnZhdGlvbnMYAiADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCrpIB5IBBAgBECASIgoLaW5zdHJ1Y3Rpb24YAyABKAlCCLpIBXIDGIBASACIAQESPgoUcHJldl9jaHVua19sZWZ0X292ZXIYBCADKAsyFS5saW1iZXIudjEuQWN0aW9uU3RlcEIJukgGkgEDEIACEiYKD2luZmVyZW5jZV9kZWxheRgFIAEoDUIIukgFKgMYgAJIAYgBAUIOCgxfaW5zdHJ1Y3Rpb25CEgoQX2luZmVyZW5jZV9kZWxheSI/CglMb29wUmVzZXQSIgoLaW5zdHJ1Y3Rpb24YASABKAlCCLpIBXIDGIBASACIAQFCDgoMX2luc3RydWN0aW9uIgsKCUxvb3BDbG9zZSLUAQoKTG9vcE9wZW5lZBIKCgJpZBgBIAEoCRIPCgdjcmVhdGVkGAIgASgNEh8KBXJvdXRlGAMgASgLMhAubGltYmVyLnYxLlJvdXRlEg0KBWR0X21zGAQgASgNEg8KB2hvcml6b24YBSABKA0SEwoLZGVhZGxpbmVfbXMYBiABKA0SFgoOY2h1bmtfY29zdF91c2QYByABKAESDwoHcmVzdW1lZBgIIAEoCBIZCgxyZXN1bWVkX3N0ZXAYCSABKA1IAIgBAUIPCg1fcmVzdW1lZF9zdGVwItkCCglMb29wQ2h1bmsSEAoIY2h1bmtfaWQYASABKAkSIQoGYWN0aW9uGAIgASgLMhEubGltYmVyLnYxLkFjdGlvbhISCgpzdGFydF9zdGVwGAMgASgNEhgKEHZhbGlkX3VudGlsX3N0ZXAYBCABKA0SHQoQb2JzZXJ2YXRpb25fdGltZRgFIAEoAUgAiAEBEhoKEm9ic2VydmF0aW9uX2FnZV9tcxgGIAEoARIkCgVyb3V0ZRgHIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgBiAEBEhUKDWVwaXNvZGVfYnJlYWsYCCABKAgSIgoFdXNhZ2UYCSABKAsyEy5saW1iZXIudjEuQWN0VXNhZ2USHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYCiABKA0SEAoIcmVwbGF5ZWQYCyABKAhCEwoRX29ic2VydmF0aW9uX3RpbWVCCAoGX3JvdXRlIrkBCghMb29wSG9sZBIMCgRzdGVwGAEgASgNEiUKBnJlYXNvbhgCIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uEhoKEm9ic2VydmF0aW9uX2FnZV9tcxgDIAEoARIOCgZkZXRhaWwYBCABKAkSJAoFcm91dGUYBSABKAsyEC5saW1iZXIudjEuUm91dGVIAIgBARIcChRkcm9wcGVkX29ic2VydmF0aW9ucxgGIAEoDUIICgZfcm91dGUiuAEKCUxvb3BFbmRlZBIMCgRjb2RlGAEgASgJEg4KBmNodW5rcxgCIAEoDRINCgVob2xkcxgDIAEoDRIcChRkcm9wcGVkX29ic2VydmF0aW9ucxgEIAEoDRIiCgV1c2FnZRgFIAEoCzITLmxpbWJlci52MS5BY3RVc2FnZRIUCgxlZmZlY3RpdmVfaHoYBiABKAESEwoLc3RhbGVfcmF0aW8YByABKAESEQoJaml0dGVyX21zGAggASgBKp8CCgpIb2xkUmVhc29uEhsKF0hPTERfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQSE9MRF9SRUFTT05fTEFURRABEh8KG0hPTERfUkVBU09OX1VQU1RSRUFNX0ZBSUxFRBACEhsKF0hPTERfUkVBU09OX05PX1BST1ZJREVSEAMSHQoZSE9MRF9SRUFTT05fT1VUX09GX0JPVU5EUxAEEiMKH0hPTERfUkVBU09OX0lOVkFMSURfT0JTRVJWQVRJT04QBRIhCh1IT0xEX1JFQVNPTl9TVEFMRV9PQlNFUlZBVElPThAGEhsKF0hPTERfUkVBU09OX1NMT1dfUkVBREVSEAcSHAoYSE9MRF9SRUFTT05fTk9UX1JFQ09SREVEEAhiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_preferences, file_limber_v1_route]);
+  fileDesc("ChxsaW1iZXIvdjEvY29udHJvbF9sb29wLnByb3RvEglsaW1iZXIudjEi2QUKCExvb3BPcGVuEhkKBW1vZGVsGAEgASgJQgq6SAdyBRABGIACEiEKBm1vZGVscxgCIAMoCUIRukgOkgELEAgiB3IFEAEYgAISOAoKcHJlZmVyZW5jZRgDIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlQgi6SAWCAQIQAUgAiAEBEjUKCHByb3ZpZGVyGAQgASgLMh4ubGltYmVyLnYxLlByb3ZpZGVyUHJlZmVyZW5jZXNIAYgBARIRCgRzZWVkGAUgASgNSAKIAQESHwoGcHJlc2V0GAYgASgJQgq6SAdyBRABGIABSAOIAQESLgoIbWV0YWRhdGEYByABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SASIAQESIgoLaW5zdHJ1Y3Rpb24YCCABKAlCCLpIBXIDGIBASAWIAQESKQoKZ29hbF9pbWFnZRgJIAEoCzIQLmxpbWJlci52MS5GcmFtZUgGiAEBEiQKDGFjdGlvbl9zcGFjZRgKIAEoCUIJukgGcgQQARhASAeIAQESIAoHaG9yaXpvbhgLIAEoDUIKukgHKgUYgAIoAUgIiAEBEjEKC3RlbXBlcmF0dXJlGAwgASgBQhe6SBQSEhkAAAAAAAAkQCkAAAAAAAAAAEgJiAEBEiwKBmJvdW5kcxgNIAEoCzIXLmxpbWJlci52MS5TYWZldHlCb3VuZHNICogBARIhCghyb2JvdF9pZBgOIAEoCUIKukgHcgUQARiAAUgLiAEBQg0KC19wcmVmZXJlbmNlQgsKCV9wcm92aWRlckIHCgVfc2VlZEIJCgdfcHJlc2V0QgsKCV9tZXRhZGF0YUIOCgxfaW5zdHJ1Y3Rpb25CDQoLX2dvYWxfaW1hZ2VCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIOCgxfdGVtcGVyYXR1cmVCCQoHX2JvdW5kc0ILCglfcm9ib3RfaWQiiQIKD0xvb3BPYnNlcnZhdGlvbhIMCgRzdGVwGAEgASgNEjgKDG9ic2VydmF0aW9ucxgCIAMoCzIWLmxpbWJlci52MS5PYnNlcnZhdGlvbkIKukgHkgEECAEQIBIiCgtpbnN0cnVjdGlvbhgDIAEoCUIIukgFcgMYgEBIAIgBARI+ChRwcmV2X2NodW5rX2xlZnRfb3ZlchgEIAMoCzIVLmxpbWJlci52MS5BY3Rpb25TdGVwQgm6SAaSAQMQgAISJgoPaW5mZXJlbmNlX2RlbGF5GAUgASgNQgi6SAUqAxiAAkgBiAEBQg4KDF9pbnN0cnVjdGlvbkISChBfaW5mZXJlbmNlX2RlbGF5Ij8KCUxvb3BSZXNldBIiCgtpbnN0cnVjdGlvbhgBIAEoCUIIukgFcgMYgEBIAIgBAUIOCgxfaW5zdHJ1Y3Rpb24iCwoJTG9vcENsb3NlItQBCgpMb29wT3BlbmVkEgoKAmlkGAEgASgJEg8KB2NyZWF0ZWQYAiABKA0SHwoFcm91dGUYAyABKAsyEC5saW1iZXIudjEuUm91dGUSDQoFZHRfbXMYBCABKA0SDwoHaG9yaXpvbhgFIAEoDRITCgtkZWFkbGluZV9tcxgGIAEoDRIWCg5jaHVua19jb3N0X3VzZBgHIAEoARIPCgdyZXN1bWVkGAggASgIEhkKDHJlc3VtZWRfc3RlcBgJIAEoDUgAiAEBQg8KDV9yZXN1bWVkX3N0ZXAi2QIKCUxvb3BDaHVuaxIQCghjaHVua19pZBgBIAEoCRIhCgZhY3Rpb24YAiABKAsyES5saW1iZXIudjEuQWN0aW9uEhIKCnN0YXJ0X3N0ZXAYAyABKA0SGAoQdmFsaWRfdW50aWxfc3RlcBgEIAEoDRIdChBvYnNlcnZhdGlvbl90aW1lGAUgASgBSACIAQESGgoSb2JzZXJ2YXRpb25fYWdlX21zGAYgASgBEiQKBXJvdXRlGAcgASgLMhAubGltYmVyLnYxLlJvdXRlSAGIAQESFQoNZXBpc29kZV9icmVhaxgIIAEoCBIiCgV1c2FnZRgJIAEoCzITLmxpbWJlci52MS5BY3RVc2FnZRIcChRkcm9wcGVkX29ic2VydmF0aW9ucxgKIAEoDRIQCghyZXBsYXllZBgLIAEoCEITChFfb2JzZXJ2YXRpb25fdGltZUIICgZfcm91dGUiuQEKCExvb3BIb2xkEgwKBHN0ZXAYASABKA0SJQoGcmVhc29uGAIgASgOMhUubGltYmVyLnYxLkhvbGRSZWFzb24SGgoSb2JzZXJ2YXRpb25fYWdlX21zGAMgASgBEg4KBmRldGFpbBgEIAEoCRIkCgVyb3V0ZRgFIAEoCzIQLmxpbWJlci52MS5Sb3V0ZUgAiAEBEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAYgASgNQggKBl9yb3V0ZSK4AQoJTG9vcEVuZGVkEgwKBGNvZGUYASABKAkSDgoGY2h1bmtzGAIgASgNEg0KBWhvbGRzGAMgASgNEhwKFGRyb3BwZWRfb2JzZXJ2YXRpb25zGAQgASgNEiIKBXVzYWdlGAUgASgLMhMubGltYmVyLnYxLkFjdFVzYWdlEhQKDGVmZmVjdGl2ZV9oehgGIAEoARITCgtzdGFsZV9yYXRpbxgHIAEoARIRCglqaXR0ZXJfbXMYCCABKAEqnwIKCkhvbGRSZWFzb24SGwoXSE9MRF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBIT0xEX1JFQVNPTl9MQVRFEAESHwobSE9MRF9SRUFTT05fVVBTVFJFQU1fRkFJTEVEEAISGwoXSE9MRF9SRUFTT05fTk9fUFJPVklERVIQAxIdChlIT0xEX1JFQVNPTl9PVVRfT0ZfQk9VTkRTEAQSIwofSE9MRF9SRUFTT05fSU5WQUxJRF9PQlNFUlZBVElPThAFEiEKHUhPTERfUkVBU09OX1NUQUxFX09CU0VSVkFUSU9OEAYSGwoXSE9MRF9SRUFTT05fU0xPV19SRUFERVIQBxIcChhIT0xEX1JFQVNPTl9OT1RfUkVDT1JERUQQCGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_action, file_limber_v1_inference, file_limber_v1_observation, file_limber_v1_preferences, file_limber_v1_route]);
 
 /**
  * What a robot wants of its control loop. Comes first, once.
@@ -138,41 +138,6 @@ export const LoopOpenSchema: GenMessage<LoopOpen> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 0);
 
 /**
- * What no action of a chunk may exceed, in the units of the action space.
- *
- * @generated from message limber.v1.SafetyBounds
- */
-export type SafetyBounds = Message<"limber.v1.SafetyBounds"> & {
-  /**
-   * Lowest value of each dimension: one for all, or one per dimension.
-   *
-   * @generated from field: repeated double lowest = 1;
-   */
-  lowest: number[];
-
-  /**
-   * Highest value of each dimension: one for all, or one per dimension.
-   *
-   * @generated from field: repeated double highest = 2;
-   */
-  highest: number[];
-
-  /**
-   * Largest change of any value from one step of a chunk to the next.
-   *
-   * @generated from field: optional double max_change = 3;
-   */
-  maxChange?: number | undefined;
-};
-
-/**
- * Describes the message limber.v1.SafetyBounds.
- * Use `create(SafetyBoundsSchema)` to create a new message.
- */
-export const SafetyBoundsSchema: GenMessage<SafetyBounds> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 1);
-
-/**
  * What the robot senses at one control step. Only the newest that waits is dispatched; those that it replaces are counted.
  *
  * @generated from message limber.v1.LoopObservation
@@ -219,7 +184,7 @@ export type LoopObservation = Message<"limber.v1.LoopObservation"> & {
  * Use `create(LoopObservationSchema)` to create a new message.
  */
 export const LoopObservationSchema: GenMessage<LoopObservation> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 2);
+  messageDesc(file_limber_v1_control_loop, 1);
 
 /**
  * The episode is over and a new one begins: steps may start over, dimensions may change, another model may be chosen.
@@ -240,7 +205,7 @@ export type LoopReset = Message<"limber.v1.LoopReset"> & {
  * Use `create(LoopResetSchema)` to create a new message.
  */
 export const LoopResetSchema: GenMessage<LoopReset> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 3);
+  messageDesc(file_limber_v1_control_loop, 2);
 
 /**
  * The robot is done: what is under way is called off, `ended` follows.
@@ -255,7 +220,7 @@ export type LoopClose = Message<"limber.v1.LoopClose"> & {
  * Use `create(LoopCloseSchema)` to create a new message.
  */
 export const LoopCloseSchema: GenMessage<LoopClose> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 4);
+  messageDesc(file_limber_v1_control_loop, 3);
 
 /**
  * The loop is open. Comes first, once.
@@ -332,7 +297,7 @@ export type LoopOpened = Message<"limber.v1.LoopOpened"> & {
  * Use `create(LoopOpenedSchema)` to create a new message.
  */
 export const LoopOpenedSchema: GenMessage<LoopOpened> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 5);
+  messageDesc(file_limber_v1_control_loop, 4);
 
 /**
  * An action chunk that is still fit to be executed.
@@ -423,7 +388,7 @@ export type LoopChunk = Message<"limber.v1.LoopChunk"> & {
  * Use `create(LoopChunkSchema)` to create a new message.
  */
 export const LoopChunkSchema: GenMessage<LoopChunk> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 6);
+  messageDesc(file_limber_v1_control_loop, 5);
 
 /**
  * There is no chunk for an observation: the robot is to hold. Costs nothing.
@@ -479,7 +444,7 @@ export type LoopHold = Message<"limber.v1.LoopHold"> & {
  * Use `create(LoopHoldSchema)` to create a new message.
  */
 export const LoopHoldSchema: GenMessage<LoopHold> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 7);
+  messageDesc(file_limber_v1_control_loop, 6);
 
 /**
  * The loop is over. Comes last, once; a refusal that ended it follows as the status of the call, with its details.
@@ -549,7 +514,7 @@ export type LoopEnded = Message<"limber.v1.LoopEnded"> & {
  * Use `create(LoopEndedSchema)` to create a new message.
  */
 export const LoopEndedSchema: GenMessage<LoopEnded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_control_loop, 8);
+  messageDesc(file_limber_v1_control_loop, 7);
 
 /**
  * Why a robot is to hold.

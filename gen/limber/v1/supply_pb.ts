@@ -5,6 +5,8 @@
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { SafetyBounds } from "./action_pb.ts";
+import { file_limber_v1_action } from "./action_pb.ts";
 import type { Contract } from "./contract_pb.ts";
 import { file_limber_v1_contract } from "./contract_pb.ts";
 import type { Observation } from "./observation_pb.ts";
@@ -15,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/supply.proto.
  */
 export const file_limber_v1_supply: GenFile = /*@__PURE__*/
-  fileDesc("ChZsaW1iZXIvdjEvc3VwcGx5LnByb3RvEglsaW1iZXIudjEidAoIUHJvdmlkZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxkaXNwbGF5X25hbWUYAyABKAkSDwoHcmVnaW9ucxgEIAMoCRIWCg5yZXRhaW5zX2ZyYW1lcxgFIAEoCBIPCgdjcmVhdGVkGAYgASgNIu8DCghPZmZlcmluZxIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIPCgdydW50aW1lGAQgASgJEikKBnN0YXR1cxgFIAEoDjIZLmxpbWJlci52MS5PZmZlcmluZ1N0YXR1cxImCgljb250cmFjdHMYBiADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgHIAMoCRITCgtlbWJvZGltZW50cxgIIAMoCRIRCglwcmVjaXNpb24YCSABKAkSDgoGcmVnaW9uGAogASgJEhAKCGhhcmR3YXJlGAsgASgJEhwKD3ByaWNlX3Blcl9mcmFtZRgMIAEoAUgAiAEBEiIKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUgBiAEBEiAKE3ByaWNlX3Blcl8xa190b2tlbnMYDiABKAFIAogBARITCgttYXhfaG9yaXpvbhgPIAEoDRINCgVkdF9tcxgQIAEoDRISCgpwYXJhbWV0ZXJzGBEgAygJEg8KB2NyZWF0ZWQYEiABKA1CEgoQX3ByaWNlX3Blcl9mcmFtZUIYChZfcHJpY2VfcGVyX2FjdGlvbl9zdGVwQhYKFF9wcmljZV9wZXJfMWtfdG9rZW5zIpQGCgtXaXJlUHJvZmlsZRIcCgZwcmVzZXQYASABKAlCB7pIBHICGEBIAIgBARIxCgZmcmFtZXMYAiADKAsyFy5saW1iZXIudjEuRnJhbWVNYXBwaW5nQgi6SAWSAQIQEBI0Cgdwcm9wcmlvGAMgAygLMhkubGltYmVyLnYxLlByb3ByaW9NYXBwaW5nQgi6SAWSAQIQQBImCg9pbnN0cnVjdGlvbl9rZXkYBCABKAlCCLpIBXIDGIACSAGIAQESHQoLYWN0aW9uX2tleXMYBSADKAlCCLpIBZIBAhAgEiIKC3Byb3ByaW9fZGltGAYgASgNQgi6SAUqAxiAIEgCiAEBEjEKB3NhbXBsZXMYByADKAsyFi5saW1iZXIudjEuT2JzZXJ2YXRpb25CCLpIBZIBAhACEjgKB2RpYWxlY3QYCCABKA4yGC5saW1iZXIudjEuU2VydmVyRGlhbGVjdEIIukgFggECEAFIA4gBARImCgthY3Rpb25fZGltcxgJIAMoDUIRukgOkgELECAiByoFGIAIKAESNAoJY29uc3RhbnRzGAogAygLMhcubGltYmVyLnYxLldpcmVDb25zdGFudEIIukgFkgECECASJQoMc2VydmVyX21vZGVsGAsgASgJQgq6SAdyBRABGIACSASIAQESQwoLY29vcmRpbmF0ZXMYDCABKA4yHy5saW1iZXIudjEuQ29vcmRpbmF0ZUNvbnZlbnRpb25CCLpIBYIBAhABSAWIAQESNgoHc2Vzc2lvbhgNIAEoDjIWLmxpbWJlci52MS5XaXJlU2Vzc2lvbkIIukgFggECEAFIBogBARIyCgVyZXNldBgOIAEoDjIULmxpbWJlci52MS5XaXJlUmVzZXRCCLpIBYIBAhABSAeIAQFCCQoHX3ByZXNldEISChBfaW5zdHJ1Y3Rpb25fa2V5Qg4KDF9wcm9wcmlvX2RpbUIKCghfZGlhbGVjdEIPCg1fc2VydmVyX21vZGVsQg4KDF9jb29yZGluYXRlc0IKCghfc2Vzc2lvbkIICgZfcmVzZXQidgoMV2lyZUNvbnN0YW50EhcKA2tleRgBIAEoCUIKukgHcgUQARiAAhIbCgR0ZXh0GAIgASgJQgi6SAVyAxiACEgAiAEBEhwKBm51bWJlchgDIAEoAUIHukgEEgJAAUgBiAEBQgcKBV90ZXh0QgkKB19udW1iZXIimAIKDEZyYW1lTWFwcGluZxIYCgZjYW1lcmEYASABKAlCCLpIBXIDGIABEhcKA2tleRgCIAEoCUIKukgHcgUQARiAAhIwCgZsYXlvdXQYAyABKA4yFi5saW1iZXIudjEuUGl4ZWxMYXlvdXRCCLpIBYIBAhABEhkKBXdpZHRoGAQgASgNQgq6SAcqBRiAICgBEhoKBmhlaWdodBgFIAEoDUIKukgHKgUYgCAoARIqCgNmaXQYBiABKA4yEy5saW1iZXIudjEuSW1hZ2VGaXRCCLpIBYIBAhABEhIKCnJvdGF0ZV8xODAYByABKAgSLAoEZm9ybRgIIAEoDjIULmxpbWJlci52MS5QaXhlbEZvcm1CCLpIBYIBAhABIokBCg5Qcm9wcmlvTWFwcGluZxIXCgVzdGFydBgBIAEoDUIIukgFKgMYgCASFQoDZW5kGAIgASgNQgi6SAUqAxiAIBIXCgNrZXkYAyABKAlCCrpIB3IFEAEYgAISLgoFZHR5cGUYBCABKA4yFS5saW1iZXIudjEuTnVtYmVyVHlwZUIIukgFggECEAEiYAoMUHJvdmlkZXJBdXRoEjMKBHR5cGUYASABKA4yGy5saW1iZXIudjEuUHJvdmlkZXJBdXRoVHlwZUIIukgFggECEAESGwoGc2VjcmV0GAIgASgJQguAAQG6SAVyAxiAICKCAgoRQWR2ZXJ0aXNlZEZpZ3VyZXMSJQoGcDUwX21zGAEgASgBQhC6SA0SC0ABIQAAAAAAAAAASACIAQESJQoGcDk1X21zGAIgASgBQhC6SA0SC0ABIQAAAAAAAAAASAGIAQESKwoMZnJhbWVzX3Blcl9zGAMgASgBQhC6SA0SC0ABIQAAAAAAAAAASAKIAQESPAoKdXB0aW1lXzMwZBgEIAEoAUIXukgUEhIZAAAAAAAA8D8pAAAAAAAAAABIA1IKdXB0aW1lXzMwZIgBAUIJCgdfcDUwX21zQgkKB19wOTVfbXNCDwoNX2ZyYW1lc19wZXJfc0INCgtfdXB0aW1lXzMwZCK+AQoLUHJvYmVSZXBvcnQSCgoCaWQYASABKAkSEwoLb2ZmZXJpbmdfaWQYAiABKAkSEgoKc3RhcnRlZF9hdBgDIAEoDRITCgtmaW5pc2hlZF9hdBgEIAEoDRIOCgZwYXNzZWQYBSABKAgSJQoGY2hlY2tzGAYgAygLMhUubGltYmVyLnYxLlByb2JlQ2hlY2sSLgoIbWVhc3VyZWQYByABKAsyHC5saW1iZXIudjEuUHJvYmVNZWFzdXJlbWVudHMiYAoKUHJvYmVDaGVjaxIMCgRuYW1lGAEgASgJEg4KBnBhc3NlZBgCIAEoCBIQCghyZXF1aXJlZBgDIAEoCBIOCgZkZXRhaWwYBCABKAkSEgoKbGF0ZW5jeV9tcxgFIAEoASJsChFQcm9iZU1lYXN1cmVtZW50cxIOCgZwNTBfbXMYASABKAESDgoGcDk1X21zGAIgASgBEg8KB2NvbGRfbXMYAyABKAESFwoKYWN0aW9uX2RpbRgEIAEoDUgAiAEBQg0KC19hY3Rpb25fZGltKqUBCg5PZmZlcmluZ1N0YXR1cxIfChtPRkZFUklOR19TVEFUVVNfVU5TUEVDSUZJRUQQABIbChdPRkZFUklOR19TVEFUVVNfUEVORElORxABEh0KGU9GRkVSSU5HX1NUQVRVU19WRVJJRllJTkcQAhIYChRPRkZFUklOR19TVEFUVVNfTElWRRADEhwKGE9GRkVSSU5HX1NUQVRVU19SRUpFQ1RFRBAEKr0CCg1TZXJ2ZXJEaWFsZWN0Eh4KGlNFUlZFUl9ESUFMRUNUX1VOU1BFQ0lGSUVEEAASGQoVU0VSVkVSX0RJQUxFQ1RfT1BFTlBJEAESHAoYU0VSVkVSX0RJQUxFQ1RfUk9CT0FSRU5BEAISHAoYU0VSVkVSX0RJQUxFQ1RfVkxMTV9PTU5JEAMSGQoVU0VSVkVSX0RJQUxFQ1RfU0dMQU5HEAQSIQodU0VSVkVSX0RJQUxFQ1RfQ09TTU9TX1JPQk9MQUIQBRIaChZTRVJWRVJfRElBTEVDVF9TVEFSVkxBEAYSHQoZU0VSVkVSX0RJQUxFQ1RfR1IwMFRfTjFfNRAHEh0KGVNFUlZFUl9ESUFMRUNUX0dSMDBUX04xXzYQCBIdChlTRVJWRVJfRElBTEVDVF9HUjAwVF9OMV83EAkqwwIKFENvb3JkaW5hdGVDb252ZW50aW9uEiUKIUNPT1JESU5BVEVfQ09OVkVOVElPTl9VTlNQRUNJRklFRBAAEiAKHENPT1JESU5BVEVfQ09OVkVOVElPTl9YWV8xMDAQARIhCh1DT09SRElOQVRFX0NPTlZFTlRJT05fWFlfMTAwMBACEiEKHUNPT1JESU5BVEVfQ09OVkVOVElPTl9ZWF8xMDAwEAMSKQolQ09PUkRJTkFURV9DT05WRU5USU9OX1hZX1BYX1JFU0laRUQyOBAEEiEKHUNPT1JESU5BVEVfQ09OVkVOVElPTl9YWV9VTklUEAUSJQohQ09PUkRJTkFURV9DT05WRU5USU9OX0xPQ19ZWF8xMDI0EAYSJwojQ09PUkRJTkFURV9DT05WRU5USU9OX01PTE1PMl9DT09SRFMQByqUAQoLV2lyZVNlc3Npb24SHAoYV0lSRV9TRVNTSU9OX1VOU1BFQ0lGSUVEEAASFQoRV0lSRV9TRVNTSU9OX05PTkUQARIbChdXSVJFX1NFU1NJT05fQ09OTkVDVElPThACEhsKF1dJUkVfU0VTU0lPTl9TRVNTSU9OX0lEEAMSFgoSV0lSRV9TRVNTSU9OX0xFQVNFEAQqbQoJV2lyZVJlc2V0EhoKFldJUkVfUkVTRVRfVU5TUEVDSUZJRUQQABITCg9XSVJFX1JFU0VUX05PTkUQARIWChJXSVJFX1JFU0VUX01FU1NBR0UQAhIXChNXSVJFX1JFU0VUX0VORFBPSU5UEAMqZQoJUGl4ZWxGb3JtEhoKFlBJWEVMX0ZPUk1fVU5TUEVDSUZJRUQQABIRCg1QSVhFTF9GT1JNX1UxEAESEQoNUElYRUxfRk9STV9GNBACEhYKElBJWEVMX0ZPUk1fRU5DT0RFRBADKlcKC1BpeGVsTGF5b3V0EhwKGFBJWEVMX0xBWU9VVF9VTlNQRUNJRklFRBAAEhQKEFBJWEVMX0xBWU9VVF9IV0MQARIUChBQSVhFTF9MQVlPVVRfQ0hXEAIqTwoISW1hZ2VGaXQSGQoVSU1BR0VfRklUX1VOU1BFQ0lGSUVEEAASEQoNSU1BR0VfRklUX1BBRBABEhUKEUlNQUdFX0ZJVF9TVFJFVENIEAIqUQoKTnVtYmVyVHlwZRIbChdOVU1CRVJfVFlQRV9VTlNQRUNJRklFRBAAEhIKDk5VTUJFUl9UWVBFX0Y0EAESEgoOTlVNQkVSX1RZUEVfRjgQAiqSAQoQUHJvdmlkZXJBdXRoVHlwZRIiCh5QUk9WSURFUl9BVVRIX1RZUEVfVU5TUEVDSUZJRUQQABIbChdQUk9WSURFUl9BVVRIX1RZUEVfTk9ORRABEh0KGVBST1ZJREVSX0FVVEhfVFlQRV9CRUFSRVIQAhIeChpQUk9WSURFUl9BVVRIX1RZUEVfQVBJX0tFWRADYgZwcm90bzM", [file_buf_validate_validate, file_limber_v1_contract, file_limber_v1_observation]);
+  fileDesc("ChZsaW1iZXIvdjEvc3VwcGx5LnByb3RvEglsaW1iZXIudjEixgEKCFByb3ZpZGVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSFAoMZGlzcGxheV9uYW1lGAMgASgJEg8KB3JlZ2lvbnMYBCADKAkSFgoOcmV0YWluc19mcmFtZXMYBSABKAgSDwoHY3JlYXRlZBgGIAEoDRIaCg1jb250YWN0X2VtYWlsGAcgASgJSACIAQESFQoIaG9tZXBhZ2UYCCABKAlIAYgBAUIQCg5fY29udGFjdF9lbWFpbEILCglfaG9tZXBhZ2Ui0QQKCE9mZmVyaW5nEgoKAmlkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEg8KB3J1bnRpbWUYBCABKAkSKQoGc3RhdHVzGAUgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzEiYKCWNvbnRyYWN0cxgGIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAcgAygJEhMKC2VtYm9kaW1lbnRzGAggAygJEhEKCXByZWNpc2lvbhgJIAEoCRIOCgZyZWdpb24YCiABKAkSEAoIaGFyZHdhcmUYCyABKAkSHAoPcHJpY2VfcGVyX2ZyYW1lGAwgASgBSACIAQESIgoVcHJpY2VfcGVyX2FjdGlvbl9zdGVwGA0gASgBSAGIAQESIAoTcHJpY2VfcGVyXzFrX3Rva2VucxgOIAEoAUgCiAEBEhMKC21heF9ob3Jpem9uGA8gASgNEg0KBWR0X21zGBAgASgNEhIKCnBhcmFtZXRlcnMYESADKAkSDwoHY3JlYXRlZBgSIAEoDRIYCgt2ZXJpZmllZF9hdBgTIAEoDUgDiAEBEiwKBXRlcm1zGBQgASgLMhgubGltYmVyLnYxLk9mZmVyaW5nVGVybXNIBIgBAUISChBfcHJpY2VfcGVyX2ZyYW1lQhgKFl9wcmljZV9wZXJfYWN0aW9uX3N0ZXBCFgoUX3ByaWNlX3Blcl8xa190b2tlbnNCDgoMX3ZlcmlmaWVkX2F0QggKBl90ZXJtcyKsAgoNT2ZmZXJpbmdUZXJtcxIQCghlbmRwb2ludBgBIAEoCRIuCglhdXRoX3R5cGUYAiABKA4yGy5saW1iZXIudjEuUHJvdmlkZXJBdXRoVHlwZRIbChNjb3N0X3VzZF9wZXJfc2Vjb25kGAMgASgBEhgKC3NjYWxlZG93bl9zGAQgASgBSACIAQESEQoJdGltZW91dF9zGAUgASgBEhsKDmNvbGRfdGltZW91dF9zGAYgASgBSAGIAQESLAoGYm91bmRzGAcgASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gCiAEBEhYKDnByb2JlX2ZhaWx1cmVzGAggASgNQg4KDF9zY2FsZWRvd25fc0IRCg9fY29sZF90aW1lb3V0X3NCCQoHX2JvdW5kcyKUBgoLV2lyZVByb2ZpbGUSHAoGcHJlc2V0GAEgASgJQge6SARyAhhASACIAQESMQoGZnJhbWVzGAIgAygLMhcubGltYmVyLnYxLkZyYW1lTWFwcGluZ0IIukgFkgECEBASNAoHcHJvcHJpbxgDIAMoCzIZLmxpbWJlci52MS5Qcm9wcmlvTWFwcGluZ0IIukgFkgECEEASJgoPaW5zdHJ1Y3Rpb25fa2V5GAQgASgJQgi6SAVyAxiAAkgBiAEBEh0KC2FjdGlvbl9rZXlzGAUgAygJQgi6SAWSAQIQIBIiCgtwcm9wcmlvX2RpbRgGIAEoDUIIukgFKgMYgCBIAogBARIxCgdzYW1wbGVzGAcgAygLMhYubGltYmVyLnYxLk9ic2VydmF0aW9uQgi6SAWSAQIQAhI4CgdkaWFsZWN0GAggASgOMhgubGltYmVyLnYxLlNlcnZlckRpYWxlY3RCCLpIBYIBAhABSAOIAQESJgoLYWN0aW9uX2RpbXMYCSADKA1CEbpIDpIBCxAgIgcqBRiACCgBEjQKCWNvbnN0YW50cxgKIAMoCzIXLmxpbWJlci52MS5XaXJlQ29uc3RhbnRCCLpIBZIBAhAgEiUKDHNlcnZlcl9tb2RlbBgLIAEoCUIKukgHcgUQARiAAkgEiAEBEkMKC2Nvb3JkaW5hdGVzGAwgASgOMh8ubGltYmVyLnYxLkNvb3JkaW5hdGVDb252ZW50aW9uQgi6SAWCAQIQAUgFiAEBEjYKB3Nlc3Npb24YDSABKA4yFi5saW1iZXIudjEuV2lyZVNlc3Npb25CCLpIBYIBAhABSAaIAQESMgoFcmVzZXQYDiABKA4yFC5saW1iZXIudjEuV2lyZVJlc2V0Qgi6SAWCAQIQAUgHiAEBQgkKB19wcmVzZXRCEgoQX2luc3RydWN0aW9uX2tleUIOCgxfcHJvcHJpb19kaW1CCgoIX2RpYWxlY3RCDwoNX3NlcnZlcl9tb2RlbEIOCgxfY29vcmRpbmF0ZXNCCgoIX3Nlc3Npb25CCAoGX3Jlc2V0InYKDFdpcmVDb25zdGFudBIXCgNrZXkYASABKAlCCrpIB3IFEAEYgAISGwoEdGV4dBgCIAEoCUIIukgFcgMYgAhIAIgBARIcCgZudW1iZXIYAyABKAFCB7pIBBICQAFIAYgBAUIHCgVfdGV4dEIJCgdfbnVtYmVyIpgCCgxGcmFtZU1hcHBpbmcSGAoGY2FtZXJhGAEgASgJQgi6SAVyAxiAARIXCgNrZXkYAiABKAlCCrpIB3IFEAEYgAISMAoGbGF5b3V0GAMgASgOMhYubGltYmVyLnYxLlBpeGVsTGF5b3V0Qgi6SAWCAQIQARIZCgV3aWR0aBgEIAEoDUIKukgHKgUYgCAoARIaCgZoZWlnaHQYBSABKA1CCrpIByoFGIAgKAESKgoDZml0GAYgASgOMhMubGltYmVyLnYxLkltYWdlRml0Qgi6SAWCAQIQARISCgpyb3RhdGVfMTgwGAcgASgIEiwKBGZvcm0YCCABKA4yFC5saW1iZXIudjEuUGl4ZWxGb3JtQgi6SAWCAQIQASKJAQoOUHJvcHJpb01hcHBpbmcSFwoFc3RhcnQYASABKA1CCLpIBSoDGIAgEhUKA2VuZBgCIAEoDUIIukgFKgMYgCASFwoDa2V5GAMgASgJQgq6SAdyBRABGIACEi4KBWR0eXBlGAQgASgOMhUubGltYmVyLnYxLk51bWJlclR5cGVCCLpIBYIBAhABImAKDFByb3ZpZGVyQXV0aBIzCgR0eXBlGAEgASgOMhsubGltYmVyLnYxLlByb3ZpZGVyQXV0aFR5cGVCCLpIBYIBAhABEhsKBnNlY3JldBgCIAEoCUILgAEBukgFcgMYgCAiggIKEUFkdmVydGlzZWRGaWd1cmVzEiUKBnA1MF9tcxgBIAEoAUIQukgNEgtAASEAAAAAAAAAAEgAiAEBEiUKBnA5NV9tcxgCIAEoAUIQukgNEgtAASEAAAAAAAAAAEgBiAEBEisKDGZyYW1lc19wZXJfcxgDIAEoAUIQukgNEgtAASEAAAAAAAAAAEgCiAEBEjwKCnVwdGltZV8zMGQYBCABKAFCF7pIFBISGQAAAAAAAPA/KQAAAAAAAAAASANSCnVwdGltZV8zMGSIAQFCCQoHX3A1MF9tc0IJCgdfcDk1X21zQg8KDV9mcmFtZXNfcGVyX3NCDQoLX3VwdGltZV8zMGQivgEKC1Byb2JlUmVwb3J0EgoKAmlkGAEgASgJEhMKC29mZmVyaW5nX2lkGAIgASgJEhIKCnN0YXJ0ZWRfYXQYAyABKA0SEwoLZmluaXNoZWRfYXQYBCABKA0SDgoGcGFzc2VkGAUgASgIEiUKBmNoZWNrcxgGIAMoCzIVLmxpbWJlci52MS5Qcm9iZUNoZWNrEi4KCG1lYXN1cmVkGAcgASgLMhwubGltYmVyLnYxLlByb2JlTWVhc3VyZW1lbnRzIoYBCgpQcm9iZUNoZWNrEgwKBG5hbWUYASABKAkSDgoGcGFzc2VkGAIgASgIEhAKCHJlcXVpcmVkGAMgASgIEg4KBmRldGFpbBgEIAEoCRISCgpsYXRlbmN5X21zGAUgASgBEhYKCW5leHRfc3RlcBgGIAEoCUgAiAEBQgwKCl9uZXh0X3N0ZXAibAoRUHJvYmVNZWFzdXJlbWVudHMSDgoGcDUwX21zGAEgASgBEg4KBnA5NV9tcxgCIAEoARIPCgdjb2xkX21zGAMgASgBEhcKCmFjdGlvbl9kaW0YBCABKA1IAIgBAUINCgtfYWN0aW9uX2RpbSqdAgoOT2ZmZXJpbmdTdGF0dXMSHwobT0ZGRVJJTkdfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGwoXT0ZGRVJJTkdfU1RBVFVTX1BFTkRJTkcQARIdChlPRkZFUklOR19TVEFUVVNfVkVSSUZZSU5HEAISGAoUT0ZGRVJJTkdfU1RBVFVTX0xJVkUQAxIcChhPRkZFUklOR19TVEFUVVNfUkVKRUNURUQQBBIcChhPRkZFUklOR19TVEFUVVNfREVHUkFERUQQBRIdChlPRkZFUklOR19TVEFUVVNfU1VTUEVOREVEEAYSHAoYT0ZGRVJJTkdfU1RBVFVTX0RSQUlOSU5HEAcSGwoXT0ZGRVJJTkdfU1RBVFVTX1JFTU9WRUQQCCq9AgoNU2VydmVyRGlhbGVjdBIeChpTRVJWRVJfRElBTEVDVF9VTlNQRUNJRklFRBAAEhkKFVNFUlZFUl9ESUFMRUNUX09QRU5QSRABEhwKGFNFUlZFUl9ESUFMRUNUX1JPQk9BUkVOQRACEhwKGFNFUlZFUl9ESUFMRUNUX1ZMTE1fT01OSRADEhkKFVNFUlZFUl9ESUFMRUNUX1NHTEFORxAEEiEKHVNFUlZFUl9ESUFMRUNUX0NPU01PU19ST0JPTEFCEAUSGgoWU0VSVkVSX0RJQUxFQ1RfU1RBUlZMQRAGEh0KGVNFUlZFUl9ESUFMRUNUX0dSMDBUX04xXzUQBxIdChlTRVJWRVJfRElBTEVDVF9HUjAwVF9OMV82EAgSHQoZU0VSVkVSX0RJQUxFQ1RfR1IwMFRfTjFfNxAJKsMCChRDb29yZGluYXRlQ29udmVudGlvbhIlCiFDT09SRElOQVRFX0NPTlZFTlRJT05fVU5TUEVDSUZJRUQQABIgChxDT09SRElOQVRFX0NPTlZFTlRJT05fWFlfMTAwEAESIQodQ09PUkRJTkFURV9DT05WRU5USU9OX1hZXzEwMDAQAhIhCh1DT09SRElOQVRFX0NPTlZFTlRJT05fWVhfMTAwMBADEikKJUNPT1JESU5BVEVfQ09OVkVOVElPTl9YWV9QWF9SRVNJWkVEMjgQBBIhCh1DT09SRElOQVRFX0NPTlZFTlRJT05fWFlfVU5JVBAFEiUKIUNPT1JESU5BVEVfQ09OVkVOVElPTl9MT0NfWVhfMTAyNBAGEicKI0NPT1JESU5BVEVfQ09OVkVOVElPTl9NT0xNTzJfQ09PUkRTEAcqlAEKC1dpcmVTZXNzaW9uEhwKGFdJUkVfU0VTU0lPTl9VTlNQRUNJRklFRBAAEhUKEVdJUkVfU0VTU0lPTl9OT05FEAESGwoXV0lSRV9TRVNTSU9OX0NPTk5FQ1RJT04QAhIbChdXSVJFX1NFU1NJT05fU0VTU0lPTl9JRBADEhYKEldJUkVfU0VTU0lPTl9MRUFTRRAEKm0KCVdpcmVSZXNldBIaChZXSVJFX1JFU0VUX1VOU1BFQ0lGSUVEEAASEwoPV0lSRV9SRVNFVF9OT05FEAESFgoSV0lSRV9SRVNFVF9NRVNTQUdFEAISFwoTV0lSRV9SRVNFVF9FTkRQT0lOVBADKmUKCVBpeGVsRm9ybRIaChZQSVhFTF9GT1JNX1VOU1BFQ0lGSUVEEAASEQoNUElYRUxfRk9STV9VMRABEhEKDVBJWEVMX0ZPUk1fRjQQAhIWChJQSVhFTF9GT1JNX0VOQ09ERUQQAypXCgtQaXhlbExheW91dBIcChhQSVhFTF9MQVlPVVRfVU5TUEVDSUZJRUQQABIUChBQSVhFTF9MQVlPVVRfSFdDEAESFAoQUElYRUxfTEFZT1VUX0NIVxACKk8KCEltYWdlRml0EhkKFUlNQUdFX0ZJVF9VTlNQRUNJRklFRBAAEhEKDUlNQUdFX0ZJVF9QQUQQARIVChFJTUFHRV9GSVRfU1RSRVRDSBACKlEKCk51bWJlclR5cGUSGwoXTlVNQkVSX1RZUEVfVU5TUEVDSUZJRUQQABISCg5OVU1CRVJfVFlQRV9GNBABEhIKDk5VTUJFUl9UWVBFX0Y4EAIqkgEKEFByb3ZpZGVyQXV0aFR5cGUSIgoeUFJPVklERVJfQVVUSF9UWVBFX1VOU1BFQ0lGSUVEEAASGwoXUFJPVklERVJfQVVUSF9UWVBFX05PTkUQARIdChlQUk9WSURFUl9BVVRIX1RZUEVfQkVBUkVSEAISHgoaUFJPVklERVJfQVVUSF9UWVBFX0FQSV9LRVkQA2IGcHJvdG8z", [file_buf_validate_validate, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_observation]);
 
 /**
  * Whoever runs models.
@@ -64,6 +66,20 @@ export type Provider = Message<"limber.v1.Provider"> & {
    * @generated from field: uint32 created = 6;
    */
   created: number;
+
+  /**
+   * Where it can be reached; shown to its own organisation.
+   *
+   * @generated from field: optional string contact_email = 7;
+   */
+  contactEmail?: string | undefined;
+
+  /**
+   * Its page.
+   *
+   * @generated from field: optional string homepage = 8;
+   */
+  homepage?: string | undefined;
 };
 
 /**
@@ -204,6 +220,21 @@ export type Offering = Message<"limber.v1.Offering"> & {
    * @generated from field: uint32 created = 18;
    */
   created: number;
+
+  /**
+   * When it was last probed, in unix seconds; absent before the first time.
+   *
+   * @generated from field: optional uint32 verified_at = 19;
+   */
+  verifiedAt?: number | undefined;
+
+  /**
+   * The server's address, the cost basis and the bounds: shown to its own organisation and to the operator, when asked for
+   * offerings.
+   *
+   * @generated from field: optional limber.v1.OfferingTerms terms = 20;
+   */
+  terms?: OfferingTerms | undefined;
 };
 
 /**
@@ -212,6 +243,76 @@ export type Offering = Message<"limber.v1.Offering"> & {
  */
 export const OfferingSchema: GenMessage<Offering> = /*@__PURE__*/
   messageDesc(file_limber_v1_supply, 1);
+
+/**
+ * What only an offering's own organisation and the operator see of it.
+ *
+ * @generated from message limber.v1.OfferingTerms
+ */
+export type OfferingTerms = Message<"limber.v1.OfferingTerms"> & {
+  /**
+   * The server's address.
+   *
+   * @generated from field: string endpoint = 1;
+   */
+  endpoint: string;
+
+  /**
+   * How the gateway shows itself; the secret is never shown.
+   *
+   * @generated from field: limber.v1.ProviderAuthType auth_type = 2;
+   */
+  authType: ProviderAuthType;
+
+  /**
+   * Cost of the accelerator, in US dollars per second; that of its hardware where none was declared.
+   *
+   * @generated from field: double cost_usd_per_second = 3;
+   */
+  costUsdPerSecond: number;
+
+  /**
+   * Seconds after which an idle container is scaled to zero; absent where it stays warm.
+   *
+   * @generated from field: optional double scaledown_s = 4;
+   */
+  scaledownS?: number | undefined;
+
+  /**
+   * Time for one attempt, in seconds.
+   *
+   * @generated from field: double timeout_s = 5;
+   */
+  timeoutS: number;
+
+  /**
+   * Time for one attempt that has to wake a container, in seconds.
+   *
+   * @generated from field: optional double cold_timeout_s = 6;
+   */
+  coldTimeoutS?: number | undefined;
+
+  /**
+   * What no action may exceed.
+   *
+   * @generated from field: optional limber.v1.SafetyBounds bounds = 7;
+   */
+  bounds?: SafetyBounds | undefined;
+
+  /**
+   * How often the probe failed since it last passed.
+   *
+   * @generated from field: uint32 probe_failures = 8;
+   */
+  probeFailures: number;
+};
+
+/**
+ * Describes the message limber.v1.OfferingTerms.
+ * Use `create(OfferingTermsSchema)` to create a new message.
+ */
+export const OfferingTermsSchema: GenMessage<OfferingTerms> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply, 2);
 
 /**
  * How the gateway's observation becomes what a server expects, and its answer an action.
@@ -324,7 +425,7 @@ export type WireProfile = Message<"limber.v1.WireProfile"> & {
  * Use `create(WireProfileSchema)` to create a new message.
  */
 export const WireProfileSchema: GenMessage<WireProfile> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 2);
+  messageDesc(file_limber_v1_supply, 3);
 
 /**
  * What every request carries as it stands: a text or a number.
@@ -359,7 +460,7 @@ export type WireConstant = Message<"limber.v1.WireConstant"> & {
  * Use `create(WireConstantSchema)` to create a new message.
  */
 export const WireConstantSchema: GenMessage<WireConstant> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 3);
+  messageDesc(file_limber_v1_supply, 4);
 
 /**
  * Where one camera's picture goes.
@@ -429,7 +530,7 @@ export type FrameMapping = Message<"limber.v1.FrameMapping"> & {
  * Use `create(FrameMappingSchema)` to create a new message.
  */
 export const FrameMappingSchema: GenMessage<FrameMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 4);
+  messageDesc(file_limber_v1_supply, 5);
 
 /**
  * Where a part of the proprioception goes.
@@ -471,7 +572,7 @@ export type ProprioMapping = Message<"limber.v1.ProprioMapping"> & {
  * Use `create(ProprioMappingSchema)` to create a new message.
  */
 export const ProprioMappingSchema: GenMessage<ProprioMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 5);
+  messageDesc(file_limber_v1_supply, 6);
 
 /**
  * How the gateway shows itself to a provider.
@@ -499,7 +600,7 @@ export type ProviderAuth = Message<"limber.v1.ProviderAuth"> & {
  * Use `create(ProviderAuthSchema)` to create a new message.
  */
 export const ProviderAuthSchema: GenMessage<ProviderAuth> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 6);
+  messageDesc(file_limber_v1_supply, 7);
 
 /**
  * What a provider says of itself, until there are measurements.
@@ -541,7 +642,7 @@ export type AdvertisedFigures = Message<"limber.v1.AdvertisedFigures"> & {
  * Use `create(AdvertisedFiguresSchema)` to create a new message.
  */
 export const AdvertisedFiguresSchema: GenMessage<AdvertisedFigures> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 7);
+  messageDesc(file_limber_v1_supply, 8);
 
 /**
  * What the conformance probe found.
@@ -604,7 +705,7 @@ export type ProbeReport = Message<"limber.v1.ProbeReport"> & {
  * Use `create(ProbeReportSchema)` to create a new message.
  */
 export const ProbeReportSchema: GenMessage<ProbeReport> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 8);
+  messageDesc(file_limber_v1_supply, 9);
 
 /**
  * One check of the probe.
@@ -646,6 +747,13 @@ export type ProbeCheck = Message<"limber.v1.ProbeCheck"> & {
    * @generated from field: double latency_ms = 5;
    */
   latencyMs: number;
+
+  /**
+   * What the provider's owner can do about it; absent when it passed.
+   *
+   * @generated from field: optional string next_step = 6;
+   */
+  nextStep?: string | undefined;
 };
 
 /**
@@ -653,7 +761,7 @@ export type ProbeCheck = Message<"limber.v1.ProbeCheck"> & {
  * Use `create(ProbeCheckSchema)` to create a new message.
  */
 export const ProbeCheckSchema: GenMessage<ProbeCheck> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 9);
+  messageDesc(file_limber_v1_supply, 10);
 
 /**
  * What the probe measured.
@@ -695,7 +803,7 @@ export type ProbeMeasurements = Message<"limber.v1.ProbeMeasurements"> & {
  * Use `create(ProbeMeasurementsSchema)` to create a new message.
  */
 export const ProbeMeasurementsSchema: GenMessage<ProbeMeasurements> = /*@__PURE__*/
-  messageDesc(file_limber_v1_supply, 10);
+  messageDesc(file_limber_v1_supply, 11);
 
 /**
  * Where an offering stands in its life.
@@ -737,6 +845,34 @@ export const OfferingStatus = {
    * @generated from enum value: OFFERING_STATUS_REJECTED = 4;
    */
   REJECTED: 4,
+
+  /**
+   * Routable; its last probe failed, and another failure suspends it.
+   *
+   * @generated from enum value: OFFERING_STATUS_DEGRADED = 5;
+   */
+  DEGRADED: 5,
+
+  /**
+   * The probe failed repeatedly; not routable until it passes again.
+   *
+   * @generated from enum value: OFFERING_STATUS_SUSPENDED = 6;
+   */
+  SUSPENDED: 6,
+
+  /**
+   * Withdrawn; calls that run are ending.
+   *
+   * @generated from enum value: OFFERING_STATUS_DRAINING = 7;
+   */
+  DRAINING: 7,
+
+  /**
+   * Withdrawn for good.
+   *
+   * @generated from enum value: OFFERING_STATUS_REMOVED = 8;
+   */
+  REMOVED: 8,
 } as const;
 
 /**

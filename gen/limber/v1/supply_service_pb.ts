@@ -6,10 +6,14 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
+import type { Value } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
+import type { SafetyBounds } from "./action_pb.ts";
+import { file_limber_v1_action } from "./action_pb.ts";
 import type { Contract } from "./contract_pb.ts";
 import { file_limber_v1_contract } from "./contract_pb.ts";
-import type { AdvertisedFigures, Offering, ProbeReport, Provider, ProviderAuth, WireProfile } from "./supply_pb.ts";
+import type { AdvertisedFigures, Offering, OfferingStatus, ProbeReport, Provider, ProviderAuth, WireProfile } from "./supply_pb.ts";
 import { file_limber_v1_supply } from "./supply_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -17,7 +21,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/supply_service.proto.
  */
 export const file_limber_v1_supply_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvc3VwcGx5X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLPAgoXUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QSLQoEbmFtZRgBIAEoCUIfukgcchoQAhhAMhReW2EtejAtOV1bYS16MC05LV0qJBIjCgxkaXNwbGF5X25hbWUYAiABKAlCCLpIBXIDGIABSACIAQESIwoNY29udGFjdF9lbWFpbBgDIAEoCUIHukgEcgJgAUgBiAEBEiEKB3JlZ2lvbnMYBCADKAlCELpIDZIBChBAIgZyBBABGEASMAoPZGF0YV9jb2xsZWN0aW9uGAUgASgJQhK6SA9yDVIFYWxsb3dSBGRlbnlIAogBARIiCghob21lcGFnZRgGIAEoCUILukgIcgYYgASIAQFIA4gBAUIPCg1fZGlzcGxheV9uYW1lQhAKDl9jb250YWN0X2VtYWlsQhIKEF9kYXRhX2NvbGxlY3Rpb25CCwoJX2hvbWVwYWdlIkEKGFJlZ2lzdGVyUHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciKpCwoTRGVjbGFyZU1vZGVsUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRJECgVtb2RlbBgCIAEoCUI1ukgycjAYgAIyK15bYS16MC05XVthLXowLTkuXy1dKi9bYS16MC05XVthLXowLTkuXy1dKiQSGgoHcnVudGltZRgDIAEoCUIJukgGcgQQARhAEhwKCGVuZHBvaW50GAQgASgJQgq6SAdyBRABGIAQEhsKCGhhcmR3YXJlGAUgASgJQgm6SAZyBBABGEASPQoJY29udHJhY3RzGAYgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0QhW6SBKSAQ8IARAEGAEiB4IBBBABIAASJwoNYWN0aW9uX3NwYWNlcxgHIAMoCUIQukgNkgEKEBAiBnIEEAEYQBIjCgphY3Rpb25fZGltGAggASgNQgq6SAcqBRiACCgBSACIAQESJQoLZW1ib2RpbWVudHMYCSADKAlCELpIDZIBChAQIgZyBBABGEASHwoJcHJlY2lzaW9uGAogASgJQge6SARyAhggSAGIAQESHAoGcmVnaW9uGAsgASgJQge6SARyAhhASAKIAQESNQoPcHJpY2VfcGVyX2ZyYW1lGAwgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgDiAEBEjsKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUIXukgUEhIZAAAAAABAj0ApAAAAAAAAAABIBIgBARI5ChNwcmljZV9wZXJfMWtfdG9rZW5zGA4gASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgFiAEBEiQKC21heF9ob3Jpem9uGA8gASgNQgq6SAcqBRiAAigBSAaIAQESHwoFZHRfbXMYECABKA1CC7pICCoGGODUAygBSAeIAQESLAoHcHJvZmlsZRgRIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgIiAEBEioKBGF1dGgYEiABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAmIAQESNQoKYWR2ZXJ0aXNlZBgTIAEoCzIcLmxpbWJlci52MS5BZHZlcnRpc2VkRmlndXJlc0gKiAEBEi8KCXRpbWVvdXRfcxgUIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIC4gBARI0Cg5jb2xkX3RpbWVvdXRfcxgVIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIDIgBARI5ChNjb3N0X3VzZF9wZXJfc2Vjb25kGBYgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgNiAEBEjEKC3NjYWxlZG93bl9zGBcgASgBQhe6SBQSEhkAAAAAABj1QCkAAAAAAAAAAEgOiAEBEnkKCnBhcmFtZXRlcnMYGCADKAlCZbpIYpIBXxAQIltyWVIEc2VlZFILdGVtcGVyYXR1cmVSCmdvYWxfaW1hZ2VSEXJldHVybl9wcmVkaWN0aW9uUgdhY3Rpb25zUgNmcHNSCnJlc29sdXRpb25SC251bV9zYW1wbGVzEhsKBG5vdGUYGSABKAlCCLpIBXIDGIAISA+IAQFCDQoLX2FjdGlvbl9kaW1CDAoKX3ByZWNpc2lvbkIJCgdfcmVnaW9uQhIKEF9wcmljZV9wZXJfZnJhbWVCGAoWX3ByaWNlX3Blcl9hY3Rpb25fc3RlcEIWChRfcHJpY2VfcGVyXzFrX3Rva2Vuc0IOCgxfbWF4X2hvcml6b25CCAoGX2R0X21zQgoKCF9wcm9maWxlQgcKBV9hdXRoQg0KC19hZHZlcnRpc2VkQgwKCl90aW1lb3V0X3NCEQoPX2NvbGRfdGltZW91dF9zQhYKFF9jb3N0X3VzZF9wZXJfc2Vjb25kQg4KDF9zY2FsZWRvd25fc0IHCgVfbm90ZSI9ChREZWNsYXJlTW9kZWxSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZyIsChVWZXJpZnlPZmZlcmluZ1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkiZwoWVmVyaWZ5T2ZmZXJpbmdSZXNwb25zZRIlCghvZmZlcmluZxgBIAEoCzITLmxpbWJlci52MS5PZmZlcmluZxImCgZyZXBvcnQYAiABKAsyFi5saW1iZXIudjEuUHJvYmVSZXBvcnQy9AMKDVN1cHBseVNlcnZpY2USnQEKEFJlZ2lzdGVyUHJvdmlkZXISIi5saW1iZXIudjEuUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QaIy5saW1iZXIudjEuUmVnaXN0ZXJQcm92aWRlclJlc3BvbnNlIkCquxgTCAISDHN1cHBseS53cml0ZRjJAYLT5JMCIzoBKmIIcHJvdmlkZXIiFC92MS9zdXBwbHkvcHJvdmlkZXJzEqMBCgxEZWNsYXJlTW9kZWwSHi5saW1iZXIudjEuRGVjbGFyZU1vZGVsUmVxdWVzdBofLmxpbWJlci52MS5EZWNsYXJlTW9kZWxSZXNwb25zZSJSqrsYEwgCEgxzdXBwbHkud3JpdGUYyQGC0+STAjU6ASpiCG9mZmVyaW5nIiYvdjEvc3VwcGx5L3Byb3ZpZGVycy97cHJvdmlkZXJ9L21vZGVscxKcAQoOVmVyaWZ5T2ZmZXJpbmcSIC5saW1iZXIudjEuVmVyaWZ5T2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLlZlcmlmeU9mZmVyaW5nUmVzcG9uc2UiRaq7GBAIAhIMc3VwcGx5LndyaXRlgtPkkwIrIikvdjEvc3VwcGx5L29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9L3ZlcmlmeWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_supply]);
+  fileDesc("Ch5saW1iZXIvdjEvc3VwcGx5X3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLPAgoXUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QSLQoEbmFtZRgBIAEoCUIfukgcchoQAhhAMhReW2EtejAtOV1bYS16MC05LV0qJBIjCgxkaXNwbGF5X25hbWUYAiABKAlCCLpIBXIDGIABSACIAQESIwoNY29udGFjdF9lbWFpbBgDIAEoCUIHukgEcgJgAUgBiAEBEiEKB3JlZ2lvbnMYBCADKAlCELpIDZIBChBAIgZyBBABGEASMAoPZGF0YV9jb2xsZWN0aW9uGAUgASgJQhK6SA9yDVIFYWxsb3dSBGRlbnlIAogBARIiCghob21lcGFnZRgGIAEoCUILukgIcgYYgASIAQFIA4gBAUIPCg1fZGlzcGxheV9uYW1lQhAKDl9jb250YWN0X2VtYWlsQhIKEF9kYXRhX2NvbGxlY3Rpb25CCwoJX2hvbWVwYWdlIkEKGFJlZ2lzdGVyUHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciKoDAoTRGVjbGFyZU1vZGVsUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRJECgVtb2RlbBgCIAEoCUI1ukgycjAYgAIyK15bYS16MC05XVthLXowLTkuXy1dKi9bYS16MC05XVthLXowLTkuXy1dKiQSGgoHcnVudGltZRgDIAEoCUIJukgGcgQQARhAEhwKCGVuZHBvaW50GAQgASgJQgq6SAdyBRABGIAQEhsKCGhhcmR3YXJlGAUgASgJQgm6SAZyBBABGEASPQoJY29udHJhY3RzGAYgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0QhW6SBKSAQ8IARAEGAEiB4IBBBABIAASJwoNYWN0aW9uX3NwYWNlcxgHIAMoCUIQukgNkgEKEBAiBnIEEAEYQBIjCgphY3Rpb25fZGltGAggASgNQgq6SAcqBRiACCgBSACIAQESJQoLZW1ib2RpbWVudHMYCSADKAlCELpIDZIBChAQIgZyBBABGEASHwoJcHJlY2lzaW9uGAogASgJQge6SARyAhggSAGIAQESHAoGcmVnaW9uGAsgASgJQge6SARyAhhASAKIAQESNQoPcHJpY2VfcGVyX2ZyYW1lGAwgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgDiAEBEjsKFXByaWNlX3Blcl9hY3Rpb25fc3RlcBgNIAEoAUIXukgUEhIZAAAAAABAj0ApAAAAAAAAAABIBIgBARI5ChNwcmljZV9wZXJfMWtfdG9rZW5zGA4gASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgFiAEBEiQKC21heF9ob3Jpem9uGA8gASgNQgq6SAcqBRiAAigBSAaIAQESHwoFZHRfbXMYECABKA1CC7pICCoGGODUAygBSAeIAQESLAoHcHJvZmlsZRgRIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgIiAEBEioKBGF1dGgYEiABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAmIAQESNQoKYWR2ZXJ0aXNlZBgTIAEoCzIcLmxpbWJlci52MS5BZHZlcnRpc2VkRmlndXJlc0gKiAEBEi8KCXRpbWVvdXRfcxgUIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIC4gBARI0Cg5jb2xkX3RpbWVvdXRfcxgVIAEoAUIXukgUEhIZAAAAAAAgrEAhAAAAAAAAAABIDIgBARI5ChNjb3N0X3VzZF9wZXJfc2Vjb25kGBYgASgBQhe6SBQSEhkAAAAAAECPQCkAAAAAAAAAAEgNiAEBEjEKC3NjYWxlZG93bl9zGBcgASgBQhe6SBQSEhkAAAAAABj1QCkAAAAAAAAAAEgOiAEBEnkKCnBhcmFtZXRlcnMYGCADKAlCZbpIYpIBXxAQIltyWVIEc2VlZFILdGVtcGVyYXR1cmVSCmdvYWxfaW1hZ2VSEXJldHVybl9wcmVkaWN0aW9uUgdhY3Rpb25zUgNmcHNSCnJlc29sdXRpb25SC251bV9zYW1wbGVzEhsKBG5vdGUYGSABKAlCCLpIBXIDGIAISA+IAQESLAoGYm91bmRzGBogASgLMhcubGltYmVyLnYxLlNhZmV0eUJvdW5kc0gQiAEBEjAKD2RhdGFfY29sbGVjdGlvbhgbIAEoCUISukgPcg1SBWFsbG93UgRkZW55SBGIAQFCDQoLX2FjdGlvbl9kaW1CDAoKX3ByZWNpc2lvbkIJCgdfcmVnaW9uQhIKEF9wcmljZV9wZXJfZnJhbWVCGAoWX3ByaWNlX3Blcl9hY3Rpb25fc3RlcEIWChRfcHJpY2VfcGVyXzFrX3Rva2Vuc0IOCgxfbWF4X2hvcml6b25CCAoGX2R0X21zQgoKCF9wcm9maWxlQgcKBV9hdXRoQg0KC19hZHZlcnRpc2VkQgwKCl90aW1lb3V0X3NCEQoPX2NvbGRfdGltZW91dF9zQhYKFF9jb3N0X3VzZF9wZXJfc2Vjb25kQg4KDF9zY2FsZWRvd25fc0IHCgVfbm90ZUIJCgdfYm91bmRzQhIKEF9kYXRhX2NvbGxlY3Rpb24iPQoURGVjbGFyZU1vZGVsUmVzcG9uc2USJQoIb2ZmZXJpbmcYASABKAsyEy5saW1iZXIudjEuT2ZmZXJpbmciLAoVVmVyaWZ5T2ZmZXJpbmdSZXF1ZXN0EhMKC29mZmVyaW5nX2lkGAEgASgJImcKFlZlcmlmeU9mZmVyaW5nUmVzcG9uc2USJQoIb2ZmZXJpbmcYASABKAsyEy5saW1iZXIudjEuT2ZmZXJpbmcSJgoGcmVwb3J0GAIgASgLMhYubGltYmVyLnYxLlByb2JlUmVwb3J0Im0KF0xpc3RPd25Qcm92aWRlcnNSZXF1ZXN0Eh4KBWxpbWl0GAEgASgNQgq6SAcqBRj0AygBSACIAQESHQoGY3Vyc29yGAIgASgJQgi6SAVyAxiAAUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIokBChhMaXN0T3duUHJvdmlkZXJzUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiEKBGRhdGEYAiADKAsyEy5saW1iZXIudjEuUHJvdmlkZXISEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiKQoVR2V0T3duUHJvdmlkZXJSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJIj8KFkdldE93blByb3ZpZGVyUmVzcG9uc2USJQoIcHJvdmlkZXIYASABKAsyEy5saW1iZXIudjEuUHJvdmlkZXIisgIKFVVwZGF0ZVByb3ZpZGVyUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRIlCgxkaXNwbGF5X25hbWUYAiABKAlCCrpIB3IFEAEYgAFIAIgBARIjCg1jb250YWN0X2VtYWlsGAMgASgJQge6SARyAmABSAGIAQESIQoHcmVnaW9ucxgEIAMoCUIQukgNkgEKEEAiBnIEEAEYQBIwCg9kYXRhX2NvbGxlY3Rpb24YBSABKAlCErpID3INUgVhbGxvd1IEZGVueUgCiAEBEiIKCGhvbWVwYWdlGAYgASgJQgu6SAhyBhiABIgBAUgDiAEBQg8KDV9kaXNwbGF5X25hbWVCEAoOX2NvbnRhY3RfZW1haWxCEgoQX2RhdGFfY29sbGVjdGlvbkILCglfaG9tZXBhZ2UiPwoWVXBkYXRlUHJvdmlkZXJSZXNwb25zZRIlCghwcm92aWRlchgBIAEoCzITLmxpbWJlci52MS5Qcm92aWRlciKgAgoUTGlzdE9mZmVyaW5nc1JlcXVlc3QSEQoEbWluZRgBIAEoCEgAiAEBEh4KCHByb3ZpZGVyGAIgASgJQge6SARyAhhASAGIAQESHAoFbW9kZWwYAyABKAlCCLpIBXIDGIACSAKIAQESOAoGc3RhdHVzGAQgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzQgi6SAWCAQIQAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRj0AygBSASIAQESHQoGY3Vyc29yGAYgASgJQgi6SAVyAxiAAUgFiAEBQgcKBV9taW5lQgsKCV9wcm92aWRlckIICgZfbW9kZWxCCQoHX3N0YXR1c0IICgZfbGltaXRCCQoHX2N1cnNvciKGAQoVTGlzdE9mZmVyaW5nc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIhCgRkYXRhGAIgAygLMhMubGltYmVyLnYxLk9mZmVyaW5nEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIikKEkdldE9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCSI8ChNHZXRPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIicKEEdldFJlcG9ydFJlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkiOwoRR2V0UmVwb3J0UmVzcG9uc2USJgoGcmVwb3J0GAEgASgLMhYubGltYmVyLnYxLlByb2JlUmVwb3J0ItcOChVVcGRhdGVPZmZlcmluZ1JlcXVlc3QSEwoLb2ZmZXJpbmdfaWQYASABKAkSIAoIaGFyZHdhcmUYAiABKAlCCbpIBnIEEAEYQEgAiAEBEjkKE2Nvc3RfdXNkX3Blcl9zZWNvbmQYAyABKAFCF7pIFBISGQAAAAAAQI9AKQAAAAAAAAAASAGIAQESMQoLc2NhbGVkb3duX3MYBCABKAFCF7pIFBISGQAAAAAAGPVAKQAAAAAAAAAASAKIAQESLwoJdGltZW91dF9zGAUgASgBQhe6SBQSEhkAAAAAACCsQCEAAAAAAAAAAEgDiAEBEjQKDmNvbGRfdGltZW91dF9zGAYgASgBQhe6SBQSEhkAAAAAACCsQCEAAAAAAAAAAEgEiAEBEicKAmlkGBQgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSAWIAQESLQoIcHJvdmlkZXIYFSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIBogBARIqCgVtb2RlbBgWIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgHiAEBEiwKB3J1bnRpbWUYFyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVICIgBARItCghlbmRwb2ludBgYIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgJiAEBEisKBnN0YXR1cxgZIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgKiAEBEi4KCWNvbnRyYWN0cxgaIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgLiAEBEjIKDWFjdGlvbl9zcGFjZXMYGyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIDIgBARIvCgphY3Rpb25fZGltGBwgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSA2IAQESMAoLZW1ib2RpbWVudHMYHSABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIDogBARIuCglwcmVjaXNpb24YHiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVID4gBARIrCgZyZWdpb24YHyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIEIgBARI0Cg9wcmljZV9wZXJfZnJhbWUYICABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIEYgBARI6ChVwcmljZV9wZXJfYWN0aW9uX3N0ZXAYISABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIEogBARI4ChNwcmljZV9wZXJfMWtfdG9rZW5zGCIgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBOIAQESNgoRcHJpY2VfcGVyX2VwaXNvZGUYIyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIFIgBARIwCgttYXhfaG9yaXpvbhgkIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgViAEBEioKBWR0X21zGCUgASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBaIAQESLAoHcHJvZmlsZRgmIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgXiAEBEikKBGF1dGgYJyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIGIgBARIvCgphZHZlcnRpc2VkGCggASgLMhYuZ29vZ2xlLnByb3RvYnVmLlZhbHVlSBmIAQESLwoKcGFyYW1ldGVycxgpIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZUgaiAEBEikKBG5vdGUYKiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIG4gBARIrCgZib3VuZHMYKyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIHIgBAUILCglfaGFyZHdhcmVCFgoUX2Nvc3RfdXNkX3Blcl9zZWNvbmRCDgoMX3NjYWxlZG93bl9zQgwKCl90aW1lb3V0X3NCEQoPX2NvbGRfdGltZW91dF9zQgUKA19pZEILCglfcHJvdmlkZXJCCAoGX21vZGVsQgoKCF9ydW50aW1lQgsKCV9lbmRwb2ludEIJCgdfc3RhdHVzQgwKCl9jb250cmFjdHNCEAoOX2FjdGlvbl9zcGFjZXNCDQoLX2FjdGlvbl9kaW1CDgoMX2VtYm9kaW1lbnRzQgwKCl9wcmVjaXNpb25CCQoHX3JlZ2lvbkISChBfcHJpY2VfcGVyX2ZyYW1lQhgKFl9wcmljZV9wZXJfYWN0aW9uX3N0ZXBCFgoUX3ByaWNlX3Blcl8xa190b2tlbnNCFAoSX3ByaWNlX3Blcl9lcGlzb2RlQg4KDF9tYXhfaG9yaXpvbkIICgZfZHRfbXNCCgoIX3Byb2ZpbGVCBwoFX2F1dGhCDQoLX2FkdmVydGlzZWRCDQoLX3BhcmFtZXRlcnNCBwoFX25vdGVCCQoHX2JvdW5kcyI/ChZVcGRhdGVPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIkoKFURlbGV0ZU9mZmVyaW5nUmVxdWVzdBITCgtvZmZlcmluZ19pZBgBIAEoCRISCgVmb3JjZRgCIAEoCEgAiAEBQggKBl9mb3JjZSI/ChZEZWxldGVPZmZlcmluZ1Jlc3BvbnNlEiUKCG9mZmVyaW5nGAEgASgLMhMubGltYmVyLnYxLk9mZmVyaW5nIhUKE0xpc3RIYXJkd2FyZVJlcXVlc3QiNAoUTGlzdEhhcmR3YXJlUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEgwKBGRhdGEYAiADKAkyxQ4KDVN1cHBseVNlcnZpY2USnQEKEFJlZ2lzdGVyUHJvdmlkZXISIi5saW1iZXIudjEuUmVnaXN0ZXJQcm92aWRlclJlcXVlc3QaIy5saW1iZXIudjEuUmVnaXN0ZXJQcm92aWRlclJlc3BvbnNlIkCquxgTCAISDHN1cHBseS53cml0ZRjJAYLT5JMCIzoBKmIIcHJvdmlkZXIiFC92MS9zdXBwbHkvcHJvdmlkZXJzEqMBCgxEZWNsYXJlTW9kZWwSHi5saW1iZXIudjEuRGVjbGFyZU1vZGVsUmVxdWVzdBofLmxpbWJlci52MS5EZWNsYXJlTW9kZWxSZXNwb25zZSJSqrsYEwgCEgxzdXBwbHkud3JpdGUYyQGC0+STAjU6ASpiCG9mZmVyaW5nIiYvdjEvc3VwcGx5L3Byb3ZpZGVycy97cHJvdmlkZXJ9L21vZGVscxKcAQoOVmVyaWZ5T2ZmZXJpbmcSIC5saW1iZXIudjEuVmVyaWZ5T2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLlZlcmlmeU9mZmVyaW5nUmVzcG9uc2UiRaq7GBAIAhIMc3VwcGx5LndyaXRlgtPkkwIrIikvdjEvc3VwcGx5L29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9L3ZlcmlmeRKPAQoQTGlzdE93blByb3ZpZGVycxIiLmxpbWJlci52MS5MaXN0T3duUHJvdmlkZXJzUmVxdWVzdBojLmxpbWJlci52MS5MaXN0T3duUHJvdmlkZXJzUmVzcG9uc2UiMpACAaq7GA8IAhILc3VwcGx5LnJlYWSC0+STAhYSFC92MS9zdXBwbHkvcHJvdmlkZXJzEp4BCg5HZXRPd25Qcm92aWRlchIgLmxpbWJlci52MS5HZXRPd25Qcm92aWRlclJlcXVlc3QaIS5saW1iZXIudjEuR2V0T3duUHJvdmlkZXJSZXNwb25zZSJHkAIBqrsYDwgCEgtzdXBwbHkucmVhZILT5JMCK2IIcHJvdmlkZXISHy92MS9zdXBwbHkvcHJvdmlkZXJzL3twcm92aWRlcn0SnwEKDlVwZGF0ZVByb3ZpZGVyEiAubGltYmVyLnYxLlVwZGF0ZVByb3ZpZGVyUmVxdWVzdBohLmxpbWJlci52MS5VcGRhdGVQcm92aWRlclJlc3BvbnNlIkiquxgQCAISDHN1cHBseS53cml0ZYLT5JMCLjoBKmIIcHJvdmlkZXIyHy92MS9zdXBwbHkvcHJvdmlkZXJzL3twcm92aWRlcn0ShgEKDUxpc3RPZmZlcmluZ3MSHy5saW1iZXIudjEuTGlzdE9mZmVyaW5nc1JlcXVlc3QaIC5saW1iZXIudjEuTGlzdE9mZmVyaW5nc1Jlc3BvbnNlIjKQAgGquxgPCAQSC3N1cHBseS5yZWFkgtPkkwIWEhQvdjEvc3VwcGx5L29mZmVyaW5ncxKYAQoLR2V0T2ZmZXJpbmcSHS5saW1iZXIudjEuR2V0T2ZmZXJpbmdSZXF1ZXN0Gh4ubGltYmVyLnYxLkdldE9mZmVyaW5nUmVzcG9uc2UiSpACAaq7GA8IBBILc3VwcGx5LnJlYWSC0+STAi5iCG9mZmVyaW5nEiIvdjEvc3VwcGx5L29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9EpcBCglHZXRSZXBvcnQSGy5saW1iZXIudjEuR2V0UmVwb3J0UmVxdWVzdBocLmxpbWJlci52MS5HZXRSZXBvcnRSZXNwb25zZSJPkAIBqrsYDwgEEgtzdXBwbHkucmVhZILT5JMCM2IGcmVwb3J0EikvdjEvc3VwcGx5L29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9L3JlcG9ydBKiAQoOVXBkYXRlT2ZmZXJpbmcSIC5saW1iZXIudjEuVXBkYXRlT2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLlVwZGF0ZU9mZmVyaW5nUmVzcG9uc2UiS6q7GBAIAhIMc3VwcGx5LndyaXRlgtPkkwIxOgEqYghvZmZlcmluZzIiL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfRKfAQoORGVsZXRlT2ZmZXJpbmcSIC5saW1iZXIudjEuRGVsZXRlT2ZmZXJpbmdSZXF1ZXN0GiEubGltYmVyLnYxLkRlbGV0ZU9mZmVyaW5nUmVzcG9uc2UiSKq7GBAIBBIMc3VwcGx5LndyaXRlgtPkkwIuYghvZmZlcmluZyoiL3YxL3N1cHBseS9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfRJ1CgxMaXN0SGFyZHdhcmUSHi5saW1iZXIudjEuTGlzdEhhcmR3YXJlUmVxdWVzdBofLmxpbWJlci52MS5MaXN0SGFyZHdhcmVSZXNwb25zZSIkkAIBqrsYAggCgtPkkwIVEhMvdjEvc3VwcGx5L2hhcmR3YXJlYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_action, file_limber_v1_contract, file_limber_v1_supply]);
 
 /**
  * Asks to be a provider.
@@ -276,6 +280,20 @@ export type DeclareModelRequest = Message<"limber.v1.DeclareModelRequest"> & {
    * @generated from field: optional string note = 25;
    */
   note?: string | undefined;
+
+  /**
+   * What no action of it may exceed: a chunk that does is a failed attempt, and never clamped.
+   *
+   * @generated from field: optional limber.v1.SafetyBounds bounds = 26;
+   */
+  bounds?: SafetyBounds | undefined;
+
+  /**
+   * `deny` promises that frames are not retained; what the provider said of itself when absent.
+   *
+   * @generated from field: optional string data_collection = 27;
+   */
+  dataCollection?: string | undefined;
 };
 
 /**
@@ -356,6 +374,714 @@ export const VerifyOfferingResponseSchema: GenMessage<VerifyOfferingResponse> = 
   messageDesc(file_limber_v1_supply_service, 5);
 
 /**
+ * Asks for the organisation's providers.
+ *
+ * @generated from message limber.v1.ListOwnProvidersRequest
+ */
+export type ListOwnProvidersRequest = Message<"limber.v1.ListOwnProvidersRequest"> & {
+  /**
+   * The most to answer; 50 when absent.
+   *
+   * @generated from field: optional uint32 limit = 1;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where to go on: `next_cursor` of the page before.
+   *
+   * @generated from field: optional string cursor = 2;
+   */
+  cursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListOwnProvidersRequest.
+ * Use `create(ListOwnProvidersRequestSchema)` to create a new message.
+ */
+export const ListOwnProvidersRequestSchema: GenMessage<ListOwnProvidersRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 6);
+
+/**
+ * A page of providers, by name.
+ *
+ * @generated from message limber.v1.ListOwnProvidersResponse
+ */
+export type ListOwnProvidersResponse = Message<"limber.v1.ListOwnProvidersResponse"> & {
+  /**
+   * Constant `list`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * The providers.
+   *
+   * @generated from field: repeated limber.v1.Provider data = 2;
+   */
+  data: Provider[];
+
+  /**
+   * There are more.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+
+  /**
+   * Where the next page begins; absent on the last.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListOwnProvidersResponse.
+ * Use `create(ListOwnProvidersResponseSchema)` to create a new message.
+ */
+export const ListOwnProvidersResponseSchema: GenMessage<ListOwnProvidersResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 7);
+
+/**
+ * Asks for one provider.
+ *
+ * @generated from message limber.v1.GetOwnProviderRequest
+ */
+export type GetOwnProviderRequest = Message<"limber.v1.GetOwnProviderRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+};
+
+/**
+ * Describes the message limber.v1.GetOwnProviderRequest.
+ * Use `create(GetOwnProviderRequestSchema)` to create a new message.
+ */
+export const GetOwnProviderRequestSchema: GenMessage<GetOwnProviderRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 8);
+
+/**
+ * The provider.
+ *
+ * @generated from message limber.v1.GetOwnProviderResponse
+ */
+export type GetOwnProviderResponse = Message<"limber.v1.GetOwnProviderResponse"> & {
+  /**
+   * The provider.
+   *
+   * @generated from field: limber.v1.Provider provider = 1;
+   */
+  provider?: Provider | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetOwnProviderResponse.
+ * Use `create(GetOwnProviderResponseSchema)` to create a new message.
+ */
+export const GetOwnProviderResponseSchema: GenMessage<GetOwnProviderResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 9);
+
+/**
+ * Changes what a provider says of itself; what is absent stays.
+ *
+ * @generated from message limber.v1.UpdateProviderRequest
+ */
+export type UpdateProviderRequest = Message<"limber.v1.UpdateProviderRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * What people call it.
+   *
+   * @generated from field: optional string display_name = 2;
+   */
+  displayName?: string | undefined;
+
+  /**
+   * Where it can be reached.
+   *
+   * @generated from field: optional string contact_email = 3;
+   */
+  contactEmail?: string | undefined;
+
+  /**
+   * Where it runs models; stays when empty.
+   *
+   * @generated from field: repeated string regions = 4;
+   */
+  regions: string[];
+
+  /**
+   * `deny` promises that frames are not retained.
+   *
+   * @generated from field: optional string data_collection = 5;
+   */
+  dataCollection?: string | undefined;
+
+  /**
+   * Its page.
+   *
+   * @generated from field: optional string homepage = 6;
+   */
+  homepage?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateProviderRequest.
+ * Use `create(UpdateProviderRequestSchema)` to create a new message.
+ */
+export const UpdateProviderRequestSchema: GenMessage<UpdateProviderRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 10);
+
+/**
+ * The provider as it is now.
+ *
+ * @generated from message limber.v1.UpdateProviderResponse
+ */
+export type UpdateProviderResponse = Message<"limber.v1.UpdateProviderResponse"> & {
+  /**
+   * The provider.
+   *
+   * @generated from field: limber.v1.Provider provider = 1;
+   */
+  provider?: Provider | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateProviderResponse.
+ * Use `create(UpdateProviderResponseSchema)` to create a new message.
+ */
+export const UpdateProviderResponseSchema: GenMessage<UpdateProviderResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 11);
+
+/**
+ * Asks for offerings.
+ *
+ * @generated from message limber.v1.ListOfferingsRequest
+ */
+export type ListOfferingsRequest = Message<"limber.v1.ListOfferingsRequest"> & {
+  /**
+   * Only the organisation's own; true when absent. The operator has none of his own and sees all.
+   *
+   * @generated from field: optional bool mine = 1;
+   */
+  mine?: boolean | undefined;
+
+  /**
+   * Only those of this provider.
+   *
+   * @generated from field: optional string provider = 2;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Only those of this model.
+   *
+   * @generated from field: optional string model = 3;
+   */
+  model?: string | undefined;
+
+  /**
+   * Only those in this state.
+   *
+   * @generated from field: optional limber.v1.OfferingStatus status = 4;
+   */
+  status?: OfferingStatus | undefined;
+
+  /**
+   * The most to answer; 50 when absent.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Where to go on: `next_cursor` of the page before.
+   *
+   * @generated from field: optional string cursor = 6;
+   */
+  cursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListOfferingsRequest.
+ * Use `create(ListOfferingsRequestSchema)` to create a new message.
+ */
+export const ListOfferingsRequestSchema: GenMessage<ListOfferingsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 12);
+
+/**
+ * A page of offerings, newest first.
+ *
+ * @generated from message limber.v1.ListOfferingsResponse
+ */
+export type ListOfferingsResponse = Message<"limber.v1.ListOfferingsResponse"> & {
+  /**
+   * Constant `list`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * The offerings.
+   *
+   * @generated from field: repeated limber.v1.Offering data = 2;
+   */
+  data: Offering[];
+
+  /**
+   * There are more.
+   *
+   * @generated from field: bool has_more = 3;
+   */
+  hasMore: boolean;
+
+  /**
+   * Where the next page begins; absent on the last.
+   *
+   * @generated from field: optional string next_cursor = 4;
+   */
+  nextCursor?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ListOfferingsResponse.
+ * Use `create(ListOfferingsResponseSchema)` to create a new message.
+ */
+export const ListOfferingsResponseSchema: GenMessage<ListOfferingsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 13);
+
+/**
+ * Asks for one offering.
+ *
+ * @generated from message limber.v1.GetOfferingRequest
+ */
+export type GetOfferingRequest = Message<"limber.v1.GetOfferingRequest"> & {
+  /**
+   * Its name.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetOfferingRequest.
+ * Use `create(GetOfferingRequestSchema)` to create a new message.
+ */
+export const GetOfferingRequestSchema: GenMessage<GetOfferingRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 14);
+
+/**
+ * The offering.
+ *
+ * @generated from message limber.v1.GetOfferingResponse
+ */
+export type GetOfferingResponse = Message<"limber.v1.GetOfferingResponse"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: limber.v1.Offering offering = 1;
+   */
+  offering?: Offering | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetOfferingResponse.
+ * Use `create(GetOfferingResponseSchema)` to create a new message.
+ */
+export const GetOfferingResponseSchema: GenMessage<GetOfferingResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 15);
+
+/**
+ * Asks for the last report.
+ *
+ * @generated from message limber.v1.GetReportRequest
+ */
+export type GetReportRequest = Message<"limber.v1.GetReportRequest"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetReportRequest.
+ * Use `create(GetReportRequestSchema)` to create a new message.
+ */
+export const GetReportRequestSchema: GenMessage<GetReportRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 16);
+
+/**
+ * The last report.
+ *
+ * @generated from message limber.v1.GetReportResponse
+ */
+export type GetReportResponse = Message<"limber.v1.GetReportResponse"> & {
+  /**
+   * The report.
+   *
+   * @generated from field: limber.v1.ProbeReport report = 1;
+   */
+  report?: ProbeReport | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetReportResponse.
+ * Use `create(GetReportResponseSchema)` to create a new message.
+ */
+export const GetReportResponseSchema: GenMessage<GetReportResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 17);
+
+/**
+ * Changes an offering's cost basis; what is absent stays.
+ *
+ * @generated from message limber.v1.UpdateOfferingRequest
+ */
+export type UpdateOfferingRequest = Message<"limber.v1.UpdateOfferingRequest"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * The accelerator.
+   *
+   * @generated from field: optional string hardware = 2;
+   */
+  hardware?: string | undefined;
+
+  /**
+   * Cost of the accelerator, in US dollars per second.
+   *
+   * @generated from field: optional double cost_usd_per_second = 3;
+   */
+  costUsdPerSecond?: number | undefined;
+
+  /**
+   * Seconds after which an idle container is scaled to zero.
+   *
+   * @generated from field: optional double scaledown_s = 4;
+   */
+  scaledownS?: number | undefined;
+
+  /**
+   * Time for one attempt, in seconds.
+   *
+   * @generated from field: optional double timeout_s = 5;
+   */
+  timeoutS?: number | undefined;
+
+  /**
+   * Time for one attempt that has to wake a container, in seconds.
+   *
+   * @generated from field: optional double cold_timeout_s = 6;
+   */
+  coldTimeoutS?: number | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value id = 20;
+   */
+  id?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value provider = 21;
+   */
+  provider?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value model = 22;
+   */
+  model?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value runtime = 23;
+   */
+  runtime?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value endpoint = 24;
+   */
+  endpoint?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value status = 25;
+   */
+  status?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value contracts = 26;
+   */
+  contracts?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value action_spaces = 27;
+   */
+  actionSpaces?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value action_dim = 28;
+   */
+  actionDim?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value embodiments = 29;
+   */
+  embodiments?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value precision = 30;
+   */
+  precision?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value region = 31;
+   */
+  region?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value price_per_frame = 32;
+   */
+  pricePerFrame?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value price_per_action_step = 33;
+   */
+  pricePerActionStep?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value price_per_1k_tokens = 34;
+   */
+  pricePer1kTokens?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value price_per_episode = 35;
+   */
+  pricePerEpisode?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value max_horizon = 36;
+   */
+  maxHorizon?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value dt_ms = 37;
+   */
+  dtMs?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value profile = 38;
+   */
+  profile?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value auth = 39;
+   */
+  auth?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value advertised = 40;
+   */
+  advertised?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value parameters = 41;
+   */
+  parameters?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value note = 42;
+   */
+  note?: Value | undefined;
+
+  /**
+   * Never changes; refused with `immutable_field`.
+   *
+   * @generated from field: optional google.protobuf.Value bounds = 43;
+   */
+  bounds?: Value | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateOfferingRequest.
+ * Use `create(UpdateOfferingRequestSchema)` to create a new message.
+ */
+export const UpdateOfferingRequestSchema: GenMessage<UpdateOfferingRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 18);
+
+/**
+ * The offering as it is now.
+ *
+ * @generated from message limber.v1.UpdateOfferingResponse
+ */
+export type UpdateOfferingResponse = Message<"limber.v1.UpdateOfferingResponse"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: limber.v1.Offering offering = 1;
+   */
+  offering?: Offering | undefined;
+};
+
+/**
+ * Describes the message limber.v1.UpdateOfferingResponse.
+ * Use `create(UpdateOfferingResponseSchema)` to create a new message.
+ */
+export const UpdateOfferingResponseSchema: GenMessage<UpdateOfferingResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 19);
+
+/**
+ * Asks for an offering to be withdrawn.
+ *
+ * @generated from message limber.v1.DeleteOfferingRequest
+ */
+export type DeleteOfferingRequest = Message<"limber.v1.DeleteOfferingRequest"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: string offering_id = 1;
+   */
+  offeringId: string;
+
+  /**
+   * Also when calls are routed to it.
+   *
+   * @generated from field: optional bool force = 2;
+   */
+  force?: boolean | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DeleteOfferingRequest.
+ * Use `create(DeleteOfferingRequestSchema)` to create a new message.
+ */
+export const DeleteOfferingRequestSchema: GenMessage<DeleteOfferingRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 20);
+
+/**
+ * The offering, removed, or draining while calls on it still run.
+ *
+ * @generated from message limber.v1.DeleteOfferingResponse
+ */
+export type DeleteOfferingResponse = Message<"limber.v1.DeleteOfferingResponse"> & {
+  /**
+   * The offering.
+   *
+   * @generated from field: limber.v1.Offering offering = 1;
+   */
+  offering?: Offering | undefined;
+};
+
+/**
+ * Describes the message limber.v1.DeleteOfferingResponse.
+ * Use `create(DeleteOfferingResponseSchema)` to create a new message.
+ */
+export const DeleteOfferingResponseSchema: GenMessage<DeleteOfferingResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 21);
+
+/**
+ * Asks for the accelerators that an offering may declare.
+ *
+ * @generated from message limber.v1.ListHardwareRequest
+ */
+export type ListHardwareRequest = Message<"limber.v1.ListHardwareRequest"> & {
+};
+
+/**
+ * Describes the message limber.v1.ListHardwareRequest.
+ * Use `create(ListHardwareRequestSchema)` to create a new message.
+ */
+export const ListHardwareRequestSchema: GenMessage<ListHardwareRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 22);
+
+/**
+ * The accelerators that an offering may declare.
+ *
+ * @generated from message limber.v1.ListHardwareResponse
+ */
+export type ListHardwareResponse = Message<"limber.v1.ListHardwareResponse"> & {
+  /**
+   * Constant `list`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * Their names.
+   *
+   * @generated from field: repeated string data = 2;
+   */
+  data: string[];
+};
+
+/**
+ * Describes the message limber.v1.ListHardwareResponse.
+ * Use `create(ListHardwareResponseSchema)` to create a new message.
+ */
+export const ListHardwareResponseSchema: GenMessage<ListHardwareResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_supply_service, 23);
+
+/**
  * How partners bring models: register, declare, verify.
  *
  * @generated from service limber.v1.SupplyService
@@ -390,6 +1116,97 @@ export const SupplyService: GenService<{
     methodKind: "unary";
     input: typeof VerifyOfferingRequestSchema;
     output: typeof VerifyOfferingResponseSchema;
+  },
+  /**
+   * Lists the calling organisation's providers, by name.
+   *
+   * @generated from rpc limber.v1.SupplyService.ListOwnProviders
+   */
+  listOwnProviders: {
+    methodKind: "unary";
+    input: typeof ListOwnProvidersRequestSchema;
+    output: typeof ListOwnProvidersResponseSchema;
+  },
+  /**
+   * Shows one of the calling organisation's providers.
+   *
+   * @generated from rpc limber.v1.SupplyService.GetOwnProvider
+   */
+  getOwnProvider: {
+    methodKind: "unary";
+    input: typeof GetOwnProviderRequestSchema;
+    output: typeof GetOwnProviderResponseSchema;
+  },
+  /**
+   * Changes what a provider says of itself; its name stays.
+   *
+   * @generated from rpc limber.v1.SupplyService.UpdateProvider
+   */
+  updateProvider: {
+    methodKind: "unary";
+    input: typeof UpdateProviderRequestSchema;
+    output: typeof UpdateProviderResponseSchema;
+  },
+  /**
+   * Lists offerings, newest first: the organisation's own, or with `mine=false` what everybody may call besides. The operator sees all.
+   *
+   * @generated from rpc limber.v1.SupplyService.ListOfferings
+   */
+  listOfferings: {
+    methodKind: "unary";
+    input: typeof ListOfferingsRequestSchema;
+    output: typeof ListOfferingsResponseSchema;
+  },
+  /**
+   * Shows one offering.
+   *
+   * @generated from rpc limber.v1.SupplyService.GetOffering
+   */
+  getOffering: {
+    methodKind: "unary";
+    input: typeof GetOfferingRequestSchema;
+    output: typeof GetOfferingResponseSchema;
+  },
+  /**
+   * Shows what the conformance probe last found.
+   *
+   * @generated from rpc limber.v1.SupplyService.GetReport
+   */
+  getReport: {
+    methodKind: "unary";
+    input: typeof GetReportRequestSchema;
+    output: typeof GetReportResponseSchema;
+  },
+  /**
+   * Changes an offering's cost basis; everything else of it is what was probed, and stays.
+   *
+   * @generated from rpc limber.v1.SupplyService.UpdateOffering
+   */
+  updateOffering: {
+    methodKind: "unary";
+    input: typeof UpdateOfferingRequestSchema;
+    output: typeof UpdateOfferingResponseSchema;
+  },
+  /**
+   * Withdraws an offering. One that calls are routed to needs `force`: it takes no new ones, and goes when those that run have ended.
+   *
+   * @generated from rpc limber.v1.SupplyService.DeleteOffering
+   */
+  deleteOffering: {
+    methodKind: "unary";
+    input: typeof DeleteOfferingRequestSchema;
+    output: typeof DeleteOfferingResponseSchema;
+  },
+  /**
+   * Lists the accelerators that an offering may declare, by name. Capitals and separators make no difference, and any other name is
+   * priced as the most expensive one.
+   *
+   * @generated from rpc limber.v1.SupplyService.ListHardware
+   */
+  listHardware: {
+    methodKind: "unary";
+    input: typeof ListHardwareRequestSchema;
+    output: typeof ListHardwareResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_supply_service, 0);

@@ -230,7 +230,7 @@ export class Loop<O> {
     const dim = this.#router.dimOf(flight.step);
     const failure =
       checkAnswer(answer, { intent: this.#rules.intent, dim }) ??
-      (this.#rules.broken(answer) ? AttemptFailure.OUT_OF_BOUNDS : undefined);
+      (this.#rules.broken(answer) ? AttemptFailure.UNSAFE_ACTION : undefined);
     if (failure !== undefined) {
       this.#failed(id, failure, at);
       return;
@@ -284,7 +284,7 @@ export class Loop<O> {
       job.sensedAt = this.#slot.sensedAt;
       this.#slot = undefined;
     }
-    if (failure === AttemptFailure.OUT_OF_BOUNDS) this.#give(job, HoldReason.OUT_OF_BOUNDS, at);
+    if (failure === AttemptFailure.UNSAFE_ACTION) this.#give(job, HoldReason.OUT_OF_BOUNDS, at);
     else this.#ask(job, at);
   }
 

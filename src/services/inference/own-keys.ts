@@ -24,7 +24,7 @@ export function reachWith(
   if (!ownKey || !ownKeys) return reached;
   const { type } = reached.target.auth;
   const auth = { type: type === "none" ? ("bearer" as const) : type, secret: ownKeys.open(offering.provider) };
-  return { wire: reached.wire, target: { ...reached.target, auth } };
+  return { ...reached, target: { ...reached.target, auth } };
 }
 
 /** One key as a call may use it: sealed until then. */

@@ -1,8 +1,10 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
 import { fromJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Sliced } from "../../ambient.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
+import { secondOf } from "../../money/hardware.ts";
 import type { CatalogModel, Offering } from "../../routing/index.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply.ts";
 import type { Vault } from "../../vault.ts";
@@ -33,6 +35,7 @@ export function liveOffering(record: OfferingRecord, model: ModelRecord | undefi
   return {
     offering: routable(record, model),
     runtime: record.runtime,
+    bounds: record.bounds ? fromJson(SafetyBoundsSchema, record.bounds as Parameters<typeof fromJson>[1]) : undefined,
     target: {
       offeringId: record.id,
       model: record.model,
@@ -82,7 +85,7 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
       unitsPerS: record.unitsPerS ?? undefined,
       uptime30d: record.uptime30d ?? undefined,
     },
-    costNanoPerSecond: record.costNanoPerSecond ?? 0,
+    costNanoPerSecond: record.costNanoPerSecond ?? secondOf(record.hardware),
     scaledownS: record.scaledownS ?? undefined,
     timeoutMs,
     coldTimeoutMs: record.coldTimeoutS === null ? timeoutMs : record.coldTimeoutS * 1000,

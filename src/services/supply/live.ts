@@ -1,4 +1,6 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
+
+import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import { random, type Sliced, steadyNow } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { CatalogModel, Offering } from "../../routing/index.ts";
@@ -17,6 +19,8 @@ export interface LiveOffering {
   offering: Offering;
   runtime: string;
   target: Target;
+  /** What no action of it may exceed. */
+  bounds?: SafetyBounds | undefined;
 }
 
 /** Everything that a snapshot is made from, as the store has it. */
@@ -32,6 +36,8 @@ const NOWHERE: ReadonlyMap<string, Reached> = new Map();
 export interface Reached {
   wire: Wire;
   target: Target;
+  /** What no action of it may exceed. */
+  bounds?: SafetyBounds | undefined;
 }
 
 /** The routable supply of this replica. */
@@ -56,11 +62,11 @@ export class LiveSupply {
   *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
     const reached = new Map<string, Reached>();
     const routable: Offering[] = [];
-    for (const { offering, runtime, target } of offerings) {
+    for (const { offering, runtime, target, bounds } of offerings) {
       if (routable.length % 64 === 0) yield;
       const wire = this.#upstream.wireOf(runtime);
       if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
-      reached.set(offering.id, { wire, target });
+      reached.set(offering.id, { wire, target, bounds });
       routable.push(offering);
     }
     const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers });
@@ -73,7 +79,7 @@ export class LiveSupply {
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(offering: Offering, actionDim: number | undefined): Reached {
     const known = this.#reached.get(offering.id) ?? this.#before.get(offering.id);
-    if (known) return { wire: known.wire, target: { ...known.target, actionDim } };
+    if (known) return { ...known, target: { ...known.target, actionDim } };
     if (!offering.simulated) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it was withdrawn meanwhile");
     return { wire: this.#placeholders(), target: placeholderTarget(offering, actionDim) };
   }

@@ -1,27 +1,36 @@
 /** The conformance probe: whether a declared offering does what it declares, asked over its own wire. */
 import { create } from "@bufbuild/protobuf";
+import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import { after, newId, nowSeconds, steadyNow } from "../../ambient.ts";
 import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
+import { poseOf } from "../../contracts/bounds.ts";
 import { Contract, type Intent, type PredictAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import * as ground from "../../contracts/ground.ts";
 import * as predict from "../../contracts/predict.ts";
+import { Refusal } from "../../refusal.ts";
 import type { Offering } from "../../routing/index.ts";
 import { Cancel } from "../../signal.ts";
+import type { OfferingRecord } from "../../store/supply.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { frameSources } from "../../upstream/pictures.ts";
 import { redSquare } from "../../upstream/test-picture.ts";
 import type { CallOptions, Target, Wire } from "../../upstream/wire.ts";
+import { adviceFor, faultOf, ProbeFault } from "./probe/faults.ts";
 
 /** What is probed. */
 export interface Probed {
   offering: Offering;
   target: Target;
   wire: Wire;
+  /** What no action of it may exceed. */
+  bounds: SafetyBounds | undefined;
+  /** What was declared of it, and of its provider's regions. */
+  record: OfferingRecord;
 }
 
 /** What a probe needs of the house. */
@@ -37,6 +46,12 @@ const ELSEWHERE = { x: 0.3, y: 0.6 };
 const INSTRUCTION = "reach the red square";
 const PROBE_HORIZON = 4;
 const WARM_CALLS = 3;
+/** How far a measured figure may lie above the advertised one: the probe is not where callers are. */
+const SLACK = 2;
+/** An observation that no model can make sense of. */
+const NONSENSE = create(ObservationSchema, { proprio: Array.from({ length: 97 }, () => 1e30), proprioNames: ["none"] });
+/** How a server says that it cannot take what it was shown. */
+const HARMLESS: ReadonlySet<AttemptFailure> = new Set([AttemptFailure.INPUT_REJECTED, AttemptFailure.UPSTREAM_ERROR]);
 
 /** Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. */
 export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeReport> {
@@ -47,6 +62,7 @@ export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeRep
     return "it answers";
   });
   if (reachable) await run.wireChecks();
+  if (reachable) await run.check("region", () => run.region(), probed.record.providerRegions.length > 0);
   if (reachable) for (const contract of probed.offering.contracts) await run.contract(contract);
   const { checks } = run;
   return create(ProbeReportSchema, {
@@ -66,6 +82,16 @@ interface Check {
   required: boolean;
   detail: string;
   latencyMs: number;
+  nextStep?: string;
+}
+
+/** How a question differs from the plain one. */
+interface Twist {
+  target?: Target;
+  seed?: number;
+  horizon?: number;
+  /** Answers are not measured: they are not what calls will be like. */
+  aside?: boolean;
 }
 
 /** What a server expects to see. */
@@ -77,6 +103,8 @@ interface Layout {
 
 class ProbeRun {
   readonly checks: Check[] = [];
+  /** It had no time for us, which says nothing about what it can do. */
+  busy = false;
   readonly #parts: ProbeParts;
   readonly #probed: Probed;
   readonly #latencies: number[] = [];
@@ -95,16 +123,29 @@ class ProbeRun {
     const began = steadyNow();
     let passed = true;
     let detail: string;
+    let nextStep: string | undefined;
     try {
       detail = await look();
     } catch (thrown) {
       passed = false;
       detail = thrown instanceof Error ? thrown.message : String(thrown);
+      nextStep = adviceFor(name, thrown);
+      if (thrown instanceof UpstreamFailure && thrown.failure === AttemptFailure.UPSTREAM_BUSY) this.busy = true;
     }
     for (const forget of this.#patience.splice(0)) forget();
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
-    this.checks.push({ name, passed, required, detail: detail.slice(0, 400), latencyMs });
+    const advice = nextStep === undefined ? {} : { nextStep };
+    this.checks.push({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
     return passed;
+  }
+
+  /** Whether it says that it runs where its provider says that it runs models. */
+  async region(): Promise<string> {
+    const { region, providerRegions } = this.#probed.record;
+    if (region === "") throw new ProbeFault("no region is declared, so that requests which name one never reach it");
+    if (providerRegions.length > 0 && !providerRegions.includes(region))
+      throw new ProbeFault(`${region} is none of the provider's regions (${providerRegions.join(", ")})`);
+    return region;
   }
 
   /** What the wire alone can look at. */
@@ -156,19 +197,18 @@ class ProbeRun {
       horizon,
       returnPrediction: false,
     };
-    const ask = async (observation: Observation): Promise<string> => {
+    const { bounds } = this.#probed;
+    const limits = (shown: Observation) => bounds && [{ bounds, pose: poseOf(space, [shown], dim) }];
+    const ask = async (observation: Observation, twist: Twist = {}): Promise<string> => {
       const speaks = wire.act?.bind(wire);
       if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
-      const answer = await this.#timed(() =>
-        speaks(
-          { ...target, actionDim: dim },
-          { ...input, observations: [observation] },
-          this.#frames([observation]),
-          this.call(),
-        ),
-      );
-      const failure = act.checkAnswer(answer, { intent, dim });
-      if (failure !== undefined) throw new Error(faultOf(failure, answer.steps[0]?.values.length, dim));
+      const units = twist.horizon ?? horizon;
+      const question = { ...input, seed: twist.seed, horizon: units, observations: [observation] };
+      const asked = () =>
+        speaks({ ...(twist.target ?? target), actionDim: dim }, question, this.#frames([observation]), this.call());
+      const answer = await (twist.aside ? asked() : this.#timed(asked));
+      const failure = act.checkAnswer(answer, { intent: { ...intent, units }, dim }, limits(observation));
+      if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.steps[0]?.values.length, dim));
       this.#actionDim = answer.steps[0]?.values.length;
       return JSON.stringify(answer.steps.map((step) => step.values));
     };
@@ -182,13 +222,78 @@ class ProbeRun {
     if (!shaped) return;
     await this.check("answers_differ", async () => {
       const second = await ask(await this.#observation(ELSEWHERE, 1));
-      if (second === first) throw new Error("two different observations gave the same actions: is this a stub?");
+      if (second === first) throw new ProbeFault("two different observations gave the same actions: is this a stub?");
       return "two different observations gave different actions";
     });
     await this.check("steady", async () => {
       for (let i = 0; i < WARM_CALLS; i++) await ask(here);
       return `${WARM_CALLS} more calls answered`;
     });
+    if (offering.parameters.includes("seed")) {
+      await this.check("seed_repeatable", async () => {
+        const [one, other] = [await ask(here, { seed: 7, aside: true }), await ask(here, { seed: 7, aside: true })];
+        if (one !== other) throw new ProbeFault("the same seed gave two different chunks");
+        return "the same seed gave the same chunk";
+      });
+    }
+    if (offering.maxHorizon > horizon) {
+      await this.check(
+        "longest_horizon",
+        async () => {
+          await ask(here, { horizon: offering.maxHorizon, aside: true });
+          return `${offering.maxHorizon} steps in one answer`;
+        },
+        false,
+      );
+    }
+    await this.check("wrong_input_refused", () => this.#refusesNonsense((twist) => ask(NONSENSE, twist)), false);
+    await this.#figures((twist) => ask(here, twist));
+  }
+
+  /** What a server makes of an observation without a picture, of a robot that it doesn't know. */
+  async #refusesNonsense(ask: (twist: Twist) => Promise<string>): Promise<string> {
+    try {
+      await ask({ aside: true });
+    } catch (thrown) {
+      if (thrown instanceof UpstreamFailure && HARMLESS.has(thrown.failure))
+        return "an observation that makes no sense was refused";
+      if (thrown instanceof Refusal) return "an observation that makes no sense never reaches it";
+      throw thrown;
+    }
+    throw new ProbeFault("an observation that makes no sense was answered as if it did");
+  }
+
+  /** Credentials and figures, once it is known what an answer looks like. */
+  async #figures(ask: (twist: Twist) => Promise<string>): Promise<void> {
+    const { target, offering } = this.#probed;
+    if (target.auth.type !== "none") {
+      await this.check(
+        "auth_enforced",
+        async () => {
+          const stranger = { ...target, auth: { ...target.auth, secret: `not-${newId("req")}` } };
+          const answered = await ask({ target: stranger, aside: true }).then(
+            () => true,
+            () => false,
+          );
+          if (answered) throw new ProbeFault("it answers whoever shows a wrong secret");
+          return "a wrong secret is refused";
+        },
+        false,
+      );
+    }
+    await this.check(
+      "latency",
+      async () => {
+        const { p50Ms, p95Ms } = this.measured();
+        const told = offering.advertised;
+        if (told.p50Ms !== undefined && p50Ms > told.p50Ms * SLACK)
+          throw new ProbeFault(`the median is ${p50Ms} ms, and ${told.p50Ms} ms is advertised`);
+        if (told.p95Ms !== undefined && p95Ms > told.p95Ms * SLACK)
+          throw new ProbeFault(`the 95th percentile is ${p95Ms} ms, and ${told.p95Ms} ms is advertised`);
+        return `median ${p50Ms} ms, 95th percentile ${p95Ms} ms`;
+      },
+      false,
+    );
   }
 
   async #predict(): Promise<void> {
@@ -220,7 +325,7 @@ class ProbeRun {
         return whole;
       });
       const failure = predict.checkAnswer(answer, { intent });
-      if (failure !== undefined) throw new Error(faultOf(failure, answer.frames.length, horizon));
+      if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
       return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
     };
 
@@ -240,7 +345,7 @@ class ProbeRun {
         { x: 0.6, y: 0.65 },
         { x: 0.6, y: 0.6 },
       ]);
-      if (second === first) throw new Error("two different observations gave the same frames: is this a stub?");
+      if (second === first) throw new ProbeFault("two different observations gave the same frames: is this a stub?");
       return "two different observations gave different frames";
     });
   }
@@ -261,13 +366,13 @@ class ProbeRun {
       };
       const answer = await this.#timed(() => speaks(target, input, this.#frames([observation]), this.call()));
       const failure = ground.checkAnswer(answer);
-      if (failure !== undefined) throw new Error(faultOf(failure, undefined, undefined));
+      if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
       const near = (x: number, y: number): boolean => Math.abs(x - SQUARE.x) < 0.1 && Math.abs(y - SQUARE.y) < 0.1;
       const found =
         answer.points.some(({ x, y }) => near(x, y)) ||
         answer.boxes.some((box) => near((box.xMin + box.xMax) / 2, (box.yMin + box.yMax) / 2));
       if (!found)
-        throw new Error(
+        throw new ProbeFault(
           `a red square at (${SQUARE.x}, ${SQUARE.y}) was not found there: check the order and unit of coordinates`,
         );
       return "the red square was found where it is";
@@ -332,21 +437,3 @@ const intentFor = (offering: Offering, contract: Contract, actionSpace: string |
   units,
   parameters: [],
 });
-
-/** What to mend, for the provider's owner. */
-function faultOf(failure: AttemptFailure, seen: number | undefined, wanted: number | undefined): string {
-  switch (failure) {
-    case AttemptFailure.ACTION_DIM_MISMATCH:
-      return `the actions have ${seen} numbers per step; the action space has ${wanted}`;
-    case AttemptFailure.NON_FINITE_ACTION:
-      return "the answer holds a number that is not finite";
-    case AttemptFailure.EMPTY_ANSWER:
-      return "the answer is empty";
-    case AttemptFailure.WRONG_STEP_COUNT:
-      return "the answer has another number of units than was asked for";
-    case AttemptFailure.UNREADABLE_FRAME:
-      return "a frame of the answer cannot be read as a picture";
-    default:
-      return "the answer is not what the contract promises";
-  }
-}

@@ -37,6 +37,9 @@ const act = (name: string) =>
     { key: robot.key },
   );
 
+const checkOf = ({ checks }: { checks: { name: string }[] }, wanted: string) =>
+  checks.find(({ name }) => name === wanted);
+
 describe("POST /v1/supply/providers", () => {
   it("makes the calling organisation a provider", async () => {
     const name = freshName();
@@ -105,7 +108,7 @@ describe("POST /v1/supply/providers/{provider}/models", () => {
       embodiments: ["mobile-base"],
       precision: "bf16",
       region: "eu",
-      hardware: "cpu",
+      hardware: "CPU",
       price_per_action_step: 0.0001,
       max_horizon: 64,
       dt_ms: 50,
@@ -199,9 +202,13 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
       });
       expect(body.report.checks.map(({ name }: { name: string }) => name)).toEqual([
         "reachable",
+        "region",
         "action_shape",
         "answers_differ",
         "steady",
+        "longest_horizon",
+        "wrong_input_refused",
+        "latency",
       ]);
     }
   });
@@ -253,9 +260,13 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     const { body: offering } = await declare(provider, { endpoint: server.endpoint, auth });
     const { body, text } = await verify(offering.id);
     expect(body.offering.status).toBe("live");
-    expect(server.acts.map(({ headers }) => headers.authorization)).toEqual(
-      Array(5).fill("Api-Key sk-very-secret-token"),
-    );
+    const shown = new Set(server.acts.map(({ headers }) => headers.authorization));
+    expect([...shown]).toEqual(["Api-Key sk-very-secret-token", expect.stringMatching(/^Api-Key not-req_/)]);
+    expect(checkOf(body.report, "auth_enforced")).toMatchObject({
+      passed: false,
+      required: false,
+      next_step: expect.stringMatching(/401/),
+    });
     expect(text).not.toContain("sk-very-secret-token");
     await server.close();
   });

@@ -124,7 +124,7 @@ describe("half open", () => {
 
 test("only what the caller sent or forbade and a full provider are not blamed on the provider", () => {
   const innocent = Object.values(AttemptFailure).filter((failure) => !blamesProvider(failure));
-  expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED, AttemptFailure.OUT_OF_BOUNDS]);
+  expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED, AttemptFailure.UNSAFE_ACTION]);
 });
 
 test("whatever happens, a provider that works again is closed again", () => {

@@ -2,9 +2,9 @@
 import fc from "fast-check";
 import { describe, expect, it, test } from "vitest";
 import { HoldReason, HoldReasonSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { exceeds } from "../../../src/contracts/bounds.ts";
 import type { ActAnswer } from "../../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import { exceeds } from "../../../src/routing/loop/bounds.ts";
 import type { LoopEffect, LoopEvent } from "../../../src/routing/loop/events.ts";
 import { LoopGauge } from "../../../src/routing/loop/gauge.ts";
 import { Loop, type LoopRules } from "../../../src/routing/loop/loop.ts";

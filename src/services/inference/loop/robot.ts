@@ -11,14 +11,13 @@ import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_serv
 import { after, nowSeconds, steadyNow } from "../../../ambient.ts";
 import * as act from "../../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../../../contracts/action-spaces.ts";
+import { assertBounds, exceeds, poseOf } from "../../../contracts/bounds.ts";
 import type { ActInput, Intent } from "../../../contracts/contract.ts";
-import { UpstreamFailure } from "../../../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
 import { charge, toUsd } from "../../../money/price.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../refusal.ts";
 import {
-  assertBounds,
   type Deliver,
-  exceeds,
   type Hold,
   Loop,
   type LoopEffect,
@@ -111,7 +110,7 @@ export class Robot implements Carried {
     if (house.loops.draining) throw draining();
     this.#plan = this.#planned();
     const first = this.#plan.steps[0]!;
-    assertBounds(open.bounds, this.#dimOf(first));
+    assertBounds(open.bounds, this.#dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
     this.#tab = new Tab(house.till, call, {
       modelRequested: open.model,
@@ -269,7 +268,7 @@ export class Robot implements Carried {
 
   #ask(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>, signal: Signal): void {
     const { flight, step, sighting, budgetMs } = effect;
-    const { wire, target } = reachWith(this.#house.supply, step, this.#dimOf(step), this.#ownKeys);
+    const { wire, target, bounds } = reachWith(this.#house.supply, step, this.#dimOf(step), this.#ownKeys);
     const { agent, allowPrivate } = this.#house;
     const { observations } = sighting.payload;
     const deadline = steadyNow() + budgetMs;
@@ -286,7 +285,10 @@ export class Robot implements Carried {
     });
     asked.then(
       (answer) => {
-        if (this.#flights.delete(flight)) this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
+        if (!this.#flights.delete(flight)) return;
+        if (exceeds(bounds, answer, poseOf(this.#space, observations, this.#dimOf(step))))
+          this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds of the offering"));
+        else this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
       },
       (thrown) => {
         if (this.#flights.delete(flight)) this.#failed(flight, thrown);

@@ -1,0 +1,169 @@
+/** Declaring an offering: what a request has to say, and what is kept of it. */
+import { toJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { type ProviderAuth, ProviderAuthType, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
+import { actionSpaceOf, dimensionOf } from "../../contracts/action-spaces.ts";
+import { assertBounds } from "../../contracts/bounds.ts";
+import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
+import { Contract, wordOfContract } from "../../contracts/contract.ts";
+import { hardwareOf } from "../../money/hardware.ts";
+import { nanoFromUsd } from "../../money/price.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import {
+  findProvider,
+  type ModelRecord,
+  type OfferingDeclaration,
+  offeringContext,
+  type ProviderRecord,
+} from "../../store/supply.ts";
+import type { Queryable } from "../../store/tx.ts";
+import { AddressRefused, checkUrl } from "../../upstream/guard.ts";
+import type { Wire } from "../../upstream/wire.ts";
+import type { Vault } from "../../vault.ts";
+import { type Call, keyOf } from "../call.ts";
+import type { SupplyParts } from "../supply.ts";
+import { checkProfile } from "./profile.ts";
+
+/** Price of an action step that was declared without one: 0.0001 US dollars. */
+const DEFAULT_STEP_NANO = 100_000;
+const DEFAULT_TIMEOUT_S = 30;
+const DEFAULT_MAX_HORIZON = 256;
+const DEFAULT_DT_MS = 100;
+
+/** The calling organisation's provider of this name; 404 for anybody else's. */
+export async function ownProvider(sql: Queryable, name: string, call: Call): Promise<ProviderRecord> {
+  const provider = await findProvider(sql, name);
+  if (provider && provider.orgId === keyOf(call).orgId) return provider;
+  throw refuse(Reason.NOT_FOUND, `this organisation has no provider named ${JSON.stringify(name)}`);
+}
+
+/** The wire of a declaration's runtime. */
+export function wireFor({ upstream }: SupplyParts, { runtime }: DeclareModelRequest): Wire {
+  const wire = upstream.wireOf(runtime);
+  if (wire && wire.schemes.length > 0) return wire;
+  const known = upstream.runtimes.filter((name) => (upstream.wireOf(name)?.schemes.length ?? 0) > 0);
+  throw violation("runtime", `must be one of ${known.join(", ")}`, "enum", known);
+}
+
+const SPEAKS = { act: "act", predict: "predict", ground: "ground" } as const;
+
+/** Refuses a declaration that could never serve, naming the field. */
+export function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, request: DeclareModelRequest): void {
+  for (const contract of request.contracts) {
+    const word = wordOfContract(contract);
+    const speaks = word in SPEAKS && wire[SPEAKS[word as keyof typeof SPEAKS]] !== undefined;
+    if (!speaks) throw violation("contracts", `the runtime ${wire.id} cannot serve ${word}`, "enum");
+  }
+  if (request.contracts.includes(Contract.ACT)) {
+    if (request.actionSpaces.length === 0) throw violation("action_spaces", "is required for act", "missing");
+    for (const space of request.actionSpaces) {
+      knownActionSpace(space);
+      if (dimensionOf(space, request.actionDim) === undefined)
+        throw violation("action_dim", `is required, because ${space} fixes none`, "missing");
+    }
+    const fixed = request.actionSpaces.map((space) => actionSpaceOf(space)?.dim).find((dim) => dim !== undefined);
+    if (
+      request.actionDim !== undefined &&
+      request.actionSpaces.length === 1 &&
+      fixed !== undefined &&
+      fixed !== request.actionDim
+    ) {
+      throw violation("action_dim", `${request.actionSpaces[0]} has ${fixed} numbers per step`, "value_error");
+    }
+  }
+  if (request.contracts.includes(Contract.PREDICT) && request.pricePerFrame === undefined)
+    throw violation("price_per_frame", "is required for predict", "missing");
+  if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)
+    throw violation("price_per_1k_tokens", "is required for ground", "missing");
+  const space = request.actionSpaces[0] ?? "";
+  assertBounds(request.bounds, dimensionOf(space, request.actionDim), "bounds");
+  checkProfile(wire, request);
+  try {
+    checkUrl(request.endpoint, { schemes: wire.schemes, allowPrivate });
+  } catch (thrown) {
+    if (!(thrown instanceof AddressRefused)) throw thrown;
+    const text = `the endpoint must be a public address that begins with ${wire.schemes.map((scheme) => `${scheme}//`).join(" or ")}`;
+    throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "endpoint", cause: thrown });
+  }
+}
+
+const AUTH: Readonly<Partial<Record<ProviderAuthType, OfferingDeclaration["authType"]>>> = {
+  [ProviderAuthType.BEARER]: "bearer",
+  [ProviderAuthType.API_KEY]: "api_key",
+};
+
+const authTypeOf = (auth: ProviderAuth | undefined): OfferingDeclaration["authType"] =>
+  (auth && AUTH[auth.type]) ?? "none";
+
+/** What is kept of a declaration, its secret sealed. */
+export function declarationOf(
+  vault: Vault,
+  provider: ProviderRecord,
+  request: DeclareModelRequest,
+): OfferingDeclaration {
+  const authType = authTypeOf(request.auth);
+  const context = offeringContext({ providerId: provider.id, endpoint: request.endpoint });
+  const nano = (usd: number | undefined, param: string, per = 1): number | null =>
+    usd === undefined ? null : nanoFromUsd(usd, per, param);
+  const serves = (contract: Contract): boolean => request.contracts.includes(contract);
+  return {
+    orgId: provider.orgId,
+    providerId: provider.id,
+    model: request.model,
+    runtime: request.runtime,
+    endpoint: request.endpoint,
+    hardware: hardwareOf(request.hardware)?.name ?? request.hardware,
+    contracts: request.contracts.map(wordOfContract),
+    actionSpaces: request.actionSpaces,
+    actionDim: request.actionDim ?? null,
+    embodiments: request.embodiments,
+    precision: request.precision ?? "",
+    region: request.region ?? provider.regions[0] ?? "",
+    priceFrameNano: nano(request.pricePerFrame, "price_per_frame"),
+    priceStepNano:
+      nano(request.pricePerActionStep, "price_per_action_step") ?? (serves(Contract.ACT) ? DEFAULT_STEP_NANO : null),
+    priceTokenNano: nano(request.pricePer1kTokens, "price_per_1k_tokens", 1000),
+    priceEpisodeNano: null,
+    maxHorizon: request.maxHorizon ?? DEFAULT_MAX_HORIZON,
+    dtMs: request.dtMs ?? DEFAULT_DT_MS,
+    profile: request.profile ? (toJson(WireProfileSchema, request.profile) as object) : null,
+    authType,
+    authSecret: authType === "none" ? null : vault.seal(request.auth?.secret ?? "", context),
+    p50Ms: request.advertised?.p50Ms ?? null,
+    p95Ms: request.advertised?.p95Ms ?? null,
+    unitsPerS: request.advertised?.framesPerS ?? null,
+    uptime30d: request.advertised?.uptime30d ?? null,
+    timeoutS: request.timeoutS ?? DEFAULT_TIMEOUT_S,
+    coldTimeoutS: request.coldTimeoutS ?? null,
+    costNanoPerSecond: nano(request.costUsdPerSecond, "cost_usd_per_second"),
+    scaledownS: request.scaledownS ?? null,
+    parameters: request.parameters,
+    note: request.note ?? "",
+    bounds: request.bounds ? (toJson(SafetyBoundsSchema, request.bounds) as object) : null,
+    ownRetention: request.dataCollection === undefined ? null : request.dataCollection !== "deny",
+  };
+}
+
+/** The catalog's row for a model that nobody knew before. */
+export function modelOf({ model, contracts }: DeclareModelRequest, declaration: OfferingDeclaration): ModelRecord {
+  return {
+    slug: model,
+    name: model.slice(model.indexOf("/") + 1),
+    summary: "",
+    limits: "",
+    kind: contracts.includes(Contract.ACT)
+      ? "policy"
+      : contracts.includes(Contract.PREDICT)
+        ? "world-model"
+        : "reasoning",
+    domain: "embodied",
+    family: "",
+    tier: "catalog",
+    era: "current",
+    contracts: declaration.contracts,
+    actionSpaces: declaration.actionSpaces,
+    embodiments: declaration.embodiments,
+    featured: false,
+  };
+}

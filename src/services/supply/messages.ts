@@ -1,0 +1,89 @@
+/** Supply as its messages. */
+import { create, fromJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import {
+  type Offering as OfferingMessage,
+  OfferingSchema,
+  OfferingStatus,
+  OfferingTermsSchema,
+  ProviderAuthType,
+  ProviderSchema,
+} from "../../../gen/limber/v1/supply_pb.ts";
+import { CONTRACT_WORDS } from "../../contracts/contract.ts";
+import { secondOf } from "../../money/hardware.ts";
+import { usdFromNano } from "../../money/price.ts";
+import type { OfferingRecord, ProviderRecord } from "../../store/supply.ts";
+
+/** A provider; its address for people only for its own organisation. */
+export const providerMessage = (provider: ProviderRecord, own = false) => {
+  const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
+  return create(ProviderSchema, {
+    id,
+    name,
+    displayName,
+    regions,
+    retainsFrames,
+    created,
+    ...(own && contactEmail !== null && { contactEmail }),
+    ...(own && homepage !== null && { homepage }),
+  });
+};
+
+/** The states of an offering by the store's words. */
+export const STATUSES = {
+  pending: OfferingStatus.PENDING,
+  verifying: OfferingStatus.VERIFYING,
+  live: OfferingStatus.LIVE,
+  rejected: OfferingStatus.REJECTED,
+  degraded: OfferingStatus.DEGRADED,
+  suspended: OfferingStatus.SUSPENDED,
+  draining: OfferingStatus.DRAINING,
+  removed: OfferingStatus.REMOVED,
+} as const satisfies Record<OfferingRecord["status"], OfferingStatus>;
+
+/** An offering; with its terms where whoever asks may see them. */
+export function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
+  const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
+  return create(OfferingSchema, {
+    id: record.id,
+    model: record.model,
+    provider: record.provider,
+    runtime: record.runtime,
+    status: STATUSES[record.status],
+    contracts: record.contracts.map((word) => CONTRACT_WORDS[word as keyof typeof CONTRACT_WORDS]), // written from the same table
+    actionSpaces: record.actionSpaces,
+    embodiments: record.embodiments,
+    precision: record.precision,
+    region: record.region,
+    hardware: record.hardware,
+    ...(priceFrameNano !== null && { pricePerFrame: usdFromNano(priceFrameNano) }),
+    ...(priceStepNano !== null && { pricePerActionStep: usdFromNano(priceStepNano) }),
+    ...(priceTokenNano !== null && { pricePer1kTokens: usdFromNano(priceTokenNano, 1000) }),
+    maxHorizon: record.maxHorizon,
+    dtMs: record.dtMs,
+    parameters: record.parameters,
+    created: record.created,
+    ...(verifiedAt !== null && { verifiedAt }),
+    ...(terms && { terms: termsOf(record) }),
+  });
+}
+
+const AUTH_TYPES = {
+  none: ProviderAuthType.NONE,
+  bearer: ProviderAuthType.BEARER,
+  api_key: ProviderAuthType.API_KEY,
+} as const satisfies Record<OfferingRecord["authType"], ProviderAuthType>;
+
+function termsOf(record: OfferingRecord) {
+  const { scaledownS, coldTimeoutS, bounds } = record;
+  return create(OfferingTermsSchema, {
+    endpoint: record.endpoint,
+    authType: AUTH_TYPES[record.authType],
+    costUsdPerSecond: usdFromNano(record.costNanoPerSecond ?? secondOf(record.hardware)),
+    timeoutS: record.timeoutS,
+    probeFailures: record.probeFailures,
+    ...(scaledownS !== null && { scaledownS }),
+    ...(coldTimeoutS !== null && { coldTimeoutS }),
+    ...(bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }),
+  });
+}

@@ -1,0 +1,143 @@
+/** Offerings as their own organisation looks after them. */
+
+import { create, fromJson } from "@bufbuild/protobuf";
+import { OfferingStatus, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import {
+  DeleteOfferingResponseSchema,
+  GetOfferingResponseSchema,
+  GetReportResponseSchema,
+  ListOfferingsResponseSchema,
+  type SupplyService,
+  type UpdateOfferingRequest,
+  UpdateOfferingRequestSchema,
+  UpdateOfferingResponseSchema,
+} from "../../../gen/limber/v1/supply_service_pb.ts";
+import { hardwareOf } from "../../money/hardware.ts";
+import { nanoFromUsd } from "../../money/price.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import { type CostBasis, listOfferings, updateCostBasis } from "../../store/offering-care.ts";
+import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply.ts";
+import { tx } from "../../store/tx.ts";
+import { byCall, type Call, type Implementation } from "../call.ts";
+import type { SupplyParts } from "../supply.ts";
+import { offeringMessage, STATUSES } from "./messages.ts";
+import { withdraw } from "./withdraw.ts";
+
+type OfferingRpcs = Pick<
+  Implementation<typeof SupplyService>,
+  "listOfferings" | "getOffering" | "getReport" | "updateOffering" | "deleteOffering"
+>;
+
+const DEFAULT_PAGE = 50;
+
+/** The RPCs on offerings. */
+export function offeringRpcs(parts: SupplyParts): OfferingRpcs {
+  const { sql } = parts;
+  return {
+    async listOfferings({ mine = true, provider, model, status, limit = DEFAULT_PAGE, cursor }, call) {
+      const { principal } = call;
+      const found = await listOfferings(sql, {
+        orgId: principal.kind === "key" ? principal.orgId : undefined,
+        andPublic: !mine,
+        provider,
+        model,
+        status: status === undefined || status === OfferingStatus.UNSPECIFIED ? undefined : wordOf(status),
+        before: cursor,
+        limit: limit + 1,
+      });
+      const page = found.slice(0, limit);
+      const last = page.at(-1);
+      const hasMore = found.length > limit;
+      return create(ListOfferingsResponseSchema, {
+        object: "list",
+        data: page.map((record) => offeringMessage(record, { terms: isOwn(record, call) })),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.id }),
+      });
+    },
+
+    async getOffering({ offeringId }, call) {
+      const record = await findOffering(sql, offeringId);
+      if (!record || !(isOwn(record, call) || isPublic(record))) throw notFound();
+      return create(GetOfferingResponseSchema, {
+        offering: offeringMessage(record, { terms: isOwn(record, call) }),
+      });
+    },
+
+    async getReport({ offeringId }, call) {
+      const record = await findOffering(sql, offeringId);
+      if (!record || !isOwn(record, call)) throw notFound();
+      if (!record.report) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it");
+      const report = fromJson(ProbeReportSchema, record.report as Parameters<typeof fromJson>[1], {
+        ignoreUnknownFields: true,
+      });
+      return create(GetReportResponseSchema, { report });
+    },
+
+    async updateOffering(request, call) {
+      const known = await findOffering(sql, request.offeringId);
+      if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+      refuseImmutable(request);
+      const changes = basisOf(request);
+      const changed = await tx(sql, async (tx) => {
+        const changed = await updateCostBasis(tx, known.id, changes);
+        const { id: subject, orgId } = known;
+        const details = { changed: Object.keys(changes) };
+        await audit(tx, { ...byCall(call), orgId, action: "offering.changed", subject, details });
+        return changed;
+      });
+      await parts.refresh();
+      return create(UpdateOfferingResponseSchema, { offering: offeringMessage(changed, { terms: true }) });
+    },
+
+    async deleteOffering({ offeringId, force = false }, call) {
+      const known = await findOffering(sql, offeringId);
+      if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+      const gone = await withdraw(parts, known, { force, by: byCall(call), signal: call.signal });
+      return create(DeleteOfferingResponseSchema, { offering: offeringMessage(gone, { terms: true }) });
+    },
+  };
+}
+
+const notFound = () => refuse(Reason.NOT_FOUND, "there is no offering of this name");
+
+/** The operator's, and the organisation's that declared it. */
+const isOwn = ({ orgId }: OfferingRecord, { principal }: Call): boolean =>
+  principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
+
+const isPublic = ({ status }: OfferingRecord): boolean => status === "live" || status === "degraded";
+
+const wordOf = (status: OfferingStatus): StatusWord | undefined =>
+  (Object.keys(STATUSES) as StatusWord[]).find((word) => STATUSES[word] === status);
+
+const MUTABLE: ReadonlySet<string> = new Set([
+  "offeringId",
+  "hardware",
+  "costUsdPerSecond",
+  "scaledownS",
+  "timeoutS",
+  "coldTimeoutS",
+]);
+
+/** What was probed stays as it was probed. */
+function refuseImmutable(request: UpdateOfferingRequest): void {
+  const field = UpdateOfferingRequestSchema.fields.find(
+    ({ localName }) => !MUTABLE.has(localName) && request[localName as keyof UpdateOfferingRequest] !== undefined,
+  );
+  if (!field) return;
+  const text = `${field.name} is what was probed and never changes; declare the offering again, and verify the new one`;
+  throw refuse(Reason.IMMUTABLE_FIELD, text, {}, { param: field.name });
+}
+
+function basisOf({ hardware, costUsdPerSecond, scaledownS, timeoutS, coldTimeoutS }: UpdateOfferingRequest): CostBasis {
+  return {
+    ...(hardware !== undefined && { hardware: hardwareOf(hardware)?.name ?? hardware }),
+    ...(costUsdPerSecond !== undefined && {
+      cost_nano_per_second: nanoFromUsd(costUsdPerSecond, 1, "cost_usd_per_second"),
+    }),
+    ...(scaledownS !== undefined && { scaledown_s: scaledownS }),
+    ...(timeoutS !== undefined && { timeout_s: timeoutS }),
+    ...(coldTimeoutS !== undefined && { cold_timeout_s: coldTimeoutS }),
+  };
+}

@@ -1,0 +1,87 @@
+/** Providers as their own organisation keeps them. */
+
+import { create } from "@bufbuild/protobuf";
+import {
+  GetOwnProviderResponseSchema,
+  ListOwnProvidersResponseSchema,
+  RegisterProviderResponseSchema,
+  type SupplyService,
+  UpdateProviderResponseSchema,
+} from "../../../gen/limber/v1/supply_service_pb.ts";
+import { audit } from "../../store/audit.ts";
+import { listProviders, updateProvider } from "../../store/offering-care.ts";
+import { createProvider } from "../../store/supply.ts";
+import { tx } from "../../store/tx.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
+import type { SupplyParts } from "../supply.ts";
+import { ownProvider } from "./declare.ts";
+import { providerMessage } from "./messages.ts";
+
+type ProviderRpcs = Pick<
+  Implementation<typeof SupplyService>,
+  "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider"
+>;
+
+const DEFAULT_PAGE = 50;
+
+/** The RPCs on providers. */
+export function providerRpcs({ sql, refresh }: SupplyParts): ProviderRpcs {
+  return {
+    async registerProvider(request, call) {
+      const { orgId } = keyOf(call);
+      const { name } = request;
+      const provider = await tx(sql, async (tx) => {
+        const made = await createProvider(tx, {
+          orgId,
+          name,
+          displayName: request.displayName ?? name,
+          contactEmail: request.contactEmail ?? null,
+          homepage: request.homepage ?? null,
+          regions: request.regions,
+          retainsFrames: request.dataCollection !== "deny",
+        });
+        await audit(tx, { ...byCall(call), orgId, action: "provider.registered", subject: made.id, details: { name } });
+        return made;
+      });
+      return create(RegisterProviderResponseSchema, { provider: providerMessage(provider) });
+    },
+
+    async listOwnProviders({ limit = DEFAULT_PAGE, cursor = "" }, call) {
+      const found = await listProviders(sql, { orgId: keyOf(call).orgId, after: cursor, limit: limit + 1 });
+      const page = found.slice(0, limit);
+      const last = page.at(-1);
+      const hasMore = found.length > limit;
+      return create(ListOwnProvidersResponseSchema, {
+        object: "list",
+        data: page.map((provider) => providerMessage(provider, true)),
+        hasMore,
+        ...(hasMore && last && { nextCursor: last.name }),
+      });
+    },
+
+    async getOwnProvider({ provider: name }, call) {
+      const provider = await ownProvider(sql, name, call);
+      return create(GetOwnProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async updateProvider({ provider: name, displayName, contactEmail, regions, dataCollection, homepage }, call) {
+      const { orgId } = keyOf(call);
+      const changes = {
+        ...(displayName !== undefined && { display_name: displayName }),
+        ...(contactEmail !== undefined && { contact_email: contactEmail }),
+        ...(homepage !== undefined && { homepage }),
+        ...(regions.length > 0 && { regions }),
+        ...(dataCollection !== undefined && { retains_frames: dataCollection !== "deny" }),
+      };
+      const provider = await tx(sql, async (tx) => {
+        const { id } = await ownProvider(tx, name, call);
+        const changed = await updateProvider(tx, id, changes);
+        const details = { changed: Object.keys(changes) };
+        await audit(tx, { ...byCall(call), orgId, action: "provider.changed", subject: id, details });
+        return changed;
+      });
+      await refresh();
+      return create(UpdateProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+  };
+}

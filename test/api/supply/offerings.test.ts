@@ -1,0 +1,298 @@
+/** Looking after supply: lists, changes of the cost basis, withdrawal, hardware, reports. */
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let supplier: Caller;
+let robot: Caller;
+let next = 0;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  supplier = await app.caller(0, { role: "supplier" });
+  robot = await app.caller(10);
+  await app.call("/v1/supply/providers", { name: "acme", contact_email: "ops@acme.example" }, { key: supplier.key });
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const get = (path: string, { key } = supplier) => app.call(path, undefined, { key });
+const patch = (path: string, body: unknown, { key } = supplier) => app.call(path, body, { key, method: "PATCH" });
+const remove = (id: string, query = "", { key } = supplier) =>
+  app.call(`/v1/supply/offerings/${id}${query}`, undefined, { key, method: "DELETE" });
+const declare = async (more: object = {}) => {
+  const body = { ...ACT_DECLARATION, model: `acme/m${next++}`, endpoint: model.endpoint, ...more };
+  const {
+    status,
+    body: offering,
+    text,
+  } = await app.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
+  if (status !== 201) throw new Error(text);
+  return offering;
+};
+const verify = async (id: string) =>
+  (await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key })).body;
+const live = async (more: object = {}) => {
+  const { id } = await declare(more);
+  const { offering, report } = await verify(id);
+  if (offering.status !== "live") throw new Error(JSON.stringify(report));
+  return offering;
+};
+const act = (name: string, more: object = {}) =>
+  app.call(
+    "/v1/act",
+    { model: name, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }], ...more },
+    { key: robot.key },
+  );
+const actions = async (id: string) =>
+  (await app.sql`select action from audit where subject = ${id} order by seq`).map(({ action }) => action);
+const events = async (id: string) =>
+  (
+    await app.sql`select name from outbox where "position"(payload, convert_to(${id}, 'UTF8')) > 0 order by outbox.position`
+  ).map(({ name }) => name);
+
+describe("GET /v1/supply/providers", () => {
+  it("lists and shows the organisation's own, and nobody else's", async () => {
+    expect((await get("/v1/supply/providers")).body).toMatchObject({
+      object: "list",
+      data: [{ name: "acme", contact_email: "ops@acme.example" }],
+      has_more: false,
+    });
+    expect((await get("/v1/supply/providers/acme")).body.name).toBe("acme");
+    expect((await get("/v1/supply/providers/acme", robot)).status).toBe(404);
+    expect((await get("/v1/supply/providers", robot)).body.data).toEqual([]);
+  });
+});
+
+describe("PATCH /v1/supply/providers/{provider}", () => {
+  it("changes what is said and keeps the rest; what it says of frames reaches routing", async () => {
+    const { model: name } = await live();
+    const deny = { provider: { data_collection: "deny" } };
+    expect((await act(name, deny)).status).toBe(409);
+    const changed = await patch("/v1/supply/providers/acme", { display_name: "Acme Labs", data_collection: "deny" });
+    expect(changed.body).toMatchObject({
+      display_name: "Acme Labs",
+      retains_frames: false,
+      contact_email: "ops@acme.example",
+    });
+    expect((await act(name, deny)).status).toBe(200);
+    expect((await patch("/v1/supply/providers/acme", { name: "other" })).status).toBe(422);
+    expect((await patch("/v1/supply/providers/acme", { display_name: "x" }, robot)).status).toBe(404);
+    await patch("/v1/supply/providers/acme", { data_collection: "allow" });
+  });
+
+  it("is outranked by what an offering says of itself", async () => {
+    const { model: name } = await live({ data_collection: "deny" });
+    expect((await act(name, { provider: { data_collection: "deny" } })).status).toBe(200);
+  });
+});
+
+describe("GET /v1/supply/offerings", () => {
+  it("lists the organisation's own with their terms, page by page, newest first", async () => {
+    const ids = [(await declare()).id, (await live()).id, (await declare()).id];
+    const pages: { id: string; terms?: { endpoint: string } }[] = [];
+    let cursor = "";
+    do {
+      const { body } = await get(`/v1/supply/offerings?limit=2${cursor && `&cursor=${cursor}`}`);
+      pages.push(...body.data);
+      cursor = body.next_cursor ?? "";
+    } while (cursor !== "");
+    expect(pages.map(({ id }) => id).slice(0, 3)).toEqual(ids.toReversed());
+    expect(pages.every(({ terms }) => terms?.endpoint === model.endpoint)).toBe(true);
+    expect(new Set(pages.map(({ id }) => id)).size).toBe(pages.length);
+    expect((await get("/v1/supply/offerings?status=pending&limit=1")).body.data[0].status).toBe("pending");
+  });
+
+  it("shows others what is live and nothing of its terms; the operator sees all", async () => {
+    const { id } = await live();
+    const pending = await declare();
+    expect((await get("/v1/supply/offerings", robot)).body.data).toEqual([]);
+    const { body, text } = await get("/v1/supply/offerings?mine=false&limit=500", robot);
+    const ids = body.data.map((offering: { id: string }) => offering.id);
+    expect([ids.includes(id), ids.includes(pending.id), text.includes(model.endpoint)]).toEqual([true, false, false]);
+    const all = await app.call("/v1/supply/offerings?limit=500", undefined, { admin: ADMIN_TOKEN });
+    expect(all.body.data.map((offering: { id: string }) => offering.id)).toEqual(
+      expect.arrayContaining([id, pending.id]),
+    );
+  });
+
+  it("shows one, to others while it is live", async () => {
+    const [{ id }, pending] = [await live(), await declare()];
+    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(5);
+    expect((await get(`/v1/supply/offerings/${id}`, robot)).body).not.toHaveProperty("terms");
+    expect((await get(`/v1/supply/offerings/${pending.id}`, robot)).status).toBe(404);
+    expect((await get("/v1/supply/offerings/off_nobody")).status).toBe(404);
+  });
+
+  it("refuses limits and states that there are not", async () => {
+    for (const query of ["limit=0", "limit=501", "status=dreaming", "mine=perhaps"])
+      expect((await get(`/v1/supply/offerings?${query}`)).status, query).toBe(422);
+  });
+});
+
+describe("GET /v1/supply/offerings/{id}/report", () => {
+  it("shows what the probe found last, to the owner alone", async () => {
+    const { id } = await declare();
+    expect((await get(`/v1/supply/offerings/${id}/report`)).status).toBe(404);
+    const { report } = await verify(id);
+    expect((await get(`/v1/supply/offerings/${id}/report`)).body).toEqual(report);
+    expect((await get(`/v1/supply/offerings/${id}/report`, robot)).status).toBe(404);
+  });
+});
+
+describe("PATCH /v1/supply/offerings/{id}", () => {
+  it("changes the cost basis", async () => {
+    const { id } = await live();
+    const basis = {
+      hardware: "a100 40gb",
+      cost_usd_per_second: 0.002,
+      scaledown_s: 60,
+      timeout_s: 7,
+      cold_timeout_s: 90,
+    };
+    const { status, body } = await patch(`/v1/supply/offerings/${id}`, basis);
+    expect([status, body.hardware, body.status]).toEqual([200, "A100-40GB", "live"]);
+    expect(body.terms).toMatchObject({ cost_usd_per_second: 0.002, scaledown_s: 60, timeout_s: 7, cold_timeout_s: 90 });
+    expect(await actions(id)).toContain("offering.changed");
+  });
+
+  it("refuses everything else, naming the field", async () => {
+    const { id } = await declare();
+    const fields = {
+      price_per_action_step: 1,
+      endpoint: "grpc://elsewhere:1",
+      contracts: ["predict"],
+      action_spaces: ["joint_pos_7"],
+      model: "acme/other",
+      auth: { type: "bearer", secret: "x" },
+      profile: {},
+      status: "live",
+      region: "eu",
+    };
+    for (const [field, value] of Object.entries(fields)) {
+      const { status, body } = await patch(`/v1/supply/offerings/${id}`, { timeout_s: 9, [field]: value });
+      expect([status, body.error.code, body.error.param], field).toEqual([422, "immutable_field", field]);
+    }
+    expect((await get(`/v1/supply/offerings/${id}`)).body.terms.timeout_s).toBe(5);
+    const unknown = await patch(`/v1/supply/offerings/${id}`, { hardwear: "H100" });
+    expect([unknown.status, unknown.body.error.code]).toEqual([422, "validation_failed"]);
+    for (const bad of [
+      { timeout_s: 0 },
+      { timeout_s: -1 },
+      { scaledown_s: 1e9 },
+      { cost_usd_per_second: -1 },
+      { hardware: "" },
+    ])
+      expect((await patch(`/v1/supply/offerings/${id}`, bad)).status, JSON.stringify(bad)).toBe(422);
+  });
+
+  it("is the owner's alone", async () => {
+    const { id } = await live();
+    const owner = await app.caller(0);
+    expect((await patch(`/v1/supply/offerings/${id}`, { timeout_s: 9 }, owner)).status).toBe(404);
+  });
+});
+
+describe("GET /v1/supply/hardware", () => {
+  it("names accelerators and no rates; any spelling of one is the same, and an unknown one is priced as the dearest", async () => {
+    const { body, text } = await get("/v1/supply/hardware");
+    expect(body.data).toEqual(expect.arrayContaining(["A100-40GB", "H100", "L4"]));
+    expect(text).not.toMatch(/usd|nano|\d\.\d/);
+    for (const hardware of ["A100-40GB", "a100 40gb", "A100_40GB"])
+      expect((await declare({ hardware })).hardware).toBe("A100-40GB");
+    const costOf = async (hardware: string) => {
+      const { id } = await declare({ hardware });
+      return (await get(`/v1/supply/offerings/${id}`)).body.terms.cost_usd_per_second;
+    };
+    const known = await Promise.all(["CPU", "H100", "B200"].map(costOf));
+    expect(await costOf("dream-gpu 9000")).toBeGreaterThanOrEqual(Math.max(...known));
+    expect(await costOf("GB200")).toBe(await costOf("dream-gpu 9000"));
+  });
+
+  it("is required when a model is declared", async () => {
+    const body = { ...ACT_DECLARATION, model: "acme/bare", endpoint: model.endpoint, hardware: undefined };
+    const { status, body: answer } = await app.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
+    expect([status, answer.error.param]).toEqual([422, "hardware"]);
+  });
+});
+
+describe("DELETE /v1/supply/offerings/{id}", () => {
+  it("needs force where calls are routed, and says how many run", async () => {
+    const { id, model: name } = await live();
+    const { status, body } = await remove(id);
+    expect([status, body.error.code, body.error.details.in_flight]).toEqual([409, "offering_live", 0]);
+    const gone = await remove(id, "?force=true");
+    expect([gone.status, gone.body.status]).toEqual([200, "removed"]);
+    expect((await act(name)).body.error.code).toBe("no_live_deployment");
+    expect([(await remove(id, "?force=true")).status, (await get(`/v1/supply/offerings/${id}`)).body.status]).toEqual([
+      404,
+      "removed",
+    ]);
+    expect(
+      (await get("/v1/supply/offerings?limit=500")).body.data.map((offering: { id: string }) => offering.id),
+    ).not.toContain(id);
+    expect(await events(id)).toEqual(["offering.verified", "offering.removed"]);
+    expect(await actions(id)).toEqual(["offering.declared", "offering.verified", "offering.removed"]);
+  });
+
+  it("lets calls that run end first, and takes no new ones", async () => {
+    const { id, model: name } = await live();
+    const asked = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    model.script.act = (call, answer) => {
+      asked.resolve();
+      void release.promise.then(() => answer(honestSteps(call, 2)));
+    };
+    const running = act(name);
+    await asked.promise;
+    await vi.waitFor(async () => expect((await remove(id)).body.error.details.in_flight).toBe(1));
+    const removing = remove(id, "?force=true");
+    await vi.waitFor(async () => expect((await get(`/v1/supply/offerings/${id}`)).body.status).toBe("draining"));
+    const hasty = { provider: { deadline_ms: 200 } };
+    await vi.waitFor(async () => expect((await act(name, hasty)).body.error.code).toBe("no_live_deployment"));
+    release.resolve();
+    expect((await running).status).toBe(200);
+    expect((await removing).body.status).toBe("removed");
+    model.script.act = undefined;
+  });
+
+  it("removes for good what was rejected, and what was never verified", async () => {
+    model.script.act = (_, answer) => answer([]);
+    const { id } = await declare();
+    expect((await verify(id)).offering.status).toBe("rejected");
+    model.script.act = undefined;
+    const pending = (await declare()).id;
+    for (const each of [id, pending]) {
+      const { status, body } = await remove(each);
+      expect([status, body.status]).toEqual([200, "removed"]);
+      expect((await get(`/v1/supply/offerings/${each}`)).status).toBe(404);
+      expect((await app.sql`select 1 from offering where id = ${each}`).length).toBe(0);
+      expect(await events(each)).toContain("offering.removed");
+    }
+  });
+
+  it("declared again is another offering that needs the probe again", async () => {
+    const first = await live();
+    await remove(first.id, "?force=true");
+    const second = await declare({ model: first.model, price_per_action_step: undefined });
+    expect([second.id === first.id, second.status, second.price_per_action_step]).toEqual([false, "pending", 0.0001]);
+    expect((await act(first.model)).body.error.code).toBe("no_live_deployment");
+    await verify(second.id);
+    expect((await act(first.model)).status).toBe(200);
+  });
+
+  it("is the owner's and the operator's alone", async () => {
+    const { id } = await live();
+    const owner = await app.caller(0);
+    expect((await remove(id, "?force=true", owner)).status).toBe(404);
+    const byAdmin = await app.call(`/v1/supply/offerings/${id}?force=true`, undefined, {
+      admin: ADMIN_TOKEN,
+      method: "DELETE",
+    });
+    expect(byAdmin.body.status).toBe("removed");
+  });
+});

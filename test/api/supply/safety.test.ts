@@ -1,0 +1,134 @@
+/** Action safety: what an offering must not exceed is never passed on, and never clamped. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ACT_DECLARATION, type App, type Caller, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let other: Model;
+let robot: Caller;
+const BOUNDS = { lowest: [-1], highest: [1, 2], max_change: 0.5 };
+
+beforeAll(async () => {
+  [app, model, other] = await Promise.all([openApp(), startModel(), startModel()]);
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, bounds: BOUNDS });
+  await app.supply({ provider: "bolt", model: "acme/base", endpoint: other.endpoint });
+  await app.supply({
+    provider: "acme",
+    model: "acme/arm",
+    endpoint: model.endpoint,
+    action_spaces: ["joint_pos_7"],
+    bounds: { max_start_jump: 5 },
+  });
+  robot = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  await Promise.all([model.close(), other.close()]);
+});
+
+const act = (more: object = {}) =>
+  app.call(
+    "/v1/act",
+    { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }], ...more },
+    { key: robot.key },
+  );
+const only = (provider: string) => ({ provider: { only: [provider] } });
+const chunk = (steps: number[][]): void => {
+  model.script.act = (_, answer) => answer(steps);
+};
+
+describe("bounds of an offering", () => {
+  it("let pass what keeps them, to the number", async () => {
+    chunk([
+      [1, 2],
+      [0.5, 1.5],
+    ]);
+    const { status, body } = await act(only("acme"));
+    expect([status, body.action.steps]).toEqual([
+      200,
+      [
+        [1, 2],
+        [0.5, 1.5],
+      ],
+    ]);
+  });
+
+  it.each([
+    [
+      "a value above",
+      [
+        [0, 0],
+        [1.01, 0],
+      ],
+    ],
+    [
+      "a value above its own dimension",
+      [
+        [0, 2.01],
+        [0, 2.01],
+      ],
+    ],
+    [
+      "a value below",
+      [
+        [-1.01, 0],
+        [-1.01, 0],
+      ],
+    ],
+    [
+      "a jump from step to step",
+      [
+        [0, 0],
+        [0.51, 0],
+      ],
+    ],
+  ])("fail the attempt at %s: nothing of it is passed on, clamped or charged", async (_, steps) => {
+    chunk(steps);
+    const { status, body } = await act(only("acme"));
+    expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
+    expect(body.route.attempts).toMatchObject([{ status: "error", reason: "unsafe_action" }]);
+    const fallen = await act({ provider: { order: ["acme"] } });
+    expect([fallen.status, fallen.body.route.provider, fallen.body.route.attempts[0].reason]).toEqual([
+      200,
+      "bolt",
+      "unsafe_action",
+    ]);
+    expect((await app.call("/v1/usage?limit=1", undefined, { key: robot.key })).body.data[0].provider).toBe("bolt");
+  });
+
+  it("fail the attempt at a start far from where the joints are, where the robot says where they are", async () => {
+    const far = Array.from({ length: 2 }, () => [6, 0, 0, 0, 0, 0, 0]);
+    chunk(far);
+    const ask = (proprio: number[]) =>
+      act({ model: "acme/arm", action_space: "joint_pos_7", observations: [{ proprio }] });
+    expect((await ask([0, 0, 0, 0, 0, 0, 0])).body.route.attempts[0].reason).toBe("unsafe_action");
+    expect((await ask([2, 0, 0, 0, 0, 0, 0])).status).toBe(200);
+    expect((await ask([])).status).toBe(200);
+  });
+
+  it("are refused when no action could keep them, or when they fit no action of the space", async () => {
+    const declare = (bounds: object) =>
+      app.call(
+        "/v1/supply/providers/acme/models",
+        { ...ACT_DECLARATION, model: "acme/odd", endpoint: model.endpoint, bounds },
+        { key: robot.key },
+      );
+    const { key } = await app.caller(0, { role: "supplier" });
+    await app.call("/v1/supply/providers", { name: "odd" }, { key });
+    const mine = (bounds: object) =>
+      app.call(
+        "/v1/supply/providers/odd/models",
+        { ...ACT_DECLARATION, model: "odd/odd", endpoint: model.endpoint, bounds },
+        { key },
+      );
+    expect((await declare({})).status).toBe(404);
+    for (const bounds of [
+      { lowest: [1], highest: [-1] },
+      { lowest: [0, 0, 0] },
+      { max_change: -1 },
+      { highest: ["NaN"] },
+    ])
+      expect((await mine(bounds)).status, JSON.stringify(bounds)).toBe(422);
+  });
+});

@@ -1,0 +1,116 @@
+/** Offerings are probed again when their time has come: failures degrade, then suspend; a pass makes them live again. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { probeDue } from "../../../src/services/supply/schedule.ts";
+import type { SupplyParts } from "../../../src/services/supply.ts";
+import { guardedAgent } from "../../../src/upstream/guard.ts";
+import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
+import { createVault } from "../../../src/vault.ts";
+import { type App, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let upstream: Upstream;
+let parts: SupplyParts;
+let next = 0;
+const warnings: string[] = [];
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  upstream = createUpstream({ allowPrivate: true });
+  parts = {
+    sql: app.sql,
+    vault: createVault(Buffer.alloc(32, 7)),
+    upstream,
+    agent: guardedAgent({ allowPrivate: true }),
+    allowPrivate: true,
+    probeEveryS: 3600,
+    refresh: async () => {},
+  };
+});
+afterAll(async () => {
+  await upstream.close();
+  await app.close();
+  await model.close();
+});
+
+const supply = () => app.supply({ provider: "acme", model: `acme/m${next++}`, endpoint: model.endpoint });
+const due = (id: string) => app.sql`update offering set probe_due = now() - interval '1 second' where id = ${id}`;
+const look = () => probeDue(parts, (text) => warnings.push(text));
+const stateOf = async (id: string) => {
+  const [row] = await app.sql`
+    select status, probe_failures, report->>'passed' as passed, extract(epoch from probe_due - now())::int as due_in, probe_until
+    from offering where id = ${id}`;
+  return row!;
+};
+const eventsOf = async (id: string) =>
+  (
+    await app.sql`select name from outbox where "position"(payload, convert_to(${id}, 'UTF8')) > 0 order by outbox.position`
+  ).map(({ name }) => name);
+
+describe("the schedule", () => {
+  it("leaves alone what is not due, and probes what is, once however many look", async () => {
+    const id = await supply();
+    expect(await look()).toBe(0);
+    expect((await stateOf(id)).due_in).toBeGreaterThan(3500);
+    await due(id);
+    const before = model.acts.length;
+    const counts = await Promise.all([look(), look(), look()]);
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
+    expect(model.acts.length).toBeGreaterThan(before);
+    expect(await stateOf(id)).toMatchObject({ status: "live", probe_failures: 0, probe_until: null });
+    expect(await eventsOf(id)).toEqual(["offering.verified"]);
+  });
+
+  it("degrades at a failure, suspends at the third with an event, and takes no calls until it passes again", async () => {
+    const id = await supply();
+    const name = `acme/m${next - 1}`;
+    const robot = await app.caller(1);
+    const body = { model: name, action_space: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
+    const act = () => app.call("/v1/act", body, { key: robot.key });
+    model.script.act = (_, answer) => answer([[1, 2, 3]]);
+    const states: string[] = [];
+    for (let i = 0; i < 4; i++) {
+      await due(id);
+      await look();
+      states.push((await stateOf(id)).status);
+    }
+    model.script.act = undefined;
+    expect(states).toEqual(["degraded", "degraded", "suspended", "suspended"]);
+    expect(await eventsOf(id)).toEqual(["offering.verified", "offering.suspended"]);
+    await expect.poll(async () => (await act()).status).toBe(409);
+    const audit = await app.sql`select actor, action from audit where subject = ${id} order by seq`;
+    expect(audit.at(-1)).toEqual({ actor: "system", action: "offering.suspended" });
+    expect((await stateOf(id)).due_in).toBeLessThanOrEqual(60);
+
+    await due(id);
+    await look();
+    expect(await stateOf(id)).toMatchObject({ status: "live", probe_failures: 0 });
+    expect(await eventsOf(id)).toEqual(["offering.verified", "offering.suspended", "offering.verified"]);
+    await expect.poll(async () => (await act()).status).toBe(200);
+  });
+
+  it("takes over what somebody took and never brought back", async () => {
+    const id = await supply();
+    await app.sql`update offering set probe_due = now() - interval '1 hour', probe_until = now() + interval '1 minute' where id = ${id}`;
+    expect(await look()).toBe(0);
+    await app.sql`update offering set probe_until = now() - interval '1 second' where id = ${id}`;
+    expect(await look()).toBe(1);
+  });
+
+  it("never probes what was rejected or withdrawn", async () => {
+    const id = await supply();
+    await due(id);
+    await app.sql`update offering set status = 'removed' where id = ${id}`;
+    expect(await look()).toBe(0);
+  });
+
+  it("puts off what can't be probed here", async () => {
+    const id = await supply();
+    await app.sql`update offering set runtime = 'a-wire-of-tomorrow', probe_due = now() where id = ${id}`;
+    await look();
+    expect(await stateOf(id)).toMatchObject({ status: "live", probe_until: null });
+    expect((await stateOf(id)).due_in).toBeGreaterThan(200);
+    expect(warnings).toHaveLength(1);
+  });
+});
