@@ -53,8 +53,15 @@ const NONSENSE = create(ObservationSchema, { proprio: Array.from({ length: 97 },
 /** How a server says that it cannot take what it was shown. */
 const HARMLESS: ReadonlySet<AttemptFailure> = new Set([AttemptFailure.INPUT_REJECTED, AttemptFailure.UPSTREAM_ERROR]);
 
+/** What came of a probe. */
+export interface Finding {
+  report: ProbeReport;
+  /** The server had no time for all of it, which says nothing about what it can do. */
+  busy: boolean;
+}
+
 /** Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. */
-export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeReport> {
+export async function probe(parts: ProbeParts, probed: Probed): Promise<Finding> {
   const run = new ProbeRun(parts, probed);
   const startedAt = nowSeconds();
   const reachable = await run.check("reachable", async () => {
@@ -65,7 +72,7 @@ export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeRep
   if (reachable) await run.check("region", () => run.region(), probed.record.providerRegions.length > 0);
   if (reachable) for (const contract of probed.offering.contracts) await run.contract(contract);
   const { checks } = run;
-  return create(ProbeReportSchema, {
+  const report = create(ProbeReportSchema, {
     id: newId("rep"),
     offeringId: probed.offering.id,
     startedAt,
@@ -74,6 +81,7 @@ export async function probe(parts: ProbeParts, probed: Probed): Promise<ProbeRep
     checks,
     measured: run.measured(),
   });
+  return { report, busy: run.busy };
 }
 
 interface Check {

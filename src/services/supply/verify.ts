@@ -2,6 +2,7 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import { audit } from "../../store/audit.ts";
 import { settleProbe } from "../../store/offering-care.ts";
@@ -28,7 +29,10 @@ export interface Asker {
   owner: boolean;
 }
 
-/** Probes an offering and moves it to where the report says. Undefined when it was withdrawn meanwhile. */
+/**
+ * Probes an offering and moves it to where the report says. Undefined when it was withdrawn meanwhile. Throws where it could not
+ * be probed: its wire is not spoken here, or it is busy and its owner did not ask.
+ */
 export async function verify(
   parts: SupplyParts,
   known: OfferingRecord,
@@ -37,10 +41,12 @@ export async function verify(
   const { offering, target, bounds } = liveOffering(known, undefined, parts.vault);
   const wire = parts.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
-  const report = await probe(
+  const { report, busy } = await probe(
     { ...parts, native: parts.upstream.native },
     { offering, target, wire, bounds, record: known },
   );
+  if (busy && !report.passed && !asker.owner)
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
   const failures = report.passed ? 0 : known.probeFailures + 1;
   const to = nextStatus(known.status, report.passed, asker.owner ? FAILURES_TO_SUSPEND : failures);
   const moved = await tx(parts.sql, async (tx) => {
