@@ -20,6 +20,7 @@ it("leaves no timer behind, whatever became of its calls, and calls off those th
     const probed = {
       offering: { id: "off_1", model: "o/n", contracts: [Contract.EVALUATE], actionSpaces: [], coldTimeoutMs: 5_000 },
       target: {},
+      record: { region: "", providerRegions: [] },
       wire: { id: "test", schemes: ["test:"], health, close: async () => {} },
     } as unknown as Probed;
     const report = probe({} as ProbeParts, probed);
@@ -27,7 +28,7 @@ it("leaves no timer behind, whatever became of its calls, and calls off those th
       await vi.waitFor(() => expect(clock.pending).toBe(1));
       await clock.advance(5_000);
     }
-    const { checks } = await report;
+    const { checks } = (await report).report;
     expect(checks[0]).toMatchObject({ name: "reachable", passed: end === "answers" });
     if (end === "hangs") expect(checks[0]?.detail).toContain("no answer within 5000 ms");
     expect(clock.pending).toBe(0);
