@@ -1,0 +1,144 @@
+/**
+ * A robot in its control loop: a wheeled base drives from corner to corner of a square at 50 Hz, by action chunks of the reference
+ * provider. Start the gateway (`npm start`), then `LIMBER_KEY=lmb_sk_… node examples/robot-loop.ts [seconds] [url]`. It prints
+ * rate, age, holds and cost once a second. When the connection breaks it opens the next one under the same session and goes on.
+ */
+import { create } from "@bufbuild/protobuf";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import type { LoopChunk } from "../gen/limber/v1/control_loop_pb.ts";
+import {
+  type ActStreamRequest,
+  ActStreamRequestSchema,
+  InferenceService,
+} from "../gen/limber/v1/inference_service_pb.ts";
+
+const seconds = Number(process.argv[2] ?? 300);
+const baseUrl = process.argv[3] ?? "http://127.0.0.1:8080";
+const key = process.env.LIMBER_KEY ?? "";
+const PERIOD_MS = 20;
+const CORNERS = [
+  [2, 0],
+  [2, 2],
+  [0, 2],
+  [0, 0],
+] as const;
+
+const base = { x: 0, y: 0, yaw: 0 };
+let corner = 0;
+let step = 0;
+let chunk: LoopChunk | undefined;
+const seen = { chunks: 0, holds: 0, stale: 0, ages: 0, costUsd: 0, dropped: 0, streams: 0 };
+
+/** Moves the base by the action that is due, and brakes when none is valid: a late action is worse than none. */
+function move(): void {
+  const valid = chunk !== undefined && step >= chunk.startStep && step < chunk.validUntilStep;
+  if (chunk !== undefined && !valid) seen.stale += 1;
+  const { values = [] } = (valid && chunk?.action?.steps[0]) || {};
+  const [speed = 0, turn = 0] = values;
+  base.yaw += (turn * PERIOD_MS) / 1000;
+  base.x += (speed * Math.cos(base.yaw) * PERIOD_MS) / 1000;
+  base.y += (speed * Math.sin(base.yaw) * PERIOD_MS) / 1000;
+  const [x, y] = CORNERS[corner % CORNERS.length]!;
+  if (Math.hypot(x - base.x, y - base.y) < 0.15) corner += 1;
+}
+
+/** What the base senses: the goal as seen from itself, and no obstacles. */
+function observation(): ActStreamRequest {
+  const [x, y] = CORNERS[corner % CORNERS.length]!;
+  const observations = [{ proprio: [base.x, base.y, base.yaw, x, y, base.yaw], tMs: performance.now() }];
+  return create(ActStreamRequestSchema, { message: { case: "observation", value: { step, observations } } });
+}
+
+const open = create(ActStreamRequestSchema, {
+  message: {
+    case: "open",
+    value: {
+      model: "reference/potential-nav",
+      actionSpace: "base_twist_2d",
+      horizon: 16,
+      robotId: "example-base",
+      bounds: { lowest: [-1, -3], highest: [1, 3] },
+      provider: { sessionId: `example-${process.pid}`, deadlineMs: 150 },
+    },
+  },
+});
+
+const client = createClient(InferenceService, createGrpcTransport({ baseUrl }));
+const until = performance.now() + seconds * 1000;
+
+/** One stream: what is said is taken from `say` as it comes. */
+async function talk(outbox: Outbox): Promise<void> {
+  seen.streams += 1;
+  for await (const { event } of client.actStream(outbox.read(), { headers: { authorization: `Bearer ${key}` } })) {
+    if (event.case === "chunk") {
+      chunk = event.value;
+      seen.chunks += 1;
+      seen.ages += chunk.observationAgeMs;
+      seen.costUsd += chunk.usage?.costUsd ?? 0;
+      seen.dropped = chunk.droppedObservations;
+      if (chunk.route) console.log(`served by ${chunk.route.provider}, ${chunk.route.model}`);
+    } else if (event.case === "hold") {
+      chunk = undefined;
+      seen.holds += 1;
+    } else if (event.case === "ended") {
+      console.log(`ended ${event.value.code || "well"}: ${event.value.chunks} chunks, ${event.value.holds} holds`);
+    }
+  }
+}
+
+/** Messages on their way: of observations only the newest is kept. */
+class Outbox {
+  #next: ActStreamRequest[] = [open];
+  #over = false;
+  #wake = (): void => {};
+
+  say(message: ActStreamRequest): void {
+    this.#next = this.#next.filter((each) => each === open);
+    this.#next.push(message);
+    this.#wake();
+  }
+
+  end(): void {
+    this.#over = true;
+    this.#wake();
+  }
+
+  async *read(): AsyncGenerator<ActStreamRequest> {
+    while (!this.#over || this.#next.length > 0) {
+      const message = this.#next.shift();
+      if (message) yield message;
+      else
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+    }
+  }
+}
+
+let outbox = new Outbox();
+const ticking = setInterval(() => {
+  step += 1;
+  move();
+  outbox.say(observation());
+}, PERIOD_MS);
+const printing = setInterval(() => {
+  const { chunks, holds, stale, ages, costUsd, dropped, streams } = seen;
+  console.log(
+    `${chunks} Hz, age ${(ages / Math.max(1, chunks)).toFixed(1)} ms, ${holds} holds, ${stale} steps without a valid chunk, ` +
+      `${dropped} dropped, $${costUsd.toFixed(6)}, stream ${streams}, at ${base.x.toFixed(2)} ${base.y.toFixed(2)}`,
+  );
+  Object.assign(seen, { chunks: 0, ages: 0, holds: 0, stale: 0 });
+  if (performance.now() > until) outbox.end();
+}, 1000);
+
+while (performance.now() < until) {
+  outbox = new Outbox();
+  await talk(outbox).catch(async (thrown) => {
+    console.log(String(thrown));
+    chunk = undefined;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  });
+}
+clearInterval(ticking);
+clearInterval(printing);

@@ -1,0 +1,153 @@
+"""A robot in its control loop, in Python: a wheeled base drives from corner to corner of a square at 50 Hz.
+
+Generate the stubs once, from the root of the repository:
+
+    pip install grpcio grpcio-tools
+    mkdir -p stubs
+    python -m grpc_tools.protoc -Iproto -Ithird_party --python_out=stubs --grpc_python_out=stubs \
+        $(cd proto && find limber/v1 limber/edge -name '*.proto') \
+        buf/validate/validate.proto google/api/annotations.proto google/api/http.proto
+
+Start the gateway (`npm start`), then
+
+    PYTHONPATH=stubs LIMBER_KEY=lmb_sk_... python examples/robot_loop.py [seconds] [host:port]
+
+It prints rate, age, holds and cost once a second, and resumes its session when the connection breaks.
+"""
+
+import math
+import os
+import queue
+import sys
+import threading
+import time
+
+import grpc
+from limber.v1 import control_loop_pb2 as loop
+from limber.v1 import inference_service_pb2 as inference
+from limber.v1 import inference_service_pb2_grpc as stubs
+from limber.v1 import observation_pb2 as sense
+from limber.v1 import preferences_pb2 as preferences
+
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
+TARGET = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:8080"
+KEY = os.environ.get("LIMBER_KEY", "")
+PERIOD = 0.02
+CORNERS = [(2.0, 0.0), (2.0, 2.0), (0.0, 2.0), (0.0, 0.0)]
+
+
+class Base:
+    """A wheeled base that moves by the action that is due, and brakes when none is valid."""
+
+    def __init__(self):
+        self.x = self.y = self.yaw = 0.0
+        self.corner = 0
+        self.step = 0
+        self.chunk = None
+        self.without = 0
+
+    def goal(self):
+        return CORNERS[self.corner % len(CORNERS)]
+
+    def tick(self):
+        self.step += 1
+        chunk = self.chunk
+        valid = chunk is not None and chunk.start_step <= self.step < chunk.valid_until_step
+        if chunk is not None and not valid:
+            self.without += 1
+        speed, turn = chunk.action.steps[0].values[:2] if valid else (0.0, 0.0)
+        self.yaw += turn * PERIOD
+        self.x += speed * math.cos(self.yaw) * PERIOD
+        self.y += speed * math.sin(self.yaw) * PERIOD
+        goal = self.goal()
+        if math.hypot(goal[0] - self.x, goal[1] - self.y) < 0.15:
+            self.corner += 1
+
+    def observation(self):
+        goal = self.goal()
+        seen = sense.Observation(
+            proprio=[self.x, self.y, self.yaw, goal[0], goal[1], self.yaw], t_ms=time.monotonic() * 1000
+        )
+        return inference.ActStreamRequest(observation=loop.LoopObservation(step=self.step, observations=[seen]))
+
+
+OPEN = inference.ActStreamRequest(
+    open=loop.LoopOpen(
+        model="reference/potential-nav",
+        action_space="base_twist_2d",
+        horizon=16,
+        robot_id="example-base",
+        bounds=loop.SafetyBounds(lowest=[-1, -3], highest=[1, 3]),
+        provider=preferences.ProviderPreferences(session_id=f"example-{os.getpid()}", deadline_ms=150),
+    )
+)
+
+
+def messages(outbox):
+    """What is said on one stream, until None comes."""
+    yield OPEN
+    while (message := outbox.get()) is not None:
+        yield message
+
+
+def main():
+    base = Base()
+    outbox = queue.Queue(maxsize=1)
+    seen = {"chunks": 0, "holds": 0, "ages": 0.0, "cost": 0.0, "streams": 0}
+    until = time.monotonic() + SECONDS
+
+    def say(message):
+        try:
+            outbox.get_nowait()  # of observations only the newest is kept
+        except queue.Empty:
+            pass
+        outbox.put(message)
+
+    def tick():
+        due = time.monotonic()
+        shown = due
+        while due < until:
+            base.tick()
+            say(base.observation())
+            if due - shown >= 1:
+                shown = due
+                chunks = max(1, seen["chunks"])
+                print(
+                    f"{seen['chunks']} Hz, age {seen['ages'] / chunks:.1f} ms, {seen['holds']} holds, "
+                    f"{base.without} steps without a valid chunk, ${seen['cost']:.6f}, stream {seen['streams']}, "
+                    f"at {base.x:.2f} {base.y:.2f}",
+                    flush=True,
+                )
+                seen.update(chunks=0, holds=0, ages=0.0)
+                base.without = 0
+            due += PERIOD
+            time.sleep(max(0.0, due - time.monotonic()))
+        say(None)
+
+    threading.Thread(target=tick, daemon=True).start()
+    channel = grpc.insecure_channel(TARGET)
+    client = stubs.InferenceServiceStub(channel)
+    while time.monotonic() < until:
+        seen["streams"] += 1
+        try:
+            for told in client.ActStream(messages(outbox), metadata=[("authorization", f"Bearer {KEY}")]):
+                kind = told.WhichOneof("event")
+                if kind == "chunk":
+                    base.chunk = told.chunk
+                    seen["chunks"] += 1
+                    seen["ages"] += told.chunk.observation_age_ms
+                    seen["cost"] += told.chunk.usage.cost_usd
+                    if told.chunk.HasField("route"):
+                        print(f"served by {told.chunk.route.provider}, {told.chunk.route.model}", flush=True)
+                elif kind == "hold":
+                    base.chunk = None
+                    seen["holds"] += 1
+                elif kind == "ended":
+                    print(f"ended {told.ended.code or 'well'}: {told.ended.chunks} chunks", flush=True)
+        except grpc.RpcError as error:
+            base.chunk = None
+            print(f"{error.code().name}: {error.details()}", flush=True)
+            time.sleep(0.2)
+
+
+main()
