@@ -59,7 +59,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   nats: ["events"],
   undici: ["upstream"],
   stripe: ["payments.ts"],
-  ws: ["upstream", "reference"],
+  ws: ["upstream", "reference", "edge"],
   "@mujoco/mujoco": ["scenarios"],
 };
 

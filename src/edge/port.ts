@@ -3,6 +3,7 @@ import * as http from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import * as https from "node:https";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { after } from "../ambient.ts";
 import type { RefusalBody } from "./port/fault.ts";
 import { http1Side } from "./port/http1.ts";
@@ -16,6 +17,12 @@ export type PortHandler = (
   response: http.ServerResponse | Http2ServerResponse,
 ) => void;
 
+/** What takes over HTTP/1 connections, such as a face that speaks WebSocket. */
+export interface UpgradeTaker {
+  wants(request: http.IncomingMessage): boolean;
+  take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
+}
+
 /** The port's limits and extension points; sizes in bytes, times in milliseconds. */
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
@@ -24,6 +31,8 @@ export interface PortOptions {
   readonly onStream?: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
   /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
   readonly lane?: LaneFace | undefined;
+  /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
+  readonly upgrade?: UpgradeTaker;
   /** Makes the JSON body of what is refused at this level. */
   readonly refusal?: RefusalBody;
   /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
@@ -81,7 +90,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   if (attach === undefined) throw new Error(`this Node serves HTTP/1 without a "${opened}" listener`);
   server.removeAllListeners(opened);
 
-  const http1 = http1Side(server, attach.bind(server), handler, limits.refusal);
+  const http1 = http1Side(server, attach.bind(server), handler, limits);
   const lane =
     limits.lane && openLane({ face: limits.lane, idleTimeoutMs: limits.idleTimeoutMs, handOver: http1.accept });
   const http2 = http2Side(handler, limits.onStream, limits.refusal, limits);
@@ -141,6 +150,7 @@ function listenerFor(limits: Limits): http.Server | https.Server {
     requestTimeout: Math.max(limits.requestTimeoutMs, headersTimeout),
     keepAliveTimeout: limits.idleTimeoutMs,
     maxHeaderSize: limits.maxHeaderSize,
+    shouldUpgradeCallback: (request: http.IncomingMessage) => limits.upgrade?.wants(request) === true,
     requireHostHeader: false, // checked with the rest of the head, for an answer in the house's form
     noDelay: true,
     keepAlive: true,

@@ -19,6 +19,7 @@ import type { Gate } from "./gate.ts";
 import { grpcTrailersOf } from "./grpc-status.ts";
 import type { Readiness } from "./health.ts";
 import type { Log } from "./log.ts";
+import { openpiFace } from "./openpi.ts";
 import type { LaneFace } from "./port/lane.ts";
 import { onePort, type PortHandler, type PortOptions } from "./port.ts";
 import { RestFace, sayNo, serveRest } from "./rest.ts";
@@ -66,7 +67,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   const rest = new RestFace(SERVICES, faces);
   const endless = new Set<string>();
   const fastify = Fastify({
-    serverFactory: portFactory(rest, endless, options.port),
+    serverFactory: portFactory(rest, endless, { upgrade: openpiFace(faces), ...options.port }),
     forceCloseConnections: "idle",
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER },

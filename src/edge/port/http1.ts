@@ -1,6 +1,7 @@
 /** The HTTP/1 half of the port: checks each head before the handler sees it, and answers what it refuses. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { UpgradeTaker } from "../port.ts";
 import { answerTo, bytesOf, FAULTS, faultOfError, faultOfHead, type RefusalBody, type WireFault } from "./fault.ts";
 
 /** What is known of one HTTP/1 connection. */
@@ -29,7 +30,7 @@ export function http1Side(
   server: Server,
   attach: (socket: Socket) => void,
   handler: (request: IncomingMessage, response: ServerResponse) => void,
-  bodyOf: RefusalBody,
+  { refusal: bodyOf, upgrade }: { refusal: RefusalBody; upgrade?: UpgradeTaker },
 ): Http1Side {
   const peers = new Map<Socket, Peer>();
   let draining = false;
@@ -74,6 +75,20 @@ export function http1Side(
     handler(request, response);
   });
   server.on("checkExpectation", (request, response) => void admit(request, response, FAULTS.expectation));
+  // Only those that are wanted come here; every other is a request like any.
+  server.on("upgrade", (request, stream, head) => {
+    const peer = peers.get(request.socket);
+    const fault = faultOfHead(request);
+    if (peer === undefined || peer.refused || draining || fault !== undefined) {
+      stream.on("error", () => stream.destroy()).resume();
+      if (peer !== undefined && fault !== undefined) refuse(request.socket, peer, fault);
+      else stream.destroy();
+      return;
+    }
+    peer.greeted();
+    peers.delete(request.socket);
+    upgrade?.take(request, stream, head);
+  });
   server.on("connect", (request, stream) => {
     const peer = peers.get(request.socket);
     // Node has let go of the socket, and with it of its errors.

@@ -1,0 +1,116 @@
+/**
+ * A robot's observation as openpi's client sends it, as an act request. Sources: the observation keys of openpi's own policies
+ * (Physical-Intelligence/openpi, src/openpi/policies), and of the environments under its `examples/`.
+ */
+import { create } from "@bufbuild/protobuf";
+import sharp from "sharp";
+import { type ActRequest, ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+
+/** What the address of a connection says about all of its calls. */
+export interface Asked {
+  readonly model: string;
+  readonly preset?: string;
+  readonly actionSpace?: string;
+  readonly horizon?: number;
+  readonly sessionId: string;
+}
+
+type Value = Unpacked<NdArray>;
+
+/** A camera of the gateway, and whether this environment turns its pictures by half a turn before it sends them. */
+interface Camera {
+  readonly name: string;
+  readonly turned?: boolean;
+}
+
+/** Cameras by their keys; a key that is not here names its camera by its last word. */
+const CAMERAS: Readonly<Record<string, Camera>> = {
+  "observation/exterior_image_1_left": { name: "exterior_1" },
+  "observation/exterior_image_0_left": { name: "exterior_1" },
+  "observation/wrist_image_left": { name: "wrist" },
+  "observation/wrist_image": { name: "wrist", turned: true },
+};
+
+/** LIBERO, whose first camera has the name that other environments give to their only one. */
+const LIBERO: Readonly<Record<string, Camera>> = { "observation/image": { name: "agentview", turned: true } };
+
+/** Numbers come in this order, those that are not named after them. */
+const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
+
+const MOST_PIXELS = 4096 * 4096;
+
+/** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
+export async function requestOf(observation: Value, asked: Asked): Promise<ActRequest> {
+  if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
+  const fields = flatten(observation);
+  const cameras = fields.has("observation/wrist_image") ? { ...CAMERAS, ...LIBERO } : CAMERAS;
+  const frames: Promise<{ camera: string; data: Uint8Array }>[] = [];
+  const numbers = new Map<string, Float64Array>();
+  for (const [key, value] of fields) {
+    if (value instanceof NdArray && isPicture(value)) {
+      const { name, turned = false } = cameras[key] ?? { name: lastWord(key) };
+      frames.push(encoded(value, key, turned).then((data) => ({ camera: name, data })));
+    } else if (value instanceof NdArray) numbers.set(key, value.toFloat64());
+    else if (typeof value === "number") numbers.set(key, Float64Array.of(value));
+  }
+  const order = [
+    ...NUMBERS.filter((key) => numbers.has(key)),
+    ...[...numbers.keys()].filter((key) => !NUMBERS.includes(key)),
+  ];
+  const prompt = fields.get("prompt") ?? fields.get("task");
+  if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
+  const { sessionId, ...request } = asked;
+  return create(ActRequestSchema, {
+    ...request,
+    ...(typeof prompt === "string" && { instruction: prompt }),
+    observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
+    provider: { sessionId },
+  });
+}
+
+/** Maps inside maps, as ALOHA has its pictures, under the keys joined by a dot. */
+function flatten(map: UnpackedMap<NdArray>, prefix = "", into = new Map<string, Value>()): Map<string, Value> {
+  for (const [key, value] of map) {
+    const name = `${prefix}${String(key)}`;
+    if (value instanceof Map) flatten(value, `${name}.`, into);
+    else into.set(name, value);
+  }
+  return into;
+}
+
+const lastWord = (key: string): string => key.split(/[/.]/).at(-1) ?? key;
+
+/** Three channels first or last, in bytes or in parts of one. */
+const isPicture = ({ shape }: NdArray): boolean => shape.length === 3 && (shape[2] === 3 || shape[0] === 3);
+
+async function encoded(array: NdArray, key: string, turned: boolean): Promise<Uint8Array> {
+  const { shape } = array;
+  const last = shape[2] === 3;
+  const [height = 0, width = 0] = last ? shape : shape.slice(1);
+  if (height < 1 || width < 1 || height * width > MOST_PIXELS) throw unfit(key, "a picture has another size than this");
+  const pixels = bytesOf(array, key);
+  const raw = last ? pixels : interleaved(pixels, height * width);
+  const picture = sharp(raw, { raw: { width, height, channels: 3 } });
+  const png = turned ? picture.rotate(180) : picture;
+  return png.png({ compressionLevel: 1, adaptiveFiltering: false }).toBuffer();
+}
+
+/** openpi takes floats from 0 to 1 for pictures too. */
+function bytesOf(array: NdArray, key: string): Uint8Array {
+  if (array.dtype === "|u1") return array.data;
+  if (!/f[248]$/.test(array.dtype)) throw unfit(key, "a picture is made of bytes, or of floats from 0 to 1");
+  return Uint8Array.from(array.toFloat64(), (value) => Math.max(0, Math.min(255, Math.round(value * 255))));
+}
+
+function interleaved(planes: Uint8Array, pixels: number): Uint8Array {
+  const out = new Uint8Array(pixels * 3);
+  for (let channel = 0; channel < 3; channel++)
+    for (let i = 0; i < pixels; i++) out[3 * i + channel] = planes[channel * pixels + i]!;
+  return out;
+}
+
+const unfit = (key: string, text: string): Refusal =>
+  refuse(Reason.VALIDATION_FAILED, key ? `${key}: ${text}` : text, {}, key ? { param: key } : {});

@@ -1,0 +1,192 @@
+/** The openpi face: a client that speaks the bytes of openpi-client, and knows nothing of the gateway. */
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import sharp from "sharp";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/ndarray.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
+
+const SAMPLES = join(import.meta.dirname, "../../golden/wire-samples");
+const sample = (name: string): Buffer => readFileSync(join(SAMPLES, name));
+
+let app: App;
+let one: Model;
+let two: Model;
+let caller: Caller;
+
+beforeAll(async () => {
+  [app, one, two] = await Promise.all([openApp(), startModel(), startModel()]);
+  const offering = { model: "acme/arm", action_spaces: ["joint_pos_7"] };
+  await app.supply({ provider: "one", endpoint: one.endpoint, ...offering });
+  await app.supply({ provider: "two", endpoint: two.endpoint, ...offering });
+  caller = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  await one.close();
+  await two.close();
+});
+
+/** What openpi's client does: it connects, waits for the metadata, then sends and receives in turn. */
+async function connect(path: string, headers: Record<string, string>) {
+  const socket = new WebSocket(app.url.replace("http", "ws") + path, { headers, perMessageDeflate: false });
+  const frames: [Buffer, boolean][] = [];
+  let wake = (): void => {};
+  socket.on("message", (data: Buffer, isBinary) => {
+    frames.push([data, isBinary]);
+    wake();
+  });
+  const receive = async (): Promise<[Buffer, boolean]> => {
+    while (frames.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+    return frames.shift()!;
+  };
+  await Promise.race([
+    once(socket, "open"),
+    once(socket, "unexpected-response").then(([, { statusCode }]) => Promise.reject(new Error(`HTTP ${statusCode}`))),
+  ]);
+  const metadata = decodeNumpy((await receive())[0]) as Map<string, unknown>;
+  return {
+    socket,
+    metadata,
+    /** As `infer` of the client: an answer, or the server's text as an error. */
+    async infer(message: Buffer | string): Promise<Map<string, never>> {
+      socket.send(message);
+      const [data, isBinary] = await receive();
+      if (!isBinary) throw new Error(`Error in inference server:\n${data.toString()}`);
+      return decodeNumpy(data) as never;
+    },
+  };
+}
+
+const apiKey = ({ key }: Caller) => ({ authorization: `Api-Key ${key}` });
+
+/** The act that a call made the models hear. */
+async function heardBy(call: () => Promise<unknown>) {
+  const before = [one.acts.length, two.acts.length];
+  await call();
+  return [...one.acts.slice(before[0]), ...two.acts.slice(before[1])][0]!;
+}
+
+describe("a client with an api key", () => {
+  it("gets the metadata first, then actions for a recorded observation of LIBERO, and pays for them", async () => {
+    const mine = await app.caller(1);
+    const client = await connect("/v1/openpi/acme/arm?horizon=10", apiKey(mine));
+    expect(client.metadata.get("action_space")).toBe("joint_pos_7");
+    let answer = new Map<string, never>();
+    const asked = await heardBy(async () => {
+      answer = await client.infer(sample("openpi_libero_request.msgpack"));
+    });
+    const actions = answer.get("actions") as unknown as NdArray;
+    expect([actions.dtype, actions.shape]).toEqual(["<f4", [10, 7]]);
+    const wanted = honestSteps(asked, 7).flat();
+    expect([...actions.toFloat64()]).toEqual(wanted.map((value) => expect.closeTo(value, 5)));
+    expect(asked.instruction).not.toBe("");
+    expect(asked.observations[0]?.proprio).toEqual(
+      Array.from({ length: 8 }, (_, i) => expect.closeTo(-1 + (2 * i) / 7, 9)),
+    );
+    // The environment turns its pictures before it sends them; here they stand upright again.
+    const { frames } = asked.observations[0]!;
+    expect(frames.map(({ camera }) => camera).sort()).toEqual(["agentview", "wrist"]);
+    const image = frames.find(({ camera }) => camera === "agentview")!;
+    const upright = await sharp(image.data).raw().toBuffer();
+    const sent = Array.from({ length: 8 * 8 * 3 }, (_, i) => (37 * i) % 256);
+    const pixel = (i: number): number[] => sent.slice(3 * i, 3 * i + 3);
+    expect([...upright]).toEqual(Array.from({ length: 64 }, (_, i) => pixel(63 - i)).flat());
+    expect(answer.get("gateway")).toBeInstanceOf(Map);
+    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.001);
+    client.socket.close();
+  });
+
+  it.each([
+    ["openpi_droid_request.msgpack", ["exterior_1", "wrist"], 8],
+    ["openpi_aloha_request.msgpack", ["cam_high"], 14],
+  ])("has %s understood", async (name, cameras, numbers) => {
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const asked = await heardBy(() => client.infer(sample(name)));
+    const { frames, proprio } = asked.observations[0]!;
+    expect(frames.map(({ camera }) => camera)).toEqual(expect.arrayContaining(cameras));
+    expect(proprio).toHaveLength(numbers);
+    client.socket.close();
+  });
+
+  it("does not notice that its provider dies", async () => {
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const provider = async () => {
+      const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1, 2]), prompt: "go" }));
+      return (answer.get("gateway") as unknown as Map<string, string>).get("provider");
+    };
+    const first = await provider();
+    const dying = first === "one" ? one : two;
+    dying.script.act = (_call, _answer, { stream }) => stream.close(2);
+    const second = await provider();
+    expect(second).toBe(first === "one" ? "two" : "one");
+    dying.script.act = undefined;
+    // The connection is a session of its own, and stays where it went.
+    expect(await provider()).toBe(second);
+    client.socket.close();
+  });
+});
+
+describe("an address with a user", () => {
+  it("names the model by the user and the key by the password, for clients that take a host alone", async () => {
+    const basic = Buffer.from(`acme%2Farm:${caller.key}`).toString("base64");
+    const client = await connect("/", { authorization: `Basic ${basic}` });
+    expect(client.metadata.get("model")).toBe("acme/arm");
+    const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
+    expect((answer.get("actions") as unknown as NdArray).shape).toEqual([16, 7]);
+    client.socket.close();
+  });
+});
+
+describe("a refusal", () => {
+  it("of a wrong key is an HTTP 401 before anything else", async () => {
+    await expect(connect("/v1/openpi/acme/arm", { authorization: "Api-Key lmb_sk_no" })).rejects.toThrow("HTTP 401");
+    await expect(connect("/v1/openpi/acme/arm", {})).rejects.toThrow("HTTP 401");
+  });
+
+  it("of one request is a text, and the next request is answered", async () => {
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    for (const bad of [
+      "text",
+      Buffer.from([0xc1]),
+      encodeNumpy(1),
+      encodeNumpy({ prompt: 7 }),
+      encodeNumpy({
+        "observation/image": NdArray.float64([1, 2, 3], [1, 1, 3]),
+        "observation/state": NdArray.float64([Number.NaN]),
+      }),
+      encodeNumpy({ "observation/image": new NdArray("<i4", [1, 1, 3], new Uint8Array(12)) }),
+    ])
+      await expect(client.infer(bad)).rejects.toThrow(/\((400|422)\)/);
+    const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
+    expect(answer.has("actions")).toBe(true);
+    client.socket.close();
+  });
+
+  it("for want of credit says so", async () => {
+    const poor = await app.caller(0);
+    const client = await connect("/v1/openpi/acme/arm", apiKey(poor));
+    await expect(client.infer(encodeNumpy({}))).rejects.toThrow("insufficient_credits (402)");
+    client.socket.close();
+  });
+
+  it("of a model that is not there names it at the first request", async () => {
+    const client = await connect("/v1/openpi/no/such", apiKey(caller));
+    await expect(client.infer(encodeNumpy({}))).rejects.toThrow("model_not_found (404)");
+    client.socket.close();
+  });
+});
+
+describe("the port", () => {
+  it("still answers requests that would rather speak something else", async () => {
+    const response = await fetch(`${app.url}/health`, { headers: { "x-test": "1" } });
+    expect(response.status).toBe(200);
+    const socket = new WebSocket(`${app.url.replace("http", "ws")}/v1/models`);
+    const [, { statusCode }] = await once(socket, "unexpected-response");
+    expect(statusCode).toBe(200);
+    socket.on("error", () => undefined).terminate();
+  });
+});
