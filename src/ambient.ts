@@ -130,6 +130,7 @@ export type IdPrefix =
   | "replica"
   | "req"
   | "grnd"
+  | "grp"
   | "usr"
   | "ws";
 

@@ -2,6 +2,7 @@
 import { availableParallelism, hostname } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
+import { ScimService } from "../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
@@ -58,6 +59,7 @@ import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
 import { StopBook } from "./services/robot/stop-book.ts";
 import { robotService } from "./services/robot.ts";
+import { scimService } from "./services/scim.ts";
 import { Circuits } from "./services/supply/circuits.ts";
 import { factsOfSupply } from "./services/supply/facts.ts";
 import { Gossip } from "./services/supply/gossip.ts";
@@ -288,6 +290,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [AccountService, accountService(accountParts)],
       [WorkspaceService, workspaceService(accountParts)],
       [AuditService, auditService({ sql })],
+      [ScimService, scimService({ sql })],
       [OauthService, oauthService({ sql })],
       [IdentityService, identityService({ sql, services: SERVICES })],
       [BillingService, billingService({ ...paying, processor, home: homeOf(config) })],

@@ -72,6 +72,8 @@ export interface ReasonFacts {
   type: ErrorType;
   /** The same call may succeed later. */
   retryable: boolean;
+  /** Its word in a refusal by RFC 7644; empty where that has none. */
+  scimType: string;
 }
 
 const facts = new Map<Reason, ReasonFacts>();
@@ -84,6 +86,7 @@ for (const value of ReasonSchema.values) {
     rpcCode: option.rpcCode,
     type: option.type,
     retryable: option.retryable,
+    scimType: option.scimType,
   });
 }
 

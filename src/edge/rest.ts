@@ -291,7 +291,7 @@ async function readMessage({ route, request, inputs }: Exchange): Promise<Messag
   if (query !== undefined) {
     const values = valuesOf(query, route.query, faults, route.dialect.ignoresUnknown);
     inputs.query = Object.fromEntries(values);
-    for (const [name, value] of values) decoder.set(message, name, value, faults);
+    for (const [name, value] of values) decoder.set(message, route.query.get(name)?.name ?? name, value, faults);
   }
   route.dialect.readHead?.(message, request);
   for (const [name, field] of route.headers) {
@@ -347,7 +347,7 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
 function answerWhole({ route, request, response, context }: Exchange, admission: Admission, value: unknown): void {
   const { method, answer, dialect } = route;
   const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
-  const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value);
+  const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
   const all = ["content-type", dialect.contentType, ...admission.headers, ...headers];
   send(response, status, context.requestId, BODILESS.has(status) ? all.slice(2) : all, text);
 }

@@ -1,4 +1,5 @@
 /** Every public service of the schema, in the order that the documentation shows them. */
+import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
@@ -24,6 +25,7 @@ export const SERVICES = [
   AccountService,
   IdentityService,
   OauthService,
+  ScimService,
   WorkspaceService,
   BillingService,
   AuditService,

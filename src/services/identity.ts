@@ -14,7 +14,7 @@ import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/mem
 import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { type Act, audit } from "../store/audit.ts";
+import { audit } from "../store/audit.ts";
 import { createKey, revokeKeys } from "../store/keys.ts";
 import {
   acceptInvite,
@@ -33,11 +33,11 @@ import { findWorkspace } from "../store/workspaces.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";
-import { byCall, type Call, type Implementation } from "./call.ts";
+import type { Implementation } from "./call.ts";
 import { emit } from "./emit.ts";
 import { matrixOf } from "./identity/matrix.ts";
-import { actIn } from "./identity/roles.ts";
-import { isRoleWithin } from "./permissions.ts";
+import { actOn, assertMayGive, assertMayTouch } from "./identity/reach.ts";
+import { settleRole } from "./identity/roles.ts";
 
 /** What identity needs of the house. */
 export interface IdentityParts {
@@ -60,6 +60,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
       const invite = INVITE_PREFIX + secretBytes(32).toString("base64url");
       const asked = { hash: hashSecret(invite), endsMs: now() + INVITE_MS };
       const member = await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
         const member = await addMember(tx, { orgId, email, role, workspaceIds, invite: asked });
         await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
         return member;
@@ -114,7 +115,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
         const { workspaceIds: outside } = after;
         if (outside.length > 0) await toldRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
-        const changed = role === undefined ? after : await actIn(tx, before, role);
+        const changed = await settleRole(tx, after);
         const details = { from: told(before), to: told(changed) };
         await audit(tx, actOn(changed, "member.changed", call, details));
         return changed;
@@ -145,11 +146,9 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         const heir = await known(tx, orgId, userId);
         if (heir.status !== "active")
           throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member can become the owner");
-        await changeMember(tx, userId, { givenRole: "owner", workspaceIds: [] });
-        const owner = await actIn(tx, heir, "owner");
+        const owner = await settleRole(tx, await changeMember(tx, heir.id, { givenRole: "owner", workspaceIds: [] }));
         const giver = ownId === undefined || ownId === userId ? undefined : await findMember(tx, orgId, ownId);
-        if (giver) await changeMember(tx, giver.id, { givenRole: "admin" });
-        const previous = giver && (await actIn(tx, giver, "admin"));
+        const previous = giver && (await settleRole(tx, await changeMember(tx, giver.id, { givenRole: "admin" })));
         await audit(tx, actOn(owner, "org.transferred", call, { from: giver?.id ?? null }));
         return { owner, previous };
       });
@@ -165,15 +164,6 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
   };
 }
 
-/** An act on a member, for the log. */
-const actOn = ({ id, orgId }: MemberRecord, action: string, call: Call, details: Act["details"] = {}): Act => ({
-  ...byCall(call),
-  orgId,
-  action,
-  subject: id,
-  details,
-});
-
 const told = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: workspaceIds });
 
 async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
@@ -186,18 +176,6 @@ async function assertWorkspaces(sql: Sql, orgId: string, ids: readonly string[])
   for (const [at, id] of ids.entries())
     if (!(await findWorkspace(sql, orgId, id, now())))
       throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: `workspace_ids.${at}` });
-}
-
-/** Nobody gives a role that may do more than his own. */
-function assertMayGive(role: string, { principal }: Call): void {
-  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
-    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} gives nobody the role ${role}`);
-}
-
-/** Nobody changes or removes a person who may do more than himself. */
-function assertMayTouch({ role }: MemberRecord, { principal }: Call): void {
-  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
-    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} changes no one of the role ${role}`);
 }
 
 const STATUSES = {

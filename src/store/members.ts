@@ -108,6 +108,13 @@ export async function findMember(sql: Queryable, orgId: string, id: string): Pro
   return row && memberOf(row);
 }
 
+/** Finds members of an organisation by their names. */
+export async function findMembers(sql: Queryable, orgId: string, ids: readonly string[]): Promise<MemberRecord[]> {
+  const rows = await sql<MemberRow[]>`
+    select ${columns(sql)} from member where org_id = ${orgId} and id = any(${[...ids]}) order by id`;
+  return rows.map(memberOf);
+}
+
 /** One page of an organisation's members, oldest first, from the one after `after`. */
 export async function listMembers(
   sql: Sql,

@@ -1,5 +1,5 @@
 /** What differs between the conventions that an RPC's REST form may follow. */
-import type { DescMessage, Message } from "@bufbuild/protobuf";
+import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import type { Refusal } from "../../refusal.ts";
 import type { ErrorAnswer, Given } from "../errors.ts";
 import type { Request } from "../rest/exchange.ts";
@@ -15,8 +15,10 @@ export interface Dialect {
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */
   readHead?(message: Message, request: Request): void;
-  /** The text of an answer whose JSON, by the schema's names, is `value`; empty for an answer without a body. */
-  write(desc: DescMessage, value: unknown): string;
+  /** The text of an answer whose JSON, by the schema's names, is `value`. */
+  write(desc: DescMessage, value: unknown, request: Request): string;
+  /** The name of a parameter of the query; the schema's where it does not say. */
+  parameterOf?(field: DescField): string;
   /** Further headers of an answer, names and values in turn; the status where it is not the route's own. */
   head?(route: RestRoute, value: unknown, request: Request): { headers: readonly string[]; status?: number };
   /** A refusal as this convention writes it. */

@@ -3,6 +3,7 @@ import { Dialect as Name } from "../../../gen/limber/edge/v1/options_pb.ts";
 import type { Dialect } from "./dialect.ts";
 import { house } from "./house.ts";
 import { oauth } from "./oauth.ts";
+import { scim } from "./scim.ts";
 
 export type { Dialect } from "./dialect.ts";
 export { house } from "./house.ts";
@@ -10,7 +11,7 @@ export { house } from "./house.ts";
 const DIALECTS: Readonly<Record<Name, Dialect>> = {
   [Name.UNSPECIFIED]: house,
   [Name.OAUTH]: oauth,
-  [Name.SCIM]: house,
+  [Name.SCIM]: scim,
 };
 
 /** The convention of a name. */

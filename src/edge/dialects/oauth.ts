@@ -3,11 +3,11 @@ import type { Message } from "@bufbuild/protobuf";
 import { factsOf, Reason, refuse } from "../../refusal.ts";
 import { restAnswer } from "../errors.ts";
 import { readBody } from "../rest/body.ts";
-import type { Request } from "../rest/exchange.ts";
 import { headerOf } from "../rest/exchange.ts";
 import type { RestRoute } from "../rest/route.ts";
 import type { Dialect } from "./dialect.ts";
 import { readJson } from "./house.ts";
+import { originOf } from "./origin.ts";
 
 const FORM = /^application\/x-www-form-urlencoded\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 /** No honest request is near this. */
@@ -101,13 +101,4 @@ function unescaped(text: string): string | false {
   } catch {
     return false;
   }
-}
-
-/** Where the caller reached the gateway, as far as the request and a proxy before us tell. */
-function originOf(request: Request): string {
-  const host = request.headers[":authority"] ?? request.headers.host;
-  const told = headerOf(request, "x-forwarded-proto");
-  const scheme = told === "https" || told === "http" ? told : "encrypted" in request.socket ? "https" : "http";
-  const origin = `${scheme}://${host}`;
-  return URL.canParse(origin) ? new URL(origin).origin : "";
 }

@@ -26,7 +26,7 @@ export interface RestRoute {
   readonly raw: boolean;
   /** The fields that headers carry, by the names of the headers. */
   readonly headers: ReadonlyMap<string, DescField>;
-  /** The fields that the query carries, by name. */
+  /** The fields that the query carries, by the name of their parameter. */
   readonly query: ReadonlyMap<string, DescField>;
   /** The field of the response that the answer is; the whole response when undefined. */
   readonly answer: DescField | undefined;
@@ -67,6 +67,8 @@ function routeOf(method: DescMethod): RestRoute {
   const lines = streamFormat === StreamFormat.LINES;
   const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && (events || lines));
   if (!fit) throw new Error(`${method} streams in a way that REST has no form for`);
+  const convention = dialectOf(dialect);
+  const parameterOf = convention.parameterOf ?? ((field: DescField) => field.name);
   const path = [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => fieldOf(method.input.fields, name, method));
   const body =
     rule.body === "" || rule.body === "*" ? rule.body || undefined : fieldOf(method.input.fields, rule.body, method);
@@ -78,14 +80,14 @@ function routeOf(method: DescMethod): RestRoute {
     body: body as RestRoute["body"],
     raw: typeof body === "object" && getOption(body, raw),
     headers: new Map(headerFields(method).map((field) => [getOption(field, header), field])),
-    query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [field.name, field])),
+    query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [parameterOf(field), field])),
     answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
     status: successStatus || 200,
     secret: holdsSecret(method.input),
     events,
     lines,
     maxBodyBytes: maxBodyMib === 0 ? MAX_BODY_BYTES : maxBodyMib << 20,
-    dialect: dialectOf(dialect),
+    dialect: convention,
   };
 }
 

@@ -1,13 +1,38 @@
 /** What happens to a member's keys when his role changes. */
 import { assertOwnerRemains, changeMember, type MemberRecord, moveKeys } from "../../store/members.ts";
+import { mappedRoles } from "../../store/scim.ts";
 import type { Tx } from "../../store/tx.ts";
-import { isRoleWithin, ROLE_NAMES } from "../permissions.ts";
+import { highestRole, isRoleWithin, ROLE_NAMES } from "../permissions.ts";
+
+/**
+ * Lets a member act in the role that is his: the highest that his groups give, or else the one that he was given. An owner is one
+ * by hand alone, and stays one in whatever groups he is. Answers the member as he is then. The caller holds `lockMembers`.
+ */
+export async function settleRole(tx: Tx, member: MemberRecord): Promise<MemberRecord> {
+  const [settled] = await settleRoles(tx, [member]);
+  return settled ?? member;
+}
+
+/** The same for several members of one organisation. */
+export async function settleRoles(tx: Tx, members: readonly MemberRecord[]): Promise<MemberRecord[]> {
+  const mapped = await mappedRoles(
+    tx,
+    members.map(({ id }) => id),
+  );
+  const settled: MemberRecord[] = [];
+  for (const member of members) {
+    const { id, givenRole } = member;
+    const role = (givenRole === "owner" ? undefined : highestRole(mapped.get(id) ?? [])) ?? givenRole;
+    settled.push(role === member.role ? member : await actIn(tx, member, role));
+  }
+  return settled;
+}
 
 /**
  * Lets a member act in another role from now on, with those of his keys that act in the old one or in one beyond the new.
  * Refuses with `last_owner` where nobody would own the organisation. The caller holds `lockMembers`.
  */
-export async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<MemberRecord> {
+async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<MemberRecord> {
   if (role !== "owner") await assertOwnerRemains(tx, member);
   const moved = ROLE_NAMES.filter((each) => each === member.role || !isRoleWithin(each, role));
   await moveKeys(tx, member.id, moved, role);

@@ -1,0 +1,243 @@
+/** Groups: people whom an identity provider treats alike, and the roles that groups give. */
+import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { type Group, GroupSchema } from "../../../gen/limber/scim/v2/resource_pb.ts";
+import {
+  CreateGroupResponseSchema,
+  DeleteGroupResponseSchema,
+  GetGroupResponseSchema,
+  ListGroupsResponseSchema,
+  MapGroupResponseSchema,
+  PatchGroupResponseSchema,
+  ReplaceGroupResponseSchema,
+  type ScimService,
+} from "../../../gen/limber/scim/v2/scim_service_pb.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import { findMembers, lockMembers } from "../../store/members.ts";
+import {
+  addGroup,
+  changeGroup,
+  dropGroup,
+  findGroup,
+  findGroupRecord,
+  type GroupRecord,
+  listGroups,
+  membersOf,
+  type ScimResource,
+  setMembers,
+  strangersAmong,
+  touchMembers,
+} from "../../store/scim.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
+import { actOn, assertMayGive } from "../identity/reach.ts";
+import { settleRoles } from "../identity/roles.ts";
+import { KINDS } from "./attributes.ts";
+import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import { patched } from "./patch.ts";
+import { projected, type Wish } from "./project.ts";
+import { changesOf } from "./users.ts";
+import { assertVersion } from "./version.ts";
+
+type GroupCalls =
+  | "listGroups"
+  | "createGroup"
+  | "getGroup"
+  | "replaceGroup"
+  | "patchGroup"
+  | "deleteGroup"
+  | "mapGroup";
+
+const MAX_TEXT = 256;
+const MAX_MEMBERS = 100_000;
+
+/** The RPCs about groups. */
+export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, GroupCalls> {
+  return {
+    async listGroups(request, call) {
+      const query = queryFor(KINDS.group, keyOf(call).orgId, request);
+      const { total, resources } = await listGroups(sql, query);
+      return create(ListGroupsResponseSchema, {
+        schemas: [LIST_SCHEMA],
+        totalResults: total,
+        startIndex: query.offset + 1,
+        itemsPerPage: resources.length,
+        resources: resources.map((each) => shown(each, request)),
+      });
+    },
+
+    async createGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const told = request.group ?? create(GroupSchema);
+      const made = await locked(sql, orgId, async (tx) => {
+        const group = await addGroup(tx, orgId, { displayName: nameOf(told.displayName), externalId: told.externalId });
+        return become(tx, orgId, group, told, "group.created", call);
+      });
+      return create(CreateGroupResponseSchema, { group: shown(made, request) });
+    },
+
+    async getGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const record = await findGroupRecord(sql, orgId, request.group);
+      const group = record && (await findGroup(sql, orgId, record.id));
+      if (!group) throw noSuchGroup();
+      return create(GetGroupResponseSchema, { group: shown(group, request) });
+    },
+
+    async replaceGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const { group, ifMatch } = request;
+      const told = request.resource ?? create(GroupSchema);
+      const after = await locked(sql, orgId, async (tx) => {
+        const record = await knownOrMade(tx, orgId, group);
+        assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
+        const displayName = told.displayName === undefined ? record.displayName : nameOf(told.displayName);
+        return become(tx, orgId, record, { ...told, displayName }, "group.pushed", call);
+      });
+      return create(ReplaceGroupResponseSchema, { group: shown(after, request) });
+    },
+
+    async patchGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const { group, patch, ifMatch } = request;
+      const changes = changesOf(patch);
+      const after = await locked(sql, orgId, async (tx) => {
+        const record = await knownGroup(tx, orgId, group);
+        const before = await resourceOf(tx, orgId, record.id);
+        assertVersion(before, ifMatch);
+        const told = groupOf(patched(KINDS.group, before, changes));
+        return become(tx, orgId, record, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
+      });
+      return create(PatchGroupResponseSchema, { group: shown(after, request) });
+    },
+
+    async deleteGroup({ group, ifMatch }, call) {
+      const { orgId } = keyOf(call);
+      await locked(sql, orgId, async (tx) => {
+        const record = await knownGroup(tx, orgId, group);
+        assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
+        const members = await membersOf(tx, record.id);
+        await dropGroup(tx, record.id);
+        await settle(tx, orgId, members);
+        const details = { display_name: record.displayName, role: record.role };
+        await audit(tx, actOn({ id: record.id, orgId }, "group.removed", call, details));
+      });
+      return create(DeleteGroupResponseSchema, {});
+    },
+
+    async mapGroup({ group, role }, call) {
+      const { orgId } = keyOf(call);
+      if (role !== undefined) assertMayGive(role, call);
+      const mapped = await locked(sql, orgId, async (tx) => {
+        const record = { ...(await knownOrMade(tx, orgId, group)), role };
+        await changeGroup(tx, orgId, record);
+        await settle(tx, orgId, await membersOf(tx, record.id));
+        const details = { display_name: record.displayName, role: role ?? null };
+        await audit(tx, actOn({ id: record.id, orgId }, "group.mapped", call, details));
+        return record;
+      });
+      return create(MapGroupResponseSchema, {
+        id: mapped.id,
+        displayName: mapped.displayName,
+        ...(role !== undefined && { role }),
+      });
+    },
+  };
+}
+
+const locked = <T>(sql: Sql, orgId: string, work: (tx: Tx) => Promise<T>): Promise<T> =>
+  tx(sql, async (tx) => {
+    await lockMembers(tx, orgId);
+    return work(tx);
+  });
+
+const noSuchGroup = (): Refusal => refuse(Reason.NOT_FOUND, "there is no group of this id or display name");
+
+async function knownGroup(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
+  const group = await findGroupRecord(tx, orgId, name);
+  if (!group) throw noSuchGroup();
+  return group;
+}
+
+/** Ids are ours to give: what looks like one, or like those of other services, is no display name. */
+const ID_FORM = /^(grp_[0-9A-Z]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
+
+/** A group that is named by its display name comes to be by being named. */
+async function knownOrMade(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
+  const group = await findGroupRecord(tx, orgId, name);
+  if (!group && ID_FORM.test(name)) throw noSuchGroup();
+  return group ?? addGroup(tx, orgId, { displayName: nameOf(name), externalId: undefined });
+}
+
+async function resourceOf(sql: Queryable, orgId: string, id: string): Promise<ScimResource> {
+  const group = await findGroup(sql, orgId, id);
+  if (!group) throw noSuchGroup();
+  return group;
+}
+
+/** Makes a group what was told of it, with all that follows for those who come and go. */
+async function become(
+  tx: Tx,
+  orgId: string,
+  record: GroupRecord,
+  told: Group,
+  action: string,
+  call: Call,
+): Promise<ScimResource> {
+  const { externalId = record.externalId, displayName = record.displayName } = told;
+  const wanted = idsOf(told);
+  if ((externalId ?? "").length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `externalId has at most ${MAX_TEXT} letters`);
+  const strangers = await strangersAmong(tx, orgId, wanted);
+  if (strangers.length > 0)
+    throw refuse(
+      Reason.INVALID_VALUE,
+      `${strangers.length} of the members are not users here`,
+      {},
+      { param: "members" },
+    );
+  const before = new Set(await membersOf(tx, record.id));
+  await changeGroup(tx, orgId, { ...record, displayName, externalId });
+  await setMembers(tx, record.id, wanted);
+  const came = wanted.filter((id) => !before.has(id));
+  const stays = new Set(wanted);
+  const left = [...before].filter((id) => !stays.has(id));
+  await settle(tx, orgId, [...came, ...left]);
+  const details = { display_name: displayName, came, left };
+  await audit(tx, actOn({ id: record.id, orgId }, action, call, details));
+  return resourceOf(tx, orgId, record.id);
+}
+
+async function settle(tx: Tx, orgId: string, userIds: readonly string[]): Promise<void> {
+  if (userIds.length === 0) return;
+  await settleRoles(tx, await findMembers(tx, orgId, userIds));
+  await touchMembers(tx, userIds);
+}
+
+function idsOf({ members }: Group): string[] {
+  const ids = members.map(({ value }) => value);
+  if (ids.length > MAX_MEMBERS) throw refuse(Reason.INVALID_VALUE, `a group has at most ${MAX_MEMBERS} members`);
+  if (!ids.every((id) => id !== undefined)) throw refuse(Reason.INVALID_VALUE, "every member needs a value");
+  return [...new Set(ids)];
+}
+
+function nameOf(displayName: string | undefined): string {
+  if (displayName === undefined || displayName.trim() === "")
+    throw refuse(Reason.INVALID_VALUE, "displayName is required", {}, { param: "displayName" });
+  if (displayName.length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `displayName has at most ${MAX_TEXT} letters`, {}, { param: "displayName" });
+  return displayName;
+}
+
+function groupOf(resource: ScimResource): Group {
+  try {
+    return fromJson(GroupSchema, resource as JsonObject, { ignoreUnknownFields: true });
+  } catch (cause) {
+    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+  }
+}
+
+function shown(resource: ScimResource, wish: Wish): Group {
+  const told = projected(KINDS.group, { schemas: [KINDS.group.schema.id], ...resource }, wish);
+  return fromJson(GroupSchema, told as JsonObject, { ignoreUnknownFields: true });
+}

@@ -1,0 +1,208 @@
+/** Users: what an identity provider knows of the members of an organisation. */
+import { create, fromJson, type JsonObject, toJson } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import { type PatchOp, type User, UserSchema } from "../../../gen/limber/scim/v2/resource_pb.ts";
+import {
+  CreateUserResponseSchema,
+  DeleteUserResponseSchema,
+  GetUserResponseSchema,
+  ListUsersResponseSchema,
+  PatchUserResponseSchema,
+  ReplaceUserResponseSchema,
+  type ScimService,
+} from "../../../gen/limber/scim/v2/scim_service_pb.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import { audit } from "../../store/audit.ts";
+import { revokeKeys } from "../../store/keys.ts";
+import {
+  assertOwnerRemains,
+  changeMember,
+  dropMember,
+  findMember,
+  lockMembers,
+  type MemberRecord,
+} from "../../store/members.ts";
+import { addUser, changeUser, findUser, listUsers, type ScimResource, type ToldUser } from "../../store/scim.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
+import { toldRevoked } from "../account/keys.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
+import { emit } from "../emit.ts";
+import { actOn, assertMayTouch } from "../identity/reach.ts";
+import { KINDS } from "./attributes.ts";
+import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import { type Change, patched } from "./patch.ts";
+import { projected, type Wish } from "./project.ts";
+import { assertVersion } from "./version.ts";
+
+type UserCalls = "listUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
+
+/** The role of a user whom no mapped group gives another: he sees, and does nothing. */
+const FIRST_ROLE = "viewer";
+const MAX_TEXT = 256;
+
+/** The RPCs about users. */
+export function userCalls(sql: Sql): Pick<Implementation<typeof ScimService>, UserCalls> {
+  return {
+    async listUsers(request, call) {
+      const query = queryFor(KINDS.user, keyOf(call).orgId, request);
+      const { total, resources } = await listUsers(sql, query);
+      return create(ListUsersResponseSchema, {
+        schemas: [LIST_SCHEMA],
+        totalResults: total,
+        startIndex: query.offset + 1,
+        itemsPerPage: resources.length,
+        resources: resources.map((each) => shown(each, request)),
+      });
+    },
+
+    async createUser(request, call) {
+      const { orgId } = keyOf(call);
+      const told = toldBy(request.user);
+      const isActive = request.user?.active ?? true;
+      const made = await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        const standing = { role: FIRST_ROLE, status: isActive ? ("active" as const) : ("deactivated" as const) };
+        const id = await addUser(tx, orgId, told, standing);
+        if (isActive) await emit(tx, orgId, { case: "memberAdded", value: { userId: id, role: FIRST_ROLE } });
+        await audit(
+          tx,
+          actOn({ id, orgId }, "member.provisioned", call, { user_name: told.userName, active: isActive }),
+        );
+        return known(tx, orgId, id);
+      });
+      return create(CreateUserResponseSchema, { user: shown(made, request) });
+    },
+
+    async getUser(request, call) {
+      const user = await known(sql, keyOf(call).orgId, request.userId);
+      return create(GetUserResponseSchema, { user: shown(user, request) });
+    },
+
+    async replaceUser(request, call) {
+      const { userId, user, ifMatch } = request;
+      const replaced = await changing(sql, userId, ifMatch, call, () => user ?? create(UserSchema));
+      return create(ReplaceUserResponseSchema, { user: shown(replaced, request) });
+    },
+
+    async patchUser(request, call) {
+      const { userId, patch, ifMatch } = request;
+      const changes = changesOf(patch);
+      const after = await changing(sql, userId, ifMatch, call, (before) =>
+        userOf(patched(KINDS.user, before, changes)),
+      );
+      return create(PatchUserResponseSchema, { user: shown(after, request) });
+    },
+
+    async deleteUser({ userId, ifMatch }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        assertVersion(await known(tx, orgId, userId), ifMatch);
+        const member = await memberOf(tx, orgId, userId);
+        assertMayTouch(member, call);
+        await assertOwnerRemains(tx, member);
+        await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
+        await dropMember(tx, userId);
+        if (member.status !== "deactivated") await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
+        await audit(tx, actOn(member, "member.removed", call, { user_name: member.userName }));
+      });
+      return create(DeleteUserResponseSchema, {});
+    },
+  };
+}
+
+/** Changes a user into what `become` makes of him; whether he may call goes with it. */
+async function changing(
+  sql: Sql,
+  userId: string,
+  ifMatch: string | undefined,
+  call: Call,
+  become: (before: ScimResource) => User,
+): Promise<ScimResource> {
+  const { orgId } = keyOf(call);
+  return tx(sql, async (tx) => {
+    await lockMembers(tx, orgId);
+    const before = await known(tx, orgId, userId);
+    assertVersion(before, ifMatch);
+    const user = become(before);
+    await changeUser(tx, orgId, userId, toldBy(user));
+    const member = await memberOf(tx, orgId, userId);
+    const isActive = user.active ?? before.active === true;
+    if (isActive !== (member.status !== "deactivated")) await activate(tx, member, isActive, call);
+    await audit(tx, actOn(member, "member.updated", call, { user_name: member.userName, active: isActive }));
+    return known(tx, orgId, userId);
+  });
+}
+
+/** Lets a member call again, or refuses all his keys from the commit on. */
+async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: Call): Promise<void> {
+  const { id: userId, orgId, role, inviteEnds } = member;
+  if (isActive) {
+    // Who had not accepted his invite still has not.
+    await changeMember(tx, userId, { status: inviteEnds === undefined ? "active" : "invited" });
+    if (inviteEnds === undefined) await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
+  } else {
+    assertMayTouch(member, call);
+    await assertOwnerRemains(tx, member);
+    await changeMember(tx, userId, { status: "deactivated" });
+    await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
+  }
+}
+
+async function known(sql: Queryable, orgId: string, userId: string): Promise<ScimResource> {
+  const user = await findUser(sql, orgId, userId);
+  if (!user) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  return user;
+}
+
+async function memberOf(tx: Tx, orgId: string, userId: string): Promise<MemberRecord> {
+  const member = await findMember(tx, orgId, userId);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  return member;
+}
+
+/** The operations of a request; its short form is one of them. */
+export function changesOf(patch: PatchOp | undefined): Change[] {
+  const { operations = [], active } = patch ?? {};
+  const changes = operations.map(
+    ({ op, path, value }): Change => ({
+      op,
+      path,
+      value: value && toJson(ValueSchema, value),
+    }),
+  );
+  return active === undefined ? changes : [...changes, { op: "replace", path: "active", value: active }];
+}
+
+/** A changed resource as a message. Refuses with `invalid_value` what the schema does not take. */
+function userOf(resource: ScimResource): User {
+  try {
+    return fromJson(UserSchema, resource as JsonObject, { ignoreUnknownFields: true });
+  } catch (cause) {
+    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+  }
+}
+
+/** What has a column of its own, or is not the identity provider's to tell. */
+const ELSEWHERE = ["id", "schemas", "meta", "groups", "userName", "externalId", "active"];
+
+function toldBy(user: User | undefined): ToldUser {
+  const { userName = "", externalId, emails = [] } = user ?? {};
+  if (!user || userName.trim() === "")
+    throw refuse(Reason.INVALID_VALUE, "userName is required", {}, { param: "userName" });
+  if (userName.length > MAX_TEXT || (externalId ?? "").length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `userName and externalId have at most ${MAX_TEXT} letters`);
+  if (emails.filter(({ primary }) => primary).length > 1)
+    throw refuse(Reason.INVALID_VALUE, "one of the emails is primary at most");
+  const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
+  const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
+  const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
+  return { userName, email, externalId, resource };
+}
+
+function shown(resource: ScimResource, wish: Wish): User {
+  const { schema, extensions } = KINDS.user;
+  const followed = extensions.filter(({ id }) => id in resource).map(({ id }) => id);
+  const told = projected(KINDS.user, { schemas: [schema.id, ...followed], ...resource }, wish);
+  return fromJson(UserSchema, told as JsonObject, { ignoreUnknownFields: true });
+}
