@@ -58,6 +58,7 @@ const OPERATOR = new Set([
   "AccountService.AddCredits",
   "AccountService.SetCommitment",
   "AccountService.GetUsageMargin",
+  "OperationsService.ForceCircuit",
 ]);
 
 /** The words with which the gate itself refuses. */
@@ -196,8 +197,9 @@ describe("every RPC", () => {
               ...(admin !== undefined && { "x-service-admin-token": admin }),
             };
             const input = method.methodKind === "bidi_streaming" ? (async function* () {})() : { orgId: caller.org };
-            const answer = client[method.localName]?.(input, { headers: carried });
-            const done = isIterable(answer) ? Array.fromAsync(answer) : Promise.resolve(answer);
+            // Whoever is let in may be kept waiting: for the gate's word the first message is enough, or none.
+            const answer = client[method.localName]?.(input, { headers: carried, timeoutMs: 2000 });
+            const done = isIterable(answer) ? answer[Symbol.asyncIterator]().next() : Promise.resolve(answer);
             return refusalIn(done).then(
               ({ reason }) => (reason !== undefined && GATE.has(reason) ? reason : undefined),
               () => undefined,
@@ -226,8 +228,8 @@ const BODIES: Readonly<Record<string, object>> = {
   PatchGroup: { Operations: [{ op: "replace", path: "displayName", value: "x" }] },
 };
 
-/** What only a payment processor can make: looked at where there is one. */
-const ELSEWHERE = new Set(["payment_id"]);
+/** What only a payment processor or a job can make: looked at where there is one. */
+const ELSEWHERE = new Set(["payment_id", "job_id"]);
 
 describe("the ids of another organisation", () => {
   it("answer as ids that do not exist: by status, headers and body", async () => {

@@ -26,8 +26,9 @@ export const oauth: Dialect = {
   contentType: "application/json",
   async readBody(route, request) {
     if (route.verb === "GET") return {};
+    const most = route.maxBodyBytes;
     const isForm = FORM.test(request.headers["content-type"] ?? "");
-    const given = isForm ? formOf(await readBody(request, FORM, "a form")) : await readJson(request);
+    const given = isForm ? formOf(await readBody(request, FORM, "a form", most)) : await readJson(request, { most });
     return knownOf(route, given);
   },
   ignoresUnknown: true,

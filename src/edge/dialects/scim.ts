@@ -9,12 +9,14 @@ import { fromHouse, toHouse } from "./scim-json.ts";
 
 const TYPE = /^application\/(scim\+)?json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
+const NAMED = "application/scim+json or application/json";
+
 /** `application/scim+json` in and out, versions as ETags, refusals of SCIM's own schema. */
 export const scim: Dialect = {
   contentType: "application/scim+json",
   async readBody(route, request) {
     if (route.body === undefined) return {};
-    const given = await readJson(request, TYPE, "application/scim+json or application/json");
+    const given = await readJson(request, { type: TYPE, named: NAMED, most: route.maxBodyBytes });
     const desc = route.body === "*" ? route.method.input : route.body.message;
     return desc === undefined ? given : toHouse(desc, given);
   },
