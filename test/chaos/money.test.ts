@@ -10,12 +10,12 @@ it(`${KILLS} kills charge no call twice, run none twice for its key, and leave n
   expect(wrong).toEqual([]);
   expect(kills.postgres).toBeGreaterThan(0);
   expect(answers).toBeGreaterThan(10 * KILLS);
-}, 240_000);
+}, 400_000);
 
 describe("a gateway is found out that", () => {
   /** Each shows within so many kills, as likely as not within fewer: several rounds make sure. */
   const ROUNDS = 6;
-  it.each(Object.keys(BUGS) as (keyof typeof BUGS)[])("%s", { timeout: 240_000 }, async (name) => {
+  it.each(Object.keys(BUGS) as (keyof typeof BUGS)[])("%s", { timeout: 400_000 }, async (name) => {
     const { tree, remove } = plant(name);
     const wrong: string[] = [];
     for (let seed = 1; seed <= ROUNDS && wrong.length === 0; seed++)

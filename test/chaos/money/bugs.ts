@@ -39,7 +39,8 @@ export const BUGS = {
         loop
           perform 1 from account where org_id = last.org_id for update;
           last.request_id := last.request_id || p_till;
-          insert into request select last.*;
+          insert into request (org_id, request_id, key_id, status, contract, model, units, cost_micro, log)
+          values (last.org_id, last.request_id, last.key_id, 'settled', last.contract, last.model, last.units, last.cost_micro, last.log);
           insert into transfer (cause, kind, org_id, debit, credit, amount_micro)
           values (last.request_id, 'charge', last.org_id, 'available', 'spent', last.cost_micro);
           update account set available_micro = available_micro - last.cost_micro, requests = requests + 1
