@@ -32,7 +32,7 @@ import {
   spendingOf,
 } from "../../store/keys.ts";
 import { findMember, type MemberRecord } from "../../store/members.ts";
-import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
 import { ownKeySpending } from "../../store/usage.ts";
 import { findWorkspace } from "../../store/workspaces.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
@@ -77,9 +77,7 @@ export function keyCalls({
       const user = await userOf(sql, request, call);
       const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
       refuseWider({ ...request, role }, call);
-      const maker = call.principal.kind === "key" ? await findKey(sql, call.principal.keyId) : undefined;
-      // Each of its keys could spend as much again.
-      if (maker?.budget) throw refuse(Reason.SCOPE_DENIED, "a key with a budget of its own makes no keys");
+      const maker = await makerOf(sql, call);
       if (user && !isRoleWithin(role, user.role))
         throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
       const wanted = confined({ ...newKeyOf(request, call, maker), role, userId: user?.id }, user);
@@ -116,7 +114,10 @@ export function keyCalls({
 
     async updateKey(request, call) {
       const key = await changing(sql, request, call, async (tx, key) => {
+        const maker = await makerOf(tx, call);
         refuseWider({ role: key.role, ...listsOf(request) }, call);
+        if (maker?.expiresAt !== undefined && request.clear.includes("expires_at")) throw outlives();
+        endOf(request, maker);
         const after = await changeKey(tx, key.id, changesOf(request));
         await record(tx, call, "key.updated", after, { fields: changedFields(request) });
         return after;
@@ -139,6 +140,11 @@ export function keyCalls({
 
     async rotateKey(request, call) {
       const { key, secret } = await changing(sql, request, call, async (tx, key) => {
+        // Whoever gets the secret may do all that the key may.
+        const maker = await makerOf(tx, call);
+        refuseWider(key, call);
+        if (maker?.expiresAt !== undefined && (key.expiresAt ?? Number.POSITIVE_INFINITY) > maker.expiresAt)
+          throw outlives();
         const rotated = await rotateKey(tx, key.id);
         await record(tx, call, "key.rotated", key, {});
         return rotated;
@@ -279,11 +285,22 @@ function newKeyOf(request: CreateKeyRequest, call: Call, maker: KeyRecord | unde
   };
 }
 
+/** The key that makes or changes another; undefined for the operator. One with a budget does neither: each of its keys could spend as much again. */
+async function makerOf(sql: Queryable, { principal }: Call): Promise<KeyRecord | undefined> {
+  if (principal.kind !== "key") return undefined;
+  const maker = await findKey(sql, principal.keyId);
+  if (maker?.budget)
+    throw refuse(Reason.SCOPE_DENIED, "a key with a budget of its own makes no keys, and changes none");
+  return maker;
+}
+
+const outlives = (): Refusal =>
+  refuse(Reason.SCOPE_DENIED, "a key makes none that outlives it", {}, { param: "expires_at" });
+
 /** When a new key ends: not after its maker. */
-function endOf({ expiresAt }: CreateKeyRequest, maker: KeyRecord | undefined): number | undefined {
+function endOf({ expiresAt }: { expiresAt?: number | undefined }, maker: KeyRecord | undefined): number | undefined {
   const end = futureOf(expiresAt);
-  if (end !== undefined && maker?.expiresAt !== undefined && end > maker.expiresAt)
-    throw refuse(Reason.SCOPE_DENIED, "a key makes none that outlives it", {}, { param: "expires_at" });
+  if (end !== undefined && maker?.expiresAt !== undefined && end > maker.expiresAt) throw outlives();
   return end ?? maker?.expiresAt;
 }
 

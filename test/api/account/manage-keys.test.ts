@@ -219,6 +219,30 @@ describe("a key that makes keys", () => {
     expect([status, body.error.code]).toEqual([403, "scope_denied"]);
   });
 
+  it("takes no limit off itself, and gets no secret of a key that may do more", async () => {
+    const soon = Math.floor(Date.now() / 1000) + 1000;
+    const rotate = (id: string, key: string) => app.call(`/v1/orgs/${caller.org}/keys/${id}/rotate`, {}, { key });
+    const wide = await made({ role: "admin" });
+    for (const facts of [
+      { budget: { limit_usd: 1 } },
+      { models: ["acme/base"] },
+      { scopes: ["act"] },
+      { expires_at: soon },
+    ]) {
+      const narrow = await made({ role: "admin", ...facts });
+      const what = JSON.stringify(facts);
+      expect((await rotate(wide.id, narrow.key)).body.error?.code, what).toBe("scope_denied");
+      const off = {
+        budget: { clear: ["budget"] },
+        models: { models: [] },
+        scopes: { scopes: [] },
+        expires_at: { clear: ["expires_at"] },
+      };
+      const change = off[Object.keys(facts)[0] as keyof typeof off];
+      expect((await on(narrow.id, "PATCH", change, { key: narrow.key })).body.error?.code, what).toBe("scope_denied");
+    }
+  });
+
   it("makes none that outlives it", async () => {
     const soon = Math.floor(Date.now() / 1000) + 1000;
     expect((await makes({ expires_at: soon }, { expires_at: soon + 1 })).status).toBe(403);
