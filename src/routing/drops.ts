@@ -66,9 +66,10 @@ function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
   const reasons = new Set(drops.map((drop) => drop.broken[0]!.reason));
   return {
     dropped: droppedOf(ask, drops),
-    excludedBy: CONSTRAINTS.filter((constraint) => reasons.has(constraint.reason)).map((constraint) =>
-      wordOf(constraint.reason),
-    ),
+    // Two constraints may have one reason: the caller's regions and his organisation's.
+    excludedBy: [
+      ...new Set(CONSTRAINTS.filter(({ reason }) => reasons.has(reason)).map(({ reason }) => wordOf(reason))),
+    ],
     suggestions: suggestionsOf(ask, drops),
   };
 }

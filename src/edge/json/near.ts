@@ -1,5 +1,7 @@
 /** The nearest of a few names, for whoever misspelt one. */
 
+/** A name that was cut short, from so many letters on, is as good as one letter wrong. */
+const LEAST_CUT = 4;
 /** Longer names are not worth a guess. */
 const MAX_LENGTH = 64;
 
@@ -9,8 +11,9 @@ export function nearest(name: string, among: Iterable<string>): string | undefin
   let best: string | undefined;
   let least = Math.max(2, Math.floor(name.length / 3)) + 1;
   for (const each of among) {
-    if (Math.abs(each.length - name.length) >= least) continue;
-    const edits = editsBetween(name.toLowerCase(), each.toLowerCase());
+    const isCut = name.length >= LEAST_CUT && each.toLowerCase().startsWith(name.toLowerCase());
+    if (!isCut && Math.abs(each.length - name.length) >= least) continue;
+    const edits = isCut ? 1 : editsBetween(name.toLowerCase(), each.toLowerCase());
     if (edits < least) [best, least] = [each, edits];
   }
   return best;

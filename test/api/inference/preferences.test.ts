@@ -1,0 +1,143 @@
+/** Preferences that nobody should send: each has the status that the documents give it, and none is ever relaxed in silence. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, advertised: { p95_ms: 100 } });
+  caller = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
+
+/** Asks for an act, and holds that no upstream was called and that a preview answers the same way. */
+async function refused(more: object) {
+  const before = model.acts.length;
+  const { status, body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
+  expect(model.acts.length).toBe(before);
+  const preview = await app.call("/v1/routes/preview?contract=act", { ...BODY, ...more }, { key: caller.key });
+  expect(preview.status === status || preview.body.would_refuse?.code === body.error.code).toBe(true);
+  const places = Array.isArray(body.detail)
+    ? body.detail.map(({ loc }: { loc: unknown[] }) => loc.slice(1).join("."))
+    : [];
+  return {
+    status,
+    code: body.error.code,
+    places,
+    details: body.error.details,
+    param: body.error.param,
+    text: JSON.stringify(body),
+  };
+}
+
+const WRONG: Readonly<Record<string, readonly unknown[]>> = {
+  order: ["acme", [1], { acme: 1 }, Array(65).fill("acme"), ["x".repeat(129)]],
+  only: ["acme", [1], true, Array(65).fill("acme")],
+  ignore: ["acme", [null], 0, Array(65).fill("acme")],
+  sort: ["speed", 1, ["price"], "PRICE", ""],
+  objective: ["price", { speed: 1 }, { price: -1 }, { price: "1" }, { price: null }, [1], { price: null, latency: 1 }],
+  session_id: ["", 7, ["a"], "x".repeat(257), "x".repeat(1_000_000)],
+  max_latency_ms: [0, -1, 1.5, "100", 2 ** 32, true],
+  deadline_ms: [0, -1, 1.5, "100", 3_600_001],
+  max_cost_usd: [-0.01, "1", true, [1]],
+  max_price_per_frame: [-1, "1"],
+  max_price_per_action_step: [-1, {}],
+  min_uptime_30d: [-0.1, 1.1, "0.9"],
+  region: ["eu", [1], Array(65).fill("eu"), ["x".repeat(65)]],
+  data_collection: ["never", 1, true, ["deny"]],
+  require_parameters: ["yes", 1],
+  allow_fallbacks: ["no", 0],
+  hedge: [100, {}, { after_ms: 0 }, { after_ms: -1 }, { after_ms: "5" }, { after_ms: 3_600_001 }, { before_ms: 5 }],
+  allow_simulated: ["yes", 1],
+  models: ["acme/base", [1], [""], Array(9).fill("acme/base"), Array(10_000).fill("acme/base")],
+};
+
+describe("422, with the field named and no upstream called", () => {
+  const cases = Object.entries(WRONG).flatMap(([field, values]) =>
+    values.map((value) => [field, JSON.stringify(value).slice(0, 40), value] as const),
+  );
+  it.each(cases)("%s: %s", async (field, _, value) => {
+    const { status, code, places } = await refused({ provider: { [field]: value } });
+    expect([status, code]).toEqual([422, "validation_failed"]);
+    expect(
+      places.some((place: string) => place.startsWith(`provider.${field}`) || place === "provider"),
+      String(places),
+    ).toBe(true);
+  });
+
+  it("weights that are all zero weigh nothing", async () => {
+    const { status, places } = await refused({ provider: { objective: { price: 0, latency: 0 } } });
+    expect([status, places[0]]).toEqual([422, "provider.objective"]);
+  });
+
+  it("sort together with objective, and two different fallback chains, contradict each other", async () => {
+    for (const [more, codes] of [
+      [{ provider: { sort: "price", objective: { price: 1 } } }, ["conflicting_preferences"]],
+      [
+        { models: ["acme/base"], provider: { models: ["acme/other"] } },
+        ["conflicting_preferences", "validation_failed"],
+      ],
+    ] as const) {
+      const { status, code } = await refused(more);
+      expect(status).toBe(422);
+      expect(codes).toContain(code);
+    }
+  });
+
+  it("a misspelt preference is named with the nearest one, and is never ignored", async () => {
+    for (const [misspelt, meant] of [
+      ["max_latency", "max_latency_ms"],
+      ["min_uptime", "min_uptime_30d"],
+      ["regions", "region"],
+      ["datacollection", "data_collection"],
+    ] as const) {
+      const { status, text } = await refused({ provider: { [misspelt]: 1 } });
+      expect([misspelt, status, text.includes(meant)]).toEqual([misspelt, 422, true]);
+    }
+  });
+
+  it("an unknown provider to ignore would constrain nothing: it is named with the nearest one", async () => {
+    const { status, text } = await refused({ provider: { ignore: ["acmee"] } });
+    expect([status, text.includes("acme")]).toEqual([422, true]);
+  });
+});
+
+describe("409", () => {
+  it.each([
+    ["only and ignore of the same provider", { only: ["acme"], ignore: ["acme"] }, ["in_ignore"]],
+    ["only an unknown provider", { only: ["nobody"] }, ["not_in_only"]],
+    ["a strict order of unknown providers", { order: ["nobody"], allow_fallbacks: false }, ["not_in_order"]],
+    ["a region that nobody runs in", { region: ["mars"] }, ["region"]],
+    ["a latency that nobody advertises", { max_latency_ms: 1 }, ["max_latency_ms"]],
+    ["a cost of nothing", { max_cost_usd: 0 }, ["max_cost_usd"]],
+  ])("%s leaves nobody, and says who was dropped and why", async (_, provider, reasons) => {
+    const { status, code, details } = await refused({ provider });
+    expect([status, code, details.excluded_by]).toEqual([409, "no_route_available", reasons]);
+    expect(details.dropped.length).toBe(1);
+  });
+});
+
+describe("404", () => {
+  it.each(["service/auto:fast", "service/quickest", "service/auto:vla:warp", "acme/base:warp", "acme/bas"])(
+    "%s is no model and no alias; near names are told",
+    async (name) => {
+      const { status, code, details } = await refused({ model: name });
+      expect([status, code]).toEqual([404, "model_not_found"]);
+      expect(details.near?.length ?? 0).toBeGreaterThan(0);
+    },
+  );
+
+  it("an unknown model in the fallback chain is named by its place", async () => {
+    const { status, param } = await refused({ models: ["acme/base", "acme/nothing"] });
+    expect([status, param]).toEqual([404, "models.1"]);
+  });
+});
