@@ -49,14 +49,23 @@ export interface UnpackLimits {
 /** 64 MiB, 64 deep, a million values: room for any observation or action chunk in the field. */
 export const UNPACK_LIMITS: UnpackLimits = { maxBytes: 64 * 2 ** 20, maxDepth: 64, maxValues: 1_000_000 };
 
+/** Where a message of this many bytes is written; the message is a view of it. */
+export type Room = (bytes: number) => Buffer;
+
+const freshRoom: Room = (bytes) => Buffer.allocUnsafe(bytes);
+
 /**
- * Writes `value` as one message of exactly its own size. Whole numbers become the shortest integer, all others float64.
+ * Writes `value` as one message of exactly its own size, in a buffer of its own or where `room` says. Whole numbers become the shortest integer, all others float64.
  * Throws CodecError: `too_deep` (a cycle too), `too_large` (an integer beyond 64 bits), `unsupported`.
  */
-export function encodeMsgpack<X = never>(value: Packable<X>, reduce?: (extension: X) => Packable): Buffer {
+export function encodeMsgpack<X = never>(
+  value: Packable<X>,
+  reduce?: (extension: X) => Packable,
+  room: Room = freshRoom,
+): Buffer {
   const measure = new Packer(undefined, reduce);
   measure.write(value, 0);
-  const bytes = Buffer.allocUnsafe(measure.at);
+  const bytes = room(measure.at);
   new Packer(bytes, reduce).write(value, 0);
   return bytes;
 }

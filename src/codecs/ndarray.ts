@@ -8,6 +8,7 @@ import {
   decodeMsgpack,
   encodeMsgpack,
   type Packable,
+  type Room,
   type Unpacked,
   type UnpackedMap,
   type UnpackLimits,
@@ -64,7 +65,8 @@ export class NdArray {
 }
 
 /** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognises. */
-export const encodeNumpy = (value: Packable<NdArray>): Buffer => encodeMsgpack<NdArray>(value, toMap);
+export const encodeNumpy = (value: Packable<NdArray>, room?: Room): Buffer =>
+  encodeMsgpack<NdArray>(value, toMap, room);
 
 /**
  * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) and

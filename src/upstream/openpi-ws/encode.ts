@@ -1,6 +1,6 @@
 /** A request of the gateway as the message that a server of the openpi wire expects, in its dialect. */
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import type { Packable } from "../../codecs/msgpack.ts";
+import type { Packable, Room } from "../../codecs/msgpack.ts";
 import { encodeNumpy, NdArray } from "../../codecs/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
 import { arrayOf, type Part } from "../observe.ts";
@@ -19,8 +19,8 @@ export interface Outgoing {
 }
 
 /** The request in a server's dialect. Throws an UpstreamFailure when the profile puts files where the dialect has pixels. */
-export function encodeRequest(outgoing: Outgoing, dialect: ServerDialect): Buffer {
-  return encodeNumpy((WRITERS[dialect] ?? plain)(outgoing));
+export function encodeRequest(outgoing: Outgoing, dialect: ServerDialect, room?: Room): Buffer {
+  return encodeNumpy((WRITERS[dialect] ?? plain)(outgoing), room);
 }
 
 /** What tells a server that an episode begins, where its dialect has a message for it. */

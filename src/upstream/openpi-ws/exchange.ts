@@ -7,6 +7,7 @@ import { get as getHttps } from "node:https";
 import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
+import type { Room } from "../../codecs/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { nativeOf, type Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
@@ -19,13 +20,15 @@ const MAX_CONNECTIONS = 256;
 const MAX_WAITING = 256;
 /** Calls at one time: of one session, which a server may tell by its connection; of all that name none. */
 const LANE = { session: 1, anonymous: 8 } as const;
+/** Room that a connection keeps for its requests: three cameras at 224 by 224 take less than half of it. */
+const MAX_SCRATCH_BYTES = 1 << 20;
 /** Shorter than vLLM-Omni's 30 seconds, so that it's never the server that hangs up on a call. */
 const IDLE_MS = 25_000;
 
 /** One request, until its connection is there. */
 export interface Request {
-  /** Writes the request in the dialect that the server's metadata tell. */
-  readonly encode: (dialect: Metadata["dialect"]) => Buffer;
+  /** Writes the request in the dialect that the server's metadata tell, into the connection's own room. */
+  readonly encode: (dialect: Metadata["dialect"], room: Room) => Buffer;
   /** Sent once on every connection before its first request, and answered by the server's word that it's done. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
@@ -157,6 +160,7 @@ class Connection {
   #metadata: Metadata | undefined;
   #opened = false;
   #takesText = false;
+  #scratch: Buffer = Buffer.alloc(0);
   #failure: UpstreamFailure | undefined;
   #listener: { resolve(frame: Frame): void; reject(failure: UpstreamFailure): void } | undefined;
   #forgetIdle: () => void = () => undefined;
@@ -194,7 +198,7 @@ class Connection {
   exchange({ encode, opening, signal }: Request): Promise<Buffer> {
     return this.#guarded(async () => {
       const { dialect } = await this.#greeting(signal);
-      const request = encode(dialect);
+      const request = encode(dialect, this.#room);
       if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
       this.#socket.send(request);
       return (await this.#frame(signal)).bytes;
@@ -229,6 +233,13 @@ class Connection {
   close(): void {
     this.#fail(lost("closed by the gateway"));
   }
+
+  /** One request's bytes at a time: the one before was answered, so nothing of it is still to be sent. */
+  readonly #room: Room = (bytes) => {
+    if (bytes > MAX_SCRATCH_BYTES) return Buffer.allocUnsafe(bytes);
+    if (bytes > this.#scratch.length) this.#scratch = Buffer.allocUnsafeSlow(bytes);
+    return this.#scratch.subarray(0, bytes);
+  };
 
   /** The next frame of the server. */
   #frame(signal: Signal): Promise<Frame> {

@@ -47,7 +47,7 @@ export function openpiWs(reach: Reach): Wire {
       const parts = await partsOf(profile, input, frames);
       const isReset = profile.reset === WireReset.MESSAGE && input.sessionId !== undefined;
       const answer = await pools.of(target).exchange(input.sessionId, {
-        encode: (told) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told),
+        encode: (told, room) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told, room),
         opening: isReset ? encodeReset(input) : undefined,
         signal,
       });

@@ -1,0 +1,91 @@
+/** The corpus of hostile addresses at every door of ours that takes a model server's address: nothing is ever connected to. */
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { create } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { checkUrl } from "../../src/upstream/guard.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
+import { redSquare } from "../../src/upstream/test-picture.ts";
+import type { Wire } from "../../src/upstream/wire.ts";
+import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
+import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/hostile-urls.ts";
+
+/** Listens on both loopbacks at one port and counts who comes; nobody should. */
+const canaries: Server[] = [];
+let connections = 0;
+let port = 0;
+let upstream: Upstream;
+
+beforeAll(async () => {
+  for (const host of ["127.0.0.1", "::1"]) {
+    const server = createServer((_, response) => response.end("secret"));
+    server.on("connection", () => connections++);
+    await new Promise<void>((resolve) => server.listen(port, host, resolve));
+    ({ port } = server.address() as AddressInfo);
+    canaries.push(server);
+  }
+  // A stranger's DNS: every name leads inside, mixed with a public address on every other question.
+  let asked = 0;
+  const inside = { address: "127.0.0.1", family: 4 };
+  const outside = { address: "93.184.215.14", family: 4 };
+  upstream = createUpstream({
+    allowPrivate: false,
+    resolve: async () => (asked++ % 2 === 0 ? [inside] : [outside, inside]),
+  });
+});
+afterAll(async () => {
+  await upstream.close();
+  for (const server of canaries) server.close().closeAllConnections();
+});
+
+const profile = create(WireProfileSchema, {
+  actionKeys: ["base"],
+  coordinates: CoordinateConvention.XY_1000,
+  instructionKey: "text",
+});
+
+/** The cheapest call that has to connect. */
+async function call(wire: Wire, endpoint: string): Promise<unknown> {
+  const target = targetAt(endpoint, { profile });
+  const seen = observed({ frames: [{ data: await redSquare(0.5, 0.5, 32) }] });
+  if (wire.act) return wire.act(target, actInput(), framesOf(), callWith());
+  if (wire.ground) return wire.ground(target, groundInput(seen, "x"), framesOf(seen), callWith());
+  const parts = wire.predict!(target, predictInput({ observations: [seen] }), framesOf(seen), callWith());
+  for await (const part of parts) return part;
+  return undefined;
+}
+
+const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => id !== "simulated");
+
+it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of six hundred addresses", async (id) => {
+  const wire = upstream.wireOf(id)!;
+  const urls = hostileUrls(port);
+  expect(urls.length).toBeGreaterThan(600);
+  const scheme = wire.schemes[0]!;
+  const reached: string[] = [];
+  for (const text of urls) {
+    const endpoint = text.replace(/^http:/, scheme);
+    const health = () => wire.health(targetAt(endpoint, { profile }), callWith());
+    for (const attempt of [() => call(wire, endpoint), health]) {
+      await attempt().then(
+        () => reached.push(endpoint),
+        (error: unknown) => {
+          if (!(error instanceof UpstreamFailure)) reached.push(`${endpoint}: ${error}`);
+          else if (!/^the address is refused: \w+$/.test(error.message)) reached.push(`${endpoint}: ${error.message}`);
+        },
+      );
+    }
+  }
+  expect(reached).toEqual([]);
+  expect(connections).toBe(0);
+});
+
+it.each(WIRES)("allows %s every legitimate address", (id) => {
+  const { schemes } = upstream.wireOf(id)!;
+  const secure = schemes.at(-1)!;
+  const urls = LEGITIMATE_URLS.filter((text) => !/[^\x20-\x7e]|EXAMPLE/.test(text)); // names in other letters belong to https alone
+  expect(urls.length).toBeGreaterThan(90);
+  for (const text of urls) checkUrl(text.replace("https:", secure), { schemes, allowPrivate: false });
+});
