@@ -18,15 +18,13 @@ import { toUsd } from "../../money/price.ts";
 import { type MarginRow, readMargin } from "../../store/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/usage.ts";
 import { type Implementation, keyOf } from "../call.ts";
+import { ASSUMED_SCALEDOWN_S } from "../supply/facts.ts";
 import type { KeyParts } from "./keys.ts";
 import { assertReachable } from "./reach.ts";
 
 const DEFAULT_PAGE = 50;
 const DEFAULT_LINES = 200;
 const DEFAULT_SPAN_S = 30 * 86_400;
-/** How long an offering stays warm after a call when its provider doesn't say. */
-const ASSUMED_SCALEDOWN_S = 60;
-
 /** The RPCs about usage. */
 export function usageCalls({
   sql,

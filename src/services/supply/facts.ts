@@ -10,6 +10,9 @@ import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } f
 import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
 
+/** How long an offering is taken to stay warm, in seconds, where its provider says what it costs and not when it scales down. */
+export const ASSUMED_SCALEDOWN_S = 60;
+
 /** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
 export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): Sliced<SupplyFacts> {
   const models = new Map(supply.models.map((model) => [model.slug, model]));
@@ -86,7 +89,8 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
       uptime30d: record.uptime30d ?? undefined,
     },
     costNanoPerSecond: record.costNanoPerSecond ?? secondOf(record.hardware),
-    scaledownS: record.scaledownS ?? undefined,
+    // Without a cost nothing could be charged for waking it, and it counts as warm.
+    scaledownS: record.scaledownS ?? (record.costNanoPerSecond ? ASSUMED_SCALEDOWN_S : undefined),
     timeoutMs,
     coldTimeoutMs: record.coldTimeoutS === null ? timeoutMs : record.coldTimeoutS * 1000,
   };

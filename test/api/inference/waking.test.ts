@@ -14,6 +14,7 @@ beforeAll(async () => {
   const sleepy = { cost_usd_per_second: 0.001, cold_timeout_s: 10 };
   await app.supply({ provider: "sleepy", model: "sleepy/base", scaledown_s: 300, ...sleepy, ...facts });
   await app.supply({ provider: "dozy", model: "dozy/base", scaledown_s: 0.001, ...sleepy, ...facts });
+  await app.supply({ provider: "silent", model: "silent/base", ...sleepy, ...facts });
   await app.supply({ provider: "awake", model: "sleepy/base", ...facts });
   caller = await app.caller(10);
 });
@@ -71,4 +72,9 @@ it("the price now stands above list while an offering sleeps; the call that wake
 
 it("an offering whose window is over is woken, and paid for, again", async () => {
   for (let i = 0; i < 2; i++) expect((await act("dozy/base")).body.usage.cost_usd).toBe(0.011);
+});
+
+it("one that has a cost and says nothing of scaling down is taken to stay warm for a minute", async () => {
+  expect((await act("silent/base")).body.usage.cost_usd).toBe(0.011);
+  expect((await act("silent/base")).body.usage.cost_usd).toBe(0.001);
 });
