@@ -114,6 +114,7 @@ export type IdPrefix =
   | "act"
   | "aud"
   | "cred"
+  | "dlv"
   | "entry"
   | "evt"
   | "key"
@@ -132,6 +133,7 @@ export type IdPrefix =
   | "grnd"
   | "grp"
   | "usr"
+  | "wh"
   | "ws";
 
 /** A fresh resource name such as `org_01J…`: sortable by the moment of its making. */

@@ -17,10 +17,12 @@ import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
+import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
 import { after, every, inSlices, newId, now, nowSeconds, steadyNow } from "./ambient.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
+import { eventText } from "./edge/event-text.ts";
 import { createGate, principalOf } from "./edge/gate.ts";
 import { grpcStreams } from "./edge/grpc.ts";
 import { laterCalls } from "./edge/later.ts";
@@ -30,6 +32,7 @@ import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
+import { WebhookSender } from "./events/webhooks.ts";
 import { batchWork } from "./jobs/batch.ts";
 import { evaluationWork } from "./jobs/evaluation.ts";
 import { Worker } from "./jobs/worker.ts";
@@ -69,6 +72,7 @@ import { bringReference, lastReferencePorts } from "./services/supply/reference.
 import { Rollup } from "./services/supply/rollup.ts";
 import { keepProbing } from "./services/supply/schedule.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
+import { secretsOf, tellDisabled, webhookService } from "./services/webhook.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { closeAllMonths } from "./store/commitments.ts";
@@ -87,8 +91,10 @@ import { pruneRates, takeRates } from "./store/rates.ts";
 import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
+import { MOST_AT_ONE_HOOK, pruneDeliveries } from "./store/webhooks.ts";
 import { guardedAgent } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
+import { post } from "./upstream/post.ts";
 import { createVault } from "./vault.ts";
 
 /** A gateway that answers. */
@@ -130,6 +136,9 @@ const ROLL_MS = 10_000;
 const EVENT_DAYS = 7;
 /** How long jobs are kept with their results. */
 const RESULT_DAYS = 30;
+/** How long the receiver of an event has, and how much of its answer is read. */
+const HOOK_MS = 10_000;
+const HOOK_ANSWER_BYTES = 64 << 10;
 /** Batches that one process works on at one time. */
 const BATCHES_AT_ONCE = 4;
 /** Callers who wait, from which on work that can wait does. */
@@ -181,6 +190,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const { allowPrivateAddresses: allowPrivate } = config;
   const agent = guardedAgent({ allowPrivate });
   closers.add(() => agent.destroy());
+  const hookAgent = guardedAgent({ allowPrivate }, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
+  closers.add(() => hookAgent.destroy());
   const upstream = createUpstream({ allowPrivate });
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
@@ -272,6 +283,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     services: [
       [InferenceService, inference],
       [RobotService, robotService({ sql, stops })],
+      [WebhookService, webhookService({ sql, vault, allowPrivate })],
       [JobService, jobService({ sql })],
       [
         EvaluationService,
@@ -335,6 +347,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneJobs(sql, RESULT_DAYS),
+      () => pruneDeliveries(sql, RESULT_DAYS),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
       () => prunePins(sql, now() - PIN_SILENCE_MS),
     ];
@@ -365,6 +378,15 @@ async function open(config: Config, closers: Closers): Promise<House> {
       // Physics takes a core each.
       new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
     ];
+    const hooks = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
+    const sender = new WebhookSender({
+      ...working,
+      post: (url, headers, body) => post(url, { ...hooks, headers, body }),
+      textOf: eventText,
+      secretsOf: (hook) => secretsOf(vault, hook),
+      disabled: tellDisabled,
+    });
+    closers.add(() => sender.close());
     closers.add(() => Promise.all(workers.map((worker) => worker.close())));
   }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };

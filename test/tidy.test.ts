@@ -21,6 +21,7 @@ import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { file_limber_v1_registry_service } from "../gen/limber/v1/registry_service_pb.ts";
 import { file_limber_v1_robot_service } from "../gen/limber/v1/robot_service_pb.ts";
 import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
+import { file_limber_v1_webhook_service } from "../gen/limber/v1/webhook_service_pb.ts";
 import { file_limber_v1_workspace_service } from "../gen/limber/v1/workspace_service_pb.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
 
@@ -144,6 +145,7 @@ describe("the schema", () => {
     file_limber_v1_registry_service,
     file_limber_v1_robot_service,
     file_limber_v1_supply_service,
+    file_limber_v1_webhook_service,
     file_limber_v1_workspace_service,
   ].flatMap((file) =>
     [...file.messages, ...file.enums].length >= 0 ? (file as { services: typeof file.services }).services : [],

@@ -14,6 +14,7 @@ import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
+import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 
 /** The services that the gateway serves to callers. */
@@ -33,5 +34,6 @@ export const SERVICES = [
   CredentialService,
   RobotService,
   SupplyService,
+  WebhookService,
   OperationsService,
 ] as const;

@@ -16,6 +16,7 @@ const CHANNELS = [
   "outbox",
   "robots_stopped",
   "job",
+  "webhook",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

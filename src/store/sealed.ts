@@ -2,6 +2,7 @@
 import { credentialContext } from "./credentials.ts";
 import { offeringContext } from "./supply.ts";
 import type { Sql } from "./tx.ts";
+import { webhookContext } from "./webhooks.ts";
 
 /** One sealed secret. */
 export interface SealedSecret {
@@ -45,6 +46,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     contextOf: ({ provider_id, endpoint }) =>
       offeringContext({ providerId: String(provider_id), endpoint: String(endpoint) }),
   },
+  ...["secret", "old_secret"].map((column) => ({
+    name: column === "secret" ? "webhooks" : "webhooks' earlier secrets",
+    table: "webhook",
+    column,
+    needs: [],
+    contextOf: ({ id }: Readonly<Record<string, string | number>>) => webhookContext(String(id)),
+  })),
 ];
 
 /** How many secrets of a column do not begin with `head`. */

@@ -1,0 +1,165 @@
+/** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
+import { Webhook } from "standardwebhooks";
+import { after, every, nowSeconds, random } from "../ambient.ts";
+import type { Notices } from "../store/notices.ts";
+import { type Sql, type Tx, tx } from "../store/tx.ts";
+import {
+  type ClaimedDelivery,
+  claimDeliveries,
+  disableWebhook,
+  MOST_AT_ONE_HOOK,
+  nextDue,
+  noteDelivered,
+  noteFailed,
+  type WebhookRecord,
+} from "../store/webhooks.ts";
+
+/** How a POST was answered. */
+export interface HookAnswer {
+  readonly status: number;
+  readonly retryAfterS: number | undefined;
+}
+
+/** What sending needs of the house. */
+export interface SenderParts {
+  readonly sql: Sql;
+  readonly notices: Notices;
+  /** Posts through the guard; rejects with an error whose `failure` says why in a word. */
+  post(url: string, headers: Readonly<Record<string, string>>, body: string): Promise<HookAnswer>;
+  /** The event as JSON. */
+  textOf(payload: Uint8Array): string;
+  /** The secrets of a webhook that sign now, newest first. */
+  secretsOf(hook: WebhookRecord): string[];
+  /** Tells, in the transaction, that a webhook was disabled. */
+  disabled(tx: Tx, hook: WebhookRecord, reason: "gone" | "failing"): Promise<void>;
+  warn(text: string, cause: unknown): void;
+}
+
+/** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
+export const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
+const AT_ONCE = 128;
+const SWEEP_MS = 10_000;
+const GIVE_UP_DAYS = 5;
+const MOST_WAIT_S = 86_400;
+
+/** A sender; any number of them share the deliveries of one database. */
+export class WebhookSender {
+  readonly #parts: SenderParts;
+  readonly #stops: (() => void)[];
+  readonly #busy = new Map<string, number>();
+  readonly #running = new Set<Promise<void>>();
+  #filling: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+  #forgetDue = (): void => {};
+
+  /** Begins at once. */
+  constructor(parts: SenderParts) {
+    this.#parts = parts;
+    const wake = (): void => this.#wake();
+    this.#stops = [parts.notices.on("webhook", wake, wake), every(SWEEP_MS, wake)];
+    wake();
+  }
+
+  /** Takes no more, and waits for what is being sent. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const stop of this.#stops) stop();
+    this.#forgetDue();
+    await this.#filling;
+    await Promise.all(this.#running);
+  }
+
+  #wake(): void {
+    if (this.#closed) return;
+    this.#again = true;
+    this.#filling ??= this.#fill()
+      .catch((cause) => this.#parts.warn("webhooks wait until the database is back", cause))
+      .finally(() => {
+        this.#filling = undefined;
+        if (this.#again) this.#wake();
+      });
+  }
+
+  async #fill(): Promise<void> {
+    this.#again = false;
+    const { sql } = this.#parts;
+    while (!this.#closed && this.#running.size < AT_ONCE) {
+      const full = [...this.#busy].filter(([, count]) => count >= MOST_AT_ONE_HOOK).map(([id]) => id);
+      const claimed = await claimDeliveries(sql, AT_ONCE - this.#running.size, full);
+      if (claimed.length === 0) break;
+      for (const delivery of claimed) this.#send(delivery);
+    }
+    await this.#waitForDue();
+  }
+
+  /** Looks again when the next delivery is due, where that is before the next sweep. */
+  async #waitForDue(): Promise<void> {
+    const ms = await nextDue(this.#parts.sql);
+    this.#forgetDue();
+    if (ms !== undefined && ms < SWEEP_MS && ms > 0) this.#forgetDue = after(ms + 1, () => this.#wake());
+  }
+
+  #send(delivery: ClaimedDelivery): void {
+    const { id } = delivery.hook;
+    this.#busy.set(id, (this.#busy.get(id) ?? 0) + 1);
+    const running = this.#try(delivery)
+      .catch((cause) =>
+        this.#parts.warn("what became of a delivery could not be written down; it is tried again", cause),
+      )
+      .then(() => {
+        this.#running.delete(running);
+        const left = (this.#busy.get(id) ?? 1) - 1;
+        if (left === 0) this.#busy.delete(id);
+        else this.#busy.set(id, left);
+        this.#wake();
+      });
+    this.#running.add(running);
+  }
+
+  async #try(delivery: ClaimedDelivery): Promise<void> {
+    const { sql, post, textOf, secretsOf } = this.#parts;
+    const body = textOf(delivery.payload);
+    const seconds = nowSeconds();
+    const signatures = secretsOf(delivery.hook).map((secret) =>
+      new Webhook(secret).sign(delivery.eventId, new Date(seconds * 1000), body),
+    );
+    const headers = {
+      "content-type": "application/json",
+      "user-agent": "limber-webhooks/1",
+      "webhook-id": delivery.eventId,
+      "webhook-timestamp": String(seconds),
+      "webhook-signature": signatures.join(" "),
+    };
+    const answer = await post(delivery.hook.url, headers, body).catch(
+      (error: { failure?: string }) => error.failure ?? "unreachable",
+    );
+    if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
+      await tx(sql, (tx) => noteDelivered(tx, delivery, answer.status));
+      return;
+    }
+    await this.#failed(delivery, answer);
+  }
+
+  async #failed(delivery: ClaimedDelivery, answer: HookAnswer | string): Promise<void> {
+    const status = typeof answer === "string" ? undefined : answer.status;
+    const error = typeof answer === "string" ? answer : "bad_status";
+    const gone = status === 410;
+    const asked = typeof answer === "string" ? undefined : answer.retryAfterS;
+    const retryMs = gone ? undefined : waitOf(delivery.tries, asked);
+    await tx(this.#parts.sql, async (tx) => {
+      const days = await noteFailed(tx, delivery, { status, error, retryMs });
+      if (!gone && days < GIVE_UP_DAYS) return;
+      if (await disableWebhook(tx, delivery.hook.id))
+        await this.#parts.disabled(tx, delivery.hook, gone ? "gone" : "failing");
+    });
+  }
+}
+
+/** Milliseconds until the next try, at least what the receiver asked for; undefined after the last. */
+function waitOf(tries: number, askedS: number | undefined): number | undefined {
+  const usualS = RETRIES_S[tries - 1];
+  if (usualS === undefined) return undefined;
+  const varied = usualS * (0.9 + 0.2 * random());
+  return 1000 * Math.max(varied, Math.min(askedS ?? 0, MOST_WAIT_S));
+}

@@ -1,0 +1,252 @@
+/** Webhooks: where an organisation wants to hear of events. */
+import { create, toBinary } from "@bufbuild/protobuf";
+import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import {
+  WebhookDeliverySchema,
+  WebhookDeliveryStatus,
+  WebhookSchema,
+  WebhookStatus,
+} from "../../gen/limber/v1/webhook_pb.ts";
+import {
+  CreateWebhookResponseSchema,
+  DeleteWebhookResponseSchema,
+  GetWebhookResponseSchema,
+  ListWebhookDeliveriesResponseSchema,
+  ListWebhooksResponseSchema,
+  RedeliverWebhookResponseSchema,
+  RotateWebhookSecretResponseSchema,
+  TestWebhookResponseSchema,
+  UpdateWebhookResponseSchema,
+  type WebhookService,
+} from "../../gen/limber/v1/webhook_service_pb.ts";
+import { newId, nowSeconds, secretBytes } from "../ambient.ts";
+import { API_VERSION } from "../brand.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { nearNames } from "../routing/index.ts";
+import { audit } from "../store/audit.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import * as store from "../store/webhooks.ts";
+import { AddressRefused, checkUrl } from "../upstream/guard.ts";
+import type { Vault } from "../vault.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+import { EVENT_NAMES, emit } from "./emit.ts";
+
+/** What webhooks need of the house. */
+export interface WebhookParts {
+  sql: Sql;
+  vault: Vault;
+  /** Cleartext and private addresses may be registered. */
+  allowPrivate: boolean;
+}
+
+const DEFAULT_PAGE = 50;
+const SECRET_BYTES = 32;
+const SECRET_FORM = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
+
+/** The webhook RPCs. */
+export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Implementation<typeof WebhookService> {
+  const hookOf = async (from: Queryable, call: Call, id: string): Promise<store.WebhookRecord> => {
+    const hook = await store.findWebhook(from, keyOf(call).orgId, id);
+    if (!hook) throw unknown();
+    return hook;
+  };
+  const shown = async (hook: store.WebhookRecord) =>
+    messageOf(hook, (await store.lastDeliveries(sql, [hook.id])).get(hook.id));
+  const noted = (tx: Tx, call: Call, action: string, subject: string) =>
+    audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
+
+  return {
+    async createWebhook({ url, events, description = "", enabled = true, secret: given }, call) {
+      const { orgId } = keyOf(call);
+      checkAddress(url, allowPrivate);
+      checkEvents(events);
+      const secret = given === undefined ? newSecret() : checkedSecret(given);
+      const id = newId("wh");
+      const sealed = vault.seal(secret, store.webhookContext(id));
+      const hook = await tx(sql, async (tx) => {
+        const wanted = events.length === 0 ? ["*"] : events;
+        const made = { id, orgId, url, events: wanted, description, enabled, secret: sealed };
+        const hook = await store.createWebhook(tx, made);
+        if (enabled) await ping(tx, hook);
+        await noted(tx, call, "webhook.created", id);
+        return hook;
+      });
+      return create(CreateWebhookResponseSchema, { webhook: { ...messageOf(hook), secret } });
+    },
+
+    async listWebhooks(_, call) {
+      const hooks = await store.listWebhooks(sql, keyOf(call).orgId);
+      const last = await store.lastDeliveries(
+        sql,
+        hooks.map(({ id }) => id),
+      );
+      return create(ListWebhooksResponseSchema, {
+        object: "list",
+        data: hooks.map((hook) => messageOf(hook, last.get(hook.id))),
+        hasMore: false,
+      });
+    },
+
+    async getWebhook({ hookId }, call) {
+      return create(GetWebhookResponseSchema, { webhook: await shown(await hookOf(sql, call, hookId)) });
+    },
+
+    async updateWebhook({ hookId, url, events, description, enabled }, call) {
+      if (url !== undefined) checkAddress(url, allowPrivate);
+      checkEvents(events);
+      const hook = await tx(sql, async (tx) => {
+        const change = {
+          ...(url !== undefined && { url }),
+          ...(events.length > 0 && { events }),
+          ...(description !== undefined && { description }),
+          ...(enabled !== undefined && { enabled }),
+        };
+        const hook = await store.updateWebhook(tx, keyOf(call).orgId, hookId, change);
+        if (!hook) throw unknown();
+        if (enabled === false) await store.disableWebhook(tx, hookId);
+        await noted(tx, call, "webhook.changed", hookId);
+        return hook;
+      });
+      return create(UpdateWebhookResponseSchema, { webhook: await shown(hook) });
+    },
+
+    async rotateWebhookSecret({ hookId }, call) {
+      const secret = newSecret();
+      const sealed = vault.seal(secret, store.webhookContext(hookId));
+      const hook = await tx(sql, async (tx) => {
+        const hook = await store.rotateSecret(tx, keyOf(call).orgId, hookId, sealed);
+        if (!hook) throw unknown();
+        await noted(tx, call, "webhook.secret_rotated", hookId);
+        return hook;
+      });
+      return create(RotateWebhookSecretResponseSchema, { webhook: { ...(await shown(hook)), secret } });
+    },
+
+    async deleteWebhook({ hookId }, call) {
+      await tx(sql, async (tx) => {
+        if (!(await store.deleteWebhook(tx, keyOf(call).orgId, hookId))) throw unknown();
+        await noted(tx, call, "webhook.deleted", hookId);
+      });
+      return create(DeleteWebhookResponseSchema, { object: "webhook", id: hookId, deleted: true });
+    },
+
+    async testWebhook({ hookId }, call) {
+      const delivery = await tx(sql, async (tx) => {
+        const hook = await hookOf(tx, call, hookId);
+        if (!hook.enabled) throw refuse(Reason.WEBHOOK_DISABLED, "this webhook is disabled; enable it first");
+        return ping(tx, hook);
+      });
+      return create(TestWebhookResponseSchema, { delivery: deliveryOf(delivery) });
+    },
+
+    async listWebhookDeliveries({ hookId, limit = DEFAULT_PAGE, cursor }, call) {
+      await hookOf(sql, call, hookId);
+      const found = await store.listDeliveries(sql, hookId, { limit: limit + 1, cursor });
+      const page = found.slice(0, limit);
+      const last = page.at(-1);
+      return create(ListWebhookDeliveriesResponseSchema, {
+        object: "list",
+        data: page.map(deliveryOf),
+        hasMore: found.length > limit,
+        ...(found.length > limit && last && { nextCursor: last.id }),
+      });
+    },
+
+    async redeliverWebhook({ hookId, deliveryId }, call) {
+      const delivery = await tx(sql, async (tx) => {
+        const hook = await hookOf(tx, call, hookId);
+        if (!hook.enabled) throw refuse(Reason.WEBHOOK_DISABLED, "this webhook is disabled; enable it first");
+        return store.redeliver(tx, hookId, deliveryId);
+      });
+      if (!delivery) throw refuse(Reason.NOT_FOUND, "there is no delivery of this name", {}, { param: "delivery_id" });
+      return create(RedeliverWebhookResponseSchema, { delivery: deliveryOf(delivery) });
+    },
+  };
+}
+
+const unknown = () => refuse(Reason.NOT_FOUND, "there is no webhook of this name", {}, { param: "hook_id" });
+
+const newSecret = (): string => `whsec_${secretBytes(SECRET_BYTES).toString("base64")}`;
+
+function checkedSecret(secret: string): string {
+  const bytes = Buffer.from(SECRET_FORM.exec(secret)?.[1] ?? "", "base64");
+  if (bytes.length < 24 || bytes.length > 64)
+    throw violation("secret", "must be `whsec_` and 24 to 64 bytes in base64", "secret_form");
+  return secret;
+}
+
+function checkAddress(url: string, allowPrivate: boolean): void {
+  const schemes = allowPrivate ? ["https:", "http:"] : ["https:"];
+  try {
+    checkUrl(url, { schemes, allowPrivate });
+  } catch (cause) {
+    if (!(cause instanceof AddressRefused)) throw cause;
+    const text = `url must be a public address that begins with ${schemes.map((scheme) => `${scheme}//`).join(" or ")}`;
+    throw refuse(Reason.ADDRESS_REFUSED, text, {}, { param: "url", cause });
+  }
+}
+
+function checkEvents(events: readonly string[]): void {
+  const known = [...EVENT_NAMES.values()];
+  for (const [i, name] of events.entries()) {
+    if (name === "*" || known.includes(name)) continue;
+    throw violation(`events.${i}`, "is no event's name", "enum", nearNames(name, known));
+  }
+}
+
+/** Puts a `ping` on its way to one webhook. */
+function ping(tx: Tx, { id: hookId, orgId }: store.WebhookRecord): Promise<store.DeliveryRecord> {
+  const data = { case: "ping", value: { hookId } } as const;
+  const event = create(EventSchema, {
+    id: newId("evt"),
+    apiVersion: API_VERSION,
+    createdAt: nowSeconds(),
+    orgId,
+    data,
+  });
+  return store.addDelivery(tx, hookId, { id: event.id, name: "ping", payload: toBinary(EventSchema, event) });
+}
+
+/** Tells an organisation that one of its webhooks was disabled; for the sender, in its transaction. */
+export const tellDisabled = (tx: Tx, { id, orgId }: store.WebhookRecord, reason: string): Promise<void> =>
+  emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } });
+
+/** The secrets of a webhook that sign now, newest first. */
+export const secretsOf = (vault: Vault, { id, secret, oldSecret }: store.WebhookRecord): string[] =>
+  [secret, oldSecret]
+    .filter((sealed) => sealed !== undefined)
+    .map((sealed) => vault.open(sealed, store.webhookContext(id)));
+
+const messageOf = (hook: store.WebhookRecord, last?: store.DeliveryRecord) =>
+  create(WebhookSchema, {
+    id: hook.id,
+    object: "webhook",
+    url: hook.url,
+    events: hook.events,
+    description: hook.description,
+    status: hook.enabled ? WebhookStatus.ENABLED : WebhookStatus.DISABLED,
+    createdAt: hook.created,
+    ...(last && { lastDelivery: deliveryOf(last) }),
+    consecutiveFailures: hook.consecutiveFailures,
+  });
+
+const STATES = {
+  pending: WebhookDeliveryStatus.PENDING,
+  delivered: WebhookDeliveryStatus.DELIVERED,
+  failed: WebhookDeliveryStatus.FAILED,
+} as const;
+
+const deliveryOf = (delivery: store.DeliveryRecord) =>
+  create(WebhookDeliverySchema, {
+    id: delivery.id,
+    eventId: delivery.eventId,
+    event: delivery.event,
+    status: STATES[delivery.state],
+    tries: delivery.tries,
+    ...(delivery.lastStatus !== undefined && { lastStatus: delivery.lastStatus }),
+    ...(delivery.lastError !== undefined && { lastError: delivery.lastError }),
+    createdAt: delivery.created,
+    ...(delivery.state === "pending" && { nextTryAt: delivery.due }),
+    ...(delivery.delivered !== undefined && { deliveredAt: delivery.delivered }),
+  });

@@ -1,0 +1,114 @@
+/** One POST to an address that somebody else gave us, through the guard: no redirect, little of the answer, not for long. */
+import type { Dispatcher } from "undici";
+import { after } from "../ambient.ts";
+import { AddressRefused, checkUrl } from "./guard.ts";
+
+/** How a POST was answered: the status, and the seconds that the receiver asks us to wait. */
+export interface PostAnswer {
+  readonly status: number;
+  readonly retryAfterS: number | undefined;
+}
+
+/** Why no answer came. */
+export type PostFailure = "refused_address" | "unreachable" | "timed_out" | "too_large";
+
+/** No answer came. */
+export class PostFailed extends Error {
+  override readonly name = "PostFailed";
+  readonly failure: PostFailure;
+
+  constructor(failure: PostFailure, cause?: unknown) {
+    super(failure, { cause });
+    this.failure = failure;
+  }
+}
+
+/** What is posted, and how patiently. */
+export interface PostOptions {
+  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  readonly agent: Dispatcher;
+  readonly allowPrivate: boolean;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | string;
+  readonly timeoutMs: number;
+  /** Bytes of the answer that are read before the exchange is cut. */
+  readonly maxBytes: number;
+}
+
+/** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
+export function post(address: string, options: PostOptions): Promise<PostAnswer> {
+  return new Promise((resolve, reject) => {
+    let url: URL;
+    try {
+      url = checkUrl(address, { schemes: ["https:", "http:"], allowPrivate: options.allowPrivate });
+    } catch (cause) {
+      reject(new PostFailed("refused_address", cause));
+      return;
+    }
+    const { agent, headers, body } = options;
+    const request = { origin: url.origin, path: url.pathname + url.search, method: "POST" as const, headers, body };
+    agent.dispatch(request, new Exchange(options, resolve, reject));
+  });
+}
+
+/** One exchange; the first of answer, failure and timer settles it. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #maxBytes: number;
+  readonly #resolve: (answer: PostAnswer) => void;
+  readonly #reject: (reason: PostFailed) => void;
+  readonly #forgetTimer: () => void;
+  #controller: Dispatcher.DispatchController | undefined;
+  #answer: PostAnswer | undefined;
+  #bytes = 0;
+  #over = false;
+
+  constructor(
+    { timeoutMs, maxBytes }: PostOptions,
+    resolve: (answer: PostAnswer) => void,
+    reject: (reason: PostFailed) => void,
+  ) {
+    this.#maxBytes = maxBytes;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#forgetTimer = after(timeoutMs, () => this.#fail("timed_out"));
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#over) controller.abort(new PostFailed("timed_out"));
+  }
+
+  onResponseStart(
+    _: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) return;
+    const wait = Number(headers["retry-after"]);
+    this.#answer = { status, retryAfterS: Number.isFinite(wait) && wait >= 0 ? wait : undefined };
+  }
+
+  onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > this.#maxBytes) this.#fail("too_large");
+  }
+
+  onResponseEnd(): void {
+    if (this.#over || !this.#answer) return;
+    this.#over = true;
+    this.#forgetTimer();
+    this.#resolve(this.#answer);
+  }
+
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    this.#fail(error instanceof AddressRefused ? "refused_address" : "unreachable", error);
+  }
+
+  #fail(failure: PostFailure, cause?: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#forgetTimer();
+    this.#reject(new PostFailed(failure, cause));
+    this.#controller?.abort(new PostFailed(failure));
+  }
+}
