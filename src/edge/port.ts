@@ -9,6 +9,7 @@ import type { RefusalBody } from "./port/fault.ts";
 import { http1Side } from "./port/http1.ts";
 import { http2Side, type Patience } from "./port/http2.ts";
 import { type LaneFace, openLane } from "./port/lane.ts";
+import { Penalties } from "./port/penalties.ts";
 import { tellProtocol } from "./port/preface.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
@@ -93,7 +94,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   const http1 = http1Side(server, attach.bind(server), handler, limits);
   const lane =
     limits.lane && openLane({ face: limits.lane, idleTimeoutMs: limits.idleTimeoutMs, handOver: http1.accept });
-  const http2 = http2Side(handler, limits.onStream, limits.refusal, limits);
+  const penalties = new Penalties();
+  const http2 = http2Side(handler, limits.onStream, limits.refusal, limits, (address) => penalties.add(address));
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
 
@@ -102,7 +104,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
     socket.once("close", () => sockets.delete(socket));
   });
 
-  server.on(opened, (socket: Socket) => {
+  const begin = (socket: Socket): void => {
     const greeted = after(limits.headersTimeoutMs, () => http1.expire(socket) || socket.destroy());
     socket.once("close", greeted);
     // A peer that never closes its side would hold the connection, and `close`, for ever.
@@ -112,10 +114,29 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
       undecided.delete(socket);
       (protocol === "http2" ? http2 : (lane ?? http1)).accept(socket, greeted);
     };
-    if ("alpnProtocol" in socket) return serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
+    if ("alpnProtocol" in socket) {
+      serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
+      return;
+    }
     undecided.add(socket);
     socket.once("close", () => undecided.delete(socket));
     tellProtocol(socket, serve);
+  };
+
+  server.on(opened, (socket: Socket) => {
+    const waitMs = penalties.waitMs(socket.remoteAddress ?? "");
+    if (waitMs === 0) {
+      begin(socket);
+      return;
+    }
+    const leave = (): unknown => socket.destroy();
+    socket.once("error", leave);
+    undecided.add(socket);
+    const forget = after(waitMs, () => {
+      socket.off("error", leave).off("close", forget);
+      if (!socket.destroyed) begin(socket);
+    });
+    socket.once("close", forget).once("close", () => undecided.delete(socket));
   });
 
   const closeIdle = server.closeIdleConnections.bind(server);

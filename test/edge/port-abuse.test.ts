@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/port.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import {
   answersIn,
   endOf,
@@ -396,6 +397,26 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     const goaway = framesIn(await wire.closed).find(({ type }) => type === FRAME.goaway);
     expect(goaway?.payload.readUInt32BE(0)).toBeLessThanOrEqual(2 * 50 + 1);
     expect(paths).toEqual([]);
+  });
+
+  it("costs its address a wait before the next connection is heard, while those that are open are served", async () => {
+    const clock = new ManualClock();
+    cleanups.push(replaceAmbient({ clock }));
+    const { port } = await start();
+    const good = await goodClient(port);
+    expect(await good()).toBe("ok");
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
+    const next = await saying(port, GET);
+    expect(await good()).toBe("ok");
+    expect(await good()).toBe("ok");
+    expect(next.received()).toHaveLength(0);
+    await clock.advance(1_000);
+    expect(await next.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined))).toMatchObject({
+      status: 200,
+    });
+    const later = await goodClient(port);
+    expect(await later()).toBe("ok");
   });
 
   it("runs nothing for a stream that was reset in the read that opened it", async () => {

@@ -51,6 +51,7 @@ export function http2Side(
   onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean,
   bodyOf: RefusalBody,
   limits: Http2Limits,
+  cutOff: (address: string) => void,
 ): Http2Side {
   const sessions = new Set<ServerHttp2Session>();
   const server = createServer(
@@ -85,11 +86,14 @@ export function http2Side(
   const watch = (session: ServerHttp2Session, greeted: () => void): void => {
     const arrivals = watchArrivals(limits.requestTimeoutMs);
     const patience = budget(limits.patience);
+    const address = session.socket.remoteAddress ?? "";
     let open = 0;
     let served = 0;
 
     // Resets before an answer, pings and settings are rare in honest traffic and dear to serve without end.
+    let costs = 0;
     const tax = (): void => {
+      costs++;
       if (session.destroyed || patience()) return;
       session.destroy(new Error("the session's patience is spent"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
     };
@@ -124,6 +128,8 @@ export function http2Side(
     session.once("localSettings", greeted);
     session.once("close", () => {
       forgetRest();
+      // nghttp2's own wall ends a session without a word to us, in the middle of what it cost.
+      if (costs >= limits.patience.burst / 2) cutOff(address);
       arrivals.end();
       sessions.delete(session);
     });
