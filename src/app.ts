@@ -50,6 +50,7 @@ import { credentialService } from "./services/credential.ts";
 import { evaluationService } from "./services/evaluation.ts";
 import { identityService } from "./services/identity.ts";
 import { LoopBoard } from "./services/inference/loop/board.ts";
+import { Resumption } from "./services/inference/loop/resumption.ts";
 import { OwnKeyBook } from "./services/inference/own-keys.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { Sessions } from "./services/inference/sessions.ts";
@@ -82,6 +83,7 @@ import { pruneJobs } from "./store/jobs.ts";
 import { KeyCache } from "./store/key-cache.ts";
 import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
+import { pruneLoopSessions } from "./store/loop-sessions.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
 import { pruneCodes } from "./store/oauth.ts";
@@ -247,6 +249,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => limits.close());
   const loops = new LoopBoard();
   closers.add(async () => loops.close());
+  const resumption = new Resumption(sql, notices, (session, stream) => loops.taken(session, stream));
+  closers.add(async () => resumption.close());
   const stops = new StopBook(sql, notices, after);
   closers.add(async () => stops.close());
   await stops.load();
@@ -270,6 +274,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     supply,
     till,
     loops,
+    resumption,
     stops,
     agent,
     allowPrivate,
@@ -344,6 +349,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneRates(sql),
       () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
       () => pruneIdempotency(sql),
+      () => pruneLoopSessions(sql),
       () => pruneCodes(sql),
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneJobs(sql, RESULT_DAYS),

@@ -15,6 +15,7 @@ const CHANNELS = [
   "credential_changed",
   "outbox",
   "robots_stopped",
+  "loop_taken",
   "job",
   "webhook",
 ] as const;

@@ -26,6 +26,7 @@ import type { Mover, StopBook } from "../robot/stop-book.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
+import type { Resumption } from "./loop/resumption.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
 import type { Session } from "./sessions.ts";
@@ -42,6 +43,8 @@ export interface InferenceParts extends Books {
   /** Hears of an organisation's call that its balance did not cover. */
   unpaid(orgId: string): void;
   stops: StopBook;
+  /** Lets control loops go on on another stream. */
+  resumption: Resumption;
 }
 
 /** The same, with what inference itself remembers between calls. */

@@ -401,3 +401,61 @@ describe("hostile traffic", () => {
     deaf.destroy();
   });
 });
+
+describe("a dropped connection", () => {
+  it.each(["the same replica", "another replica"])(
+    "is resumed on %s by its session, without a second charge for the last chunk",
+    async (where) => {
+      const mine = await app.caller(1);
+      const elsewhere = where === "the same replica" ? app : await openApp({ database: app.database });
+      if (elsewhere !== app)
+        await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
+      const open = { ...OPEN, horizon: 200, provider: { sessionId: "resumed" } };
+      const first = robot(app, mine.key, open);
+      await first.expect("opened");
+      first.observe(1);
+      await first.expect("chunk");
+      first.observe(7);
+      const charged = await first.expect("chunk");
+      first.leave();
+
+      const second = robot(elsewhere, mine.key, open);
+      expect(await second.expect("opened")).toMatchObject({ resumed: true, resumedStep: 7 });
+      second.observe(7);
+      const replayed = await second.expect("chunk");
+      expect(replayed).toMatchObject({
+        replayed: true,
+        chunkId: charged.chunkId,
+        usage: { actionSteps: 0, costUsd: 0 },
+      });
+      expect(replayed.action).toEqual(charged.action);
+      expect(replayed.observationAgeMs).toBeGreaterThan(charged.observationAgeMs);
+      second.observe(8);
+      expect(await second.expect("chunk")).toMatchObject({ replayed: false, startStep: 8 });
+      second.halfClose();
+      await second.rest();
+      await expect
+        .poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body)
+        .toMatchObject({ spent_usd: 0.06, held_usd: 0 });
+      if (elsewhere !== app) await elsewhere.close();
+    },
+  );
+
+  it("that the gateway has not noticed is taken over on another replica too", async () => {
+    const mine = await app.caller(1);
+    const elsewhere = await openApp({ database: app.database });
+    await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
+    const open = { ...OPEN, horizon: 200, provider: { sessionId: "half-dead" } };
+    const first = robot(app, mine.key, open);
+    await first.expect("opened");
+    first.observe(3);
+    await first.expect("chunk");
+    const second = robot(elsewhere, mine.key, open);
+    expect(await second.expect("opened")).toMatchObject({ resumed: true, resumedStep: 3 });
+    expect(await first.expect("ended")).toMatchObject({ code: "session_taken_over" });
+    second.observe(3);
+    expect(await second.expect("chunk")).toMatchObject({ replayed: true });
+    second.leave();
+    await elsewhere.close();
+  });
+});

@@ -75,7 +75,7 @@ async function furnish(port: number, endpoints: readonly string[]): Promise<stri
   const admin = { "x-service-admin-token": ADMIN_TOKEN };
   const org = await call("/v1/orgs", { name: "benchmark" }, admin);
   await call(`/v1/orgs/${org.id}/credits`, { amount_usd: 1_000_000 }, admin);
-  const limit = { requests: 10_000_000, window_s: 1, burst: 10_000_000, concurrency: 10_000 };
+  const limit = { requests: 10_000_000, window_s: 1, burst: 10_000_000, concurrency: 10_000, streams: 10_000 };
   const key = await call(`/v1/orgs/${org.id}/keys`, { role: "owner", rate_limit: limit }, admin);
   const bearer = { authorization: `Bearer ${key.key}` };
   for (const [i, endpoint] of endpoints.entries()) await supply(`bench${i === 0 ? "" : i}`, endpoint);

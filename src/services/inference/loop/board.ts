@@ -1,10 +1,15 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
 import { every } from "../../../ambient.ts";
-import type { Refusal } from "../../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../../refusal.ts";
 import type { Mover, StopBook } from "../../robot/stop-book.ts";
+import type { LastChunk } from "./resumption.ts";
 
 /** A loop as the board knows it. */
 export interface Carried {
+  /** The stream's identifier. */
+  readonly id: string;
+  /** The last chunk that was charged. */
+  readonly last: LastChunk | undefined;
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
   /** Whom it moves, as emergency stops know it. */
@@ -47,9 +52,10 @@ export class LoopBoard {
     if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
   }
 
-  /** The loop that a session is in. */
-  of(session: string): Carried | undefined {
-    return this.#sessions.get(session);
+  /** Ends the loop that a session is in, where another stream has taken it on another replica. */
+  taken(session: string, stream: string): void {
+    const loop = this.#sessions.get(session);
+    if (loop && loop.id !== stream) loop.cut(takenOver());
   }
 
   /** Calls `visit` for every loop; they may leave meanwhile. */
@@ -88,3 +94,7 @@ export class LoopBoard {
     this.#rest();
   }
 }
+
+/** The refusal of a stream whose session another one has taken. */
+export const takenOver = (): Refusal =>
+  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");

@@ -2,11 +2,13 @@
 import { create } from "@bufbuild/protobuf";
 import {
   HoldReason,
+  type LoopChunk,
   LoopEndedSchema,
   type LoopObservation,
   type LoopOpen,
   LoopOpenedSchema,
 } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { after, nowSeconds, steadyNow } from "../../../ambient.ts";
 import * as act from "../../../contracts/act.ts";
@@ -38,7 +40,8 @@ import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
 import type { Session } from "../sessions.ts";
 import { hedgesOf, type InferenceHouse, moverOf, planArgs, refuseLargeMetadata, robotIn, served } from "../trip.ts";
-import type { Carried } from "./board.ts";
+import { type Carried, takenOver } from "./board.ts";
+import type { LastChunk } from "./resumption.ts";
 import { Tab } from "./tab.ts";
 
 /** A caller who reads nothing for this long is gone. */
@@ -83,6 +86,9 @@ export class Robot implements Carried {
   #behindSince: number | undefined;
   #touchedAt = Number.NEGATIVE_INFINITY;
   #woken: PlanStep | undefined;
+  /** The last chunk that was charged, on this stream and on the one that it resumes. */
+  #last: LoopChunk | undefined;
+  #resumed: LastChunk | undefined;
   #steps = 0;
   #gpuSeconds = 0;
   #costMicro = 0;
@@ -144,22 +150,33 @@ export class Robot implements Carried {
     return this.#session?.name;
   }
 
-  /** Takes credit, then says `opened`. Observations that come meanwhile wait as they always do. */
+  get id(): string {
+    return this.#call.requestId;
+  }
+
+  get last(): LastChunk | undefined {
+    return this.#last && { chunk: this.#last, endedAt: steadyNow() };
+  }
+
+  /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
   begin(): void {
-    this.#house.loops.enter(this)?.cut(takenOver());
+    const before = this.#house.loops.enter(this);
+    before?.cut(takenOver());
+    this.#resumed = before?.last;
     const pin = this.#session && this.#house.sessions.get(this.#session);
     if (pin) this.#loop.resume(pin.model);
     this.#happen({ kind: "blocked", at: steadyNow(), why: HoldReason.LATE });
-    const covered = this.#tab.cover(this.#plan);
-    const begun = (): void => {
+    const found = this.session === undefined ? undefined : this.#house.resumption.take(this.session, this.id);
+    const covered = Promise.all([this.#tab.cover(this.#plan), found]);
+    const begun = ([, last]: [unknown, LastChunk | undefined]): void => {
       if (this.#over) return;
+      this.#resumed ??= last;
       this.#opened = true;
       this.#say("opened", this.#openedMessage(pin !== undefined));
       this.#happen({ kind: "blocked", at: steadyNow(), why: undefined });
       this.#endIfDone();
     };
-    if (covered instanceof Promise) covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
-    else begun();
+    covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
   observe(observation: LoopObservation): void {
@@ -168,6 +185,10 @@ export class Robot implements Carried {
     this.#heardAt = at;
     if (observation.instruction !== undefined) this.#instruction = observation.instruction;
     const { observations, step } = observation;
+    if (step === this.#resumed?.chunk.startStep && this.#opened) {
+      this.#replay(this.#resumed, at);
+      return;
+    }
     const newest = observations[observations.length - 1]!; // the schema asks for one
     const shape = `${newest.proprio.length} numbers and ${newest.frames.length} pictures`;
     this.#happen({ kind: "observed", at, sighting: { step, tMs: newest.tMs, shape, payload: observation } });
@@ -177,6 +198,7 @@ export class Robot implements Carried {
     this.#heardAt = steadyNow();
     if (instruction !== undefined) this.#instruction = instruction;
     this.#outdated = true;
+    this.#resumed = undefined;
     this.#happen({ kind: "reset", at: steadyNow() });
   }
 
@@ -355,7 +377,7 @@ export class Robot implements Carried {
     this.#costMicro += costMicro;
     const { observations } = sighting.payload;
     const sensedAt = observations[observations.length - 1]!.tMs;
-    this.#say("chunk", {
+    const chunk: LoopChunk = {
       $typeName: "limber.v1.LoopChunk",
       chunkId: `chunk${this.#name}-${sighting.step}`,
       action: {
@@ -379,6 +401,36 @@ export class Robot implements Carried {
       replayed: false,
       ...(sensedAt !== undefined && { observationTime: sensedAt }),
       ...(route && { route }),
+    };
+    this.#last = chunk;
+    this.#say("chunk", chunk);
+  }
+
+  /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
+  #replay({ chunk, endedAt }: LastChunk, at: number): void {
+    const ageMs = chunk.observationAgeMs + at - endedAt;
+    const tries: Hold["tries"] = [];
+    const { dropped } = this.#loop;
+    if (ageMs >= this.#deadlineMs) {
+      this.#hold({
+        kind: "hold",
+        at,
+        step: chunk.startStep,
+        reason: HoldReason.LATE,
+        ageMs,
+        detail: "",
+        tries,
+        dropped,
+      });
+      return;
+    }
+    const usage = create(ActUsageSchema, { actionSteps: 0 });
+    this.#say("chunk", {
+      ...chunk,
+      observationAgeMs: rounded(ageMs),
+      usage,
+      droppedObservations: dropped,
+      replayed: true,
     });
   }
 
@@ -503,6 +555,7 @@ export class Robot implements Carried {
       deadlineMs: Math.round(this.#deadlineMs),
       chunkCostUsd: toUsd(first.listMicro),
       resumed,
+      ...(this.#resumed && { resumedStep: this.#resumed.chunk.startStep }),
     });
   }
 
@@ -530,6 +583,7 @@ export class Robot implements Carried {
     this.#over = true;
     this.#forgetWake();
     this.#house.loops.leave(this);
+    if (this.session !== undefined) this.#house.resumption.end(this.session, this.id, this.#last);
     this.#tab.close(refusal);
   }
 }
@@ -563,6 +617,3 @@ const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
 
 const draining = (): Refusal =>
   refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });
-
-const takenOver = (): Refusal =>
-  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");
