@@ -39,7 +39,8 @@ export class Till<I, S extends Charged> {
   readonly #hungry = new Set<Purse>();
   #unlisten: () => void = () => {};
   #untick: () => void = () => {};
-  #recoveredAt = steadyNow();
+  /** The first look at what others left comes with the first tick: a gateway may not live for long itself. */
+  #recoveredAt = Number.NEGATIVE_INFINITY;
   #day = { number: Number.NaN, name: "" };
   #closed = false;
 
