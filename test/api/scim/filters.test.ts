@@ -1,0 +1,275 @@
+/** Lists of users: filters, sorting, pages, projections; and changes by path. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { KINDS } from "../../../src/services/scim/attributes.ts";
+import { parseFilter } from "../../../src/services/scim/filter.ts";
+import { matches } from "../../../src/services/scim/match.ts";
+import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+
+let app: App;
+let caller: Caller;
+let everyone: Record<string, unknown>[];
+
+const ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User";
+const scim = (verb: string, path: string, body?: unknown) =>
+  app.call(`/v1/scim/v2${path}`, body, { key: caller.key, method: verb });
+const listed = (query: Record<string, string>) => scim("GET", `/Users?${new URLSearchParams(query)}`);
+const names = ({ body }: Answer): string[] => body.Resources.map(({ userName }: { userName: string }) => userName);
+
+beforeAll(async () => {
+  app = await openApp();
+  caller = await app.caller(0);
+  for (const user of [
+    { userName: "Ada@example.com", externalId: "X-1", title: "Engineer", name: { familyName: "O'Malley" } },
+    {
+      userName: "bob@example.com",
+      externalId: "x-1",
+      active: false,
+      emails: [{ value: "B@HOME.example", type: "home" }],
+    },
+    {
+      userName: "cyd@example.com",
+      displayName: 'Say "hi" \\ $ .* (x)',
+      emails: [
+        { value: "cyd@work.example", type: "work", primary: true },
+        { value: "cyd@home.example", type: "home" },
+      ],
+    },
+    { userName: "dan@other.example", [ENTERPRISE]: { department: "Robots", manager: { value: "26118915" } } },
+    { userName: "Ève@example.com", name: { givenName: "Ève" }, nickName: "€100" },
+  ])
+    expect((await scim("POST", "/Users", user)).status).toBe(201);
+  everyone = (await listed({})).body.Resources;
+});
+afterAll(() => app.close());
+
+/** Filters with how many of the five they find. */
+const FILTERS: readonly (readonly [string, number])[] = [
+  ['userName eq "ada@EXAMPLE.com"', 1],
+  ['USERNAME Eq "Ada@example.com"', 1],
+  ['urn:ietf:params:scim:schemas:core:2.0:User:userName sw "b"', 1],
+  ['userName ne "ada@example.com"', 4],
+  ['userName co "EXAMPLE"', 5],
+  ['userName ew ".com"', 4],
+  ['userName ew "?com"', 0],
+  ['externalId eq "X-1"', 1],
+  ["externalId pr", 2],
+  ["not (externalId pr)", 3],
+  ["active eq false", 1],
+  ["active ne true", 1],
+  ['name.familyName co "O\'Malley"', 1],
+  ["name pr", 2],
+  ['emails.type eq "HOME"', 2],
+  ['emails co "@work."', 1],
+  ['emails[type eq "work" and value co "@home."]', 0],
+  ['emails[type eq "home" and value ew "@home.example"]', 2],
+  ['emails[not (type eq "work") and value sw "cyd"]', 1],
+  ['displayName eq "say \\"hi\\" \\\\ $ .* (X)"', 1],
+  ['displayName co ".*"', 1],
+  ['displayName ew ".* (x)"', 1],
+  ['displayName sw "say \\u0022hi"', 1],
+  [`${ENTERPRISE}:department eq "robots"`, 1],
+  [`${ENTERPRISE}:manager.value eq "26118915"`, 1],
+  [`${ENTERPRISE} pr`, 1],
+  ['name.givenName eq "èVE"', 1],
+  ['nickName sw "€"', 1],
+  ['title pr and userName sw "a" or active eq false', 2],
+  ['title pr and (userName sw "a" or active eq false)', 1],
+  ['userName gt "c" and userName lt "e"', 2],
+  ['meta.created gt "2001-01-01T00:00:00Z"', 5],
+  ['meta.lastModified lt "2001-01-01T00:00:00+02:00"', 0],
+  ['meta.resourceType eq "User"', 5],
+  ["title eq null", 4],
+  ["title ne null and id pr", 1],
+];
+
+describe("a filter", () => {
+  it("finds what it says, in the database as in memory", async () => {
+    for (const [filter, count] of FILTERS) {
+      const answer = await listed({ filter });
+      expect(answer.status, `${filter}: ${answer.text}`).toBe(200);
+      expect(answer.body.totalResults, filter).toBe(count);
+      const tree = parseFilter(KINDS.user, filter);
+      expect(names(answer), filter).toEqual(
+        everyone.filter((each) => matches(tree, each)).map(({ userName }) => userName),
+      );
+    }
+  });
+
+  it("is refused as invalidFilter when it is malformed, deep, long, or aimed at unknown attributes", async () => {
+    const deep = (n: number) => `${"(".repeat(n)}userName pr${")".repeat(n)}`;
+    for (const filter of [
+      "",
+      " ",
+      "userName",
+      "userName eq",
+      'userName eq "a',
+      "userName eq a",
+      'userName is "a"',
+      'eq userName "a"',
+      "userName pr pr",
+      "userName pr and",
+      "and userName pr",
+      "userName pr or or userName pr",
+      "(userName pr",
+      "userName pr)",
+      "()",
+      "not userName pr",
+      "not ()",
+      'emails[type eq "work"',
+      "emails[]",
+      'emails[colour eq "red"]',
+      'emails[type eq "work"].value eq "x"',
+      'userName[type eq "x"]',
+      'colour eq "red"',
+      'name.colour eq "red"',
+      'name.familyName.more eq "x"',
+      'name eq "x"',
+      "userName eq 5",
+      'active eq "true"',
+      "active gt true",
+      "userName gt null",
+      'meta.created gt "yesterday"',
+      'userName eq "\\u0000"',
+      'userName eq "\\ud800"',
+      'userName eq "\\q"',
+      "userName; drop table member",
+      "userName eq 'a'",
+      'urn:nobody:userName eq "x"',
+      '__proto__ eq "x"',
+      "constructor pr",
+      deep(1000),
+      deep(33),
+      `${"not (".repeat(500)}userName pr${")".repeat(500)}`,
+      Array(300).fill("userName pr").join(" or "),
+      `userName eq "${"x".repeat(5000)}"`,
+    ]) {
+      const { status, body } = await listed({ filter });
+      expect([status, body.scimType], filter.slice(0, 80)).toEqual([400, "invalidFilter"]);
+    }
+    expect((await listed({ filter: deep(32) })).body.totalResults).toBe(5);
+  });
+});
+
+describe("a list", () => {
+  it("is sorted by what is asked for, either way", async () => {
+    const sorted = async (sortBy: string, sortOrder = "ascending") => names(await listed({ sortBy, sortOrder }));
+    const up = await sorted("userName");
+    expect(up.slice(0, 4)).toEqual(["Ada@example.com", "bob@example.com", "cyd@example.com", "dan@other.example"]);
+    expect(await sorted("userName", "descending")).toEqual([...up].reverse());
+    expect((await sorted("title"))[0]).toBe("Ada@example.com");
+    expect(await sorted("emails.value")).toHaveLength(5);
+    expect(await sorted("meta.created")).toEqual(everyone.map(({ userName }) => userName));
+    expect((await listed({ sortBy: "colour" })).body.scimType).toBe("invalidPath");
+    expect((await listed({ sortOrder: "sideways" })).status).toBe(400);
+  });
+
+  it("comes page by page, whatever the numbers", async () => {
+    const page = async (query: Record<string, string>) => {
+      const { body } = await listed(query);
+      return [body.totalResults, body.startIndex, body.itemsPerPage, body.Resources.length];
+    };
+    expect(await page({ startIndex: "1", count: "2" })).toEqual([5, 1, 2, 2]);
+    expect(await page({ startIndex: "5", count: "2" })).toEqual([5, 5, 1, 1]);
+    expect(await page({ startIndex: "9", count: "2" })).toEqual([5, 9, 0, 0]);
+    expect(await page({ startIndex: "-7", count: "3" })).toEqual([5, 1, 3, 3]);
+    expect(await page({ count: "0" })).toEqual([5, 1, 0, 0]);
+    expect(await page({ count: "-1" })).toEqual([5, 1, 0, 0]);
+    expect(await page({ count: "1000000" })).toEqual([5, 1, 5, 5]);
+    for (const query of [{ count: "x" }, { startIndex: "1.5" }, { count: "99999999999" }])
+      expect((await listed(query as never)).status, JSON.stringify(query)).toBe(400);
+  });
+
+  it("has the attributes that are asked for, and always id and schemas", async () => {
+    const filter = 'userName sw "cyd"';
+    const only = await listed({ filter, attributes: "emails.value,userName,colour" });
+    expect(only.body.Resources).toEqual([
+      {
+        schemas: expect.any(Array),
+        id: expect.any(String),
+        userName: "cyd@example.com",
+        emails: [{ value: "cyd@work.example" }, { value: "cyd@home.example" }],
+      },
+    ]);
+    const without = await listed({ filter, excludedAttributes: "emails,meta,id,name.familyName" });
+    expect(Object.keys(without.body.Resources[0]).sort()).toEqual([
+      "active",
+      "displayName",
+      "id",
+      "schemas",
+      "userName",
+    ]);
+  });
+});
+
+describe("a change by path", () => {
+  const change = (id: string, ...Operations: object[]) => scim("PATCH", `/Users/${id}`, { Operations });
+  const fresh = async (): Promise<string> =>
+    (await scim("POST", "/Users", { userName: `p${Math.random()}@example.com`, title: "T" })).body.id;
+
+  it("adds, replaces and removes values of every form", async () => {
+    const id = await fresh();
+    const after = async (...operations: object[]) => (await change(id, ...operations)).body;
+    expect((await after({ op: "add", path: "name.givenName", value: "A" })).name).toEqual({ givenName: "A" });
+    expect((await after({ op: "replace", path: "name", value: { familyName: "B" } })).name).toEqual({
+      givenName: "A",
+      familyName: "B",
+    });
+    const work = { op: "add", path: 'emails[type eq "work"].value', value: "w@x.example" };
+    expect((await after(work)).emails).toContainEqual({ type: "work", value: "w@x.example" });
+    const home = { op: "add", path: "emails", value: [{ type: "home", value: "h@x.example", primary: true }] };
+    const { emails } = await after(home);
+    expect(emails.filter(({ primary }: { primary?: boolean }) => primary)).toEqual([
+      { type: "home", value: "h@x.example", primary: true },
+    ]);
+    const moved = await after({ op: "replace", path: 'emails[type eq "work"].value', value: "v@x.example" });
+    expect(moved.emails).toContainEqual({ type: "work", value: "v@x.example" });
+    expect((await after({ op: "remove", path: 'emails[type eq "work"]' })).emails).not.toContainEqual(
+      expect.objectContaining({ type: "work" }),
+    );
+    const extended = await after({ op: "add", path: `${ENTERPRISE}:department`, value: "Arms" });
+    expect(extended[ENTERPRISE]).toEqual({ department: "Arms" });
+    expect(extended.schemas).toContain(ENTERPRISE);
+    const whole = await after({
+      op: "Add",
+      value: { "name.familyName": "C", [`${ENTERPRISE}:department`]: "Legs", id: "other", colour: "red" },
+    });
+    expect([whole.name.familyName, whole[ENTERPRISE].department, whole.id]).toEqual(["C", "Legs", id]);
+    const less = await after({ op: "remove", path: "title" }, { op: "remove", path: ENTERPRISE });
+    expect([less.title, less[ENTERPRISE]]).toEqual([undefined, undefined]);
+  });
+
+  it("is refused in SCIM's words, and changes nothing of a request that fails in the middle", async () => {
+    const id = await fresh();
+    const before = (await scim("GET", `/Users/${id}`)).body;
+    const first = { op: "replace", path: "title", value: "changed" };
+    for (const [operation, scimType] of [
+      [{ op: "replace", path: "colour", value: "red" }, "invalidPath"],
+      [{ op: "replace", path: "name.colour", value: "red" }, "invalidPath"],
+      [{ op: "replace", path: "emails[", value: "red" }, "invalidPath"],
+      [{ op: "replace", path: 'emails[type eq "x"].colour', value: "red" }, "invalidPath"],
+      [{ op: "replace", path: 'title[type eq "x"]', value: "red" }, "invalidPath"],
+      [{ op: "replace", path: `${"(".repeat(1000)}`, value: "red" }, "invalidPath"],
+      [{ op: "replace", path: "__proto__.polluted", value: "red" }, "invalidPath"],
+      [{ op: "replace", path: 'emails[type eq "fax"].value', value: "x" }, "noTarget"],
+      [{ op: "remove" }, "noTarget"],
+      [{ op: "replace", path: "id", value: "x" }, "mutability"],
+      [{ op: "add", path: "groups", value: [{ value: "x" }] }, "mutability"],
+      [{ op: "replace", path: "meta.version", value: "x" }, "mutability"],
+      [{ op: "remove", path: "userName" }, "mutability"],
+      [{ op: "replace", path: "userName", value: "" }, "invalidValue"],
+      [{ op: "replace", path: "title" }, "invalidValue"],
+      [{ op: "replace", path: "title", value: { a: 1 } }, "invalidValue"],
+      [{ op: "replace", path: "active", value: "perhaps" }, "invalidValue"],
+      [{ op: "replace", value: "x" }, "invalidValue"],
+      [{ op: "explode", path: "title", value: "x" }, "invalidSyntax"],
+      [{ path: "title", value: "x" }, "invalidSyntax"],
+    ] as const) {
+      const { status, body } = await change(id, first, operation);
+      expect([status, body.scimType], JSON.stringify(operation).slice(0, 90)).toEqual([400, scimType]);
+    }
+    expect((await change(id)).body.scimType).toBe("invalidSyntax");
+    expect((await change(id, ...Array(1001).fill(first))).body.scimType).toBe("invalidSyntax");
+    expect((await scim("GET", `/Users/${id}`)).body).toEqual(before);
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+});
