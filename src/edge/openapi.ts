@@ -66,7 +66,7 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
   const { access, idempotent } = getOption(method, rpc);
   const parameters = [
     ...route.path.map((field) => parameterOf("path", field.name, schemas.field(field))),
-    ...[...route.query.values()].map((field) => parameterOf("query", field.name, schemas.field(field))),
+    ...[...route.query].map(([name, field]) => parameterOf("query", name, schemas.field(field))),
     ...[...route.headers].map(([name, field]) => parameterOf("header", name, schemas.field(field))),
     ...(idempotent || method.input.field.idempotencyKey
       ? [parameterOf("header", "Idempotency-Key", IDEMPOTENCY_KEY)]
@@ -113,19 +113,19 @@ function parameterOf(place: string, name: string, { description, ...schema }: Ke
   return { name, in: place, description, ...(place === "path" && { required: true }), schema };
 }
 
-function requestBodyOf({ method, path }: RestRoute, body: DescMessage, schemas: Schemas): Keywords {
+function requestBodyOf({ method, path, dialect }: RestRoute, body: DescMessage, schemas: Schemas): Keywords {
   const example = EXAMPLES[body.name];
   // What the path carries is no part of the body.
   const schema = path.length > 0 && body === method.input ? schemas.without(body, path) : schemas.message(body);
   return {
     required: !schemas.mayBeEmpty(body),
-    content: { "application/json": { schema, ...(example !== undefined && { example }) } },
+    content: { [dialect.contentType]: { schema, ...(example !== undefined && { example }) } },
   };
 }
 
 function answerOf(route: RestRoute, schemas: Schemas): Keywords {
   const { method, answer } = route;
-  const whole = method.methodKind === "unary" ? { "application/json": wholeAnswer(route, schemas) } : {};
+  const whole = method.methodKind === "unary" ? { [route.dialect.contentType]: wholeAnswer(route, schemas) } : {};
   const events = route.events ? { "text/event-stream": eventsOf(route, schemas) } : {};
   const lines = route.lines ? { "text/plain": linesOf(route, schemas) } : {};
   return {

@@ -66,18 +66,23 @@ export class Schemas {
 
   #object(desc: DescMessage): Keywords {
     const asked = this.#asked.has(desc.typeName);
-    const required = asked ? demandedOf(desc) : alwaysThere(desc);
-    const properties = desc.fields.map((field) => {
+    const demanded = asked ? demandedOf(desc) : alwaysThere(desc);
+    // A property of the name `$ref` is a reference to every reader of such documents, so it goes untold.
+    const told = desc.fields.filter((field) => nameOf(field) !== "$ref");
+    const properties = told.map((field) => {
       const schema = this.field(field);
-      const mayBeNull = getOption(field, nullable) || (asked && !required.includes(field.name));
-      return [field.name, mayBeNull ? orNull(schema) : schema];
+      const mayBeNull = getOption(field, nullable) || (asked && !demanded.includes(field.name));
+      return [nameOf(field), mayBeNull ? orNull(schema) : schema];
     });
+    const required = desc.fields.filter(({ name }) => demanded.includes(name)).map(nameOf);
+    // Identity providers send what they have, and what is not known is passed over.
+    const closed = asked && !isScim(desc);
     return {
       type: "object",
       description: commentOf(desc),
       properties: Object.fromEntries(properties),
       ...(required.length > 0 && { required }),
-      ...(asked && { additionalProperties: false }),
+      ...(closed && { additionalProperties: false }),
     };
   }
 
@@ -139,6 +144,11 @@ function alwaysThere(desc: DescMessage): string[] {
     .filter((field) => field.oneof === undefined && (!hasPresence(field) || getOption(field, nullable)))
     .map(({ name }) => name);
 }
+
+/** The messages that are written by RFC 7644's convention, which names fields by their JSON names. */
+const isScim = (desc: DescMessage): boolean => desc.file.proto.package === "limber.scim.v2";
+
+const nameOf = (field: DescField): string => (isScim(field.parent) ? field.jsonName : field.name);
 
 const hasPresence = (field: DescField): boolean =>
   field.fieldKind === "message" ||
