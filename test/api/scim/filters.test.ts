@@ -208,33 +208,33 @@ describe("a change by path", () => {
 
   it("adds, replaces and removes values of every form", async () => {
     const id = await fresh();
-    const after = async (...operations: object[]) => (await change(id, ...operations)).body;
-    expect((await after({ op: "add", path: "name.givenName", value: "A" })).name).toEqual({ givenName: "A" });
-    expect((await after({ op: "replace", path: "name", value: { familyName: "B" } })).name).toEqual({
+    const changed = async (...operations: object[]) => (await change(id, ...operations)).body;
+    expect((await changed({ op: "add", path: "name.givenName", value: "A" })).name).toEqual({ givenName: "A" });
+    expect((await changed({ op: "replace", path: "name", value: { familyName: "B" } })).name).toEqual({
       givenName: "A",
       familyName: "B",
     });
     const work = { op: "add", path: 'emails[type eq "work"].value', value: "w@x.example" };
-    expect((await after(work)).emails).toContainEqual({ type: "work", value: "w@x.example" });
+    expect((await changed(work)).emails).toContainEqual({ type: "work", value: "w@x.example" });
     const home = { op: "add", path: "emails", value: [{ type: "home", value: "h@x.example", primary: true }] };
-    const { emails } = await after(home);
+    const { emails } = await changed(home);
     expect(emails.filter(({ primary }: { primary?: boolean }) => primary)).toEqual([
       { type: "home", value: "h@x.example", primary: true },
     ]);
-    const moved = await after({ op: "replace", path: 'emails[type eq "work"].value', value: "v@x.example" });
+    const moved = await changed({ op: "replace", path: 'emails[type eq "work"].value', value: "v@x.example" });
     expect(moved.emails).toContainEqual({ type: "work", value: "v@x.example" });
-    expect((await after({ op: "remove", path: 'emails[type eq "work"]' })).emails).not.toContainEqual(
+    expect((await changed({ op: "remove", path: 'emails[type eq "work"]' })).emails).not.toContainEqual(
       expect.objectContaining({ type: "work" }),
     );
-    const extended = await after({ op: "add", path: `${ENTERPRISE}:department`, value: "Arms" });
+    const extended = await changed({ op: "add", path: `${ENTERPRISE}:department`, value: "Arms" });
     expect(extended[ENTERPRISE]).toEqual({ department: "Arms" });
     expect(extended.schemas).toContain(ENTERPRISE);
-    const whole = await after({
+    const whole = await changed({
       op: "Add",
       value: { "name.familyName": "C", [`${ENTERPRISE}:department`]: "Legs", id: "other", colour: "red" },
     });
     expect([whole.name.familyName, whole[ENTERPRISE].department, whole.id]).toEqual(["C", "Legs", id]);
-    const less = await after({ op: "remove", path: "title" }, { op: "remove", path: ENTERPRISE });
+    const less = await changed({ op: "remove", path: "title" }, { op: "remove", path: ENTERPRISE });
     expect([less.title, less[ENTERPRISE]]).toEqual([undefined, undefined]);
   });
 
