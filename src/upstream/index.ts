@@ -3,6 +3,7 @@
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
+import { lerobotAsync } from "./lerobot-async/index.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
 import { oipV2Rest } from "./oip-v2-rest/index.ts";
@@ -35,6 +36,7 @@ export function createUpstream(options: GuardOptions): Upstream {
     gr00tZmq(reach), // Isaac-GR00T
     gr00tHttp(reach), // its older form over HTTP
     openvlaAct(reach), // OpenVLA and OpenVLA-OFT
+    lerobotAsync(reach), // LeRobot's asynchronous inference
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
     openaiChat(reach), // ground, by whoever completes chats

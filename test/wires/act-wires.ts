@@ -7,6 +7,7 @@ import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
 import { startGr00tServer } from "../support/servers/gr00t.ts";
 import { startGr00tHttpServer, startOpenvlaServer } from "../support/servers/json-numpy.ts";
+import { startLerobotServer } from "../support/servers/lerobot.ts";
 import { startOipGrpcServer, startOipRestServer } from "../support/servers/oip.ts";
 
 /** One wire and a server of ours that speaks it. */
@@ -78,6 +79,21 @@ export const ACT_WIRES: readonly ActWire[] = [
     start: startOpenvlaServer,
     told: told({ proprio: [{ start: 0, end: 3, key: "state", dtype: NumberType.F8 }] }),
     says: /^the server answered "error"$/,
+  },
+  {
+    ...USUAL,
+    id: "lerobot-async",
+    scheme: "grpc",
+    start: startLerobotServer,
+    told: told({
+      proprio: ["a", "b", "c"].map((key, start) => ({ start, end: start + 1, key, dtype: NumberType.F8 })),
+      constants: [
+        { key: "policy_type", text: "act" },
+        { key: "pretrained_name_or_path", text: "acme/act" },
+      ],
+    }),
+    atOnce: 1,
+    says: /ValueError: \[31mx{50,}$/,
   },
   { ...HTTP, id: "oip-v2-rest", scheme: "http", start: startOipRestServer },
   { ...USUAL, id: "oip-v2-grpc", scheme: "grpc", start: startOipGrpcServer, says: /ValueError: \[31mx{50,}$/ },

@@ -13,6 +13,7 @@ import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { failureOf } from "../../src/upstream/failures.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
 import { readJsonAction } from "../../src/upstream/json-actions.ts";
+import { readActions, readChunk } from "../../src/upstream/lerobot-async/decode.ts";
 import {
   actAnswerOf,
   readAct,
@@ -156,6 +157,12 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     [Buffer.from('{"id":"a","outputs":[{"name":"x","datatype":"FP32","shape":[2,2],"data":[[1,2],[3,4]]}]}')],
     (bytes) => readRestInfer(bytes, "a", undefined).map(toArray),
   ],
+  [
+    "LeRobot's chunk",
+    [readFileSync(new URL("../golden/wire-samples/lerobot_actions.pkl", import.meta.url))],
+    (bytes) => readChunk(bytes, 0, 1),
+  ],
+  ["LeRobot's message", [bytesField(1, "abc")], readActions],
   ["ZeroMQ's frames", [ZMTP], readZmtp],
 ];
 

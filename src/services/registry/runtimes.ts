@@ -65,6 +65,16 @@ const TOLD: Readonly<Record<string, Told>> = {
     streaming: false,
     discovery: "none",
   },
+  "lerobot-async": {
+    name: "LeRobot asynchronous inference",
+    transport: "grpc",
+    direction: "gateway_dials",
+    encodings: ["protobuf", "pickle"],
+    auth: ANY_AUTH,
+    stateful: "exclusive",
+    streaming: false,
+    discovery: "none",
+  },
   "oip-v2-grpc": {
     name: "Open Inference Protocol v2 over gRPC (KServe, Triton)",
     transport: "grpc",

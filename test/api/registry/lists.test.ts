@@ -260,6 +260,7 @@ describe("GET /v1/runtimes", () => {
         "gr00t-zmq",
         "gr00t-http",
         "openvla-act",
+        "lerobot-async",
         "oip-v2-grpc",
         "oip-v2-rest",
         "openai-chat",

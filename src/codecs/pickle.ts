@@ -1,0 +1,297 @@
+/**
+ * Python's pickles as inert data: a list of opcodes, a list of names, and nothing that is ever called. What a pickle would have
+ * constructed comes out as the name and the arguments that it would have been constructed with.
+ * Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 4.
+ */
+import { CodecError } from "./error.ts";
+
+/** What stands for an object, a call, a class or a persistent id: its name in Python, and what it was given. */
+export class PyObject {
+  readonly name: string;
+  readonly args: readonly PyValue[];
+  /** What BUILD gave it: the fields of an instance. */
+  state: PyValue | undefined;
+
+  constructor(name: string, args: readonly PyValue[] = []) {
+    this.name = name;
+    this.args = args;
+  }
+}
+
+/** A value as read. Lists and tuples are arrays; a list may hold itself, so nobody may walk a value without an end. */
+export type PyValue = null | boolean | number | bigint | string | Buffer | PyObject | PyValue[] | Map<PyValue, PyValue>;
+
+/** The name of what stands for a persistent id. */
+export const PERSISTENT_ID = "persistent id";
+
+const MAX_OPS = 1_000_000;
+const MAX_STACK = 100_000;
+
+/**
+ * Reads the pickle that begins at `start`; `end` is where it stops, which needn't be the end of the bytes. `allowed` has the names
+ * (`module.name`) that may appear. Throws CodecError: `unsupported` for any other name or opcode, `malformed`, `truncated`, `too_many_values`.
+ */
+export function readPickle(bytes: Buffer, allowed: ReadonlySet<string>, start = 0): { value: PyValue; end: number } {
+  const machine = new Machine(bytes, allowed, start);
+  for (let ops = 0; ops < MAX_OPS; ops++) {
+    const value = machine.step();
+    if (value !== undefined) return { value, end: machine.at };
+  }
+  throw new CodecError("too_many_values");
+}
+
+/** A class or function, before anything was made of it. */
+const GLOBAL = Symbol("global");
+const MARK = Symbol("mark");
+type Item = PyValue | { readonly [GLOBAL]: string } | typeof MARK;
+
+class Machine {
+  at: number;
+  readonly #bytes: Buffer;
+  readonly #allowed: ReadonlySet<string>;
+  readonly #stack: Item[] = [];
+  readonly #memo = new Map<number, Item>();
+
+  constructor(bytes: Buffer, allowed: ReadonlySet<string>, start: number) {
+    this.#bytes = bytes;
+    this.#allowed = allowed;
+    this.at = start;
+  }
+
+  /** Runs one opcode; gives the result at the one that stops. */
+  step(): PyValue | undefined {
+    const op = this.#uint(1);
+    if (op === 0x2e) return this.#value();
+    const run = OPS[op];
+    if (run === undefined) throw new CodecError("unsupported");
+    run(this);
+    if (this.#stack.length > MAX_STACK || this.#memo.size > MAX_STACK) throw new CodecError("too_many_values");
+    return undefined;
+  }
+
+  push(item: Item): void {
+    this.#stack.push(item);
+  }
+
+  skip(length: number): void {
+    this.#take(length);
+  }
+
+  pushUint(width: 1 | 2): void {
+    this.push(this.#uint(width));
+  }
+
+  pushInt32(): void {
+    this.push(this.#bytes.readInt32LE(this.#take(4)));
+  }
+
+  pushFloat(): void {
+    this.push(this.#bytes.readDoubleBE(this.#take(8)));
+  }
+
+  /** Little-endian two's complement of any length; only what a double can hold stays a number. */
+  pushLong(): void {
+    const length = this.#uint(1);
+    let value = 0n;
+    const start = this.#take(length);
+    for (let i = length - 1; i >= 0; i--) value = (value << 8n) | BigInt(this.#bytes[start + i]!);
+    const signed = length === 0 ? 0n : BigInt.asIntN(8 * length, value);
+    const isSafe = signed >= Number.MIN_SAFE_INTEGER && signed <= Number.MAX_SAFE_INTEGER;
+    this.push(isSafe ? Number(signed) : signed);
+  }
+
+  pushText(width: 1 | 4): void {
+    const length = this.#uint(width);
+    const start = this.#take(length);
+    this.push(this.#bytes.toString("utf8", start, start + length));
+  }
+
+  /** A view of the pickle's own bytes. */
+  pushBytes(width: 1 | 4): void {
+    const length = this.#uint(width);
+    const start = this.#take(length);
+    this.push(this.#bytes.subarray(start, start + length));
+  }
+
+  memoize(at: number | undefined = this.#memo.size): void {
+    this.#memo.set(at, this.#stack.at(-1) ?? fault());
+  }
+
+  memoAt(width: 1 | 4): number {
+    return this.#uint(width);
+  }
+
+  get(width: 1 | 4): void {
+    this.push(this.#memo.get(this.#uint(width)) ?? fault());
+  }
+
+  tuple(length: number): void {
+    if (this.#stack.length < length) fault();
+    this.push(this.#stack.splice(this.#stack.length - length).map(plain));
+  }
+
+  tupleFromMark(): void {
+    this.push(this.#sinceMark());
+  }
+
+  append(): void {
+    const value = this.#value();
+    this.#list().push(value);
+  }
+
+  appends(): void {
+    const values = this.#sinceMark();
+    const list = this.#list();
+    for (const value of values) list.push(value);
+  }
+
+  setItem(): void {
+    const value = this.#value();
+    const key = this.#value();
+    this.#map().set(key, value);
+  }
+
+  setItems(): void {
+    const values = this.#sinceMark();
+    if (values.length % 2 !== 0) fault();
+    const map = this.#map();
+    for (let i = 0; i < values.length; i += 2) map.set(values[i]!, values[i + 1]!);
+  }
+
+  /** From two texts on the stack. */
+  stackGlobal(): void {
+    const name = this.#value();
+    const module = this.#value();
+    if (typeof name !== "string" || typeof module !== "string") fault();
+    this.#global(`${module}.${name}`);
+  }
+
+  /** From two lines. */
+  lineGlobal(): void {
+    const module = this.#line();
+    this.#global(`${module}.${this.#line()}`);
+  }
+
+  /** NEWOBJ and REDUCE: what would be made, as a record of it. */
+  make(): void {
+    const args = this.#value();
+    const callee = this.#stack.pop();
+    if (!Array.isArray(args) || !isGlobal(callee)) fault();
+    this.push(new PyObject((callee as { [GLOBAL]: string })[GLOBAL], args as PyValue[])); // both were looked at
+  }
+
+  build(): void {
+    const state = this.#value();
+    const object = this.#stack.at(-1);
+    if (object instanceof PyObject) object.state = state;
+    else fault();
+  }
+
+  persistentId(): void {
+    this.push(new PyObject(PERSISTENT_ID, [this.#value()]));
+  }
+
+  pop(): void {
+    if (this.#stack.pop() === undefined) fault();
+  }
+
+  #global(name: string): void {
+    if (!this.#allowed.has(name)) throw new CodecError("unsupported");
+    this.push({ [GLOBAL]: name });
+  }
+
+  #value(): PyValue {
+    const item = this.#stack.pop();
+    return item === undefined ? fault() : plain(item);
+  }
+
+  #sinceMark(): PyValue[] {
+    const at = this.#stack.lastIndexOf(MARK);
+    if (at < 0) fault();
+    return this.#stack.splice(at).slice(1).map(plain);
+  }
+
+  #list(): PyValue[] {
+    const list = this.#stack.at(-1);
+    return Array.isArray(list) ? list : fault();
+  }
+
+  #map(): Map<PyValue, PyValue> {
+    const map = this.#stack.at(-1);
+    return map instanceof Map ? map : fault();
+  }
+
+  #line(): string {
+    const end = this.#bytes.indexOf(0x0a, this.at);
+    if (end < 0 || end - this.at > 256) throw new CodecError("truncated");
+    const line = this.#bytes.toString("latin1", this.at, end);
+    this.at = end + 1;
+    return line;
+  }
+
+  #uint(width: 1 | 2 | 4): number {
+    return this.#bytes.readUIntLE(this.#take(width), width);
+  }
+
+  #take(length: number): number {
+    const start = this.at;
+    if (length > this.#bytes.length - start) throw new CodecError("truncated");
+    this.at = start + length;
+    return start;
+  }
+}
+
+const isGlobal = (item: Item | undefined): boolean =>
+  typeof item === "object" && item !== null && Object.hasOwn(item, GLOBAL);
+
+/** A class as an argument is a record of its name. */
+function plain(item: Item): PyValue {
+  if (item === MARK) return fault();
+  return isGlobal(item) ? new PyObject((item as { [GLOBAL]: string })[GLOBAL]) : (item as PyValue);
+}
+
+function fault(): never {
+  throw new CodecError("malformed");
+}
+
+/** All that a pickle may do. */
+const OPS: Readonly<Record<number, (machine: Machine) => void>> = {
+  128: (m) => m.skip(1), // PROTO
+  149: (m) => m.skip(8), // FRAME
+  40: (m) => m.push(MARK),
+  48: (m) => m.pop(),
+  78: (m) => m.push(null), // NONE
+  136: (m) => m.push(true),
+  137: (m) => m.push(false),
+  75: (m) => m.pushUint(1), // BININT1
+  77: (m) => m.pushUint(2), // BININT2
+  74: (m) => m.pushInt32(), // BININT
+  138: (m) => m.pushLong(), // LONG1
+  71: (m) => m.pushFloat(), // BINFLOAT
+  140: (m) => m.pushText(1), // SHORT_BINUNICODE
+  88: (m) => m.pushText(4), // BINUNICODE
+  67: (m) => m.pushBytes(1), // SHORT_BINBYTES
+  66: (m) => m.pushBytes(4), // BINBYTES
+  93: (m) => m.push([]), // EMPTY_LIST
+  125: (m) => m.push(new Map()), // EMPTY_DICT
+  41: (m) => m.push([]), // EMPTY_TUPLE
+  133: (m) => m.tuple(1),
+  134: (m) => m.tuple(2),
+  135: (m) => m.tuple(3),
+  116: (m) => m.tupleFromMark(),
+  97: (m) => m.append(),
+  101: (m) => m.appends(),
+  115: (m) => m.setItem(),
+  117: (m) => m.setItems(),
+  148: (m) => m.memoize(),
+  113: (m) => m.memoize(m.memoAt(1)), // BINPUT
+  114: (m) => m.memoize(m.memoAt(4)), // LONG_BINPUT
+  104: (m) => m.get(1), // BINGET
+  106: (m) => m.get(4), // LONG_BINGET
+  147: (m) => m.stackGlobal(),
+  99: (m) => m.lineGlobal(), // GLOBAL
+  129: (m) => m.make(), // NEWOBJ
+  82: (m) => m.make(), // REDUCE
+  98: (m) => m.build(),
+  81: (m) => m.persistentId(), // BINPERSID
+};

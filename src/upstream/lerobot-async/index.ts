@@ -1,0 +1,66 @@
+/** LeRobot's asynchronous inference: gRPC around pickles, for one robot at a time. The policy is the offering's, never the caller's. */
+import { NumberType } from "../../../gen/limber/v1/supply_pb.ts";
+import { GRPC_SCHEMES } from "../grpc.ts";
+import { partsOf } from "../observe.ts";
+import { Profiles, picture, plainProfile, values } from "../profile.ts";
+import { type Reach, Servers } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { readChunk } from "./decode.ts";
+import { encodeObservation, encodeSetup } from "./encode.ts";
+import { Leased } from "./exchange.ts";
+
+const MOTORS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"];
+
+/** Frames go by LeRobot's names of cameras, and each motor has one number under its own name. */
+const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }), {
+  "lerobot/so101": plainProfile({
+    frames: [
+      picture("front", "front", { width: 640, height: 480 }),
+      picture("wrist", "wrist", { width: 640, height: 480 }),
+    ],
+    proprio: MOTORS.map((name, i) => values(i, i + 1, `${name}.pos`, NumberType.F4)),
+    proprioDim: MOTORS.length,
+    instructionKey: "task",
+  }),
+});
+
+/** Opens the wire; connections are made on first use. */
+export function lerobotAsync(reach: Reach): Wire {
+  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address));
+  return {
+    id: "lerobot-async",
+    schemes: Object.keys(GRPC_SCHEMES),
+    profiles: PROFILES.names,
+    wants: ({ profile }) => PROFILES.wants(profile),
+    faultOf(profile) {
+      const { proprio, constants } = PROFILES.of(profile);
+      const has = new Set(constants.map(({ key }) => key));
+      if (!has.has("policy_type") || !has.has("pretrained_name_or_path"))
+        return {
+          field: "constants",
+          text: "must name policy_type and pretrained_name_or_path: what shall the server load?",
+        };
+      if (proprio.length === 0)
+        return { field: "proprio", text: "is required: one entry for each motor, under its name" };
+      const wide = proprio.findIndex(({ start, end }) => end !== start + 1);
+      return wide < 0 ? undefined : { field: `proprio.${wide}.end`, text: "must be start + 1: a motor has one number" };
+    },
+    async act(target, input, frames, call) {
+      const profile = PROFILES.of(target.profile);
+      const parts = await partsOf(profile, input, frames);
+      const { pickle, timestep } = await servers
+        .of(target)
+        .act(
+          input.sessionId ?? "",
+          encodeSetup(profile),
+          (step, timestamp) => encodeObservation(parts, input.instruction, step, timestamp),
+          call,
+        );
+      return readChunk(pickle, timestep, input.horizon);
+    },
+    health: (target, call) => servers.of(target).ready(call),
+    async close() {
+      servers.close();
+    },
+  };
+}

@@ -1,0 +1,296 @@
+/** LeRobot's asynchronous inference: its recorded pickles to their values, what we tell it, whom it serves, and pickles that mean harm. */
+import { readFileSync } from "node:fs";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import sharp from "sharp";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { replaceAmbient } from "../../src/ambient.ts";
+import { CodecError } from "../../src/codecs/error.ts";
+import { type PyObject, type PyValue, readPickle } from "../../src/codecs/pickle.ts";
+import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
+import { readChunk } from "../../src/upstream/lerobot-async/decode.ts";
+import type { Wire } from "../../src/upstream/wire.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import {
+  chunk,
+  type LerobotServer,
+  startLerobotServer,
+  storage,
+  tensor,
+  timedActions,
+} from "../support/servers/lerobot.ts";
+import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+
+const sample = (name: string): Buffer => readFileSync(new URL(`../golden/wire-samples/${name}`, import.meta.url));
+const expected = JSON.parse(sample("lerobot_expected.json").toString());
+const STEPS = [
+  [1, 2],
+  [3, 4],
+];
+
+let upstream: Upstream;
+let wire: Required<Pick<Wire, "act" | "faultOf" | "health">>;
+let server: LerobotServer;
+
+beforeEach(async () => {
+  upstream = createUpstream({ allowPrivate: true });
+  wire = upstream.wireOf("lerobot-async") as Required<Wire>; // it has all of these
+});
+afterEach(async () => {
+  await upstream.close();
+  await server?.close();
+});
+
+const PROFILE: MessageInitShape<typeof WireProfileSchema> = {
+  proprio: ["a", "b", "c"].map((key, start) => ({ start, end: start + 1, key, dtype: NumberType.F8 })),
+  constants: [
+    { key: "policy_type", text: "act" },
+    { key: "pretrained_name_or_path", text: "acme/act" },
+    { key: "actions_per_chunk", number: 20 },
+    { key: "device", text: "cpu" },
+  ],
+};
+const serve = async (options = {}) => {
+  server = await startLerobotServer(options);
+  server.behave({ kind: "steps", steps: STEPS });
+};
+const act = (
+  sessionId?: string,
+  more: MessageInitShape<typeof WireProfileSchema> = {},
+  observation = observed({ proprio: [1.5, 2, -3] }),
+) =>
+  wire.act(
+    targetAt(server.endpoint, {
+      profile: create(WireProfileSchema, { ...PROFILE, ...more } as MessageInitShape<typeof WireProfileSchema>),
+    }),
+    actInput({ sessionId, observations: [observation] }),
+    framesOf(observation),
+    callWith(),
+  );
+
+/** Everything that a real client and server of LeRobot name. */
+const ALL = new Set([
+  "lerobot.async_inference.helpers.RemotePolicyConfig",
+  "lerobot.async_inference.helpers.TimedObservation",
+  "lerobot.async_inference.helpers.TimedAction",
+  "numpy._core.multiarray._reconstruct",
+  "numpy.ndarray",
+  "numpy.dtype",
+  "torch._utils._rebuild_tensor_v2",
+  "torch.storage._load_from_bytes",
+  "collections.OrderedDict",
+]);
+
+describe("a pickle recorded from LeRobot", () => {
+  it("of a chunk is read to the values that LeRobot's own code reads, each step its own", () => {
+    const answer = readChunk(sample("lerobot_actions.pkl"), 0, expected.actions.length);
+    expect(rowsOf(answer)).toEqual(expected.actions.map(({ action }: { action: number[] }) => action));
+    const [first, second] = expected.actions;
+    expect(answer.dtMs).toBe(Math.round(1_000 * (second.timestamp - first.timestamp)));
+    expect(new Set(rowsOf(answer).map(String)).size).toBe(expected.actions.length);
+  });
+
+  it("of a setup and of an observation holds what they name, as inert data", () => {
+    const setup = readPickle(sample("lerobot_policy_setup.pkl"), ALL).value as PyObject;
+    const fields = setup.state as Map<string, PyValue>;
+    expect([setup.name, fields.get("policy_type")]).toEqual([
+      "lerobot.async_inference.helpers.RemotePolicyConfig",
+      "smolvla",
+    ]);
+    const seen = readPickle(sample("lerobot_observation.pkl"), ALL).value as PyObject;
+    const observation = (seen.state as Map<string, PyValue>).get("observation") as Map<string, PyValue>;
+    expect([observation.get("motor_1.pos"), observation.get("task")]).toEqual([-9.006024411152325, "pick up the cube"]);
+    expect((observation.get("front") as PyObject).name).toBe("numpy._core.multiarray._reconstruct");
+  });
+});
+
+describe("what the server is told", () => {
+  it("is the offering's policy, once, then each observation with a timestep beyond the last chunk", async () => {
+    await serve();
+    for (let i = 0; i < 3; i++) expect(rowsOf(await act())).toEqual(STEPS);
+    expect(server.asked).toEqual([
+      "Ready",
+      "SendPolicyInstructions",
+      ...["SendObservations", "GetActions", "SendObservations", "GetActions", "SendObservations", "GetActions"],
+    ]);
+    const fields = (readPickle(server.setups[0]!, ALL).value as PyObject).state as Map<string, PyValue>;
+    expect([...fields]).toEqual([
+      ["policy_type", "act"],
+      ["pretrained_name_or_path", "acme/act"],
+      [
+        "lerobot_features",
+        new Map([
+          [
+            "observation.state",
+            new Map<string, PyValue>([
+              ["dtype", "float32"],
+              ["shape", [3]],
+              ["names", ["a", "b", "c"]],
+            ]),
+          ],
+        ]),
+      ],
+      ["actions_per_chunk", 20],
+      ["device", "cpu"],
+      ["rename_map", new Map()],
+    ]);
+    const steps = server.observations.map((pickle) => {
+      const state = (readPickle(pickle, ALL).value as PyObject).state as Map<string, PyValue>;
+      expect(state.get("must_go")).toBe(true);
+      expect(state.get("observation")).toEqual(
+        new Map<string, PyValue>([
+          ["a", 1.5],
+          ["b", 2],
+          ["c", -3],
+          ["task", "go on"],
+        ]),
+      );
+      return state.get("timestep") as number;
+    });
+    expect(steps[1]! - steps[0]!).toBeGreaterThan(1_024);
+  });
+
+  it("shows pictures as arrays of numpy's, in pieces that its stream can carry", async () => {
+    await serve();
+    const pixels = Buffer.from(Uint8Array.from({ length: 1_024 * 1_024 * 3 }, (_, i) => (i * 7) & 0xff));
+    const data = await sharp(pixels, { raw: { width: 1_024, height: 1_024, channels: 3 } })
+      .png()
+      .toBuffer();
+    const seen = observed({ frames: [{ camera: "front", data }], proprio: [1, 2, 3] });
+    const frames = [{ camera: "front", key: "front", width: 1_024, height: 1_024 }];
+    expect(rowsOf(await act(undefined, { frames }, seen))).toEqual(STEPS);
+    const state = (readPickle(server.observations[0]!, ALL).value as PyObject).state as Map<string, PyValue>;
+    const front = (state.get("observation") as Map<string, PyValue>).get("front") as PyObject;
+    expect([front.name, front.args[0], front.args[1]]).toEqual(["numpy.ndarray", [1_024, 1_024, 3], "|u1"]);
+    expect((front.args[2] as Buffer).equals(pixels)).toBe(true);
+  });
+
+  it("asks once more when the server has nothing, then fails, and sets it up anew for the next act", async () => {
+    await serve({ empty: 1 });
+    expect(rowsOf(await act())).toEqual(STEPS);
+    await server.close();
+    await serve({ empty: 2 });
+    expect(nameOf(await failureIn(act()))).toBe("EMPTY_ANSWER");
+    expect(rowsOf(await act())).toEqual(STEPS);
+    expect(server.setups).toHaveLength(2);
+  });
+});
+
+describe("the lease", () => {
+  it("gives the server to one session, and to the next once that has been silent for thirty seconds", async () => {
+    await serve();
+    const clock = new ManualClock();
+    const restore = replaceAmbient({ clock });
+    await act("a");
+    expect(nameOf(await failureIn(act("b")))).toBe("UPSTREAM_BUSY");
+    await act("a");
+    await clock.advance(30_001);
+    expect(rowsOf(await act("b"))).toEqual(STEPS);
+    expect(nameOf(await failureIn(act("a")))).toBe("UPSTREAM_BUSY");
+    expect(server.asked.filter((method) => method === "Ready")).toHaveLength(2);
+    restore();
+  });
+});
+
+describe("a chunk", () => {
+  const blob = storage([1, 2, 3, 4]);
+  const rows = (pickle: Buffer, timestep = 7) => rowsOf(readChunk(pickle, timestep, 2));
+  const nameIn = (run: () => unknown): string => {
+    try {
+      run();
+      return "read";
+    } catch (error) {
+      return nameOf(error as never);
+    }
+  };
+
+  it("takes each row from its own place in the storage that they share, with any stride", () => {
+    expect(rows(chunk(STEPS, 7))).toEqual(STEPS);
+    expect(rows(timedActions([tensor(blob, 0, [2], 2), tensor(blob, 1, [2], 2)], 7))).toEqual([
+      [1, 3],
+      [2, 4],
+    ]);
+  });
+
+  it.each<[string, string, Buffer]>([
+    ["steps of an earlier observation", "MALFORMED_ANSWER", chunk(STEPS, 6)],
+    ["a view beyond its storage", "MALFORMED_ANSWER", timedActions([tensor(blob, 3, [2]), tensor(blob, 0, [2])], 7)],
+    ["a view before its storage", "MALFORMED_ANSWER", timedActions([tensor(blob, -1, [2]), tensor(blob, 0, [2])], 7)],
+    ["a stride backwards", "MALFORMED_ANSWER", timedActions([tensor(blob, 3, [2], -1), tensor(blob, 0, [2])], 7)],
+    ["a view of no numbers", "MALFORMED_ANSWER", timedActions([tensor(blob, 0, [0]), tensor(blob, 0, [0])], 7)],
+    ["a view of a billion", "MALFORMED_ANSWER", timedActions([tensor(blob, 0, [1e9]), tensor(blob, 0, [1e9])], 7)],
+    ["two axes", "MALFORMED_ANSWER", timedActions([tensor(blob, 0, [1, 2]), tensor(blob, 0, [1, 2])], 7)],
+    ["rows of different length", "MALFORMED_ANSWER", timedActions([tensor(blob, 0, [2]), tensor(blob, 0, [3])], 7)],
+    ["a storage that claims more", "MALFORMED_ANSWER", timedActions([tensor(storage([1], 4), 0, [2])], 7)],
+    ["fewer rows than asked for", "WRONG_STEP_COUNT", timedActions([tensor(blob, 0, [2])], 7)],
+    ["no rows", "EMPTY_ANSWER", timedActions([], 7)],
+    ["no list", "MALFORMED_ANSWER", Buffer.from("80044b012e", "hex")],
+  ])("of %s fails with %s", (_, name, pickle) => {
+    expect(nameIn(() => rows(pickle))).toBe(name);
+  });
+});
+
+describe("a pickle that means harm is refused, and nothing of it runs", () => {
+  const reasonOf = (pickle: Buffer): string => {
+    try {
+      readPickle(pickle, ALL);
+      return "read";
+    } catch (error) {
+      return error instanceof CodecError ? error.reason : String(error);
+    }
+  };
+  it.each<[string, Buffer, string]>([
+    ["a system call", Buffer.from("\x80\x04cos\nsystem\n\x8c\x04true\x85R.", "latin1"), "unsupported"],
+    ["a builtin", Buffer.from("\x80\x04c__builtin__\neval\n\x8c\x011\x85R.", "latin1"), "unsupported"],
+    [
+      "a name made of two texts",
+      Buffer.from("\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R.", "latin1"),
+      "unsupported",
+    ],
+    [
+      "a dotted way out of an allowed name",
+      Buffer.from("\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.", "latin1"),
+      "unsupported",
+    ],
+    [
+      "a submodule of an allowed one",
+      Buffer.from("\x80\x04\x8c\x0enumpy.testing._\x8c\x05dtype\x93.", "latin1"),
+      "unsupported",
+    ],
+    ["a prototype", Buffer.from("\x80\x04c__proto__\nconstructor\n.", "latin1"), "unsupported"],
+    ["an instance by old rules", Buffer.from("\x80\x02(cos\nsystem\no.", "latin1"), "unsupported"],
+    ["an instance by older rules", Buffer.from("(ios\nsystem\n.", "latin1"), "unsupported"],
+    ["an extension's code", Buffer.from("\x80\x02\x82\x01.", "latin1"), "unsupported"],
+    ["a call with keywords", Buffer.from("\x80\x04)}\x92.", "latin1"), "unsupported"],
+    ["a call of what is no name", Buffer.from("\x80\x04K\x01)R.", "latin1"), "malformed"],
+    ["fields of what is no object", Buffer.from("\x80\x04K\x01}b.", "latin1"), "malformed"],
+    ["an empty stack", Buffer.from("\x80\x04.", "latin1"), "malformed"],
+    ["an empty memo", Buffer.from("\x80\x04h\x09.", "latin1"), "malformed"],
+    ["a mark for a value", Buffer.from("\x80\x04(.", "latin1"), "malformed"],
+    ["marks without end", Buffer.from(`\x80\x04${"(".repeat(200_000)}.`, "latin1"), "too_many_values"],
+    ["a text of four gigabytes", Buffer.from("\x80\x04X\xff\xff\xff\xff.", "latin1"), "truncated"],
+    ["bytes beyond its end", Buffer.from("\x80\x04B\x10\x00\x00\x00a.", "latin1"), "truncated"],
+    ["no end", Buffer.from("\x80\x04K\x01", "latin1"), "truncated"],
+    ["a line without end", Buffer.from(`\x80\x04c${"a".repeat(1_000)}`, "latin1"), "truncated"],
+  ])("%s", (_, pickle, reason) => {
+    expect(reasonOf(pickle)).toBe(reason);
+  });
+
+  it("a list that holds itself is read, and nobody walks it without an end", () => {
+    const { value } = readPickle(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), ALL);
+    expect((value as PyValue[])[0]).toBe(value);
+    expect(() => readChunk(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), 0, 1)).toThrow(
+      "the steps are those of another observation",
+    );
+  });
+});
+
+it("needs of every offering what the server shall load, and a motor for each number", () => {
+  const profile = (init: MessageInitShape<typeof WireProfileSchema>) => create(WireProfileSchema, init);
+  expect(wire.faultOf(undefined, [1])?.field).toBe("constants");
+  expect(wire.faultOf(profile({ constants: PROFILE.constants! }), [1])?.field).toBe("proprio");
+  const wide = [{ start: 0, end: 3, key: "arm" }];
+  expect(wire.faultOf(profile({ constants: PROFILE.constants!, proprio: wide }), [1])?.field).toBe("proprio.0.end");
+  expect(wire.faultOf(profile(PROFILE), [1])).toBeUndefined();
+  expect(wire.faultOf(profile({ preset: "lerobot/so101", constants: PROFILE.constants! }), [1])).toBeUndefined();
+});
