@@ -77,6 +77,8 @@ export class Callers {
 
   async #call(number: number): Promise<void> {
     for (let i = 0; !this.#stopped; i++) {
+      // A call that nobody hears proves nothing.
+      while (this.#pair.urlOf(0) === undefined && this.#pair.urlOf(1) === undefined) await rest(20);
       const id = `call-${number}-${i}`;
       const told: Told = {
         id,
