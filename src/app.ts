@@ -11,6 +11,7 @@ import { EvaluationService } from "../gen/limber/v1/evaluation_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../gen/limber/v1/job_service_pb.ts";
+import { LogService } from "../gen/limber/v1/log_service_pb.ts";
 import { OauthService } from "../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
@@ -56,6 +57,7 @@ import { PresetBook } from "./services/inference/presets.ts";
 import { Sessions } from "./services/inference/sessions.ts";
 import { inferenceService } from "./services/inference.ts";
 import { jobService } from "./services/job.ts";
+import { logService } from "./services/log.ts";
 import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
 import { presetService } from "./services/preset.ts";
@@ -83,6 +85,7 @@ import { pruneJobs } from "./store/jobs.ts";
 import { KeyCache } from "./store/key-cache.ts";
 import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
+import { forgetLogs } from "./store/logs.ts";
 import { pruneLoopSessions } from "./store/loop-sessions.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
@@ -288,6 +291,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     services: [
       [InferenceService, inference],
       [RobotService, robotService({ sql, stops })],
+      [LogService, logService({ sql })],
       [WebhookService, webhookService({ sql, vault, allowPrivate })],
       [JobService, jobService({ sql })],
       [
@@ -354,6 +358,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneEvents(sql, EVENT_DAYS),
       () => pruneJobs(sql, RESULT_DAYS),
       () => pruneDeliveries(sql, RESULT_DAYS),
+      () => forgetLogs(sql),
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
       () => prunePins(sql, now() - PIN_SILENCE_MS),
     ];

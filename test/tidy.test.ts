@@ -14,6 +14,7 @@ import { file_limber_v1_evaluation_service } from "../gen/limber/v1/evaluation_s
 import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
 import { file_limber_v1_inference_service } from "../gen/limber/v1/inference_service_pb.ts";
 import { file_limber_v1_job_service } from "../gen/limber/v1/job_service_pb.ts";
+import { file_limber_v1_log_service } from "../gen/limber/v1/log_service_pb.ts";
 import { file_limber_v1_oauth_service } from "../gen/limber/v1/oauth_service_pb.ts";
 import { file_limber_v1_operations_service } from "../gen/limber/v1/operations_service_pb.ts";
 import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_pb.ts";
@@ -139,6 +140,7 @@ describe("the schema", () => {
     file_limber_v1_credential_service,
     file_limber_v1_inference_service,
     file_limber_v1_job_service,
+    file_limber_v1_log_service,
     file_limber_v1_oauth_service,
     file_limber_v1_operations_service,
     file_limber_v1_preset_service,

@@ -8,6 +8,7 @@ import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts"
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { JobService } from "../../gen/limber/v1/job_service_pb.ts";
+import { LogService } from "../../gen/limber/v1/log_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
@@ -34,6 +35,7 @@ export const SERVICES = [
   CredentialService,
   RobotService,
   SupplyService,
+  LogService,
   WebhookService,
   OperationsService,
 ] as const;

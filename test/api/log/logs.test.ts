@@ -1,0 +1,188 @@
+/** The log: its list, its export, and how long it remembers. */
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { forgetLogs } from "../../../src/store/logs.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  caller = await app.caller();
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] };
+const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...more }, { key });
+const logs = (query = "", key = caller.key) => app.call(`/v1/logs${query}`, undefined, { key });
+
+/** Waits until this many calls are on record. */
+const recorded = (count: number, key = caller.key) =>
+  vi.waitFor(
+    async () => {
+      const { body } = await logs("?limit=1000", key);
+      expect(body.data.length).toBeGreaterThanOrEqual(count);
+      return body.data;
+    },
+    { timeout: 10_000 },
+  );
+
+describe("GET /v1/logs", () => {
+  it("tells of each call what was asked, who answered, what was tried and what it cost", async () => {
+    const answer = await act({ metadata: { robot: "r2" }, provider: { session_id: "walk", deadline_ms: 5000 } });
+    const [record] = await recorded(1);
+    expect(record).toMatchObject({
+      id: answer.headers.get("x-request-id"),
+      request_id: answer.headers.get("x-request-id"),
+      ts: expect.closeTo(Date.now() / 1000, -2),
+      kind: "act",
+      org_id: caller.org,
+      session_id: "walk",
+      model_requested: "acme/base",
+      model: "acme/base",
+      provider: "acme",
+      status: "settled",
+      http_status: 200,
+      attempts: [{ status: "ok", latency_ms: expect.any(Number) }],
+      fallback_used: false,
+      hedged: false,
+      simulated: false,
+      byok: false,
+      unit: "action_step",
+      units: 2,
+      cost_usd: 0.0002,
+      deadline_ms: 5000,
+      metadata: { robot: "r2" },
+      latency_ms: expect.any(Number),
+    });
+    expect(JSON.stringify(record)).not.toContain("proprio");
+  });
+
+  it("tells of a refused call why", async () => {
+    model.script.act = (_call, _answer, served) => served.stream.close();
+    await act({ provider: { allow_fallbacks: false } });
+    model.script.act = undefined;
+    const failed = await vi.waitFor(
+      async () => {
+        const { body } = await logs();
+        const found = body.data.find(({ status }: { status: string }) => status === "failed");
+        expect(found).toBeDefined();
+        return found;
+      },
+      { timeout: 10_000 },
+    );
+    expect(failed).toMatchObject({ cost_usd: 0, http_status: expect.any(Number), error_code: expect.any(String) });
+  });
+
+  it("pages from the newest to the oldest without a gap, by kind and by time", async () => {
+    const mine = await app.caller();
+    for (let i = 0; i < 5; i++) await act({}, mine.key);
+    const all = await recorded(5, mine.key);
+    const first = (await logs("?limit=3", mine.key)).body;
+    const second = (await logs(`?limit=3&cursor=${first.next_cursor}`, mine.key)).body;
+    expect([...first.data, ...second.data].map(({ id }: { id: string }) => id)).toEqual(
+      all.map(({ id }: { id: string }) => id),
+    );
+    expect([first.has_more, second.has_more]).toEqual([true, false]);
+    expect((await logs("?kind=predict", mine.key)).body.data).toEqual([]);
+    expect((await logs("?kind=act&since_minutes=5", mine.key)).body.data).toHaveLength(5);
+    await app.sql`update request set created = created - interval '2 hours' where org_id = ${mine.org}`;
+    expect((await logs("?since_minutes=5", mine.key)).body.data).toEqual([]);
+  });
+
+  it("tells who did what: administration, supply and payments apart", async () => {
+    await app.key(caller.org, { role: "viewer" });
+    const { data } = (await logs("?kind=admin")).body;
+    expect(data[0]).toMatchObject({ kind: "admin", action: "key.created", key_id: "admin", status: "done" });
+    const paid = (await logs("?kind=payment")).body.data;
+    expect(paid.every(({ action }: { action: string }) => /^(payment|credits|commitment)\./.test(action))).toBe(true);
+    expect((await logs("?kind=admin&limit=1")).body).toMatchObject({ has_more: true });
+  });
+
+  it.each(["limit=0", "limit=1001", "kind=dance", "since_minutes=0", "since=3"])(
+    "refuses %s with 422",
+    async (query) => {
+      expect((await logs(`?${query}`)).status).toBe(422);
+    },
+  );
+
+  it("is another organisation's own business", async () => {
+    const stranger = await app.caller();
+    expect((await logs("", stranger.key)).body.data).toEqual([]);
+  });
+});
+
+describe("GET /v1/logs/export", () => {
+  it("streams every record as a line, however many pages there are", async () => {
+    const mine = await app.caller();
+    await act({}, mine.key);
+    await recorded(1, mine.key);
+    await app.sql`
+      insert into request select org_id, request_id || '-' || lpad(n::text, 5, '0'), key_id, status, contract, model, provider, offering_id,
+        unit, units, 0, 0, null, simulated, http_status, error_code, latency_ms, log
+      from request, generate_series(1, 1200) as n where org_id = ${mine.org}`;
+    const { status, headers, text } = await app.call("/v1/logs/export", undefined, { key: mine.key });
+    expect([status, headers.get("content-type")]).toEqual([200, "text/plain; charset=utf-8"]);
+    const ids = text
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line).id);
+    expect(new Set(ids).size).toBe(1201);
+    expect([...ids].sort().reverse()).toEqual(ids);
+  });
+
+  it("needs the permission to take logs out", async () => {
+    const viewer = await app.key(caller.org, { role: "viewer" });
+    expect((await app.call("/v1/logs/export", undefined, { key: viewer })).status).toBe(403);
+    expect((await logs("", viewer)).status).toBe(200);
+  });
+});
+
+describe("retention", () => {
+  it("forgets what is older than the organisation keeps, and not what it cost", async () => {
+    const mine = await app.caller();
+    const settings = { retention_days: 1 };
+    await app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
+    await act({ metadata: { canary: "canary-in-the-mine" } }, mine.key);
+    await recorded(1, mine.key);
+    await app.sql`update request set created = now() - interval '25 hours' where org_id = ${mine.org}`;
+    expect(await forgetLogs(app.sql)).toBe(1);
+    const [record] = (await logs("", mine.key)).body.data;
+    expect(record).toMatchObject({ cost_usd: 0.0002, attempts: [] });
+    expect(record.metadata).toBeUndefined();
+    expect(await found(app, "canary-in-the-mine")).toEqual([]);
+    expect((await app.call("/v1/usage", undefined, { key: mine.key })).body.data).toHaveLength(1);
+  });
+
+  it("with zero data retention nothing that the caller sent is ever written", async () => {
+    const mine = await app.caller();
+    await app.call(`/v1/orgs/${mine.org}/settings`, { zdr: true }, { key: mine.key, method: "PATCH" });
+    const canaries = { metadata: { canary: "zdr-canary-1" }, instruction: "zdr-canary-2", model: "acme/base" };
+    await vi.waitFor(async () => {
+      const { status } = await act({ ...canaries, provider: { session_id: "s" } }, mine.key);
+      expect(status).toBe(409); // the provider of these tests retains frames until it says otherwise
+    });
+    await app.sql`update provider set retains_frames = false`;
+    await vi.waitFor(async () => expect((await act(canaries, mine.key)).status).toBe(200), { timeout: 10_000 });
+    await recorded(1, mine.key);
+    expect(await found(app, "zdr-canary")).toEqual([]);
+  });
+});
+
+/** The tables of which a row holds this text. */
+async function found({ sql }: App, text: string): Promise<string[]> {
+  const tables = await sql<{ name: string }[]>`
+    select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
+  const holding: string[] = [];
+  for (const { name } of tables) {
+    const [row] = await sql`select 1 from ${sql(name)} as t where t::text like ${`%${text}%`} limit 1`;
+    if (row) holding.push(name);
+  }
+  return holding;
+}
