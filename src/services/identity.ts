@@ -44,13 +44,15 @@ export interface IdentityParts {
   sql: Sql;
   /** All services of the house, for the matrix. */
   services: readonly DescService[];
+  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  changed(id: string): void;
 }
 
 const INVITE_MS = 7 * 24 * 3600 * 1000;
 const DEFAULT_PAGE = 100;
 
 /** The identity RPCs. */
-export function identityService({ sql, services }: IdentityParts): Implementation<typeof IdentityService> {
+export function identityService({ sql, services, changed }: IdentityParts): Implementation<typeof IdentityService> {
   const matrix = matrixOf(services);
   return {
     async inviteMember({ orgId, email, role, workspaceIds }, call) {
@@ -115,11 +117,12 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
         const { workspaceIds: outside } = after;
         if (outside.length > 0) await toldRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
-        const changed = await settleRole(tx, after);
-        const details = { from: told(before), to: told(changed) };
-        await audit(tx, actOn(changed, "member.changed", call, details));
-        return changed;
+        const settled = await settleRole(tx, after);
+        const details = { from: told(before), to: told(settled) };
+        await audit(tx, actOn(settled, "member.changed", call, details));
+        return settled;
       });
+      changed(userId);
       return create(UpdateMemberResponseSchema, { member: memberMessage(member) });
     },
 
@@ -135,6 +138,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
         await audit(tx, actOn(member, "member.removed", call, { email: member.email, role: member.role }));
       });
+      changed(userId);
       return create(RemoveMemberResponseSchema, { userId, removed: true });
     },
 
@@ -152,6 +156,7 @@ export function identityService({ sql, services }: IdentityParts): Implementatio
         await audit(tx, actOn(owner, "org.transferred", call, { from: giver?.id ?? null }));
         return { owner, previous };
       });
+      changed(orgId);
       return create(TransferOwnershipResponseSchema, {
         owner: memberMessage(owner),
         ...(previous && { previous: memberMessage(previous) }),

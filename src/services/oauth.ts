@@ -46,8 +46,15 @@ const CODE_S = 600;
 const DEFAULT_PAGE = 100;
 const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
 
+/** What OAuth needs of the house. */
+export interface OauthParts {
+  sql: Sql;
+  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  changed(id: string): void;
+}
+
 /** The OAuth RPCs. */
-export function oauthService({ sql }: { sql: Sql }): Implementation<typeof OauthService> {
+export function oauthService({ sql, changed }: OauthParts): Implementation<typeof OauthService> {
   return {
     async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
       const { orgId } = keyOf(call);
@@ -96,6 +103,7 @@ export function oauthService({ sql }: { sql: Sql }): Implementation<typeof Oauth
         const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys.length } };
         await audit(tx, { ...byCall(call), orgId, ...act });
       });
+      changed(orgId);
       return create(DeleteOauthClientResponseSchema, { clientId, deleted: true });
     },
 
@@ -166,7 +174,10 @@ export function oauthService({ sql }: { sql: Sql }): Implementation<typeof Oauth
         await audit(tx, { ...byCall(call), actor, orgId, action: "key.created", subject: made.key.id, details });
         return { ...made, scope };
       });
-      if ("refusal" in outcome) throw outcome.refusal;
+      if ("refusal" in outcome) {
+        changed(client.orgId);
+        throw outcome.refusal;
+      }
       const { key, secret, scope } = outcome;
       return create(ExchangeTokenResponseSchema, {
         accessToken: secret,
@@ -189,6 +200,7 @@ export function oauthService({ sql }: { sql: Sql }): Implementation<typeof Oauth
         if (key.clientId !== client.id) throw refuse(Reason.INVALID_GRANT, "the token was not made for this client");
         await revoke(tx, key, call, "its client asked for it");
       });
+      changed(client.orgId);
       return create(RevokeTokenResponseSchema, {});
     },
 

@@ -9,18 +9,18 @@ import {
   type ScimService,
 } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { Reason, refuse } from "../refusal.ts";
-import type { Sql } from "../store/tx.ts";
 import type { Implementation } from "./call.ts";
 import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
 import { groupCalls } from "./scim/groups.ts";
 import { LIST_SCHEMA } from "./scim/lists.ts";
+import type { ScimParts } from "./scim/parts.ts";
 import { userCalls } from "./scim/users.ts";
 
 /** The SCIM RPCs. */
-export function scimService({ sql }: { sql: Sql }): Implementation<typeof ScimService> {
+export function scimService(parts: ScimParts): Implementation<typeof ScimService> {
   return {
-    ...userCalls(sql),
-    ...groupCalls(sql),
+    ...userCalls(parts),
+    ...groupCalls(parts),
 
     async getServiceProviderConfig() {
       return create(GetServiceProviderConfigResponseSchema, { config: PROVIDER_CONFIG });

@@ -19,7 +19,7 @@ const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly Desc
 const nameOf = (method: DescMethod): string => `${method.parent.name}.${method.name}`;
 
 /** What any good key may do, whatever its role. */
-const ANY_KEY = new Set(["AccountService.GetKey", "OauthService.Authorize"]);
+const ANY_KEY = new Set(["AccountService.GetKey", "SupplyService.ListHardware", "OauthService.Authorize"]);
 
 /** What anyone may do. */
 const ANYONE = new Set([
@@ -229,7 +229,7 @@ const BODIES: Readonly<Record<string, object>> = {
 };
 
 /** What only a payment processor or a job can make: looked at where there is one. */
-const ELSEWHERE = new Set(["payment_id", "job_id"]);
+const ELSEWHERE = new Set(["payment_id", "job_id", "delivery_id"]);
 
 describe("the ids of another organisation", () => {
   it("answer as ids that do not exist: by status, headers and body", async () => {
@@ -240,6 +240,8 @@ describe("the ids of another organisation", () => {
     await app.call("/v1/supply/providers", { name: "acme" }, { key: caller.key });
     const model = { ...ACT_DECLARATION, model: "acme/base", endpoint: "grpc://127.0.0.1:50999" };
     const offering = await app.call("/v1/supply/providers/acme/models", model, { key: caller.key });
+    const hook = await app.call("/v1/webhooks", { url: `${app.url}/`, events: ["*"] }, { key: caller.key });
+    expect(hook.status, hook.text).toBe(201);
     expect(offering.status, offering.text).toBe(201);
     const theirs: Record<string, string> = {
       org_id: caller.org,
@@ -247,6 +249,7 @@ describe("the ids of another organisation", () => {
       key_id: ada.keyId,
       workspace_id: (await app.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key })).body.id,
       client_id: client,
+      hook_id: hook.body.id,
       group: (await app.call("/v1/scim/v2/Groups", { displayName: "theirs" }, { key: caller.key })).body.id,
       name: "house",
       offering_id: offering.body.id,
@@ -258,6 +261,7 @@ describe("the ids of another organisation", () => {
       key_id: "key_01M80526TGMQ1E57VD2PJ4MK4Q",
       workspace_id: "ws_01M80526TGMQ1E57VD2PJ4MK4Q",
       client_id: "oac_01M80526TGMQ1E57VD2PJ4MK4Q",
+      hook_id: "wh_01M80526TGMQ1E57VD2PJ4MK4Q",
       group: "grp_01M80526TGMQ1E57VD2PJ4MK4Q",
       name: "nobody",
       offering_id: "off_01M80526TGMQ1E57VD2PJ4MK4Q",

@@ -28,12 +28,13 @@ import {
   strangersAmong,
   touchMembers,
 } from "../../store/scim.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
+import { type Queryable, type Tx, tx } from "../../store/tx.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { actOn, assertMayGive } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import type { ScimParts } from "./parts.ts";
 import { patched } from "./patch.ts";
 import { projected, type Wish } from "./project.ts";
 import { changesOf } from "./users.ts";
@@ -52,7 +53,16 @@ const MAX_TEXT = 256;
 const MAX_MEMBERS = 100_000;
 
 /** The RPCs about groups. */
-export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, GroupCalls> {
+export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typeof ScimService>, GroupCalls> {
+  const locked = async <T>(orgId: string, work: (tx: Tx) => Promise<T>): Promise<T> => {
+    const done = await tx(sql, async (tx) => {
+      await lockMembers(tx, orgId);
+      return work(tx);
+    });
+    changed(orgId);
+    return done;
+  };
+
   return {
     async listGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
@@ -69,7 +79,7 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
     async createGroup(request, call) {
       const { orgId } = keyOf(call);
       const told = request.group ?? create(GroupSchema);
-      const made = await locked(sql, orgId, async (tx) => {
+      const made = await locked(orgId, async (tx) => {
         const group = await addGroup(tx, orgId, { displayName: nameOf(told.displayName), externalId: told.externalId });
         return become(tx, orgId, group, told, "group.created", call);
       });
@@ -88,7 +98,7 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
       const { orgId } = keyOf(call);
       const { group, ifMatch } = request;
       const told = request.resource ?? create(GroupSchema);
-      const after = await locked(sql, orgId, async (tx) => {
+      const after = await locked(orgId, async (tx) => {
         const record = await knownOrMade(tx, orgId, group);
         assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
         const displayName = told.displayName === undefined ? record.displayName : nameOf(told.displayName);
@@ -101,7 +111,7 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
       const { orgId } = keyOf(call);
       const { group, patch, ifMatch } = request;
       const changes = changesOf(patch);
-      const after = await locked(sql, orgId, async (tx) => {
+      const after = await locked(orgId, async (tx) => {
         const record = await knownGroup(tx, orgId, group);
         const before = await resourceOf(tx, orgId, record.id);
         assertVersion(before, ifMatch);
@@ -113,7 +123,7 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
 
     async deleteGroup({ group, ifMatch }, call) {
       const { orgId } = keyOf(call);
-      await locked(sql, orgId, async (tx) => {
+      await locked(orgId, async (tx) => {
         const record = await knownGroup(tx, orgId, group);
         assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
         const members = await membersOf(tx, record.id);
@@ -128,7 +138,7 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
     async mapGroup({ group, role }, call) {
       const { orgId } = keyOf(call);
       if (role !== undefined) assertMayGive(role, call);
-      const mapped = await locked(sql, orgId, async (tx) => {
+      const mapped = await locked(orgId, async (tx) => {
         const record = { ...(await knownOrMade(tx, orgId, group)), role };
         await changeGroup(tx, orgId, record);
         await settle(tx, orgId, await membersOf(tx, record.id));
@@ -144,12 +154,6 @@ export function groupCalls(sql: Sql): Pick<Implementation<typeof ScimService>, G
     },
   };
 }
-
-const locked = <T>(sql: Sql, orgId: string, work: (tx: Tx) => Promise<T>): Promise<T> =>
-  tx(sql, async (tx) => {
-    await lockMembers(tx, orgId);
-    return work(tx);
-  });
 
 const noSuchGroup = (): Refusal => refuse(Reason.NOT_FOUND, "there is no group of this id or display name");
 

@@ -30,6 +30,7 @@ import { emit } from "../emit.ts";
 import { actOn, assertMayTouch } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
+import type { ScimParts } from "./parts.ts";
 import { type Change, patched } from "./patch.ts";
 import { projected, type Wish } from "./project.ts";
 import { assertVersion } from "./version.ts";
@@ -41,7 +42,7 @@ const FIRST_ROLE = "viewer";
 const MAX_TEXT = 256;
 
 /** The RPCs about users. */
-export function userCalls(sql: Sql): Pick<Implementation<typeof ScimService>, UserCalls> {
+export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<typeof ScimService>, UserCalls> {
   return {
     async listUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
@@ -81,6 +82,7 @@ export function userCalls(sql: Sql): Pick<Implementation<typeof ScimService>, Us
     async replaceUser(request, call) {
       const { userId, user, ifMatch } = request;
       const replaced = await changing(sql, userId, ifMatch, call, () => user ?? create(UserSchema));
+      changed(userId);
       return create(ReplaceUserResponseSchema, { user: shown(replaced, request) });
     },
 
@@ -90,6 +92,7 @@ export function userCalls(sql: Sql): Pick<Implementation<typeof ScimService>, Us
       const after = await changing(sql, userId, ifMatch, call, (before) =>
         userOf(patched(KINDS.user, before, changes)),
       );
+      changed(userId);
       return create(PatchUserResponseSchema, { user: shown(after, request) });
     },
 
@@ -106,6 +109,7 @@ export function userCalls(sql: Sql): Pick<Implementation<typeof ScimService>, Us
         if (member.status !== "deactivated") await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
         await audit(tx, actOn(member, "member.removed", call, { user_name: member.userName }));
       });
+      changed(userId);
       return create(DeleteUserResponseSchema, {});
     },
   };

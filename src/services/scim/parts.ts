@@ -1,0 +1,9 @@
+/** What SCIM needs of the house. */
+import type { Sql } from "../../store/tx.ts";
+
+/** What SCIM needs of the house. */
+export interface ScimParts {
+  sql: Sql;
+  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  changed(id: string): void;
+}
