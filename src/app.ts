@@ -250,7 +250,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const limits = new Limits((asks) => takeRates(sql, replica, asks));
   closers.add(() => limits.close());
-  const loops = new LoopBoard();
+  const loops = new LoopBoard((told) => log.info(told, "loop"));
   closers.add(async () => loops.close());
   const resumption = new Resumption(sql, notices, (session, stream) => loops.taken(session, stream));
   closers.add(async () => resumption.close());

@@ -47,6 +47,19 @@ export class LoopGauge {
     if (late) this.missed += 1;
   }
 
+  /** Adds what another one counted. */
+  add(other: LoopGauge): void {
+    this.chunks += other.chunks;
+    this.holds += other.holds;
+    this.missed += other.missed;
+    const intervals = this.#intervals + other.#intervals;
+    if (intervals === 0) return;
+    const apart = other.#meanMs - this.#meanMs;
+    this.#squares += other.#squares + (apart * apart * this.#intervals * other.#intervals) / intervals;
+    this.#meanMs += (apart * other.#intervals) / intervals;
+    this.#intervals = intervals;
+  }
+
   /** What it comes to. */
   get figures(): LoopFigures {
     const { chunks, holds, missed } = this;

@@ -445,6 +445,21 @@ test("a gauge counts the rate of chunks, their jitter and what came too late", (
   expect(gauge.figures.effectiveHz).toBe(50);
 });
 
+test("two gauges make one, as if it had counted everything", () => {
+  const [whole, first, second] = [new LoopGauge(), new LoopGauge(), new LoopGauge()];
+  for (const at of [0, 20, 50]) for (const gauge of [whole, first]) gauge.chunk(at);
+  whole.chunk(100_000);
+  second.chunk(100_000);
+  for (const at of [100_010, 100_080]) for (const gauge of [whole, second]) gauge.chunk(at);
+  second.hold(true);
+  whole.hold(true);
+  first.add(second);
+  const { effectiveHz, jitterMs, ...counts } = whole.figures;
+  expect(first.figures).toMatchObject(counts);
+  expect(first.figures.effectiveHz).toBeCloseTo(effectiveHz);
+  expect(first.figures.jitterMs).toBeCloseTo(jitterMs);
+});
+
 test("two clocks that drift apart are followed", () => {
   const transit = new Transit();
   // The robot's clock is slow: it loses a millisecond in a second.

@@ -1,6 +1,7 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
 import { every } from "../../../ambient.ts";
 import { Reason, type Refusal, refuse } from "../../../refusal.ts";
+import { type LoopFigures, LoopGauge } from "../../../routing/index.ts";
 import type { Mover, StopBook } from "../../robot/stop-book.ts";
 import type { LastChunk } from "./resumption.ts";
 
@@ -10,6 +11,10 @@ export interface Carried {
   readonly id: string;
   /** The last chunk that was charged. */
   readonly last: LastChunk | undefined;
+  /** Who serves it; undefined before anybody did. */
+  readonly offeringId: string | undefined;
+  /** How it does with who serves it. */
+  readonly gauge: LoopGauge;
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
   /** Whom it moves, as emergency stops know it. */
@@ -24,14 +29,34 @@ export interface Carried {
 
 const TIDY_MS = 1_000;
 
+/** How a loop did, for the log. */
+export interface LoopTold extends LoopFigures {
+  readonly requestId: string;
+  readonly keyId: string;
+  readonly offeringId: string | undefined;
+}
+
+/** How the loops of one offering do. */
+export interface OfferingLoops extends LoopFigures {
+  readonly offeringId: string;
+  /** Loops that it serves at the moment. */
+  readonly loops: number;
+}
+
 /** All loops of one replica. */
 export class LoopBoard {
   readonly #loops = new Set<Carried>();
   readonly #sessions = new Map<string, Carried>();
   readonly #rest: () => void;
+  /** What loops counted that have ended or moved on, by offering. */
+  readonly #past = new Map<string, LoopGauge>();
   #draining = false;
 
-  constructor() {
+  readonly #told: (told: LoopTold) => void;
+
+  /** `told` hears how each loop ended. */
+  constructor(told: (told: LoopTold) => void = () => {}) {
+    this.#told = told;
     this.#rest = every(TIDY_MS, () => {
       for (const loop of this.#loops) loop.tidy();
     });
@@ -46,8 +71,10 @@ export class LoopBoard {
     return before;
   }
 
-  /** Lets a loop go. */
-  leave(loop: Carried): void {
+  /** Lets a loop go that has come to this. */
+  leave(loop: Carried, told: LoopFigures): void {
+    if (!this.#loops.has(loop)) return;
+    this.#told({ requestId: loop.id, keyId: loop.mover.key.keyId, offeringId: loop.offeringId, ...told });
     this.#loops.delete(loop);
     if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
   }
@@ -56,6 +83,29 @@ export class LoopBoard {
   taken(session: string, stream: string): void {
     const loop = this.#sessions.get(session);
     if (loop && loop.id !== stream) loop.cut(takenOver());
+  }
+
+  /** Keeps what a loop counted with an offering that serves it no longer. */
+  keep(offeringId: string, gauge: LoopGauge): void {
+    this.#past.set(offeringId, sum([this.#past.get(offeringId), gauge]));
+  }
+
+  /** How every loop does at the moment, by its stream. */
+  *sessions(): IterableIterator<
+    LoopFigures & { id: string; session: string | undefined; offeringId: string | undefined }
+  > {
+    for (const { id, session, offeringId, gauge } of this.#loops) yield { id, session, offeringId, ...gauge.figures };
+  }
+
+  /** How loops did with each offering since the start: rate, share of late answers, jitter, missed deadlines. */
+  *offerings(): IterableIterator<OfferingLoops> {
+    const gauges = new Map([...this.#past].map(([id, gauge]) => [id, { gauge: sum([gauge]), loops: 0 }]));
+    for (const { offeringId, gauge } of this.#loops) {
+      if (offeringId === undefined) continue;
+      const known = gauges.get(offeringId);
+      gauges.set(offeringId, { gauge: sum([known?.gauge, gauge]), loops: (known?.loops ?? 0) + 1 });
+    }
+    for (const [offeringId, { gauge, loops }] of gauges) yield { offeringId, loops, ...gauge.figures };
   }
 
   /** Calls `visit` for every loop; they may leave meanwhile. */
@@ -98,3 +148,9 @@ export class LoopBoard {
 /** The refusal of a stream whose session another one has taken. */
 export const takenOver = (): Refusal =>
   refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");
+
+function sum(gauges: readonly (LoopGauge | undefined)[]): LoopGauge {
+  const all = new LoopGauge();
+  for (const gauge of gauges) if (gauge) all.add(gauge);
+  return all;
+}

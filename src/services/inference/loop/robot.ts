@@ -67,7 +67,10 @@ export class Robot implements Carried {
   readonly #tab: Tab;
   readonly #loop: Loop<LoopObservation>;
   readonly #deadlineMs: number;
+  /** Of the whole loop; `gauge` is of who serves it now. */
   readonly #gauge = new LoopGauge();
+  gauge = new LoopGauge();
+  offeringId: string | undefined;
   readonly #flights = new Map<number, Cancel>();
   /** The stream's part of the names of its chunks. */
   readonly #name: string;
@@ -370,7 +373,9 @@ export class Robot implements Carried {
     this.#pin(step, moved, at);
     const route = moved || effect.tries.length > 1 ? routeOf(effect) : undefined;
     this.#tab.add(charge, route);
+    if (step.offering.id !== this.offeringId) this.#moveTo(step.offering.id);
     this.#gauge.chunk(at);
+    this.gauge.chunk(at);
     const costMicro = charge.costMicro + (charge.hedgeMicro ?? 0);
     this.#steps += charge.units;
     this.#gpuSeconds += answer.gpuSeconds;
@@ -436,6 +441,7 @@ export class Robot implements Carried {
 
   #hold({ at, step, reason, ageMs, detail, tries, dropped }: Hold): void {
     this.#gauge.hold(reason === HoldReason.LATE);
+    this.gauge.hold(reason === HoldReason.LATE);
     if (this.#behindSince !== undefined) return; // who does not read is told no more
     this.#say("hold", {
       $typeName: "limber.v1.LoopHold",
@@ -487,6 +493,15 @@ export class Robot implements Carried {
       leftOver: prevChunkLeftOver,
       inferenceDelay,
     };
+  }
+
+  /** What is counted from now on is another offering's. */
+  #moveTo(offeringId: string): void {
+    if (this.offeringId !== undefined) {
+      this.#house.loops.keep(this.offeringId, this.gauge);
+      this.gauge = new LoopGauge();
+    }
+    this.offeringId = offeringId;
   }
 
   #pin({ offering }: PlanStep, moved: boolean, at: number): void {
@@ -582,7 +597,8 @@ export class Robot implements Carried {
     for (const effect of this.#loop.next({ kind: "closed", at: steadyNow() })) this.#carryOut(effect);
     this.#over = true;
     this.#forgetWake();
-    this.#house.loops.leave(this);
+    if (this.offeringId !== undefined) this.#house.loops.keep(this.offeringId, this.gauge);
+    this.#house.loops.leave(this, this.#gauge.figures);
     if (this.session !== undefined) this.#house.resumption.end(this.session, this.id, this.#last);
     this.#tab.close(refusal);
   }
