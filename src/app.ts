@@ -25,6 +25,7 @@ import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
 import { eventText } from "./edge/event-text.ts";
 import { createGate, principalOf } from "./edge/gate.ts";
+import { serveGr00t } from "./edge/gr00t.ts";
 import { grpcStreams } from "./edge/grpc.ts";
 import { laterCalls } from "./edge/later.ts";
 import { Limits } from "./edge/limits.ts";
@@ -106,6 +107,8 @@ import { createVault } from "./vault.ts";
 export interface House {
   /** Where it listens, such as `http://127.0.0.1:8080`; undefined for a process that only works off jobs. */
   url: string | undefined;
+  /** The port for clients of Isaac-GR00T, where it was asked for. */
+  gr00tPort?: number | undefined;
   /** A key with credit, and the operator's token, where this process made them itself. */
   demo: { key: string; adminToken: string } | undefined;
   /** Takes no new work, lets what runs end for `patienceMs`, gives everything back. */
@@ -427,16 +430,21 @@ async function open(config: Config, closers: Closers): Promise<House> {
     port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { onStream: takeStream }) },
   });
   const port = await server.listen(config.host, config.port);
+  const gr00t =
+    config.gr00tPort === undefined
+      ? undefined
+      : await serveGr00t({ gate, log: note, host: config.host, port: config.gr00tPort });
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
   return {
     url: `${config.tls ? "https" : "http"}://${host}:${port}`,
     demo,
+    gr00tPort: gr00t?.port,
     async close(patienceMs) {
       draining = true;
       loops.drain();
       // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
       await within(patienceMs, limits.idle());
-      await server.drain(LAST_WORDS_MS);
+      await Promise.all([server.drain(LAST_WORDS_MS), gr00t?.close()]);
       await closers.close();
     },
   };

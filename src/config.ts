@@ -40,6 +40,8 @@ export interface Config {
   tls: { cert: Buffer; key: Buffer } | undefined;
   /** Serves the gRPC form of the hot calls on bare HTTP/2 streams instead of through Connect. */
   grpcFastPath: boolean;
+  /** The port of the face for Isaac-GR00T's clients; undefined where there is none. */
+  gr00tPort: number | undefined;
   logLevel: LogLevel;
 }
 
@@ -89,6 +91,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 
   const port = Number(text("PORT") ?? "8080");
   if (!Number.isInteger(port) || port < 0 || port > 65535) bad("PORT", "a whole number from 0 to 65535");
+
+  const gr00tText = text("LIMBER_GR00T_PORT");
+  const gr00tPort = gr00tText === undefined ? undefined : Number(gr00tText);
+  if (gr00tPort !== undefined && !(Number.isInteger(gr00tPort) && gr00tPort >= 0 && gr00tPort <= 65535))
+    bad("LIMBER_GR00T_PORT", "a whole number from 0 to 65535");
 
   const probeEveryS = Number(text("LIMBER_PROBE_EVERY_S") ?? "3600");
   if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
@@ -154,6 +161,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     },
     tls: cert && key ? { cert, key } : undefined,
     grpcFastPath: flag("LIMBER_GRPC_FAST_PATH", true),
+    gr00tPort,
     logLevel: logLevel ?? "info",
   };
   if (problems.length > 0) throw new ConfigError(problems);

@@ -1,5 +1,5 @@
 /**
- * ZMTP 3.0, as far as a REQ peer without security needs it. Source: ZeroMQ RFC 23, https://rfc.zeromq.org/spec/23/.
+ * ZMTP 3.0, as far as REQ and REP peers without security need it. Source: ZeroMQ RFC 23, https://rfc.zeromq.org/spec/23/.
  */
 import { CodecError } from "./error.ts";
 import { Gatherer } from "./gatherer.ts";
@@ -23,6 +23,9 @@ function greeting(): Buffer {
 /** What a REQ peer says of itself once the greetings are exchanged. */
 export const READY: Buffer = command("READY", [property("Socket-Type", "REQ"), property("Identity", "")]);
 
+/** What a REP peer says of itself. */
+export const READY_TO_ANSWER: Buffer = command("READY", [property("Socket-Type", "REP"), property("Identity", "")]);
+
 /** The answer to a PING with this context. */
 export const pong = (context: Uint8Array): Buffer => command("PONG", [context]);
 
@@ -36,7 +39,7 @@ function command(name: string, rest: readonly Uint8Array[]): Buffer {
   return Buffer.concat([Buffer.from([FLAG.command, body.length]), body]);
 }
 
-/** A request as REQ sends it: an empty frame that says where the envelope ends, then the body. */
+/** A request as REQ sends it, and an answer as REP does: an empty frame that says where the envelope ends, then the body. */
 export function requestHead(bodyBytes: number): Buffer {
   const head = Buffer.alloc(2 + (bodyBytes < 256 ? 2 : 9));
   head[0] = FLAG.more;

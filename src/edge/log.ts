@@ -2,7 +2,7 @@
 import { every, now } from "../ambient.ts";
 
 /** The face that a call came in by. */
-export type Face = "rest" | "connect" | "grpc" | "grpc-web" | "openpi";
+export type Face = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";
 
 /** One answered call. No field carries a secret, a body or a header of the caller but his own request id. */
 export interface LogLine {

@@ -88,6 +88,7 @@ const DEFAULTS = {
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
   grpcFastPath: true,
+  gr00tPort: undefined,
   logLevel: process.env.TEST_LOG === undefined ? "silent" : "error",
 } satisfies Partial<Config>;
 

@@ -1,8 +1,7 @@
 /** What an Isaac-GR00T server answers, in the codecs of N1.5 to N1.7. */
-import { CodecError } from "../../codecs/error.ts";
-import { decodeMsgpack, type Unpacked, type UnpackedMap } from "../../codecs/msgpack.ts";
-import { isDType, NdArray } from "../../codecs/ndarray.ts";
-import { readNpy } from "../../codecs/npy.ts";
+import { decodeGr00t } from "../../codecs/gr00t.ts";
+import type { Unpacked } from "../../codecs/msgpack.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, tableOf } from "../chunk.ts";
@@ -86,27 +85,8 @@ const MAX_JSON = 1 << 20;
 
 function decode(bytes: Buffer): Value {
   try {
-    return decodeMsgpack<NdArray>(bytes, revive);
+    return decodeGr00t(bytes);
   } catch (error) {
     throw failureOf(error);
   }
-}
-
-/** Arrays as npy files (N1.5, N1.6) or as msgpack_numpy writes them (N1.7). */
-function revive(map: UnpackedMap<NdArray>): Value {
-  if (map.get("__ndarray_class__") === true) {
-    const file = map.get("as_npy");
-    if (!Buffer.isBuffer(file)) throw new CodecError("bad_ndarray");
-    return readNpy(file);
-  }
-  return map.has("nd") && map.has("type") ? numpyOf(map) : map;
-}
-
-function numpyOf(map: UnpackedMap<NdArray>): NdArray {
-  const [isArray, dtype, data] = [map.get("nd"), map.get("type"), map.get("data")];
-  if (!Buffer.isBuffer(data)) throw new CodecError("bad_ndarray");
-  if (!isDType(dtype)) throw new CodecError("bad_dtype");
-  const shape = isArray === true ? map.get("shape") : [];
-  if (!Array.isArray(shape) || !shape.every((size) => typeof size === "number")) throw new CodecError("bad_shape");
-  return new NdArray(dtype, shape, data);
 }

@@ -1,8 +1,8 @@
 /** What the gateway asks of an Isaac-GR00T server. Arrays go as npy files, which every generation of its servers reads. */
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { encodeMsgpack, type Packable } from "../../codecs/msgpack.ts";
+import { encodeGr00t } from "../../codecs/gr00t.ts";
+import type { Packable } from "../../codecs/msgpack.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
-import { writeNpy } from "../../codecs/npy.ts";
 import { arrayOf, type Part } from "../observe.ts";
 import type { Profile } from "../profile.ts";
 
@@ -16,14 +16,8 @@ export function encodeCall(endpoint: Endpoint, data: Packable<NdArray> | undefin
   const fields: Fields = new Map([["endpoint", endpoint]]);
   if (data !== undefined) fields.set("data", data);
   if (token !== "") fields.set("api_token", token);
-  return encodeMsgpack(fields, toNpy);
+  return encodeGr00t(fields);
 }
-
-const toNpy = (array: NdArray): Packable =>
-  new Map<string, Packable>([
-    ["__ndarray_class__", true],
-    ["as_npy", writeNpy(array)],
-  ]);
 
 /** The observation as `get_action` takes it. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
 export function actionData(profile: Profile, parts: readonly Part[], instruction: string): Packable<NdArray> {
