@@ -2,6 +2,7 @@
 import { availableParallelism, hostname } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
+import { OutboundService } from "../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
@@ -61,6 +62,7 @@ import { jobService } from "./services/job.ts";
 import { logService } from "./services/log.ts";
 import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
+import { outboundService } from "./services/outbound.ts";
 import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
@@ -319,6 +321,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [IdentityService, identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) })],
       [BillingService, billingService({ ...paying, processor, home: homeOf(config) })],
       [SupplyService, supplyService(supplyParts)],
+      [OutboundService, outboundService({ sql, dock: upstream.dock })],
       [RegistryService, registryService({ shelf, supply, upstream })],
       [
         OperationsService,
@@ -346,6 +349,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     const unwatched = { ...supplyParts, refresh: async () => {} };
     await welcomeReference(reference, unwatched, (text) => log.error(text));
   }
+  upstream.dock.onChange(() => void loader.load());
   loader.follow(notices);
   await loader.load();
   // Without it figures begin anew, which is no reason not to open.
@@ -442,6 +446,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     async close(patienceMs) {
       draining = true;
       loops.drain();
+      upstream.dock.close();
       // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
       await within(patienceMs, limits.idle());
       await Promise.all([server.drain(LAST_WORDS_MS), gr00t?.close()]);

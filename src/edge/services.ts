@@ -1,4 +1,6 @@
 /** Every public service of the schema, in the order that the documentation shows them. */
+
+import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
@@ -37,5 +39,6 @@ export const SERVICES = [
   SupplyService,
   LogService,
   WebhookService,
+  OutboundService,
   OperationsService,
 ] as const;

@@ -4,6 +4,8 @@ import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
+import { Dock } from "./limber-outbound/dock.ts";
+import { limberOutbound } from "./limber-outbound/index.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
 import { oipV2Rest } from "./oip-v2-rest/index.ts";
@@ -22,6 +24,8 @@ export interface Upstream {
   wireOf(runtime: string): Wire | undefined;
   /** The native wire, which can also be asked what a server serves. */
   readonly native: LimberPolicyWire;
+  /** Where servers moor that dial the gateway. */
+  readonly dock: Dock;
   /** Closes every connection of every wire; calls under way fail. */
   close(): Promise<void>;
 }
@@ -30,6 +34,7 @@ export interface Upstream {
 export function createUpstream(options: GuardOptions): Upstream {
   const reach: Reach = { ...options, lookup: guardedLookup(options) };
   const native = limberPolicy(reach);
+  const dock = new Dock();
   const wires = [
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
@@ -40,6 +45,7 @@ export function createUpstream(options: GuardOptions): Upstream {
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
     openaiChat(reach), // ground, by whoever completes chats
+    limberOutbound(dock), // partners' own servers that dial the gateway
     simulated(), // placeholders, where a caller allows them
   ];
   const byId = new Map<string, Wire>(wires.map((wire) => [wire.id, wire]));
@@ -47,6 +53,7 @@ export function createUpstream(options: GuardOptions): Upstream {
     runtimes: [...byId.keys()],
     wireOf: (runtime) => byId.get(runtime),
     native,
+    dock,
     async close() {
       await Promise.all(wires.map((wire) => wire.close()));
     },

@@ -80,6 +80,8 @@ export interface Wire {
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
   predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
   ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
+  /** Whether a server that has to dial the gateway has dialled this replica; absent where the gateway dials. */
+  isHere?(target: Target): boolean;
   /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
   health(target: Target, call: CallOptions): Promise<void>;
   /** Closes every connection. */

@@ -19,7 +19,7 @@ const METHODS: readonly DescMethod[] = SERVICES.flatMap((service): readonly Desc
 const nameOf = (method: DescMethod): string => `${method.parent.name}.${method.name}`;
 
 /** What any good key may do, whatever its role. */
-const ANY_KEY = new Set(["AccountService.GetKey", "SupplyService.ListHardware", "OauthService.Authorize"]);
+const ANY_KEY = new Set(["AccountService.GetKey", "OauthService.Authorize", "SupplyService.ListHardware"]);
 
 /** What anyone may do. */
 const ANYONE = new Set([

@@ -81,7 +81,7 @@ describe("register", () => {
       "--runtime",
       "limber-policy",
       "--endpoint",
-      "grpc://127.0.0.1:1",
+      "grpc://127.0.0.1:59999",
     ]);
     expect(nobody.text).toMatch(/reachable: check that the server runs/);
   });

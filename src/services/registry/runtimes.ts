@@ -25,6 +25,16 @@ const TOLD: Readonly<Record<string, Told>> = {
     streaming: true,
     discovery: "describe",
   },
+  "limber-outbound": {
+    name: "Limber policy service, dialled by the supplier (gRPC, limber.outbound.v1)",
+    transport: "grpc",
+    direction: "supplier_dials",
+    encodings: ["protobuf"],
+    auth: ["none"],
+    stateful: "session",
+    streaming: true,
+    discovery: "none",
+  },
   "openpi-ws": {
     name: "openpi policy server and its dialects",
     transport: "websocket",

@@ -19,6 +19,7 @@ import {
 } from "../../store/supply.ts";
 import type { Queryable } from "../../store/tx.ts";
 import { AddressRefused, checkUrl } from "../../upstream/guard.ts";
+import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
 import { type Call, keyOf } from "../call.ts";
@@ -79,6 +80,12 @@ export function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, requ
   const space = request.actionSpaces[0] ?? "";
   assertBounds(request.bounds, dimensionOf(space, request.actionDim), "bounds");
   checkProfile(wire, request);
+  if (wire.isHere) {
+    const address = outboundAddress(request.provider);
+    if (request.endpoint !== address)
+      throw violation("endpoint", `must be ${address} for this runtime`, "enum", [address]);
+    return;
+  }
   try {
     checkUrl(request.endpoint, { schemes: wire.schemes, allowPrivate });
   } catch (thrown) {

@@ -1,0 +1,58 @@
+/**
+ * A model server that nobody can dial: it dials the gateway and is called on its own stream.
+ *
+ *   LIMBER_URL=http://127.0.0.1:8080 LIMBER_KEY=… node examples/outbound.ts acme acme/cruise
+ *
+ * Declare the model once, with the runtime `limber-outbound`, while this runs:
+ *
+ *   npm run provider -- register --provider acme --model acme/cruise --runtime limber-outbound --endpoint outbound://acme \
+ *     --action-space base_twist_2d
+ */
+import { setTimeout } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { OutboundService, type ServeRequestSchema } from "../gen/limber/outbound/v1/outbound_service_pb.ts";
+import type { ActCall } from "../gen/limber/policy/v1/policy_service_pb.ts";
+
+const { LIMBER_URL: baseUrl = "http://127.0.0.1:8080", LIMBER_KEY: key = "" } = process.env;
+const [, , provider = "acme", model = "acme/cruise"] = process.argv;
+const gateway = createClient(OutboundService, createGrpcTransport({ baseUrl }));
+
+/** The model: ahead, faster the larger the first thing sensed is, and turning by the second. */
+function act({ observations, horizon }: ActCall): { values: number[] }[] {
+  const [first = 0, second = 0] = observations.at(-1)?.proprio ?? [];
+  return Array.from({ length: horizon }, () => ({ values: [0.1 + 0.01 * first, 0.1 * second] }));
+}
+
+type Answer = MessageInitShape<typeof ServeRequestSchema>;
+
+/** Serves until the stream ends: by the gateway, or by the network. */
+async function serve(): Promise<void> {
+  const answers: Answer[] = [{ message: { case: "hello", value: { provider } } }];
+  let wake = (): void => {};
+  async function* said(): AsyncGenerator<Answer> {
+    for (;;) {
+      yield* answers.splice(0);
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  }
+  for await (const { message } of gateway.serve(said(), { headers: { authorization: `Bearer ${key}` } })) {
+    if (message.case === "welcome") console.log(`moored as ${provider}, serving ${model}`);
+    if (message.case !== "act" || message.value.body.case !== "call") continue;
+    const { callId, body } = message.value;
+    const chunk = { case: "chunk" as const, value: { steps: act(body.value), dtMs: 50 } };
+    answers.push({ message: { case: "act", value: { callId, body: chunk } } });
+    wake();
+  }
+}
+
+/** Dials again and again, each time a little later, until somebody ends it. */
+for (let wait = 250; ; wait = Math.min(wait * 2, 10_000)) {
+  const began = performance.now();
+  await serve().catch((error: unknown) => console.error(error instanceof Error ? error.message : error));
+  if (performance.now() - began > 60_000) wait = 250;
+  await setTimeout(wait * (0.5 + Math.random() / 2));
+}

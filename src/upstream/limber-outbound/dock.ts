@@ -1,0 +1,140 @@
+/** Model servers that dialled the gateway, by provider: each is called on its own stream. */
+import type { ServeRequest, ServeResponse } from "../../../gen/limber/outbound/v1/outbound_service_pb.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import { calledOff, lost, malformed } from "../failures.ts";
+
+/** What the gateway may say on a stream after the welcome. */
+export type Question = Exclude<ServeResponse["message"], { case: undefined } | { case: "welcome" }>;
+/** What a server may say on a stream after its hello. */
+export type Reply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
+
+/** The stream of one server, as whoever holds it hands it over. */
+export interface Line {
+  say(question: Question): void;
+  /** What was said before is not read yet. */
+  readonly behind: boolean;
+  /** Another stream of the provider has taken its place, or the gateway closes. */
+  end(): void;
+}
+
+/** Calls that wait for one server at one time. */
+const MOST_PENDING = 256;
+const MAX_CALL_ID = 2 ** 32 - 1;
+
+/** Takes the answers of one call, until it says that there are no more. */
+interface Pending {
+  /** Answers whether the call is over. */
+  take(reply: Reply): boolean;
+  fail(failure: unknown): void;
+}
+
+/** One moored server. */
+export class Berth {
+  readonly line: Line;
+  readonly #pending = new Map<number, Pending>();
+  #nextId = 1;
+
+  constructor(line: Line) {
+    this.line = line;
+  }
+
+  /** An answer of the server. Throws an UpstreamFailure where nobody asked for it. */
+  hear(reply: Reply): void {
+    const { callId } = reply.value;
+    const call = this.#pending.get(callId);
+    // A call that was called off may still be answered: too late, so it's dropped.
+    if (!call && callId > 0 && callId < this.#nextId) return;
+    if (!call) throw malformed("an answer to a call that was never made");
+    if (call.take(reply)) this.#pending.delete(callId);
+  }
+
+  /** Makes a call. `fail` hears of whatever ends it early. Throws an UpstreamFailure when the server has no room for it. */
+  call(question: (callId: number) => Question, pending: Pending, signal: Signal): void {
+    if (signal.aborted) throw calledOff(signal);
+    if (this.line.behind || this.#pending.size >= MOST_PENDING || this.#nextId >= MAX_CALL_ID)
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it is asked");
+    const id = this.#nextId++;
+    const leave = (): void => {
+      if (!this.#pending.delete(id)) return;
+      this.line.say(cancel(id));
+      pending.fail(calledOff(signal));
+    };
+    const settled = (over: boolean): boolean => {
+      if (over) signal.removeEventListener("abort", leave);
+      return over;
+    };
+    this.#pending.set(id, {
+      take: (reply) => settled(pending.take(reply)),
+      fail: (failure) => {
+        settled(true);
+        pending.fail(failure);
+      },
+    });
+    signal.addEventListener("abort", leave, { once: true });
+    this.line.say(question(id));
+  }
+
+  /** The stream is gone: every call on it fails. */
+  sink(): void {
+    for (const [id, call] of [...this.#pending]) {
+      this.#pending.delete(id);
+      call.fail(lost("the server's stream ended"));
+    }
+  }
+}
+
+const cancel = (callId: number): Question => ({
+  case: "act",
+  value: {
+    $typeName: "limber.policy.v1.ActRequest",
+    callId,
+    body: { case: "cancel", value: { $typeName: "limber.policy.v1.CancelCall" } },
+  },
+});
+
+/** Every server that is moored at this replica. */
+export class Dock {
+  readonly #berths = new Map<string, Berth>();
+  #changed = (): void => {};
+
+  /** Calls `changed` whenever a server comes or goes. */
+  onChange(changed: () => void): void {
+    this.#changed = changed;
+  }
+
+  /** Takes a server in; one of the same provider that was there before has to go. */
+  moor(provider: string, line: Line): Berth {
+    this.#leave(provider);
+    const berth = new Berth(line);
+    this.#berths.set(provider, berth);
+    this.#changed();
+    return berth;
+  }
+
+  /** Lets a server go, if it is still there. */
+  unmoor(provider: string, berth: Berth): void {
+    if (this.#berths.get(provider) !== berth) return;
+    this.#berths.delete(provider);
+    berth.sink();
+    this.#changed();
+  }
+
+  /** The server of a provider, where it is moored here. */
+  of(provider: string): Berth | undefined {
+    return this.#berths.get(provider);
+  }
+
+  /** Sends every server away; they dial again, elsewhere. */
+  close(): void {
+    for (const provider of [...this.#berths.keys()]) this.#leave(provider);
+  }
+
+  #leave(provider: string): void {
+    const berth = this.#berths.get(provider);
+    if (!berth) return;
+    this.#berths.delete(provider);
+    berth.sink();
+    berth.line.end();
+  }
+}

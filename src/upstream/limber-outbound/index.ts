@@ -1,0 +1,162 @@
+/** The native wire, reversed: calls go out on the stream by which the server dialled the gateway. */
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  ActRequestSchema,
+  type CallError,
+  GroundRequestSchema,
+  GroundResponseSchema,
+  PredictRequestSchema,
+  type PredictResponse,
+  PredictResponseSchema,
+} from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { malformed, unreachable } from "../failures.ts";
+import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts";
+import { encodeAct, encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
+import type { Target, Wire } from "../wire.ts";
+import type { Berth, Dock } from "./dock.ts";
+
+/** The runtime's name. */
+export const OUTBOUND = "limber-outbound";
+
+/** The address of a provider's moored server. */
+export const outboundAddress = (provider: string): string => `outbound://${provider}`;
+
+/** gRPC's prefix, which a message inside another one doesn't have. */
+const PREFIX_BYTES = 5;
+
+/** The wire over the servers of a dock. */
+export function limberOutbound(dock: Dock): Wire {
+  const berthOf = ({ endpoint }: Target): Berth | undefined => dock.of(endpoint.slice(outboundAddress("").length));
+  const moored = (target: Target): Berth => {
+    const berth = berthOf(target);
+    if (!berth) throw unreachable("the server has not dialled this replica of the gateway");
+    return berth;
+  };
+  return {
+    id: OUTBOUND,
+    schemes: ["outbound:"],
+    isHere: (target) => berthOf(target) !== undefined,
+    async act(target, input, frames, call) {
+      const prepared = await prepareAct(target.model, input, frames, call);
+      const question = (callId: number) =>
+        fromBinary(ActRequestSchema, encodeAct(callId, prepared).subarray(PREFIX_BYTES));
+      return new Promise((resolve, reject) => {
+        moored(target).call(
+          (callId) => ({ case: "act", value: question(callId) }),
+          {
+            take(reply) {
+              if (reply.case !== "act") reject(malformed("an act was answered with something else"));
+              else settle(resolve, reject, () => actAnswerOf(reply.value));
+              return true;
+            },
+            fail: reject,
+          },
+          call.signal,
+        );
+      });
+    },
+    async *predict(target, input, frames, { signal }) {
+      const framed = await encodePredict(target.model, input, frames);
+      const request = fromBinary(PredictRequestSchema, framed.subarray(PREFIX_BYTES));
+      const parts = new Parts();
+      moored(target).call(
+        (callId) => ({
+          case: "predict",
+          value: { $typeName: "limber.outbound.v1.PredictCall", callId, request },
+        }),
+        {
+          take(reply) {
+            if (reply.case !== "predict") return parts.end(malformed("a prediction was answered with something else"));
+            const { body } = reply.value;
+            if (body.case === "part") return parts.add(body.value);
+            return parts.end(body.case === "error" ? failureOfCall(body.value) : undefined);
+          },
+          fail: (failure) => void parts.end(failure),
+        },
+        signal,
+      );
+      for await (const part of parts.read()) yield readPredict(toBinary(PredictResponseSchema, part));
+    },
+    async ground(target, input, frames, { signal }) {
+      const framed = await encodeGround(target.model, input, frames);
+      const request = fromBinary(GroundRequestSchema, framed.subarray(PREFIX_BYTES));
+      return new Promise((resolve, reject) => {
+        moored(target).call(
+          (callId) => ({ case: "ground", value: { $typeName: "limber.outbound.v1.GroundCall", callId, request } }),
+          {
+            take(reply) {
+              const body = reply.case === "ground" ? reply.value.body : undefined;
+              if (body?.case === "answer")
+                settle(resolve, reject, () => readGround(toBinary(GroundResponseSchema, body.value)));
+              else reject(body?.case === "error" ? failureOfCall(body.value) : malformed("no points and boxes"));
+              return true;
+            },
+            fail: reject,
+          },
+          signal,
+        );
+      });
+    },
+    async health(target) {
+      moored(target);
+    },
+    async close() {
+      dock.close();
+    },
+  };
+}
+
+function settle<T>(resolve: (value: T) => void, reject: (failure: unknown) => void, read: () => T): void {
+  try {
+    resolve(read());
+  } catch (thrown) {
+    reject(thrown);
+  }
+}
+
+/** As a chunk's error is read. */
+function failureOfCall(error: CallError): unknown {
+  try {
+    actAnswerOf({ $typeName: "limber.policy.v1.ActResponse", callId: 0, body: { case: "error", value: error } });
+    return malformed("an error that is none");
+  } catch (thrown) {
+    return thrown;
+  }
+}
+
+/** More parts than this that nobody reads are a server that runs away. */
+const MOST_PARTS = 1_024;
+
+/** The parts of one prediction, from whoever hears them to whoever reads them. */
+class Parts {
+  readonly #ready: PredictResponse[] = [];
+  #over = false;
+  #failure: unknown;
+  #wake = (): void => {};
+
+  add(part: PredictResponse): boolean {
+    if (this.#ready.length >= MOST_PARTS) return this.end(malformed("more parts than a prediction has"));
+    this.#ready.push(part);
+    this.#wake();
+    return false;
+  }
+
+  end(failure: unknown): boolean {
+    this.#over = true;
+    this.#failure = failure;
+    this.#wake();
+    return true;
+  }
+
+  async *read(): AsyncGenerator<PredictResponse, void, undefined> {
+    for (;;) {
+      yield* this.#ready.splice(0);
+      if (this.#ready.length > 0) continue;
+      if (this.#over && this.#failure !== undefined) throw this.#failure;
+      if (this.#over) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}

@@ -1,0 +1,280 @@
+/** Supply behind a NAT: the server dials the gateway, is probed and routed to like any other, and may come and go. */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { create, fromBinary } from "@bufbuild/protobuf";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import {
+  OutboundService,
+  type ServeRequest,
+  ServeRequestSchema,
+  type ServeResponse,
+} from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
+import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { frameOf, honestSteps } from "../support/model.ts";
+
+let app: App;
+let supplier: Caller;
+let robot: Caller;
+let next = 0;
+const servers: Server[] = [];
+
+beforeAll(async () => {
+  app = await openApp();
+  supplier = await app.caller(0, { role: "supplier" });
+  robot = await app.caller(10);
+});
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.leave();
+});
+afterAll(() => app.close());
+
+/** A server that dials; it answers honestly until told otherwise. */
+class Server {
+  readonly heard: ServeResponse["message"][] = [];
+  honest = true;
+  readonly ended: Promise<unknown>;
+  readonly #said: ServeRequest[] = [];
+  readonly #leaving = new AbortController();
+  #wake = (): void => {};
+
+  constructor(url: string, key: string, provider: string) {
+    this.say({ case: "hello", value: { $typeName: "limber.outbound.v1.Hello", provider } });
+    this.ended = this.#run(url, key).then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    servers.push(this);
+  }
+
+  say(message: ServeRequest["message"]): void {
+    this.#said.push(create(ServeRequestSchema, { message }));
+    this.#wake();
+  }
+
+  async welcome(): Promise<this> {
+    await vi.waitFor(() => expect(this.heard.map(({ case: name }) => name)).toContain("welcome"));
+    return this;
+  }
+
+  async leave(): Promise<void> {
+    this.#leaving.abort();
+    await this.ended;
+  }
+
+  async *#talk() {
+    for (;;) {
+      yield* this.#said.splice(0);
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  async #run(baseUrl: string, key: string): Promise<void> {
+    const client = createClient(OutboundService, createGrpcTransport({ baseUrl }));
+    const options = { headers: { authorization: `Bearer ${key}` }, signal: this.#leaving.signal };
+    for await (const { message } of client.serve(this.#talk(), options)) {
+      this.heard.push(message);
+      if (this.honest) await this.#answer(message);
+    }
+  }
+
+  async #answer(message: ServeResponse["message"]): Promise<void> {
+    if (message.case === "act" && message.value.body.case === "call") {
+      const steps = honestSteps(message.value.body.value, 2).map((values) => ({ values }));
+      const { callId } = message.value;
+      this.#say({ case: "act", value: { callId, body: { case: "chunk", value: { steps } } } });
+    } else if (message.case === "predict") {
+      const { callId, request } = message.value;
+      for (let i = 0; i < (request?.horizon ?? 0); i++) {
+        const part = fromBinary(PredictResponseSchema, await frameOf(request!, i));
+        this.#say({ case: "predict", value: { callId, body: { case: "part", value: part } } });
+      }
+      this.#say({ case: "predict", value: { callId, body: { case: "end", value: {} } } });
+    } else if (message.case === "ground") {
+      const { callId } = message.value;
+      const answer = { points: [{ x: 0.75, y: 0.25, label: "square", confidence: 1 }] };
+      this.#say({ case: "ground", value: { callId, body: { case: "answer", value: answer } } });
+    }
+  }
+
+  // biome-ignore lint/suspicious/noExplicitAny: parts of messages, made whole by create.
+  #say(message: any): void {
+    this.#said.push(create(ServeRequestSchema, { message }));
+    this.#wake();
+  }
+}
+
+async function provider(): Promise<string> {
+  const name = `moored-${next++}`;
+  await app.call("/v1/supply/providers", { name }, { key: supplier.key });
+  return name;
+}
+
+const declare = (name: string, more: object = {}) =>
+  app.call(
+    `/v1/supply/providers/${name}/models`,
+    { ...ACT_DECLARATION, model: `${name}/base`, runtime: "limber-outbound", endpoint: `outbound://${name}`, ...more },
+    { key: supplier.key },
+  );
+const verify = async (id: string) =>
+  (await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key })).body;
+const act = (name: string, more: object = {}) =>
+  app.call(
+    "/v1/act",
+    { model: `${name}/base`, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }], ...more },
+    { key: robot.key },
+  );
+
+async function live(more: object = {}): Promise<{ name: string; server: Server }> {
+  const name = await provider();
+  const server = await new Server(app.url, supplier.key, name).welcome();
+  const { id } = (await declare(name, more)).body;
+  const { offering, report } = await verify(id);
+  if (offering.status !== "live") throw new Error(JSON.stringify(report));
+  return { name, server };
+}
+
+describe("a server that dials", () => {
+  it("is probed and serves acts, with the values that it gave", async () => {
+    const { name } = await live();
+    const { status, body } = await act(name);
+    expect([status, body.action.steps]).toEqual([
+      200,
+      [
+        [0.5, 0.501],
+        [0.51, 0.511],
+      ],
+    ]);
+    expect((await app.call("/v1/runtimes")).body.data.map(({ id }: { id: string }) => id)).toContain("limber-outbound");
+  });
+
+  it("serves predictions and ground", async () => {
+    const prices = { price_per_frame: 0.001, price_per_1k_tokens: 0.01 };
+    const { name } = await live({ contracts: ["predict", "ground"], action_spaces: [], ...prices });
+    const body = { model: `${name}/base`, observations: [{ proprio: [0.5] }], horizon: 3 };
+    expect((await app.call("/v1/predict", body, { key: robot.key })).body.frames).toHaveLength(3);
+    const ground = { model: `${name}/base`, observations: [{ proprio: [0.5] }], instruction: "the square" };
+    expect((await app.call("/v1/ground", ground, { key: robot.key })).body.points).toMatchObject([
+      { x: 0.75, y: 0.25 },
+    ]);
+  });
+
+  it("is no supply while it is away, and supply again when it has dialled again", async () => {
+    const { name, server } = await live();
+    await server.leave();
+    await vi.waitFor(async () => expect((await act(name)).body.error.code).toBe("no_live_deployment"));
+    await new Server(app.url, supplier.key, name).welcome();
+    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+  });
+
+  it("fails the calls that wait when its stream breaks", async () => {
+    const { name, server } = await live();
+    server.honest = false;
+    const before = server.heard.length;
+    const waiting = act(name);
+    await vi.waitFor(() => expect(server.heard.length).toBeGreaterThan(before));
+    await server.leave();
+    expect((await waiting).body.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
+  });
+
+  it("hears that a caller has left", async () => {
+    const { name, server } = await live();
+    server.honest = false;
+    await act(name, { provider: { deadline_ms: 100 } });
+    await vi.waitFor(() =>
+      expect(server.heard.at(-1)).toMatchObject({ case: "act", value: { body: { case: "cancel" } } }),
+    );
+    server.honest = true;
+    expect((await act(name)).status).toBe(200);
+  });
+
+  it("gives way to a later stream of the same provider", async () => {
+    const { name, server } = await live();
+    const later = await new Server(app.url, supplier.key, name).welcome();
+    expect(String(await server.ended)).toMatch(/dial again/);
+    const before = later.heard.length;
+    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+    expect(later.heard.length).toBeGreaterThan(before);
+  });
+
+  it("is supply at the replica that it has dialled, and nowhere else", async () => {
+    const { name } = await live();
+    const other = await openApp({ database: app.database });
+    const there = await other.call(
+      "/v1/act",
+      { model: `${name}/base`, action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] },
+      { key: robot.key },
+    );
+    expect([there.status, there.body.error.code]).toEqual([409, "no_live_deployment"]);
+    await other.close();
+    expect((await act(name)).status).toBe(200);
+  });
+});
+
+describe("what is refused", () => {
+  it("another organisation's provider, a key without the permission, and talk before the hello", async () => {
+    const name = await provider();
+    const stranger = await app.caller(0, { role: "supplier" });
+    expect(String(await new Server(app.url, stranger.key, name).ended)).toMatch(/not_found|no provider/);
+    expect(String(await new Server(app.url, robot.key, "nobody").ended)).toMatch(/no provider/);
+    const developer = await app.key(supplier.org, { role: "developer" });
+    expect(String(await new Server(app.url, developer, name).ended)).toMatch(/permission/i);
+    expect(String(await new Server(app.url, "lmb_sk_nobody", name).ended)).toMatch(/unauthenticated/i);
+    const rude = await new Server(app.url, supplier.key, name).welcome();
+    rude.say({ case: "hello", value: { $typeName: "limber.outbound.v1.Hello", provider: name } });
+    expect(String(await rude.ended)).toMatch(/comes once/);
+    const liar = await new Server(app.url, supplier.key, name).welcome();
+    liar.say({
+      case: "act",
+      value: { $typeName: "limber.policy.v1.ActResponse", callId: 99, body: { case: undefined } },
+    });
+    expect(String(await liar.ended)).toMatch(/never made/);
+  });
+
+  it("an endpoint that is not the provider's own, and a probe while nobody has dialled", async () => {
+    const name = await provider();
+    for (const endpoint of ["outbound://somebody-else", "grpc://127.0.0.1:9999", "outbound://"])
+      expect((await declare(name, { endpoint })).body.error.param, endpoint).toBe("endpoint");
+    const { id } = (await declare(name)).body;
+    const { offering, report } = await verify(id);
+    expect([offering.status, report.checks[0].name, report.checks[0].passed]).toEqual(["rejected", "reachable", false]);
+  });
+});
+
+describe("the example", () => {
+  it("moors, is registered by the command and serves", async () => {
+    const root = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+    const { PATH = "" } = process.env;
+    const env = { PATH, LIMBER_URL: app.url, LIMBER_KEY: supplier.key };
+    const name = await provider();
+    const server = spawn(process.execPath, [root("examples/outbound.ts"), name, `${name}/cruise`], { env });
+    try {
+      let text = "";
+      server.stdout.on("data", (part) => (text += part));
+      server.stderr.on("data", (part) => (text += part));
+      await vi.waitFor(() => expect(text).toContain(`moored as ${name}`), { timeout: 10_000 });
+      const more = ["--provider", name, "--runtime", "limber-outbound", "--endpoint", `outbound://${name}`];
+      const args = [
+        root("tools/provider.ts"),
+        "register",
+        "--model",
+        `${name}/cruise`,
+        ...more,
+        "--action-space",
+        "base_twist_2d",
+      ];
+      const command = spawn(process.execPath, args, { env });
+      let told = "";
+      command.stdout.on("data", (part) => (told += part));
+      const code = await new Promise((resolve) => command.once("close", resolve));
+      expect([code, told]).toEqual([0, expect.stringContaining("is live")]);
+      expect((await act(name, { model: `${name}/cruise` })).status).toBe(200);
+    } finally {
+      server.kill("SIGKILL");
+    }
+  }, 30_000);
+});
