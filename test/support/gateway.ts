@@ -19,6 +19,7 @@ export interface Ended {
 /** A gateway that said it's ready. */
 export interface Gateway {
   readonly pid: number;
+  /** Where it listens; empty for a process that only works off jobs. */
   readonly url: string;
   /** What it has printed so far. */
   readonly stdout: () => string;
@@ -81,7 +82,7 @@ export function launchGateway(env: Readonly<Record<string, string>>, tree?: stri
 async function readyOf({ child, stdout, stderr, ended }: ReturnType<typeof launch>): Promise<Gateway> {
   const url = await new Promise<string>((resolve, reject) => {
     const look = (): void => {
-      const found = /^limber ready (\S+)\n/m.exec(stdout.join(""))?.[1];
+      const found = /^limber ready ?(\S*)\n/m.exec(stdout.join(""))?.[1];
       if (found !== undefined) resolve(found);
     };
     child.stdout!.on("data", look);
