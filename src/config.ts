@@ -176,3 +176,15 @@ function arePair(cert: Buffer, key: Buffer): boolean {
     return false;
   }
 }
+
+/** What a sidecar on a robot needs: `LIMBER_URL`, the gateway's address, and `LIMBER_KEY`. Throws ConfigError. */
+export function readSidecarConfig(env: NodeJS.ProcessEnv = process.env): { gateway: string; key: string } {
+  const gateway = env.LIMBER_URL?.trim() || "http://127.0.0.1:8080";
+  const key = env.LIMBER_KEY?.trim() ?? "";
+  const problems: string[] = [];
+  if (!URL.canParse(gateway) || !/^https?:$/.test(new URL(gateway).protocol))
+    problems.push("LIMBER_URL must be an address that begins with http:// or https://");
+  if (key === "") problems.push("LIMBER_KEY must be set");
+  if (problems.length > 0) throw new ConfigError(problems);
+  return { gateway, key };
+}

@@ -49,6 +49,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   jobs: ["services", "scenarios", "store", "events"],
   codecs: [],
   scenarios: ["contracts"],
+  sidecar: ["codecs"],
   reference: ["contracts", "codecs"],
 };
 const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts"]);

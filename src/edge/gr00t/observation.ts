@@ -3,7 +3,7 @@ import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Unpacked } from "../../codecs/msgpack.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
-import { encoded, unfit } from "../raw-pictures.ts";
+import { encoded, unfit } from "../../codecs/raw-pictures.ts";
 
 type Value = Unpacked<NdArray>;
 

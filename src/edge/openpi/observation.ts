@@ -6,7 +6,7 @@ import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
-import { encoded, isPicture, unfit } from "../raw-pictures.ts";
+import { encoded, isPicture, unfit } from "../../codecs/raw-pictures.ts";
 
 /** What the address of a connection says about all of its calls. */
 export interface Asked {

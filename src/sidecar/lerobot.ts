@@ -1,0 +1,263 @@
+/**
+ * LeRobot's inference server, on the robot itself: its unmodified client gets the models of a gateway. It adds what that client's
+ * protocol lacks, TLS and a key, so it listens on the robot alone. `pretrained_name_or_path` is the slug of a model, or an alias.
+ * `LIMBER_URL=https://… LIMBER_KEY=lmb_sk_… npm run lerobot -- --listen 127.0.0.1:8080 [--action-space joint_pos_7] [--preset name]`
+ * Source: huggingface/lerobot, src/lerobot/async_inference/policy_server.py.
+ */
+import { createServer, type Http2Session, type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { after, newId } from "../ambient.ts";
+import { frameMessage, MessageReader } from "../codecs/grpc.ts";
+import { encoded } from "../codecs/raw-pictures.ts";
+import { readObservation, readSetup, type Seen, type Setup, writeActions } from "./pickles.ts";
+
+/** What it serves, and for whom. */
+export interface LerobotOptions {
+  readonly host: string;
+  /** 0 picks one. */
+  readonly port: number;
+  /** The gateway's address. */
+  readonly gateway: string;
+  readonly key: string;
+  /** The model's first one when absent. */
+  readonly actionSpace?: string | undefined;
+  readonly preset?: string | undefined;
+  readonly log: (text: string) => void;
+}
+
+/** The server while it listens. */
+export interface LerobotServer {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** How long an empty-handed client waits for actions, as LeRobot's own server has it. */
+const POLL_MS = 2_000;
+const MAX_MESSAGE_BYTES = 64 << 20;
+/** The most bytes of one observation. */
+const MOST_BYTES = 64 << 20;
+const DEADLINE_MS = 10_000;
+const TRANSFER_BEGIN = 1;
+const TRANSFER_END = 3;
+
+/** Listens. */
+export async function serveLerobot(options: LerobotOptions): Promise<LerobotServer> {
+  const robots = new WeakMap<Http2Session, Robot>();
+  const sessions = new Set<Http2Session>();
+  const server = createServer({ settings: { initialWindowSize: 4 << 20 } });
+  server.on("session", (session) => {
+    sessions.add(session);
+    robots.set(session, new Robot(options));
+    session.on("error", () => undefined);
+    session.once("close", () => sessions.delete(session));
+  });
+  server.on("stream", (stream, headers) => {
+    stream.on("error", () => undefined);
+    const robot = stream.session && robots.get(stream.session);
+    if (robot) serve(stream, String(headers[":path"]), robot, options.log);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port, // a TCP server's address is never a string
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const session of sessions) session.destroy();
+      }),
+  };
+}
+
+const EMPTY = Buffer.alloc(0);
+
+/** One call: its messages are gathered, then answered with one. A fault is logged, and told as LeRobot's own server tells it. */
+function serve(stream: ServerHttp2Stream, path: string, robot: Robot, log: (text: string) => void): void {
+  const method = METHODS[path.slice("/transport.AsyncInference/".length)];
+  stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
+  let trailers: Record<string, string> = { "grpc-status": method ? "0" : "12" };
+  stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+  if (!method) {
+    stream.resume().end();
+    return;
+  }
+  const messages: Buffer[] = [];
+  let bytes = 0;
+  const reader = new MessageReader(MAX_MESSAGE_BYTES, (message) => {
+    bytes += message.length;
+    if (bytes > MOST_BYTES) stream.close(8);
+    else messages.push(message);
+  });
+  const fail = (thrown: unknown): void => {
+    log(`${path}: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    trailers = { "grpc-status": "3", "grpc-message": "the message cannot be read" };
+    if (!stream.destroyed) stream.end();
+  };
+  stream.on("data", (chunk: Buffer) => {
+    try {
+      reader.push(chunk);
+    } catch (thrown) {
+      fail(thrown);
+    }
+  });
+  stream.on("end", () => {
+    method(robot, messages, stream).then((answer) => {
+      if (!stream.destroyed) stream.end(frameMessage(answer));
+    }, fail);
+  });
+}
+
+type Method = (robot: Robot, messages: readonly Buffer[], stream: ServerHttp2Stream) => Promise<Uint8Array>;
+
+const METHODS: Readonly<Record<string, Method | undefined>> = {
+  Ready: async (robot) => {
+    robot.begin();
+    return EMPTY;
+  },
+  SendPolicyInstructions: async (robot, [message = EMPTY]) => {
+    await robot.setUp(readSetup(bytesIn(message, 1)));
+    return EMPTY;
+  },
+  SendObservations: async (robot, messages) => {
+    for (const pickle of transfersIn(messages)) robot.see(readObservation(pickle));
+    return EMPTY;
+  },
+  GetActions: async (robot, _, stream) => {
+    const actions = await robot.actions(() => stream.destroyed);
+    return actions.length === 0 ? EMPTY : new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(actions).finish();
+  },
+};
+
+/** A field of bytes. */
+function bytesIn(message: Buffer, wanted: number): Buffer {
+  const reader = new BinaryReader(message);
+  let found: Uint8Array = EMPTY;
+  while (reader.pos < reader.len) {
+    const [field, type] = reader.tag();
+    if (field === wanted && type === WireType.LengthDelimited) found = reader.bytes();
+    else reader.skip(type, field);
+  }
+  return Buffer.from(found.buffer, found.byteOffset, found.length);
+}
+
+/** The pieces of each object put together: BEGIN drops what was gathered, END completes it. */
+function transfersIn(messages: readonly Buffer[]): Buffer[] {
+  const whole: Buffer[] = [];
+  let pieces: Buffer[] = [];
+  for (const message of messages) {
+    const reader = new BinaryReader(message);
+    let state = 0;
+    while (reader.pos < reader.len) {
+      const [field, type] = reader.tag();
+      if (field === 1 && type === WireType.Varint) state = reader.int32();
+      else reader.skip(type, field);
+    }
+    if (state === TRANSFER_BEGIN) pieces = [];
+    pieces.push(bytesIn(message, 2));
+    if (state !== TRANSFER_END) continue;
+    whole.push(Buffer.concat(pieces));
+    pieces = [];
+  }
+  return whole;
+}
+
+/** One connection of a client: its setup, and the newest observation that was not answered. */
+class Robot {
+  readonly #options: LerobotOptions;
+  #setup: Setup | undefined;
+  #actionSpace: string | undefined;
+  #seen: Seen | undefined;
+  #session = newId("req");
+  #wake = (): void => {};
+
+  constructor(options: LerobotOptions) {
+    this.#options = options;
+    this.#actionSpace = options.actionSpace;
+  }
+
+  begin(): void {
+    this.#session = newId("req");
+    this.#seen = undefined;
+  }
+
+  async setUp(setup: Setup): Promise<void> {
+    this.#setup = setup;
+    if (this.#options.actionSpace !== undefined || this.#options.preset !== undefined) return;
+    const { ok, body } = await this.#ask(`/v1/models/${setup.model.split(":")[0]}`);
+    if (ok) this.#actionSpace = (body as { action_spaces?: string[] }).action_spaces?.[0];
+  }
+
+  see(seen: Seen): void {
+    this.#seen = seen;
+    this.#wake();
+  }
+
+  /** Pickled actions for the newest observation; empty when none came in time, or the gateway has none for it. */
+  async actions(gone: () => boolean): Promise<Buffer> {
+    if (!this.#seen) await this.#observation();
+    const [setup, seen] = [this.#setup, this.#seen];
+    // A client that has left takes no observation from the one that comes after it.
+    if (!setup || !seen || gone()) return EMPTY;
+    this.#seen = undefined;
+    const { ok, body } = await this.#ask("/v1/act", await this.#request(setup, seen));
+    if (!ok) return EMPTY;
+    const { steps, dt_ms } = (body as { action: { steps: number[][]; dt_ms: number } }).action;
+    return writeActions(setup.module, seen, steps.slice(0, setup.chunk), dt_ms);
+  }
+
+  #observation(): Promise<void> {
+    return new Promise((resolve) => {
+      const forget = after(POLL_MS, resolve);
+      this.#wake = () => {
+        forget();
+        resolve();
+      };
+    });
+  }
+
+  async #request({ model, motors, cameras, chunk }: Setup, { numbers, pictures, task }: Seen): Promise<object> {
+    const names = motors.length > 0 ? motors : [...numbers.keys()];
+    const shown = cameras.length > 0 ? cameras : [...pictures.keys()];
+    const frames = shown.map(async (camera) => {
+      const picture = pictures.get(camera);
+      if (!picture) throw new TypeError(`the observation has no picture ${camera}`);
+      const data = Buffer.from(await encoded(picture, camera, false)).toString("base64");
+      return { camera, url: `data:image/png;base64,${data}` };
+    });
+    const proprio = names.map((name) => {
+      const value = numbers.get(name);
+      if (value === undefined) throw new TypeError(`the observation has no number ${name}`);
+      return value;
+    });
+    const { preset } = this.#options;
+    return {
+      model,
+      instruction: task,
+      horizon: Math.max(1, Math.min(256, chunk)),
+      observations: [{ frames: await Promise.all(frames), proprio, proprio_names: names }],
+      provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
+      ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),
+      ...(preset !== undefined && { preset }),
+    };
+  }
+
+  async #ask(path: string, body?: object): Promise<{ ok: boolean; body: unknown }> {
+    const { gateway, key, log } = this.#options;
+    try {
+      const response = await fetch(new URL(path, gateway), {
+        method: body === undefined ? "GET" : "POST",
+        headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+        signal: AbortSignal.timeout(DEADLINE_MS + 1_000),
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      });
+      const answer = (await response.json()) as { detail?: unknown };
+      if (!response.ok) log(`${path} answered ${response.status}: ${JSON.stringify(answer.detail)}`);
+      return { ok: response.ok, body: answer };
+    } catch (thrown) {
+      log(`the gateway cannot be reached: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+      return { ok: false, body: undefined };
+    }
+  }
+}

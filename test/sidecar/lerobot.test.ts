@@ -1,0 +1,164 @@
+/** LeRobot's server on the robot: a client that sends what LeRobot's own code recorded, a gateway behind it, and what comes back. */
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { type ClientHttp2Session, connect } from "node:http2";
+import { join } from "node:path";
+import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { frameMessage } from "../../src/codecs/grpc.ts";
+import { type PyObject, type PyValue, readPickle } from "../../src/codecs/pickle.ts";
+import { writePickle } from "../../src/codecs/pickle-write.ts";
+import { type LerobotServer, serveLerobot } from "../../src/sidecar/lerobot.ts";
+import { type App, openApp } from "../support/app.ts";
+import { honestSteps, type Model, startModel } from "../support/model.ts";
+
+const SAMPLES = join(import.meta.dirname, "../golden/wire-samples");
+const sample = (name: string): Buffer => readFileSync(join(SAMPLES, name));
+const EXPECTED = JSON.parse(sample("lerobot_expected.json").toString());
+
+let app: App;
+let model: Model;
+let server: LerobotServer;
+let client: ClientHttp2Session;
+const said: string[] = [];
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  // The policy that the recorded setup names.
+  await app.supply({
+    provider: "one",
+    model: "lerobot/smolvla_base",
+    endpoint: model.endpoint,
+    action_spaces: ["joint_pos_7"],
+    dt_ms: 33,
+  });
+  const { key } = await app.caller(10);
+  const log = (text: string): void => void said.push(text);
+  server = await serveLerobot({ host: "127.0.0.1", port: 0, gateway: app.url, key, log });
+  client = connect(`http://127.0.0.1:${server.port}`);
+});
+afterAll(async () => {
+  client.destroy();
+  await server.close();
+  await app.close();
+  await model.close();
+});
+
+/** One call of `transport.AsyncInference`, as grpcio makes it without metadata. */
+async function call(
+  method: string,
+  messages: readonly Uint8Array[],
+  session = client,
+): Promise<{ status: string; answer: Buffer }> {
+  const stream = session.request({
+    ":method": "POST",
+    ":path": `/transport.AsyncInference/${method}`,
+    "content-type": "application/grpc",
+    te: "trailers",
+  });
+  const chunks: Buffer[] = [];
+  let status = "";
+  stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+  stream.on("trailers", (trailers) => (status = String(trailers["grpc-status"])));
+  for (const message of messages) stream.write(frameMessage(message));
+  stream.end();
+  await once(stream, "close");
+  return { status, answer: Buffer.concat(chunks).subarray(5) };
+}
+
+const setup = (pickle: Buffer): Uint8Array =>
+  new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(pickle).finish();
+const piece = (state: number, data: Buffer): Uint8Array =>
+  new BinaryWriter().tag(1, WireType.Varint).int32(state).tag(2, WireType.LengthDelimited).bytes(data).finish();
+
+const NAMES = new Set(["lerobot.async_inference.helpers.TimedAction", "torch.tensor"]);
+
+/** What the client's own unpickling would have made of the answer. */
+function actionsIn(answer: Buffer): { timestamp: number; timestep: number; action: number[] }[] {
+  const reader = new BinaryReader(answer);
+  reader.tag();
+  const { value } = readPickle(Buffer.from(reader.bytes()), NAMES);
+  return (value as PyObject[]).map(({ name, state }) => {
+    expect(name).toBe("lerobot.async_inference.helpers.TimedAction");
+    const fields = state as Map<PyValue, PyValue>;
+    const action = fields.get("action") as PyObject;
+    expect(action.name).toBe("torch.tensor");
+    return {
+      timestamp: fields.get("timestamp") as number,
+      timestep: fields.get("timestep") as number,
+      action: action.args[0] as number[],
+    };
+  });
+}
+
+describe("a client of LeRobot", () => {
+  it("gets timed actions for a recorded observation, sent in pieces", async () => {
+    expect(await call("Ready", [new Uint8Array()])).toMatchObject({ status: "0" });
+    expect(await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup.pkl"))])).toMatchObject({
+      status: "0",
+    });
+    const pickle = sample("lerobot_observation.pkl");
+    const pieces = [
+      piece(1, pickle.subarray(0, 9000)),
+      piece(2, pickle.subarray(9000, 12_000)),
+      piece(3, pickle.subarray(12_000)),
+    ];
+    expect(await call("SendObservations", pieces)).toMatchObject({ status: "0" });
+    const { status, answer } = await call("GetActions", [new Uint8Array()]);
+    expect(status).toBe("0");
+    const actions = actionsIn(answer);
+    const asked = model.acts.at(-1)!;
+    expect(asked).toMatchObject({
+      model: "lerobot/smolvla_base",
+      instruction: EXPECTED.observation.keys.task,
+      horizon: 20,
+    });
+    expect(asked.observations[0]?.proprio).toEqual(
+      ["motor_1.pos", "motor_2.pos", "motor_3.pos"].map((name) => EXPECTED.observation.keys[name]),
+    );
+    expect(asked.observations[0]?.frames.map(({ camera, width, height }) => [camera, width, height])).toEqual([
+      ["front", 64, 48],
+      ["wrist", 64, 48],
+    ]);
+    expect(actions.map(({ action }) => action)).toEqual(honestSteps(asked, 7));
+    expect(actions.map(({ timestep }) => timestep)).toEqual(Array.from({ length: 20 }, (_, i) => i));
+    expect(actions[1]!.timestamp - EXPECTED.observation.timestamp).toBeCloseTo(0.033 * 1, 1);
+  });
+
+  it("gets an empty answer when the gateway has none, and the reason is told on the robot", async () => {
+    model.script.act = (_call, _answer, { stream }) => stream.close(2);
+    await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);
+    const { status, answer } = await call("GetActions", [new Uint8Array()]);
+    model.script.act = undefined;
+    expect([status, answer.length]).toEqual(["0", 0]);
+    expect(said.at(-1)).toContain("/v1/act answered 502");
+  });
+
+  it("shares nothing with another one", async () => {
+    const other = connect(`http://127.0.0.1:${server.port}`);
+    await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);
+    const [theirs, ours] = await Promise.all([
+      call("GetActions", [new Uint8Array()], other),
+      call("GetActions", [new Uint8Array()]),
+    ]);
+    expect(theirs.answer).toHaveLength(0);
+    expect(actionsIn(ours.answer)).toHaveLength(20);
+    other.destroy();
+  });
+});
+
+describe("what is no message of LeRobot", () => {
+  it.each([
+    ["a pickle of something else", writePickle({ call: ["os", "system"], args: ["true"] })],
+    ["a pickle cut short", sample("lerobot_policy_setup.pkl").subarray(0, 100)],
+    ["no pickle", Buffer.from("hello")],
+    ["nothing", Buffer.alloc(0)],
+  ])("%s is refused, and runs nothing", async (_, pickle) => {
+    expect(await call("SendPolicyInstructions", [setup(pickle)])).toMatchObject({ status: "3" });
+    expect(await call("SendObservations", [piece(3, pickle)])).toMatchObject({ status: "3" });
+  });
+
+  it("another method is not there", async () => {
+    expect(await call("Nope", [new Uint8Array()])).toMatchObject({ status: "12" });
+  });
+});
