@@ -11,7 +11,7 @@ import type { Target } from "./wire.ts";
 
 /** What a server is asked. */
 export interface HttpQuestion {
-  readonly method: "GET" | "POST" | "PUT";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Under the endpoint's own path, of whose end it may repeat a part: `/v1/models` under `…/v1` is `…/v1/models`. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;

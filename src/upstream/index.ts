@@ -1,5 +1,7 @@
 /** How we reach models: one wire protocol per runtime. */
 
+import { cog } from "./cog/index.ts";
+import { cosmosNim } from "./cosmos-nim/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
@@ -14,6 +16,7 @@ import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
 import type { Reach } from "./servers.ts";
 import { simulated } from "./simulated.ts";
+import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
 import type { Wire } from "./wire.ts";
 
 /** Every wire, with its connections. */
@@ -44,6 +47,9 @@ export function createUpstream(options: GuardOptions): Upstream {
     lerobotAsync(reach), // LeRobot's asynchronous inference
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
+    vllmOmniVideos(reach), // world models, as jobs
+    cosmosNim(reach), // world models, as one long answer
+    cog(reach), // world models in containers
     openaiChat(reach), // ground, by whoever completes chats
     limberOutbound(dock), // partners' own servers that dial the gateway
     simulated(), // placeholders, where a caller allows them

@@ -1,9 +1,15 @@
-/** Pictures that a server predicted, as arrays of pixels. */
+/** Pictures that a server predicted: as an array of pixels, as a video file, or as files of their own. */
 import sharp from "sharp";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
+import { CodecError } from "../codecs/error.ts";
+import { readImageHeader } from "../codecs/image.ts";
+import { countMp4Frames, isMp4 } from "../codecs/mp4.ts";
 import type { NdArray } from "../codecs/ndarray.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { Signal } from "../signal.ts";
 import { malformed } from "./failures.ts";
+import { decodeVideo } from "./ffmpeg.ts";
 
 const MAX_PREDICTED = 256;
 const MAX_SIDE = 4_096;
@@ -28,4 +34,63 @@ export async function framesIn(video: NdArray, dtMs: number, most = MAX_PREDICTE
       return { $typeName: "limber.v1.PredictedFrame" as const, index, tMs, camera: "", ...facts, data };
     }),
   );
+}
+
+const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
+
+/**
+ * `horizon` frames of a server's files, `dtMs` apart: pictures as they are, or the pictures of one MP4 video. World models begin a video
+ * with the picture that they were given, so of more pictures than asked for the first is left out. Their number is read from the container before
+ * anything is decoded. Throws an UpstreamFailure: fewer than asked for, or files that are neither.
+ */
+export async function framesOfFiles(
+  files: readonly Buffer[],
+  { horizon, dtMs, signal }: { horizon: number; dtMs: number; signal: Signal },
+): Promise<PredictedFrame[]> {
+  const [first] = files;
+  if (first === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the answer has no pictures");
+  if (!isMp4(first))
+    return files
+      .slice(startIn(files.length, horizon))
+      .slice(0, horizon)
+      .map((file, i) => pictureOf(file, i, dtMs));
+  const start = startIn(countIn(first), horizon);
+  const decoded = (await decodeVideo(first, start + horizon, signal)).slice(start);
+  if (decoded.length < horizon)
+    throw new UpstreamFailure(
+      AttemptFailure.WRONG_STEP_COUNT,
+      "the video holds fewer pictures than its container says",
+    );
+  return decoded.map(({ png }, i) => pictureOf(png, i, dtMs));
+}
+
+function startIn(count: number, horizon: number): number {
+  if (count >= horizon) return count > horizon ? 1 : 0;
+  throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${count} pictures, of ${horizon} asked for`);
+}
+
+function countIn(video: Buffer): number {
+  try {
+    return countMp4Frames(video);
+  } catch (error) {
+    if (error instanceof CodecError) throw malformed(`the video's container is ${error.reason}`, error);
+    throw error;
+  }
+}
+
+function pictureOf(data: Buffer, index: number, dtMs: number): PredictedFrame {
+  const header = readImageHeader(data);
+  if (header === undefined) throw new UpstreamFailure(AttemptFailure.UNREADABLE_FRAME, "a file that is no picture");
+  const { width, height } = header;
+  const tMs = (index + 1) * dtMs;
+  return {
+    $typeName: "limber.v1.PredictedFrame",
+    index,
+    tMs,
+    camera: "",
+    width,
+    height,
+    format: FORMATS[header.format],
+    data,
+  };
 }

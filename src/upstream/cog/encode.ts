@@ -1,0 +1,25 @@
+/** A prediction as a Cog container takes it: the inputs that its own schema has, by their usual names. */
+import type { PredictInput } from "../../contracts/contract.ts";
+import type { Profile } from "../profile.ts";
+
+/** The body of one prediction; `accepts` are the names of the model's inputs. */
+export function encodePrediction(
+  { frames, instructionKey, constants }: Profile,
+  picture: string,
+  { instruction, horizon, seed, fps, actions }: PredictInput,
+  accepts: ReadonlySet<string>,
+): string {
+  const known: [string, unknown][] = [
+    ["num_frames", horizon + 1],
+    ["seed", seed],
+    ["fps", fps],
+    ["actions", actions.length > 0 ? JSON.stringify(actions.map(({ values }) => values)) : undefined],
+  ];
+  const input = Object.fromEntries([
+    [frames[0]?.key ?? "image", picture],
+    [instructionKey, instruction],
+    ...known.filter(([key, value]) => value !== undefined && accepts.has(key)),
+    ...constants.map(({ key, value }) => [key, value]),
+  ]);
+  return JSON.stringify({ input });
+}

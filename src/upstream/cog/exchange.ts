@@ -1,0 +1,59 @@
+/** What a Cog container is asked over HTTP. Its shutdown route is never among it. */
+
+import { after } from "../../ambient.ts";
+import { Cancel } from "../../signal.ts";
+import { malformed } from "../failures.ts";
+import { type HttpServers, isObject, readJson } from "../http.ts";
+import type { CallOptions, Target } from "../wire.ts";
+import { inputsIn } from "./decode.ts";
+
+const MAX_WORDS = 4 << 20;
+/** A cancelled prediction that can't be told so in this time is left to itself. */
+const CANCEL_MS = 2_000;
+const JSON_BODY = { "content-type": "application/json" } as const;
+
+/** Runs one prediction under an id of ours and resolves with its end; when it's called off, the container is told. Rejects with an UpstreamFailure. */
+export async function predict(
+  servers: HttpServers,
+  target: Target,
+  id: string,
+  body: string,
+  { signal }: CallOptions,
+): Promise<Buffer> {
+  const path = `/predictions/${encodeURIComponent(id)}`;
+  try {
+    return (await servers.askFor(target, { method: "PUT", path, headers: JSON_BODY, body, signal })).body;
+  } catch (error) {
+    if (signal.aborted) void cancel(servers, target, `${path}/cancel`);
+    throw error;
+  }
+}
+
+async function cancel(servers: HttpServers, target: Target, path: string): Promise<void> {
+  const soon = new Cancel();
+  const forget = after(CANCEL_MS, () => soon.abort(undefined));
+  await servers.ask(target, { method: "POST", path, signal: soon }).catch(() => undefined);
+  forget();
+}
+
+/** The names of the model's inputs. Rejects with an UpstreamFailure. */
+export async function inputsOf(
+  servers: HttpServers,
+  target: Target,
+  { signal }: CallOptions,
+): Promise<ReadonlySet<string>> {
+  return inputsIn(
+    readJson(
+      (await servers.askFor(target, { method: "GET", path: "/openapi.json", signal, maxBytes: MAX_WORDS })).body,
+    ),
+  );
+}
+
+const UP: readonly unknown[] = ["READY", "BUSY"];
+
+/** Resolves when the container says that it's ready, or at work; its status is 200 whatever it says. Rejects with an UpstreamFailure. */
+export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+  const { body } = await servers.askFor(target, { method: "GET", path: "/health-check", signal, maxBytes: MAX_WORDS });
+  const health = readJson(body);
+  if (!isObject(health) || !UP.includes(health.status)) throw malformed("the container is neither ready nor at work");
+}

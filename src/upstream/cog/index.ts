@@ -1,0 +1,49 @@
+/** Cog containers, the self-hosted form of Replicate's models: predictions as files. */
+import { HTTP_SCHEMES, HttpServers } from "../http.ts";
+import { Profiles, picture, plainProfile } from "../profile.ts";
+import type { Reach } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { dataUrlOf, newestPicture, partsOfFiles } from "../world-model.ts";
+import { readPrediction } from "./decode.ts";
+import { encodePrediction } from "./encode.ts";
+import { askHealth, inputsOf, predict } from "./exchange.ts";
+
+const PROFILES = new Profiles(plainProfile({ frames: [picture("", "image")], instructionKey: "prompt" }));
+
+/** Opens the wire; connections are made on first use. */
+export function cog(reach: Reach): Wire {
+  const servers = new HttpServers(reach);
+  return {
+    id: "cog",
+    schemes: Object.keys(HTTP_SCHEMES),
+    wants: ({ profile }) => PROFILES.wants(profile),
+    probes: [
+      {
+        name: "inputs",
+        required: true,
+        async look(target, call) {
+          const accepts = await inputsOf(servers, target, call);
+          const { frames, instructionKey, constants } = PROFILES.of(target.profile);
+          const keys = [frames[0]?.key ?? "image", instructionKey, ...constants.map(({ key }) => key)];
+          const missing = keys.filter((key) => !accepts.has(key));
+          if (missing.length > 0)
+            throw new Error(`the model has no inputs named ${missing.join(", ")}; it has ${[...accepts].join(", ")}`);
+          return `the model takes ${keys.join(", ")}`;
+        },
+      },
+    ],
+    async *predict(target, input, frames, call) {
+      const picture = dataUrlOf(await newestPicture(input, frames));
+      const accepts = await inputsOf(servers, target, call);
+      const body = encodePrediction(PROFILES.of(target.profile), picture, input, accepts);
+      yield* partsOfFiles(
+        readPrediction(await predict(servers, target, call.requestId, body, call), call.requestId),
+        target,
+        input,
+        call,
+      );
+    },
+    health: (target, call) => askHealth(servers, target, call),
+    close: () => servers.close(),
+  };
+}

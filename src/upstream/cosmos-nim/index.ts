@@ -1,0 +1,28 @@
+/** NVIDIA Cosmos NIM: a world model that answers one request with one video. */
+import { HTTP_SCHEMES, HttpServers } from "../http.ts";
+import { Profiles, plainProfile } from "../profile.ts";
+import type { Reach } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { dataUrlOf, newestPicture, partsOfFiles } from "../world-model.ts";
+import { readInfer } from "./decode.ts";
+import { encodeInfer } from "./encode.ts";
+import { askHealth, infer } from "./exchange.ts";
+
+const PROFILES = new Profiles(plainProfile({}));
+
+/** Opens the wire; connections are made on first use. */
+export function cosmosNim(reach: Reach): Wire {
+  const servers = new HttpServers(reach);
+  return {
+    id: "cosmos-nim",
+    schemes: Object.keys(HTTP_SCHEMES),
+    wants: ({ profile }) => PROFILES.wants(profile),
+    async *predict(target, input, frames, call) {
+      const picture = dataUrlOf(await newestPicture(input, frames));
+      const answer = await infer(servers, target, encodeInfer(PROFILES.of(target.profile), picture, input), call);
+      yield* partsOfFiles(readInfer(answer), target, input, call);
+    },
+    health: (target, call) => askHealth(servers, target, call),
+    close: () => servers.close(),
+  };
+}

@@ -1,0 +1,57 @@
+/** Jobs of vLLM-Omni: made, asked after until they're done, fetched; deleted when nobody waits any more. */
+import { after, sleep } from "../../ambient.ts";
+import { Cancel } from "../../signal.ts";
+import { calledOff } from "../failures.ts";
+import type { HttpServers } from "../http.ts";
+import type { CallOptions, Target } from "../wire.ts";
+import { readJob } from "./decode.ts";
+import type { Form } from "./encode.ts";
+
+const POLL = { firstMs: 500, mostMs: 5_000, factor: 1.5 } as const;
+/** The server stops a job within two seconds; telling it isn't waited for any longer. */
+const CANCEL_MS = 2_000;
+const MAX_WORDS = 1 << 20;
+
+/** The file of one job. Rejects with an UpstreamFailure; a job that nobody waits for is deleted. */
+export async function run(
+  servers: HttpServers,
+  target: Target,
+  { body, contentType }: Form,
+  { signal }: CallOptions,
+): Promise<Buffer> {
+  const headers = { "content-type": contentType };
+  const made = await servers.askFor(target, {
+    method: "POST",
+    path: "/v1/videos",
+    headers,
+    body,
+    signal,
+    maxBytes: MAX_WORDS,
+  });
+  let job = readJob(made.body);
+  const path = `/v1/videos/${job.id}`;
+  try {
+    for (let wait: number = POLL.firstMs; !job.done; wait = Math.min(POLL.mostMs, wait * POLL.factor)) {
+      await sleep(wait, signal);
+      const { body: said } = await servers.askFor(target, { method: "GET", path, signal, maxBytes: MAX_WORDS });
+      job = readJob(said, job.id);
+    }
+    return (await servers.askFor(target, { method: "GET", path: `${path}/content`, signal })).body;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    void forget(servers, target, path);
+    throw calledOff(signal);
+  }
+}
+
+async function forget(servers: HttpServers, target: Target, path: string): Promise<void> {
+  const soon = new Cancel();
+  const end = after(CANCEL_MS, () => soon.abort(undefined));
+  await servers.ask(target, { method: "DELETE", path, signal: soon, maxBytes: MAX_WORDS }).catch(() => undefined);
+  end();
+}
+
+/** Resolves when the server answers its health check. Rejects with an UpstreamFailure. */
+export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+  await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: MAX_WORDS });
+}

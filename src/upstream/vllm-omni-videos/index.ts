@@ -1,0 +1,28 @@
+/** vLLM-Omni's video jobs: world models that answer with a video once they're done. */
+import { random } from "../../ambient.ts";
+import { HTTP_SCHEMES, HttpServers } from "../http.ts";
+import { Profiles, plainProfile } from "../profile.ts";
+import type { Reach } from "../servers.ts";
+import type { Wire } from "../wire.ts";
+import { newestPicture, partsOfFiles } from "../world-model.ts";
+import { encodeJob } from "./encode.ts";
+import { askHealth, run } from "./exchange.ts";
+
+const PROFILES = new Profiles(plainProfile({}));
+
+/** Opens the wire; connections are made on first use. */
+export function vllmOmniVideos(reach: Reach): Wire {
+  const servers = new HttpServers(reach);
+  return {
+    id: "vllm-omni-videos",
+    schemes: Object.keys(HTTP_SCHEMES),
+    wants: ({ profile }) => PROFILES.wants(profile),
+    async *predict(target, input, frames, call) {
+      const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;
+      const form = encodeJob(PROFILES.of(target.profile), await newestPicture(input, frames), input, boundary);
+      yield* partsOfFiles([await run(servers, target, form, call)], target, input, call);
+    },
+    health: (target, call) => askHealth(servers, target, call),
+    close: () => servers.close(),
+  };
+}
