@@ -58,7 +58,9 @@ export function lerobotAsync(reach: Reach): Wire {
         );
       return readChunk(pickle, timestep, input.horizon);
     },
-    health: (target, call) => servers.of(target).ready(call),
+    async health(target, call) {
+      await servers.of(target).ready(call);
+    },
     async close() {
       servers.close();
     },
