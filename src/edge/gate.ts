@@ -1,16 +1,19 @@
 /** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
+
 import { createHash, timingSafeEqual } from "node:crypto";
 import {
   type DescMessage,
   type DescMethod,
   type DescService,
   fromBinary,
+  fromJson,
   getOption,
   type Message,
   type MessageShape,
   toJson,
 } from "@bufbuild/protobuf";
 import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import { type SafetyBounds, SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { every, now } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../services/call.ts";
@@ -382,9 +385,11 @@ export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
     throw refuse(Reason.KEY_EXPIRED, NO_SUCH_KEY);
   }
-  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings } = record;
+  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings, bounds } =
+    record;
   const who = { keyId: id, orgId, role, userId, permissions };
-  return { kind: "key", ...who, scopes, models, environment, workspaceId, robotId, settings };
+  const limits = bounds && { bounds: boundsFrom(bounds) };
+  return { kind: "key", ...who, scopes, models, environment, workspaceId, robotId, settings, ...limits };
 }
 
 const limitOf = (record: KeyRecord | undefined): Limit => {
@@ -441,4 +446,15 @@ function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
+}
+
+/** By the key's record, which is the same object for as long as the key is in memory. */
+const readBounds = new WeakMap<object, SafetyBounds>();
+
+function boundsFrom(json: object): SafetyBounds {
+  const known = readBounds.get(json);
+  if (known) return known;
+  const bounds = fromJson(SafetyBoundsSchema, json as Parameters<typeof fromJson>[1]); // written by toJson
+  readBounds.set(json, bounds);
+  return bounds;
 }

@@ -1,4 +1,5 @@
 /** What a service function knows of the call that it answers, whatever face it came in by. */
+
 import type {
   DescMethodBiDiStreaming,
   DescMethodServerStreaming,
@@ -6,6 +7,7 @@ import type {
   DescService,
   MessageShape,
 } from "@bufbuild/protobuf";
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { Refusal } from "../refusal.ts";
 import type { Signal } from "../signal.ts";
 
@@ -29,6 +31,8 @@ export interface KeyPrincipal {
   models: readonly string[];
   /** A hardware key is never served placeholder output. */
   environment: "hardware" | "simulation";
+  /** What no action that it is given may exceed; undefined where nothing is said. */
+  bounds?: SafetyBounds | undefined;
   /** The workspace whose budget counts too; undefined: none. */
   workspaceId: string | undefined;
   /** What the organisation and the workspace settled. */

@@ -1,6 +1,6 @@
 /** Inference: the only place that knows the whole story of a call, from the request to the record. */
 import { create } from "@bufbuild/protobuf";
-import { ActionSchema } from "../../gen/limber/v1/action_pb.ts";
+import { ActionSchema, type SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import {
   type ActRequest,
   ActRequestSchema,
@@ -30,7 +30,7 @@ import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
 import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, routeOf } from "../routing/index.ts";
-import type { Call, Implementation } from "./call.ts";
+import { type Call, type Implementation, keyOf } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
@@ -78,7 +78,7 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
         const { wire, target, bounds } = trip.reach(step, dim);
         const answer = await served(wire.act, wire)(target, input, frames, trip.options(options));
         const pose = poseOf(space, request.observations, dim);
-        assertSound(act.checkAnswer(answer, { intent, dim }, bounds && [{ bounds, pose }]));
+        assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
         return answer;
       },
       unitsOf: act.unitsOf,
@@ -93,6 +93,19 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
     return response;
   });
 }
+
+/** What an offering's and a key's bounds ask of an answer; nothing is made where neither has any. */
+const limitsOf = (
+  offering: SafetyBounds | undefined,
+  key: SafetyBounds | undefined,
+  pose: readonly number[] | undefined,
+) =>
+  offering || key
+    ? [
+        { bounds: offering, pose },
+        { bounds: key, pose },
+      ]
+    : undefined;
 
 function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge: Charge, route: Route): ActResponse {
   const { model, dtMs: usualMs } = charge.step.offering;

@@ -282,6 +282,7 @@ async function revoke(
 
 /** Everything that limits the consenting key limits the application's too, and what was asked for can only narrow it. */
 function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, key: KeyRecord): Consent["granted"] {
+  if (key.bounds) throw refuse(Reason.SCOPE_DENIED, "a key with bounds makes no keys for applications");
   const ends = [key.expiresAt, expiresIn === undefined ? undefined : nowSeconds() + expiresIn];
   const known = ends.filter((each) => each !== undefined);
   const asked = budgetUsd === undefined ? undefined : fromUsd(budgetUsd, "budget_usd");

@@ -42,6 +42,8 @@ export interface KeyRecord {
   settings: OrgSettings;
   /** Unix seconds. */
   createdAt: number;
+  /** What no action that it is given may exceed, as ProtoJSON of `SafetyBounds`. */
+  bounds: object | undefined;
 }
 
 /** How often a key may call. */
@@ -83,6 +85,8 @@ export interface NewKey {
   rateLimit?: Partial<RateLimit> | undefined;
   workspaceId?: string | undefined;
   robotId?: string | undefined;
+  /** ProtoJSON of `SafetyBounds`. */
+  bounds?: object | undefined;
 }
 
 interface KeyRow {
@@ -110,6 +114,7 @@ interface KeyRow {
   rate_streams: number;
   workspace_id: string | null;
   robot_id: string | null;
+  bounds: object | null;
   org_settings: StoredSettings | null;
   workspace_settings: StoredSettings | null;
   created: Date;
@@ -146,13 +151,14 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   },
   workspaceId: row.workspace_id ?? undefined,
   robotId: row.robot_id ?? undefined,
+  bounds: row.bounds ?? undefined,
   settings: settingsFrom(row.org_settings, row.workspace_settings),
   createdAt: seconds(row.created),
 });
 
 const keyColumns = (sql: Queryable) => sql`
   id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
-  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, created,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, created,
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
   (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
@@ -186,6 +192,7 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     rate_streams: rate.streams,
     workspace_id: key.workspaceId ?? null,
     robot_id: key.robotId ?? null,
+    bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
   };
   const [made] = await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`;
   return { key: keyOf(made!), secret };

@@ -1,5 +1,6 @@
 /** The keys of an organisation: making, changing, rotating and revoking them. */
-import { create } from "@bufbuild/protobuf";
+
+import { create, toJson } from "@bufbuild/protobuf";
 import {
   type AccountService,
   type CreateKeyRequest,
@@ -12,7 +13,9 @@ import {
   type UpdateKeyRequest,
   UpdateKeyResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { now, nowSeconds } from "../../ambient.ts";
+import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { audit } from "../../store/audit.ts";
@@ -282,7 +285,21 @@ function newKeyOf(request: CreateKeyRequest, call: Call, maker: KeyRecord | unde
     rateLimit: rateLimit && limitsOf(rateLimit),
     workspaceId: workspaceOf(request, call),
     robotId,
+    bounds: boundsOf(request, maker),
   };
+}
+
+/** Its maker's bounds, or else the ones that are asked for. */
+function boundsOf({ bounds }: CreateKeyRequest, maker: KeyRecord | undefined): object | undefined {
+  if (maker?.bounds && bounds)
+    throw refuse(
+      Reason.SCOPE_DENIED,
+      "a key with bounds makes keys of the same bounds: leave them out",
+      {},
+      { param: "bounds" },
+    );
+  assertBounds(bounds, undefined, "bounds");
+  return maker?.bounds ?? (bounds && (toJson(SafetyBoundsSchema, bounds) as object)); // a message is an object
 }
 
 /** The key that makes or changes another; undefined for the operator. One with a budget does neither: each of its keys could spend as much again. */

@@ -1,5 +1,6 @@
 /** Keys, budgets and settings between the words of the store and the messages of the schema. */
-import { create } from "@bufbuild/protobuf";
+
+import { create, fromJson } from "@bufbuild/protobuf";
 import {
   BudgetInterval,
   Environment,
@@ -14,6 +15,7 @@ import {
   SpendingSchema,
 } from "../../../gen/limber/v1/account_pb.ts";
 import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
 import type { ByokMode as ByokWord } from "../../store/credentials.ts";
@@ -50,6 +52,7 @@ export function keyMessage(key: KeyRecord, { secret, spending, left, ownMicro }:
     ...(key.expiresAt !== undefined && { expiresAt: key.expiresAt }),
     ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
     ...(key.robotId !== undefined && { robotId: key.robotId }),
+    ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
     ...(key.budget && {
       budget: budgetMessage(key.budget, spending?.budget?.spentMicro ?? 0, spending?.budget?.resetsAt),
     }),

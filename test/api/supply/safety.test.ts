@@ -132,3 +132,37 @@ describe("bounds of an offering", () => {
       expect((await mine(bounds)).status, JSON.stringify(bounds)).toBe(422);
   });
 });
+
+describe("bounds of a key", () => {
+  const bounds = { lowest: [-0.2], highest: [0.2] };
+
+  it("hold for every offering that the key is served by, and for the keys that it makes", async () => {
+    const { org } = robot;
+    const made = await app.call(`/v1/orgs/${org}/keys`, { role: "owner", bounds }, { key: robot.key });
+    expect(made.body.bounds).toMatchObject(bounds);
+    const careful = made.body.key;
+    const child = await app.call(`/v1/orgs/${org}/keys`, { role: "owner" }, { key: careful });
+    expect(child.body.bounds).toMatchObject(bounds);
+    const wider = await app.call(`/v1/orgs/${org}/keys`, { role: "owner", bounds: { lowest: [-9] } }, { key: careful });
+    expect([wider.status, wider.body.error.param]).toEqual([403, "bounds"]);
+    other.script.act = (_, answer) => answer([[0.3, 0]]);
+    const body = {
+      model: "acme/base",
+      action_space: "base_twist_2d",
+      horizon: 1,
+      observations: [{ proprio: [0.5] }],
+      ...only("bolt"),
+    };
+    for (const key of [careful, child.body.key]) {
+      const { status, body: answer } = await app.call("/v1/act", body, { key });
+      expect([status, answer.route.attempts[0].reason]).toEqual([502, "unsafe_action"]);
+    }
+    expect((await app.call("/v1/act", body, { key: robot.key })).status).toBe(200);
+    expect((await app.call("/v1/key", undefined, { key: careful })).body.bounds).toMatchObject(bounds);
+  });
+
+  it("are refused when no action could keep them", async () => {
+    for (const odd of [{ lowest: [1], highest: [-1] }, { max_change: -1 }])
+      expect((await app.call(`/v1/orgs/${robot.org}/keys`, { bounds: odd }, { key: robot.key })).status).toBe(422);
+  });
+});

@@ -33,7 +33,7 @@ import {
 import { Cancel, type Signal } from "../../../signal.ts";
 import { FrameSet } from "../../../upstream/frames.ts";
 import { frameSources } from "../../../upstream/pictures.ts";
-import type { Call, Speaker } from "../../call.ts";
+import { type Call, keyOf, type Speaker } from "../../call.ts";
 import type { Mover } from "../../robot/stop-book.ts";
 import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
@@ -311,8 +311,9 @@ export class Robot implements Carried {
     asked.then(
       (answer) => {
         if (!this.#flights.delete(flight)) return;
-        if (exceeds(bounds, answer, poseOf(this.#space, observations, this.#dimOf(step))))
-          this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds of the offering"));
+        const pose = poseOf(this.#space, observations, this.#dimOf(step));
+        if (exceeds(bounds, answer, pose) || exceeds(keyOf(this.#call).bounds, answer, pose))
+          this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
         else this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
       },
       (thrown) => {
