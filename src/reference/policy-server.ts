@@ -91,15 +91,15 @@ function samplesOf(declaration: ActionDeclaration | undefined): MessageInitShape
   const names = declaration.proprioLayouts[0] ?? [];
   return [0.3, 2].map((angle) => ({
     proprioNames: [...names],
-    proprio: names.map((name, at) => sampleOf(name, at, angle)),
+    proprio: names.map((name, at) => sampleOf(name, at, angle, declaration.proprioScale)),
   }));
 }
 
-/** An angle is given by its cosine and sine; every other number may be any small one. */
-function sampleOf(name: string, at: number, angle: number): number {
+/** An angle is given by its cosine and sine; every other number may be any small one of its scale. */
+function sampleOf(name: string, at: number, angle: number, scale = 1): number {
   if (name.startsWith("cos_")) return Math.cos(angle);
   if (name.startsWith("sin_")) return Math.sin(angle);
-  return 0.1 + 0.02 * at + 0.1 * angle;
+  return scale * (0.1 + 0.02 * at + 0.1 * angle);
 }
 
 function cardElsewhere(served: ServedElsewhere): MessageInitShape<typeof ServedModelSchema> {

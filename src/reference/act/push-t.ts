@@ -33,6 +33,8 @@ const declaration: ActionDeclaration = {
   normalised: false,
   gripper: null,
   proprioLayouts: [["agent_x", "agent_y", "block_x", "block_y", "block_angle"]],
+  // In pixels: in the corner, where numbers are small, every push is cut off at the same edge.
+  proprioScale: 512,
   visualLayouts: [],
   camera: null,
 };

@@ -51,6 +51,8 @@ export interface ActionDeclaration {
   readonly gripper: { readonly indices: readonly number[]; readonly closed: number; readonly open: number } | null;
   /** Every proprio layout that is understood, by the names of its numbers; no two have one length. */
   readonly proprioLayouts: readonly (readonly string[])[];
+  /** How large the numbers of proprio usually are; about 1 when absent. */
+  readonly proprioScale?: number;
   /** Lengths of the layouts that need a camera frame and an instruction naming a coloured thing, and how that camera looks. */
   readonly visualLayouts: readonly number[];
   readonly camera: string | null;
