@@ -11,6 +11,7 @@ import { f4, ndarray, type OpenpiOptions, type OpenpiServer, startOpenpiServer }
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { type Chat, startChatServer } from "../support/servers/chat.ts";
 import { npy, startGr00tServer } from "../support/servers/gr00t.ts";
+import { startWorldServer } from "../support/servers/world-models.ts";
 
 let app: App;
 let supplier: Caller;
@@ -49,6 +50,7 @@ async function join(declaration: object): Promise<{ model: string; status: numbe
   await app.call("/v1/supply/providers", { name: provider }, { key });
   const body = {
     hardware: "RTX 4090",
+    region: "eu",
     contracts: ["act"],
     action_spaces: ["ee_delta_6d_grip"],
     max_horizon: 10,
@@ -306,6 +308,46 @@ it("serves an OpenAI-compatible server's very own places", async () => {
     { x: said[0] / 1000, y: said[1] / 1000, label: "square", camera: "front" },
   ]);
   expect(answer.body.usage).toMatchObject({ input_tokens: 300, output_tokens: 20 });
+});
+
+it("serves a world model's very own pictures, out of its container", async () => {
+  const later = (png: Buffer, by: number): Promise<Buffer> =>
+    sharp(png)
+      .modulate({ brightness: 1 + by / 10 })
+      .png()
+      .toBuffer();
+  const properties = { image: {}, prompt: {}, num_frames: {} };
+  const files = new Map<string, string[]>();
+  const server = await startWorldServer(({ path, body }) => {
+    if (path === "/openapi.json") return { json: { components: { schemas: { Input: { properties } } } } };
+    if (path === "/health-check") return { json: { status: "READY" } };
+    const { image, num_frames } = JSON.parse(body.toString()).input;
+    const output = Array.from({ length: num_frames - 1 }, (_, i) => files.get(image)?.[i] ?? image);
+    return { json: { id: path.split("/").at(-1), status: "succeeded", output } };
+  });
+  open.push(server);
+  const { model, body } = await join({
+    runtime: "cog",
+    endpoint: server.endpoint,
+    contracts: ["predict"],
+    action_spaces: [],
+    price_per_frame: 0.001,
+  });
+  expect([body.offering.status, failedChecks(body)]).toEqual(["live", []]);
+
+  const { png } = await scene(4);
+  const url = `data:image/png;base64,${png.toString("base64")}`;
+  const own = await Promise.all([1, 2].map((by) => later(png, by)));
+  files.set(
+    url,
+    own.map((file) => `data:image/png;base64,${file.toString("base64")}`),
+  );
+  const request = { model, instruction: "go", horizon: 2, observations: [{ frames: [{ camera: "front", url }] }] };
+  const answer = await app.call("/v1/predict", request, { key: robot.key });
+  expect([answer.status, answer.body.frames?.map(({ data }: { data: string }) => data)]).toEqual([
+    200,
+    own.map((file) => file.toString("base64")),
+  ]);
 });
 
 it.each<[string, () => Promise<object>, [string, RegExp]]>([
