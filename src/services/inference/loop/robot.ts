@@ -3,31 +3,28 @@ import { create } from "@bufbuild/protobuf";
 import {
   HoldReason,
   type LoopChunk,
-  LoopEndedSchema,
   type LoopObservation,
   type LoopOpen,
   LoopOpenedSchema,
 } from "../../../../gen/limber/v1/control_loop_pb.ts";
-import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
 import { after, nowSeconds, steadyNow } from "../../../ambient.ts";
 import * as act from "../../../contracts/act.ts";
-import { DEFAULT_ACTION_SPACE, dimensionOf } from "../../../contracts/action-spaces.ts";
+import { DEFAULT_ACTION_SPACE } from "../../../contracts/action-spaces.ts";
 import { assertBounds, exceeds, poseOf } from "../../../contracts/bounds.ts";
 import type { ActInput, Intent } from "../../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
 import { charge, toUsd } from "../../../money/price.ts";
-import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../refusal.ts";
+import { asRefusal, Reason, Refusal, refuse } from "../../../refusal.ts";
 import {
   type Deliver,
   type Hold,
   Loop,
   type LoopEffect,
   type LoopEvent,
-  LoopGauge,
-  type Plan,
+  type LoopGauge,
   type PlanStep,
-  planFor,
   routeOf,
 } from "../../../routing/index.ts";
 import { Cancel, type Signal } from "../../../signal.ts";
@@ -39,10 +36,13 @@ import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
 import type { Session } from "../sessions.ts";
-import { hedgesOf, type InferenceHouse, moverOf, planArgs, refuseLargeMetadata, robotIn, served } from "../trip.ts";
+import { hedgesOf, type InferenceHouse, moverOf, refuseLargeMetadata, robotIn, served } from "../trip.ts";
 import { type Carried, takenOver } from "./board.ts";
+import { Course } from "./course.ts";
 import type { LastChunk } from "./resumption.ts";
 import { Tab } from "./tab.ts";
+import { Tally } from "./tally.ts";
+import { chunkOf, endedOf, heldBack, holdOf, type LoopMessage, replayOf } from "./words.ts";
 
 /** A caller who reads nothing for this long is gone. */
 const PATIENCE_MS = 10_000;
@@ -67,16 +67,11 @@ export class Robot implements Carried {
   readonly #tab: Tab;
   readonly #loop: Loop<LoopObservation>;
   readonly #deadlineMs: number;
-  /** Of the whole loop; `gauge` is of who serves it now. */
-  readonly #gauge = new LoopGauge();
-  gauge = new LoopGauge();
-  offeringId: string | undefined;
   readonly #flights = new Map<number, Cancel>();
   /** The stream's part of the names of its chunks. */
   readonly #name: string;
-  #plan: Plan;
-  /** The plan is to be made anew before the next observation is dispatched. */
-  #outdated = false;
+  readonly #course: Course;
+  readonly #tally: Tally;
   #instruction: string;
   #opened = false;
   #over = false;
@@ -91,10 +86,8 @@ export class Robot implements Carried {
   #woken: PlanStep | undefined;
   /** The last chunk that was charged, on this stream and on the one that it resumes. */
   #last: LoopChunk | undefined;
+  #route: Route | undefined;
   #resumed: LastChunk | undefined;
-  #steps = 0;
-  #gpuSeconds = 0;
-  #costMicro = 0;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
@@ -113,13 +106,15 @@ export class Robot implements Carried {
     this.#instruction = open.instruction ?? "";
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
     this.#space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
+    this.#tally = new Tally(house.loops);
     this.#name = call.requestId.slice(call.requestId.indexOf("_"));
     this.mover = moverOf(this.#intent, call, open.robotId ?? robotIn(open.metadata));
     house.stops.assertMayMove(this.mover);
     if (house.loops.draining) throw draining();
-    this.#plan = this.#planned();
-    const first = this.#plan.steps[0]!;
-    assertBounds(open.bounds, this.#dimOf(first), "open.bounds");
+    this.#course = new Course(house, { intent: this.#intent, ownKeys, session }, call, this.#space);
+    const { plan } = this.#course;
+    const first = plan.steps[0]!;
+    assertBounds(open.bounds, this.#course.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
     this.#tab = new Tab(house.till, call, {
       modelRequested: open.model,
@@ -133,18 +128,12 @@ export class Robot implements Carried {
       {
         intent: this.#intent,
         deadlineMs: this.#deadlineMs,
-        hedgeAfterMs: this.#plan.hedgeAfterMs,
-        maxCostMicro: this.#plan.maxCostMicro,
+        hedgeAfterMs: plan.hedgeAfterMs,
+        maxCostMicro: plan.maxCostMicro,
         models: this.#intent.models,
         broken: (answer) => exceeds(open.bounds, answer),
       },
-      {
-        steps: () => this.#steps_(),
-        admit: (step, at, budgetMs) =>
-          house.supply.health.admit(step.offering.id, at, budgetMs, this.#plan.strictOrder),
-        hedge: () => hedgesOf(house, call).spend(),
-        dimOf: (step) => this.#dimOf(step),
-      },
+      this.#course,
     );
   }
 
@@ -153,12 +142,20 @@ export class Robot implements Carried {
     return this.#session?.name;
   }
 
+  get gauge(): LoopGauge {
+    return this.#tally.gauge;
+  }
+
+  get offeringId(): string | undefined {
+    return this.#tally.offeringId;
+  }
+
   get id(): string {
     return this.#call.requestId;
   }
 
   get last(): LastChunk | undefined {
-    return this.#last && { chunk: this.#last, endedAt: steadyNow() };
+    return this.#last && { chunk: this.#kept(this.#last), endedAt: steadyNow() };
   }
 
   /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
@@ -170,12 +167,15 @@ export class Robot implements Carried {
     if (pin) this.#loop.resume(pin.model);
     this.#happen({ kind: "blocked", at: steadyNow(), why: HoldReason.LATE });
     const found = this.session === undefined ? undefined : this.#house.resumption.take(this.session, this.id);
-    const covered = Promise.all([this.#tab.cover(this.#plan), found]);
+    const covered = Promise.all([this.#tab.cover(this.#course.plan), found]);
     const begun = ([, last]: [unknown, LastChunk | undefined]): void => {
       if (this.#over) return;
       this.#resumed ??= last;
+      // The pin may not have come from the other replica yet.
+      const model = this.#resumed?.chunk.route?.model;
+      if (!pin && model !== undefined) this.#loop.resume(model);
       this.#opened = true;
-      this.#say("opened", this.#openedMessage(pin !== undefined));
+      this.#say("opened", this.#openedMessage(pin !== undefined || this.#resumed !== undefined));
       this.#happen({ kind: "blocked", at: steadyNow(), why: undefined });
       this.#endIfDone();
     };
@@ -200,7 +200,7 @@ export class Robot implements Carried {
   reset(instruction: string | undefined): void {
     this.#heardAt = steadyNow();
     if (instruction !== undefined) this.#instruction = instruction;
-    this.#outdated = true;
+    this.#course.outdate();
     this.#resumed = undefined;
     this.#happen({ kind: "reset", at: steadyNow() });
   }
@@ -266,7 +266,7 @@ export class Robot implements Carried {
         this.#flights.delete(effect.flight);
         return;
       case "told":
-        if (effect.report.outcome !== "ok") this.#outdated = true;
+        if (effect.report.outcome !== "ok") this.#course.outdate();
         this.#house.supply.health.report(effect.offeringId, effect.report);
         return;
       case "hold":
@@ -278,7 +278,7 @@ export class Robot implements Carried {
     const cancel = new Cancel();
     this.#flights.set(effect.flight, cancel);
     hedgesOf(this.#house, this.#call).earn();
-    const covered = this.#tab.cover(this.#plan);
+    const covered = this.#tab.cover(this.#course.plan);
     if (!(covered instanceof Promise)) {
       this.#ask(effect, cancel);
       return;
@@ -293,7 +293,7 @@ export class Robot implements Carried {
 
   #ask(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>, signal: Signal): void {
     const { flight, step, sighting, budgetMs } = effect;
-    const { wire, target, bounds } = reachWith(this.#house.supply, step, this.#dimOf(step), this.#ownKeys);
+    const { wire, target, bounds } = reachWith(this.#house.supply, step, this.#course.dimOf(step), this.#ownKeys);
     const { agent, allowPrivate } = this.#house;
     const { observations } = sighting.payload;
     const deadline = steadyNow() + budgetMs;
@@ -311,7 +311,7 @@ export class Robot implements Carried {
     asked.then(
       (answer) => {
         if (!this.#flights.delete(flight)) return;
-        const pose = poseOf(this.#space, observations, this.#dimOf(step));
+        const pose = poseOf(this.#space, observations, this.#course.dimOf(step));
         if (exceeds(bounds, answer, pose) || exceeds(keyOf(this.#call).bounds, answer, pose))
           this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
         else this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
@@ -340,13 +340,13 @@ export class Robot implements Carried {
   /** Chunks leave in order, each when what it owes is on record. */
   #deliver(effect: Deliver<LoopObservation>): void {
     const charge = this.#chargeOf(effect);
-    const ready = this.#sending ?? this.#tab.ready(charge, this.#plan);
+    const ready = this.#sending ?? this.#tab.ready(charge, this.#course.plan);
     if (!(ready instanceof Promise)) {
       this.#send(effect, charge);
       return;
     }
     const sending = ready
-      .then(() => this.#tab.ready(charge, this.#plan))
+      .then(() => this.#tab.ready(charge, this.#course.plan))
       .then(
         () => {
           if (this.#over) return;
@@ -369,90 +369,35 @@ export class Robot implements Carried {
   }
 
   #send(effect: Deliver<LoopObservation>, charge: Charge): void {
-    const { sighting, answer, step, moved } = effect;
+    const { step, moved, tries, answer } = effect;
     const at = steadyNow();
     this.#pin(step, moved, at);
-    const route = moved || effect.tries.length > 1 ? routeOf(effect) : undefined;
+    const route = moved || tries.length > 1 ? routeOf(effect) : undefined;
+    this.#route = route ?? this.#route;
     this.#tab.add(charge, route);
-    if (step.offering.id !== this.offeringId) this.#moveTo(step.offering.id);
-    this.#gauge.chunk(at);
-    this.gauge.chunk(at);
-    const costMicro = charge.costMicro + (charge.hedgeMicro ?? 0);
-    this.#steps += charge.units;
-    this.#gpuSeconds += answer.gpuSeconds;
-    this.#costMicro += costMicro;
-    const { observations } = sighting.payload;
-    const sensedAt = observations[observations.length - 1]!.tMs;
-    const chunk: LoopChunk = {
-      $typeName: "limber.v1.LoopChunk",
-      chunkId: `chunk${this.#name}-${sighting.step}`,
-      action: {
-        $typeName: "limber.v1.Action",
-        space: this.#space,
-        steps: answer.steps,
-        dtMs: answer.dtMs || step.offering.dtMs,
-        note: answer.note,
-      },
-      startStep: sighting.step,
-      validUntilStep: effect.validUntil,
-      observationAgeMs: rounded(effect.ageMs + at - effect.at),
-      episodeBreak: effect.episodeBreak,
-      usage: {
-        $typeName: "limber.v1.ActUsage",
-        actionSteps: charge.units,
-        gpuSeconds: answer.gpuSeconds,
-        costUsd: toUsd(costMicro),
-      },
-      droppedObservations: effect.dropped,
-      replayed: false,
-      ...(sensedAt !== undefined && { observationTime: sensedAt }),
-      ...(route && { route }),
-    };
-    this.#last = chunk;
-    this.#say("chunk", chunk);
+    this.#tally.chunk(at, charge, answer.gpuSeconds);
+    this.#last = chunkOf(effect, charge, { at, stream: this.#name, space: this.#space, route });
+    this.#say("chunk", this.#last);
+  }
+
+  /** A chunk with the route that it came by, for who resumes the session. */
+  #kept(chunk: LoopChunk): LoopChunk {
+    return { ...chunk, ...(this.#route && { route: this.#route }) };
   }
 
   /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
   #replay({ chunk, endedAt }: LastChunk, at: number): void {
     const ageMs = chunk.observationAgeMs + at - endedAt;
-    const tries: Hold["tries"] = [];
     const { dropped } = this.#loop;
-    if (ageMs >= this.#deadlineMs) {
-      this.#hold({
-        kind: "hold",
-        at,
-        step: chunk.startStep,
-        reason: HoldReason.LATE,
-        ageMs,
-        detail: "",
-        tries,
-        dropped,
-      });
-      return;
-    }
-    const usage = create(ActUsageSchema, { actionSteps: 0 });
-    this.#say("chunk", {
-      ...chunk,
-      observationAgeMs: rounded(ageMs),
-      usage,
-      droppedObservations: dropped,
-      replayed: true,
-    });
+    const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
+    if (ageMs >= this.#deadlineMs) this.#hold({ ...late, tries: [], dropped });
+    else this.#say("chunk", replayOf(chunk, ageMs, dropped));
   }
 
-  #hold({ at, step, reason, ageMs, detail, tries, dropped }: Hold): void {
-    this.#gauge.hold(reason === HoldReason.LATE);
-    this.gauge.hold(reason === HoldReason.LATE);
-    if (this.#behindSince !== undefined) return; // who does not read is told no more
-    this.#say("hold", {
-      $typeName: "limber.v1.LoopHold",
-      step,
-      reason,
-      observationAgeMs: rounded(ageMs + steadyNow() - at),
-      detail,
-      droppedObservations: dropped,
-      ...(tries.length > 0 && { route: routeOf({ tries, step: undefined, hedgeMicro: undefined }) }),
-    });
+  #hold(hold: Hold): void {
+    this.#tally.hold(hold.reason === HoldReason.LATE);
+    // Who does not read is told no more.
+    if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow()));
   }
 
   #say<C extends LoopMessage["case"]>(name: C, value: Extract<LoopMessage, { case: C }>["value"]): void {
@@ -496,54 +441,10 @@ export class Robot implements Carried {
     };
   }
 
-  /** What is counted from now on is another offering's. */
-  #moveTo(offeringId: string): void {
-    if (this.offeringId !== undefined) {
-      this.#house.loops.keep(this.offeringId, this.gauge);
-      this.gauge = new LoopGauge();
-    }
-    this.offeringId = offeringId;
-  }
-
   #pin({ offering }: PlanStep, moved: boolean, at: number): void {
     if (this.#session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
     this.#touchedAt = at;
     void this.#house.sessions.served(this.#session, offering);
-  }
-
-  /** Who may serve now: by the plan, made anew when supply changed or somebody failed. */
-  #steps_(): readonly PlanStep[] {
-    if (!this.#outdated && this.#house.supply.snapshot === this.#planned_) return this.#plan.steps;
-    this.#outdated = false;
-    try {
-      this.#plan = this.#planned();
-      return this.#plan.steps;
-    } catch (thrown) {
-      if (!(thrown instanceof Refusal)) throw thrown;
-      this.#outdated = true;
-      return [];
-    }
-  }
-
-  #planned_: unknown;
-
-  #planned(): Plan {
-    const { snapshot } = this.#house.supply;
-    // The time of the whole stream is no observation's.
-    const plan = planFor(
-      planArgs(
-        this.#house,
-        { intent: this.#intent, ownKeys: this.#ownKeys, session: this.#session },
-        { ...this.#call, deadline: undefined },
-        steadyNow(),
-      ),
-    );
-    this.#planned_ = snapshot;
-    return plan;
-  }
-
-  #dimOf({ offering }: PlanStep): number | undefined {
-    return dimensionOf(this.#space, offering.actionDim);
   }
 
   /** One timer at a time: an early one looks and goes back to sleep, which costs less than setting one for every message. */
@@ -561,7 +462,7 @@ export class Robot implements Carried {
   }
 
   #openedMessage(resumed: boolean) {
-    const first = this.#plan.steps[0]!;
+    const first = this.#course.plan.steps[0]!;
     return create(LoopOpenedSchema, {
       id: this.#call.requestId,
       created: nowSeconds(),
@@ -581,14 +482,9 @@ export class Robot implements Carried {
 
   #end(refusal: Refusal | undefined): void {
     if (this.#over) return;
-    const { dropped } = this.#loop;
-    const { figures } = this.#gauge;
+    const last = endedOf(refusal, this.#tally, this.#loop.dropped);
     this.#stop(refusal);
-    const usage = { actionSteps: this.#steps, gpuSeconds: this.#gpuSeconds, costUsd: toUsd(this.#costMicro) };
-    const code = refusal === undefined ? "" : factsOf(refusal.reason).code;
-    const { chunks, holds, effectiveHz, staleRatio, jitterMs } = figures;
-    const told = { code, chunks, holds, droppedObservations: dropped, usage, effectiveHz, staleRatio, jitterMs };
-    if (this.#opened) this.#speaker.say(ended(told));
+    if (this.#opened) this.#speaker.say(last);
     this.#speaker.end(refusal);
   }
 
@@ -598,39 +494,20 @@ export class Robot implements Carried {
     for (const effect of this.#loop.next({ kind: "closed", at: steadyNow() })) this.#carryOut(effect);
     this.#over = true;
     this.#forgetWake();
-    if (this.offeringId !== undefined) this.#house.loops.keep(this.offeringId, this.gauge);
-    this.#house.loops.leave(this, this.#gauge.figures);
-    if (this.session !== undefined) this.#house.resumption.end(this.session, this.id, this.#last);
+    this.#house.loops.leave(this, this.#tally.whole.figures);
+    this.#tally.close();
+    if (this.session !== undefined) {
+      this.#house.resumption.end(this.session, this.id, this.#last && this.#kept(this.#last));
+    }
     this.#tab.close(refusal);
   }
 }
-
-type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
-
-const ended = (told: Parameters<typeof create<typeof LoopEndedSchema>>[1]): ActStreamResponse => ({
-  $typeName: "limber.v1.ActStreamResponse",
-  event: { case: "ended", value: create(LoopEndedSchema, told) },
-});
-
-/** An answer that came and may not leave. */
-const heldBack = (effect: Deliver<LoopObservation>, reason: HoldReason, waitedMs: number): Hold => ({
-  kind: "hold",
-  at: effect.at + waitedMs,
-  step: effect.sighting.step,
-  reason,
-  ageMs: effect.ageMs + waitedMs,
-  detail: "",
-  tries: effect.tries,
-  dropped: effect.dropped,
-});
 
 /** How old an observation may be: as the caller says, and no older than its chunk lasts. */
 function deadlineOf({ provider, units }: Intent, { offering }: PlanStep): number {
   const lasts = offering.dtMs > 0 ? offering.dtMs * units : Number.POSITIVE_INFINITY;
   return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
 }
-
-const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
 
 const draining = (): Refusal =>
   refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });

@@ -1,0 +1,103 @@
+/** What a robot is told, as messages of the schema. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type HoldReason,
+  type LoopChunk,
+  LoopEndedSchema,
+  type LoopHold,
+  type LoopObservation,
+} from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
+import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
+import { toUsd } from "../../../money/price.ts";
+import { factsOf, type Refusal } from "../../../refusal.ts";
+import { type Deliver, type Hold, routeOf } from "../../../routing/index.ts";
+import type { Charge } from "../bill.ts";
+import type { Tally } from "./tally.ts";
+
+/** One member of what a stream says. */
+export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
+
+/** Milliseconds, to the microsecond. */
+const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
+
+/** A chunk that leaves at `at`. `stream` is the stream's part of its name. Written out, because a loop makes thousands a second. */
+export function chunkOf(
+  effect: Deliver<LoopObservation>,
+  { units, costMicro, hedgeMicro = 0 }: Charge,
+  { at, stream, space, route }: { at: number; stream: string; space: string; route: Route | undefined },
+): LoopChunk {
+  const { sighting, answer, step } = effect;
+  const { observations } = sighting.payload;
+  const sensedAt = observations[observations.length - 1]!.tMs;
+  return {
+    $typeName: "limber.v1.LoopChunk",
+    chunkId: `chunk${stream}-${sighting.step}`,
+    action: {
+      $typeName: "limber.v1.Action",
+      space,
+      steps: answer.steps,
+      dtMs: answer.dtMs || step.offering.dtMs,
+      note: answer.note,
+    },
+    startStep: sighting.step,
+    validUntilStep: effect.validUntil,
+    observationAgeMs: rounded(effect.ageMs + at - effect.at),
+    episodeBreak: effect.episodeBreak,
+    usage: {
+      $typeName: "limber.v1.ActUsage",
+      actionSteps: units,
+      gpuSeconds: answer.gpuSeconds,
+      costUsd: toUsd(costMicro + hedgeMicro),
+    },
+    droppedObservations: effect.dropped,
+    replayed: false,
+    ...(sensedAt !== undefined && { observationTime: sensedAt }),
+    ...(route && { route }),
+  };
+}
+
+/** A chunk that was charged on an earlier stream, given again. */
+export const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): LoopChunk => ({
+  ...chunk,
+  observationAgeMs: rounded(ageMs),
+  usage: create(ActUsageSchema, { actionSteps: 0 }),
+  droppedObservations: dropped,
+  replayed: true,
+});
+
+/** A hold that leaves at `at`. */
+export const holdOf = (hold: Hold, at: number): LoopHold => ({
+  $typeName: "limber.v1.LoopHold",
+  step: hold.step,
+  reason: hold.reason,
+  observationAgeMs: rounded(hold.ageMs + at - hold.at),
+  detail: hold.detail,
+  droppedObservations: hold.dropped,
+  ...(hold.tries.length > 0 && { route: routeOf({ tries: hold.tries, step: undefined, hedgeMicro: undefined }) }),
+});
+
+/** An answer that came and may not leave, `waitedMs` after it came. */
+export const heldBack = (effect: Deliver<LoopObservation>, reason: HoldReason, waitedMs: number): Hold => ({
+  kind: "hold",
+  at: effect.at + waitedMs,
+  step: effect.sighting.step,
+  reason,
+  ageMs: effect.ageMs + waitedMs,
+  detail: "",
+  tries: effect.tries,
+  dropped: effect.dropped,
+});
+
+/** The last words. */
+export function endedOf(refusal: Refusal | undefined, tally: Tally, dropped: number): ActStreamResponse {
+  const code = refusal === undefined ? "" : factsOf(refusal.reason).code;
+  const { chunks, holds, effectiveHz, staleRatio, jitterMs } = tally.whole.figures;
+  const { usage } = tally;
+  const told = { code, chunks, holds, droppedObservations: dropped, usage, effectiveHz, staleRatio, jitterMs };
+  return {
+    $typeName: "limber.v1.ActStreamResponse",
+    event: { case: "ended", value: create(LoopEndedSchema, told) },
+  };
+}
