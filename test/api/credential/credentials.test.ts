@@ -142,11 +142,11 @@ describe("sealed bytes in the database", () => {
     expect((await verify("acme", b.key)).body.reason).toBe("changed");
     await plant(first, a.org, "other");
     expect((await verify("other", a.key)).body.reason).toBe("changed");
-    await put("acme", { secret: "a-newer-secret" }, a.key);
+    await put("acme", { secret: "a-newer-secret-wxyz" }, a.key);
     await plant(first, a.org, "acme");
     expect((await verify("acme", a.key)).body.reason).toBe("changed");
     await remove("acme", a.key);
-    await put("acme", { secret: "after-the-removal" }, a.key);
+    await put("acme", { secret: "after-the-removal-wxyz" }, a.key);
     await plant(first, a.org, "acme");
     expect((await verify("acme", a.key)).body.reason).toBe("changed");
   });
