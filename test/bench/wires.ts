@@ -46,6 +46,7 @@ const CARRIES: Readonly<Record<string, string>> = {
   "gr00t-zmq": "raw",
   "gr00t-http": "base64",
   "openvla-act": "base64",
+  "lerobot-async": "none",
   "oip-v2-rest": "none",
   "oip-v2-grpc": "none",
 };

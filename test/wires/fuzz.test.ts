@@ -10,6 +10,8 @@ import {
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { readPrediction } from "../../src/upstream/cog/decode.ts";
+import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim/decode.ts";
 import { failureOf } from "../../src/upstream/failures.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
 import { readJsonAction } from "../../src/upstream/json-actions.ts";
@@ -27,6 +29,7 @@ import { readInfer as readRestInfer } from "../../src/upstream/oip-v2-rest/decod
 import { CONVENTIONS } from "../../src/upstream/openai-chat/conventions.ts";
 import { readCompletion, readPlaces } from "../../src/upstream/openai-chat/decode.ts";
 import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
+import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";
 import { mutations } from "../unit/codecs/fuzz.ts";
@@ -161,6 +164,20 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     "LeRobot's chunk",
     [readFileSync(new URL("../golden/wire-samples/lerobot_actions.pkl", import.meta.url))],
     (bytes) => readChunk(bytes, 0, 1),
+  ],
+  [
+    "vLLM-Omni's job",
+    [
+      Buffer.from('{"id":"video-1","status":"queued","progress":0}'),
+      Buffer.from('{"id":"a","status":"failed","error":{"message":"no"}}'),
+    ],
+    readJob,
+  ],
+  ["a Cosmos NIM's answer", [Buffer.from('{"b64_video":"AAAAGGZ0eXA=","seed":1}')], readCosmos],
+  [
+    "a Cog container's answer",
+    [Buffer.from('{"id":"a","status":"succeeded","output":["data:image/png;base64,iVBORw0KGgo="]}')],
+    (bytes) => readPrediction(bytes, "a"),
   ],
   ["LeRobot's message", [bytesField(1, "abc")], readActions],
   ["ZeroMQ's frames", [ZMTP], readZmtp],

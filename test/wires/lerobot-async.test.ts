@@ -285,6 +285,15 @@ describe("a pickle that means harm is refused, and nothing of it runs", () => {
   });
 });
 
+it("is probed for actions that nobody asked for, which belong to another robot", async () => {
+  await serve();
+  const [probe] = (wire as Required<Wire>).probes;
+  await expect(probe?.look(targetAt(server.endpoint), callWith())).resolves.toContain("no actions");
+  await server.close();
+  server = await startLerobotServer({ unasked: chunk(STEPS, 3) });
+  await expect(probe?.look(targetAt(server.endpoint), callWith())).rejects.toThrow("another robot");
+});
+
 it("needs of every offering what the server shall load, and a motor for each number", () => {
   const profile = (init: MessageInitShape<typeof WireProfileSchema>) => create(WireProfileSchema, init);
   expect(wire.faultOf(undefined, [1])?.field).toBe("constants");

@@ -72,6 +72,14 @@ export class Leased implements Server {
     });
   }
 
+  /** How many bytes of actions the server has right after its queue was emptied: none, when nobody else talks to it. */
+  unasked(call: CallOptions): Promise<number> {
+    return this.#turns.run(call.signal, async () => {
+      await this.#ask("Ready", encodeNothing(), call);
+      return readActions(await this.#ask("GetActions", encodeNothing(), call)).length;
+    });
+  }
+
   close(): void {
     this.#calls.close();
   }

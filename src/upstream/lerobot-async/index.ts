@@ -45,6 +45,17 @@ export function lerobotAsync(reach: Reach): Wire {
       const wide = proprio.findIndex(({ start, end }) => end !== start + 1);
       return wide < 0 ? undefined : { field: `proprio.${wide}.end`, text: "must be start + 1: a motor has one number" };
     },
+    probes: [
+      {
+        name: "silent_without_observation",
+        required: false,
+        async look(target, call) {
+          const said = await servers.of(target).unasked(call);
+          if (said === 0) return "without an observation there are no actions";
+          throw new Error("the server has actions that nobody asked for: is another robot connected to it?");
+        },
+      },
+    ],
     async act(target, input, frames, call) {
       const profile = PROFILES.of(target.profile);
       const parts = await partsOf(profile, input, frames);

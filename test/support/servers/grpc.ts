@@ -14,6 +14,8 @@ export interface GrpcSpeech {
   readonly read: (messages: readonly Buffer[], headers: IncomingHttpHeaders) => ReceivedAct | undefined;
   readonly answer: (steps: Steps, messages: readonly Buffer[]) => Buffer;
   readonly odd: Readonly<Record<Oddity, Buffer>>;
+  /** The answer where there is no act; an empty message unless said. */
+  readonly nothing?: Buffer;
   /** Other methods: what each answers, or throws a status. */
   readonly others: Readonly<Record<string, (messages: readonly Buffer[], headers: IncomingHttpHeaders) => Buffer>>;
 }
@@ -74,7 +76,7 @@ export async function startGrpcServer(speech: GrpcSpeech): Promise<GrpcActServer
       return;
     }
     const read = speech.read(messages, headers);
-    if (read === undefined) return void stream.end(prefixed(Buffer.alloc(0)));
+    if (read === undefined) return void stream.end(prefixed(speech.nothing ?? Buffer.alloc(0)));
     acts.push(read);
     let settled = false;
     stream.once("close", () => {

@@ -98,8 +98,14 @@ export interface LerobotServer extends GrpcActServer {
   readonly observations: readonly Buffer[];
 }
 
-/** Starts a server; `empty` many answers say nothing first. */
-export async function startLerobotServer({ empty = 0 }: { empty?: number } = {}): Promise<LerobotServer> {
+/** Starts a server; `empty` many answers say nothing first, and `unasked` is what it has for who shows it nothing. */
+export async function startLerobotServer({
+  empty = 0,
+  unasked,
+}: {
+  empty?: number;
+  unasked?: Buffer;
+} = {}): Promise<LerobotServer> {
   const setups: Buffer[] = [];
   const observations: Buffer[] = [];
   let pending: Buffer | undefined;
@@ -128,6 +134,7 @@ export async function startLerobotServer({ empty = 0 }: { empty?: number } = {})
       objects: odd(Buffer.concat([P2, global("os", "system"), text("true"), Buffer.of(0x85, 0x52), STOP])),
       short: odd(timedActions([tensor(storage([1], 9), 0, [9])], 0)),
     },
+    nothing: unasked === undefined ? Buffer.alloc(0) : message(unasked),
     others: {
       Ready: () => Buffer.alloc(0),
       SendPolicyInstructions: ([setup]) => {
