@@ -12,6 +12,10 @@ import {
   ActRequestSchema,
   type ActResponse,
   ActResponseSchema,
+  type ActStreamRequest,
+  ActStreamRequestSchema,
+  type ActStreamResponse,
+  ActStreamResponseSchema,
   type PredictStreamRequest,
   PredictStreamRequestSchema,
   type PredictStreamResponse,
@@ -21,6 +25,7 @@ import { frameMessage } from "../../src/codecs/grpc.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
 import type { LogLine } from "../../src/edge/log.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import type { Listener, Speaker } from "../../src/services/call.ts";
 import { KEY, message, openHouse } from "./house.ts";
 
 const ACT = "/limber.v1.InferenceService/Act";
@@ -80,6 +85,56 @@ const STREAMS: Readonly<Record<string, (context: CallContext) => AsyncIterable<P
     await new Promise(() => undefined);
   },
 };
+
+type Voice = Speaker<ActStreamResponse>;
+const chunk = (startStep: number): ActStreamResponse =>
+  message(ActStreamResponseSchema, { event: { case: "chunk", value: { startStep } } });
+
+/** What is done with an observation, by the model that was opened. */
+const TALKS: Readonly<Record<string, (voice: Voice, step: number) => void>> = {
+  "o/echo": (voice, step) => voice.say(chunk(step)),
+  "o/last": (voice, step) => {
+    voice.say(chunk(step));
+    voice.end();
+    voice.say(chunk(step + 1));
+  },
+  "o/refused": (voice, step) => {
+    voice.say(chunk(step));
+    voice.end(refuse(Reason.INSUFFICIENT_CREDITS, "nichts mehr", { needed: ["more"] }));
+  },
+  "o/throws": () => {
+    throw refuse(Reason.ROBOT_STOPPED, "halt");
+  },
+  "o/bug": () => {
+    throw new Error("hunter2");
+  },
+  "o/large": (voice) =>
+    voice.say(message(ActStreamResponseSchema, { event: { case: "hold", value: { detail: "n".repeat(3 << 20) } } })),
+};
+
+function talk(voice: Voice): Listener<ActStreamRequest> {
+  let model = "";
+  return {
+    hear({ message: { case: name, value } }) {
+      if (name === "open") model = value.model;
+      else if (name === "observation") TALKS[model]!(voice, value.step);
+    },
+    room: () => undefined,
+    close: () => voice.end(),
+    cut: (refusal) => voice.end(refusal),
+  };
+}
+
+const said = (value: MessageInitShape<typeof ActStreamRequestSchema>["message"]): Uint8Array =>
+  toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, { message: value } as never));
+const opened = (model: string): Uint8Array => said({ case: "open", value: { model } });
+const seen = (step: number): Uint8Array => said({ case: "observation", value: { step, observations: [{}] } });
+const TALK = "/limber.v1.InferenceService/ActStream";
+const talked = (model: string, steps: readonly number[], headers: http2.OutgoingHttpHeaders = {}): Sent => ({
+  path: TALK,
+  headers,
+  body: [frameMessage(opened(model)), ...steps.map((step) => frameMessage(seen(step)))],
+});
 
 const act = (model: string, more: MessageInitShape<typeof ActRequestSchema> = {}): Uint8Array =>
   toBinary(ActRequestSchema, create(ActRequestSchema, { model, observations: [{ proprio: [1] }], ...more }));
@@ -216,6 +271,48 @@ const CALLS: Readonly<Record<string, Sent>> = {
   "a stream of two requests": { path: STREAM, body: [frameMessage(stream("o/two")), frameMessage(stream("o/two"))] },
   "a stream of no request": { path: STREAM, body: [] },
 
+  "a conversation": talked("o/echo", [1, 2]),
+  "a conversation in one piece": {
+    path: TALK,
+    body: [Buffer.concat([opened("o/echo"), seen(1), seen(2)].map((each) => frameMessage(each)))],
+  },
+  "a conversation in small pieces": {
+    path: TALK,
+    body: [...Buffer.concat([opened("o/echo"), seen(1), seen(2)].map((each) => frameMessage(each)))].map((byte) =>
+      Buffer.of(byte),
+    ),
+  },
+  "a conversation that the service ends": talked("o/last", [1]),
+  "a conversation that the service ends, with the caller still there": { ...talked("o/last", [1]), open: true },
+  "a conversation that ends in a refusal": talked("o/refused", [1]),
+  "a conversation whose listener refuses": talked("o/throws", [1]),
+  "a bug in a conversation": talked("o/bug", [1]),
+  "a conversation of nothing": { path: TALK, body: [] },
+  "a conversation without a key": talked("o/echo", [1], { authorization: "" }),
+  "a conversation with a time": talked("o/echo", [1], { "grpc-timeout": "20S" }),
+  "a conversation whose time is over": { ...talked("o/echo", [], { "grpc-timeout": "30m" }), open: true },
+  "a conversation in gzip": {
+    path: TALK,
+    headers: { "grpc-encoding": "gzip" },
+    body: [
+      frameMessage(gzipSync(opened("o/echo")), true),
+      frameMessage(gzipSync(seen(1)), true),
+      frameMessage(seen(2)),
+    ],
+  },
+  "a large message of a conversation to a client that takes gzip": talked("o/large", [1], {
+    "grpc-accept-encoding": "gzip",
+  }),
+  "a compressed message in a conversation without an encoding": {
+    path: TALK,
+    body: [frameMessage(gzipSync(opened("o/echo")), true)],
+  },
+  "bytes that are no message in a conversation": {
+    path: TALK,
+    body: [frameMessage(opened("o/echo")), frameMessage(Buffer.from([0x0a, 0xff, 0xff]))],
+  },
+  "half an envelope in a conversation": { path: TALK, body: [frameMessage(opened("o/echo")), Buffer.alloc(2)] },
+
   "a method that is not there": { path: "/limber.v1.InferenceService/Nope", body: [CHUNK] },
   "a service that is not there": { path: "/limber.v1.Nope/Act", body: [CHUNK] },
   "a content type that is none": { headers: { "content-type": "text/plain" }, body: [CHUNK] },
@@ -252,6 +349,10 @@ function plain(headers: http2.IncomingHttpHeaders): http2.IncomingHttpHeaders {
 }
 
 const rpcsSeenBy = (contexts: CallContext[]) => ({
+  ActStream: (voice: Voice, context: CallContext) => {
+    contexts.push(context);
+    return talk(voice);
+  },
   Act: ({ model }: ActRequest, context: CallContext) => {
     contexts.push(context);
     return ACTS[model]!(context);
