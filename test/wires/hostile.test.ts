@@ -57,7 +57,9 @@ async function call(wire: Wire, endpoint: string): Promise<unknown> {
   return undefined;
 }
 
-const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => id !== "simulated");
+/** Nobody is dialled for placeholders, nor for servers that dial themselves. */
+const DIAL_NOBODY = ["simulated", "limber-outbound"];
+const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => !DIAL_NOBODY.includes(id));
 
 it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of six hundred addresses", async (id) => {
   const wire = upstream.wireOf(id)!;

@@ -29,7 +29,7 @@ describe("routes", () => {
     const { path, body, answer, status } = named("CreateKey");
     expect(path.map(({ name }) => name)).toEqual(["org_id"]);
     expect([body, answer?.name, status]).toEqual(["*", "key", 201]);
-    expect([...named("ListUsage").query.keys()]).toEqual(["limit", "cursor"]);
+    expect([...named("ListJobs").query.keys()]).toEqual(["kind", "limit", "cursor"]);
     expect([...named("PreviewRoutes").query.keys()]).toEqual(["contract"]);
     expect(named("PredictStream")).toMatchObject({ body: { name: "predict" }, events: true, status: 200 });
     expect(named("VerifyOffering").body).toBeUndefined();
