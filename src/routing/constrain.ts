@@ -134,7 +134,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.DATA_COLLECTION,
     stage: "remove",
     field: "provider.data_collection",
-    test: ({ preferences, snapshot }) =>
+    test: ({ preferences }) =>
       preferences?.dataCollection === DataCollection.DENY ? lacks(Flag.RETAINS_FRAMES) : undefined,
     detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames`,
   },

@@ -21,7 +21,7 @@ export interface HealthView {
   readonly uptime: Float64Array;
   /** Share of the last calls that succeeded; 1 when there were none. */
   readonly success: Float64Array;
-  /** 1, and much less while it is slower than it usually is. */
+  /** 1, and the less the slower it is than it usually is. */
   readonly pace: Float64Array;
   /** Until when its breaker lets nothing through; 0 when it does. */
   readonly restsUntil: Float64Array;
@@ -257,9 +257,6 @@ function figuresOf(offering: Offering, cell: Cell | undefined, now: number): Off
   };
 }
 
-/** Balanced load weighs by its square: one call in a thousand goes to who is slow. */
-const SLOW_PACE = 0.03;
-
 function writeCell(view: HealthView, id: string, cell: Cell, now: number): void {
   const row = view.snapshot.rowOf(id);
   if (row < 0) return;
@@ -267,7 +264,7 @@ function writeCell(view: HealthView, id: string, cell: Cell, now: number): void 
   // Where nothing is advertised, an old measurement is better than none.
   const measured = cell.isMeasured(now) || (cell.hasMeasured() && !Number.isFinite(advertised.p50Ms[row]!));
   const slowMs = cell.pace.slowMs(now);
-  view.pace[row] = slowMs === undefined ? 1 : SLOW_PACE;
+  view.pace[row] = slowMs === undefined ? 1 : cell.pace.weight(now);
   view.p50Ms[row] = Math.max(slowMs ?? 0, measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!);
   view.p95Ms[row] = measured ? cell.latency.quantile(0.95) : advertised.p95Ms[row]!;
   view.unitsPerS[row] = (measured ? cell.unitsPerS : undefined) ?? advertised.unitsPerS[row]!;

@@ -1,45 +1,64 @@
-/** Whether an offering is slower than it usually is: noticed after four slow calls in a row, and not for a single one. */
+/** How much slower an offering is than it usually is: noticed after four slow calls in a row, and not for a single one. */
 
-/** How much a call moves what is usual, and what is so at the moment. */
+/** How much a call moves what is usual. */
 const USUAL_SHARE = 0.01;
-const NOW_SHARE = 0.2;
-/** No single call counts for more than so many usual ones; and for less in what is usual, or who turns slow would soon be usual. */
-const MOST = 3;
+/** No single call counts for more than so many usual ones in what is usual, or who turns slow would soon be usual. */
 const MOST_USUAL = 1.5;
+/** What is so at the moment is the median of so many calls: no clamp, so that two slow ones can be told apart by how slow they are. */
+const NEWEST = 7;
 /** From here on it is slow. */
 const SLOW = 2;
+/** How steeply the weight falls: who is ten times slower gets one call in fifteen thousand, who is thrice slower one in ten. */
+const STEEPNESS = 3;
+/** Before so many calls nothing is usual. */
+const ENOUGH = 10;
 /** Slow ones are passed over, so that nothing is heard of them: after so long they are given a try. */
 const FORGIVEN_MS = 10_000;
+
+const sorted = new Float64Array(NEWEST);
 
 /** The pace of one offering. Clocks are in milliseconds. */
 export class Pace {
   private calls = 0;
   private usualMs = 0;
-  private nowMs = 0;
+  private readonly newest = new Float64Array(NEWEST);
   private heardAt = 0;
 
   /** Notes a warm call. */
   add(latencyMs: number, at: number): void {
     this.forgive(at);
     this.heardAt = at;
+    if (this.calls === 0) this.begin(latencyMs);
+    this.newest[this.calls % NEWEST] = latencyMs;
     this.calls++;
-    const usual = this.calls === 1 ? latencyMs : this.usualMs;
-    const asUsual = Math.min(latencyMs, usual * MOST_USUAL);
-    this.usualMs = usual + (asUsual - usual) * Math.max(USUAL_SHARE, 1 / this.calls);
-    const asNow = Math.min(latencyMs, usual * MOST);
-    this.nowMs = this.calls === 1 ? latencyMs : this.nowMs + (asNow - this.nowMs) * NOW_SHARE;
+    const asUsual = Math.min(latencyMs, this.usualMs * MOST_USUAL);
+    this.usualMs += (asUsual - this.usualMs) * Math.max(USUAL_SHARE, 1 / this.calls);
   }
 
   /** What a call takes at the moment where that is much more than usual; undefined while it isn't. */
   slowMs(now: number): number | undefined {
     this.forgive(now);
-    return this.calls >= ENOUGH && this.nowMs > this.usualMs * SLOW ? this.nowMs : undefined;
+    if (this.calls < ENOUGH) return undefined;
+    sorted.set(this.newest);
+    const nowMs = sorted.sort()[NEWEST >> 1]!;
+    return nowMs > this.usualMs * SLOW ? nowMs : undefined;
+  }
+
+  /**
+   * 1, and the less the slower it is than usual. Not one small number for all that are slow: a pause of the gateway itself makes all of
+   * them slow, and must not make one that is ten times slower as good as the others.
+   */
+  weight(now: number): number {
+    const slowMs = this.slowMs(now);
+    return slowMs === undefined ? 1 : ((this.usualMs * SLOW) / slowMs) ** STEEPNESS;
   }
 
   private forgive(now: number): void {
-    if (now - this.heardAt >= FORGIVEN_MS) this.nowMs = this.usualMs;
+    if (now - this.heardAt >= FORGIVEN_MS) this.begin(this.usualMs);
+  }
+
+  private begin(usualMs: number): void {
+    this.usualMs = usualMs;
+    this.newest.fill(usualMs);
   }
 }
-
-/** Before so many calls nothing is usual. */
-const ENOUGH = 10;

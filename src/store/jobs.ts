@@ -340,12 +340,6 @@ export async function advance(tx: Tx, hold: Hold, status: JobStatus, result?: ob
     where id = ${hold.id} and rank <= ${rank}`;
 }
 
-/** Keeps what a job knows so far. */
-export async function putResult(tx: Tx, hold: Hold, result: object): Promise<void> {
-  await renew(tx, hold);
-  await tx`update job set result = ${tx.json(result as never)} where id = ${hold.id}`;
-}
-
 /** Ends the parts of a held job that never began. */
 export async function dropRest(tx: Tx, hold: Hold): Promise<void> {
   await renew(tx, hold);

@@ -37,3 +37,15 @@ test("ten seconds without a call are enough to be given a try, and four slow cal
   for (let i = 0; i < 4; i++) pace.add(500, 12_001);
   expect(pace.slowMs(12_001)).toBeDefined();
 });
+
+test("of two slow ones the slower weighs far less, and both weigh less than one that is as usual", () => {
+  const weightAt = (latencyMs: number): number => {
+    const pace = usual();
+    for (let i = 0; i < 7; i++) pace.add(latencyMs, 1_001);
+    return pace.weight(1_001);
+  };
+  expect(weightAt(55)).toBe(1);
+  expect(weightAt(150)).toBeLessThan(0.5);
+  // Load goes by the square of this.
+  expect(weightAt(500) ** 2).toBeLessThan(weightAt(150) ** 2 / 1_000);
+});
