@@ -1,4 +1,5 @@
 /** `npm run chaos:jobs -- KILLS [SEED]`: kill -9 of workers in the middle of batches, and what became of every item. */
+import { tell } from "./findings.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
 const kills = Number(process.argv[2] ?? 50);
@@ -12,6 +13,4 @@ const progress = (line: string): void => {
   if (++told % 5 === 0 || told === kills) console.error(line);
 };
 const { wrong, ...figures } = await besiegeJobs({ kills, seed, progress });
-for (const line of wrong.slice(0, 50)) console.log(line);
-console.log(JSON.stringify({ seed, ...figures, wrong: wrong.length }));
-process.exit(wrong.length === 0 ? 0 : 1);
+process.exit(tell("jobs", seed, figures, wrong));

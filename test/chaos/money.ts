@@ -1,4 +1,5 @@
 /** `npm run chaos:money -- KILLS [SEED]`: kill -9 of one of two gateways, or of PostgreSQL, and what became of the money. */
+import { tell } from "./findings.ts";
 import { besiege } from "./money/siege.ts";
 
 const kills = Number(process.argv[2] ?? 50);
@@ -16,6 +17,4 @@ const progress = (line: string): void => {
 };
 const { wrong, ...figures } = await besiege({ kills, seed, progress });
 if (tty) process.stderr.write("\n");
-for (const line of wrong.slice(0, 50)) console.log(line);
-console.log(JSON.stringify({ seed, ...figures, wrong: wrong.length }));
-process.exit(wrong.length === 0 ? 0 : 1);
+process.exit(tell("money", seed, figures, wrong));

@@ -15,7 +15,14 @@ export interface Told {
   readonly failed: Set<string>;
   /** The first answer, as it was written. */
   text: string | undefined;
+  /** What became of it when it was last asked. */
+  last: string;
 }
+
+/** What became of a call that no gateway took, or whose gateway died with it: its caller knows that it knows nothing. */
+const NOBODY_LISTENED = "nobody listened";
+const BROKE = "the connection broke";
+const NOT_ASKED = "not asked";
 
 /** How long a call may take until its caller gives up on it. */
 const PATIENCE_MS = 20_000;
@@ -32,6 +39,8 @@ export class Callers {
   /** What should not have happened, in words. */
   readonly faults: string[] = [];
   answers = 0;
+  /** Calls under a key that got nothing but connection errors to the end: nothing may have been charged for them. */
+  readonly unheard: Told[] = [];
   readonly #pair: Pair;
   readonly #key: string;
   readonly #random: () => number;
@@ -72,7 +81,10 @@ export class Callers {
       await this.#retry();
       if (this.answers > answers) end = performance.now() + STUCK_MS;
     }
-    for (const { id } of this.#backlog) this.faults.push(`${id} was never answered`);
+    for (const told of this.#backlog) {
+      if (told.last === NOBODY_LISTENED || told.last === BROKE) this.unheard.push(told);
+      else this.faults.push(`${told.id} was never answered: ${told.last}`);
+    }
   }
 
   async #call(number: number): Promise<void> {
@@ -86,6 +98,7 @@ export class Callers {
         answered: new Map(),
         failed: new Set(),
         text: undefined,
+        last: NOT_ASKED,
       };
       this.told.set(id, told);
       await this.#ask(told);
@@ -113,9 +126,25 @@ export class Callers {
   async #ask(told: Told): Promise<void> {
     const url = this.#pair.urlOf(this.#random() < 0.5 ? 0 : 1) ?? this.#pair.urlOf(0) ?? this.#pair.urlOf(1);
     if (url === undefined) await rest(50);
-    const answer = url === undefined ? undefined : await this.#post(url, told).catch(() => undefined);
+    const answer = await this.#tryToPost(url, told);
     if (answer === undefined || !this.#hear(told, answer)) {
       if (told.keyed && told.text === undefined) this.#backlog.push(told);
+    }
+  }
+
+  /** A connection that breaks is what a kill looks like; one that stays open without an answer is a fault. */
+  async #tryToPost(url: string | undefined, told: Told): Promise<Answer | undefined> {
+    told.last = NOBODY_LISTENED;
+    if (url === undefined) return undefined;
+    try {
+      return await this.#post(url, told);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      if (error.name === "TimeoutError") {
+        told.last = `hung for ${PATIENCE_MS / 1000} s`;
+        this.faults.push(`${told.id} ${told.last}`);
+      } else if (!/ECONNREFUSED/.test(String(error.cause))) told.last = BROKE;
+      return undefined;
     }
   }
 
@@ -145,6 +174,7 @@ export class Callers {
       return true;
     }
     const code = body?.error?.code;
+    told.last = `refused with ${code}`;
     if (code === "all_attempts_failed") told.failed.add(requestId);
     else if (told.text !== undefined && code !== "store_unavailable")
       this.faults.push(`${told.id} was answered, and then refused with ${code}`);

@@ -28,6 +28,9 @@ export async function verdict(sql: Sql, org: string, callers: Callers, grantedMi
     wrong.push(`${spent} were charged, and ${account.granted - account.available} are gone`);
   if (account?.held !== 0) wrong.push(`${account?.held} are still held`);
   wrong.push(...chargedTwice(settled), ...chargedForNothing(settled, callers.runs));
+  const charged = new Set(settled.map(({ call }) => call));
+  for (const { id, last } of callers.unheard)
+    if (charged.has(id)) wrong.push(`${id} was charged and its key never answered: ${last}`);
   const byId = new Map(rows.map((row) => [row.request_id, row]));
   for (const told of callers.told.values()) wrong.push(...liesTo(told, byId));
   return wrong;
