@@ -7,7 +7,7 @@ export interface Hardware {
   readonly nanoPerSecond: number;
 }
 
-/** US dollars an hour, as clouds ask for them on demand: the middle of the published lists of 2025. */
+/** US dollars an hour, on demand: this project's own estimates, for offerings whose provider declares no cost. */
 const USD_PER_HOUR: readonly (readonly [name: string, usd: number])[] = [
   ["CPU", 0.05],
   ["Jetson-Orin-Nano", 0.05],
