@@ -33,6 +33,7 @@ import { Limits } from "./edge/limits.ts";
 import { CallLines, type LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
+import { startEmbeddedNats } from "./events/embedded.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
 import { WebhookSender } from "./events/webhooks.ts";
@@ -111,8 +112,8 @@ export interface House {
   url: string | undefined;
   /** The port for clients of Isaac-GR00T, where it was asked for. */
   gr00tPort?: number | undefined;
-  /** A key with credit, and the operator's token, where this process made them itself. */
-  demo: { key: string; adminToken: string } | undefined;
+  /** A key with credit, the operator's token, and where its own NATS is, where this process made them itself. */
+  demo: { key: string; adminToken: string; natsUrl: string | undefined } | undefined;
   /** Takes no new work, lets what runs end for `patienceMs`, gives everything back. */
   close(patienceMs: number): Promise<void>;
 }
@@ -186,8 +187,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const notices = await Notices.open(url);
   closers.add(() => notices.close());
-  if (config.natsUrl !== undefined) {
-    const relay = new Relay({ sql, notices, url: config.natsUrl, warn: (text) => log.warn(text) });
+  const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
+  if (natsUrl !== undefined) {
+    const relay = new Relay({ sql, notices, url: natsUrl, warn: (text) => log.warn(text) });
     closers.add(() => relay.close());
   }
   const keys = new KeyCache(sql, notices);
@@ -233,7 +235,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   });
 
   const gossip = new Gossip(replica, supply.health);
-  const grapevine = new Grapevine({ sql, notices, natsUrl: config.natsUrl, hear: (word) => gossip.hear(word) });
+  const grapevine = new Grapevine({ sql, notices, natsUrl, hear: (word) => gossip.hear(word) });
   closers.add(() => grapevine.close());
   const gossiping = every(GOSSIP_MS, () => void gossip.tell(grapevine));
   closers.add(async () => gossiping());
@@ -354,7 +356,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   await loader.load();
   // Without it figures begin anew, which is no reason not to open.
   await rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
-  const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken };
+  const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
+  const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken, natsUrl: ownNatsUrl };
   if (config.roles.has("worker")) {
     const jobs: (() => Promise<unknown>)[] = [
       () => pruneRates(sql),
@@ -369,7 +372,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
       () => prunePins(sql, now() - PIN_SILENCE_MS),
     ];
-    if (config.natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
+    if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
     if (processor) jobs.push(() => askForgotten({ ...paying, processor }));
     const prune = (): void => {
       for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
@@ -480,6 +483,19 @@ async function openDatabase(config: Config, closers: Closers, log: (line: string
   const database = await startPostgres({ dataDir: config.dataDir, log });
   closers.add(() => database.stop());
   return database;
+}
+
+/** The nats-server of the embedded default; one that doesn't start is done without. */
+async function openNats({ natsServer, dataDir }: Config, closers: Closers, warn: (text: string) => void) {
+  if (natsServer === undefined) return undefined;
+  try {
+    const nats = await startEmbeddedNats({ program: natsServer, dataDir, warn });
+    closers.add(() => nats.stop());
+    return nats.url;
+  } catch (error) {
+    warn(`events stay in the outbox: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  }
 }
 
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {

@@ -1,6 +1,6 @@
 /** The environment as one checked value: the only reader of `process.env`. */
-import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { accessSync, constants, readFileSync } from "node:fs";
+import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 
 /** What a process does: answers calls, works off jobs, or both. */
@@ -17,6 +17,8 @@ export interface Config {
   databaseUrl: string | undefined;
   /** Where events are carried to; undefined leaves them in the outbox. */
   natsUrl: string | undefined;
+  /** The nats-server that the embedded default starts: the one on PATH; undefined where there is none, or where NATS is elsewhere. */
+  natsServer: string | undefined;
   /** The operator's token; undefined makes one for development. */
   adminToken: string | undefined;
   /** 32 bytes that seal callers' provider keys; undefined makes them for development. */
@@ -144,6 +146,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dataDir: resolve(text("DATA_DIR") ?? ".limber"),
     databaseUrl,
     natsUrl,
+    natsServer: embedded && natsUrl === undefined ? onPath("nats-server", env.PATH ?? "") : undefined,
     adminToken,
     masterKey,
     otherMasterKeys,
@@ -166,6 +169,21 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
+}
+
+/** The first program of this name on a path that may be run. */
+function onPath(name: string, path: string): string | undefined {
+  const places = path.split(delimiter).filter((folder) => folder !== "");
+  return places.map((folder) => join(folder, name)).find(isProgram);
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function arePair(cert: Buffer, key: Buffer): boolean {

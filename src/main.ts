@@ -22,6 +22,7 @@ async function main(): Promise<void> {
   if (house.demo && house.url) {
     if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${house.demo.adminToken}`);
     console.log(`LIMBER_KEY=${house.demo.key}`);
+    if (house.demo.natsUrl !== undefined) console.log(`NATS_URL=${house.demo.natsUrl}`);
     console.log(`\nTry it:\n${await firstCall(house.url, house.demo.key)}\n`);
   }
 

@@ -75,6 +75,7 @@ const DEFAULTS = {
   port: 0,
   dataDir: "",
   natsUrl: undefined,
+  natsServer: undefined,
   adminToken: ADMIN_TOKEN,
   masterKey: Buffer.alloc(32, 7),
   otherMasterKeys: [],

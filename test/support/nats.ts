@@ -24,6 +24,8 @@ export interface Nats {
   kill(): Promise<void>;
   /** Starts it again. */
   start(): Promise<void>;
+  /** Ends it at once and removes all that its streams held, as a disk that was lost. */
+  wipe(): Promise<void>;
   /** Ends it and removes its files. */
   close(): Promise<void>;
 }
@@ -35,7 +37,7 @@ const HOW_TO =
 let found: string | undefined;
 
 /** The path of a nats-server: from PATH or /usr/sbin, else from the system's package, unpacked into the cache. */
-function natsServer(): string {
+export function natsServer(): string {
   const places = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin", CACHE].map((at) =>
     join(at, "nats-server"),
   );
@@ -100,6 +102,10 @@ export async function startNats(config = ""): Promise<Nats> {
     async start() {
       server = await launch(file, port);
     },
+    async wipe() {
+      await kill();
+      rmSync(join(folder, "jetstream"), { recursive: true, force: true });
+    },
     async close() {
       await kill();
       if (existsSync(folder)) rmSync(folder, { recursive: true, force: true });
@@ -155,9 +161,10 @@ export interface Subscriber {
 }
 
 /** Listens to `subject` from now on. */
-export async function hear(url: string, subject: string): Promise<Subscriber> {
+export async function hear(url: string, subject: string, token?: string): Promise<Subscriber> {
   const connection = await connect({
     servers: url,
+    ...(token !== undefined && { token }),
     maxReconnectAttempts: -1,
     reconnectTimeWait: 50,
     reconnectJitter: 0,

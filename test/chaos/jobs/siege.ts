@@ -57,11 +57,14 @@ async function underSiege(crew: Crew, { kills, seed, progress }: JobSiege): Prom
     jobs.push({ id, caller });
   };
 
-  for (let killed = 0; killed < kills; killed++) {
+  const refill = async (): Promise<void> => {
     while ((await openJobs(crew)).length < OPEN) await give();
+  };
+  for (let killed = 0; killed < kills; killed++) {
+    await refill();
     await completed(crew, 5 + Math.floor(random() * 60));
     await rest(random() * MODEL_MS);
-    const place = await inTheMiddle(crew);
+    const place = await inTheMiddle(crew, refill);
     await crew.bury(await crew.kill(place));
     progress?.(`${killed + 1}/${kills} kills, ${jobs.length} batches`);
     await crew.hire(place);
@@ -94,10 +97,11 @@ async function completed(crew: Crew, count: number): Promise<void> {
   await until(`${count} more items`, async () => (await done()) >= goal || (await openJobs(crew)).length === 0);
 }
 
-/** A worker that works on a part at this moment. */
-async function inTheMiddle(crew: Crew): Promise<number> {
+/** A worker that works on a part at this moment; the last batch may end while it's looked for. */
+async function inTheMiddle(crew: Crew, refill: () => Promise<void>): Promise<number> {
   let found = 0;
   await until("a worker in the middle of a batch", async () => {
+    await refill();
     for (const { id } of await openJobs(crew)) {
       const { place, running } = await crew.holderOf(id);
       if (place >= 0 && running > 0) {
