@@ -117,6 +117,7 @@ export type IdPrefix =
   | "dlv"
   | "entry"
   | "evt"
+  | "bct"
   | "key"
   | "job"
   | "lease"

@@ -7,6 +7,7 @@ import { ScimService } from "../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../gen/limber/v1/billing_service_pb.ts";
+import { BroadcastService } from "../gen/limber/v1/broadcast_service_pb.ts";
 import { CredentialService } from "../gen/limber/v1/credential_service_pb.ts";
 import { EvaluationService } from "../gen/limber/v1/evaluation_service_pb.ts";
 import { IdentityService } from "../gen/limber/v1/identity_service_pb.ts";
@@ -33,6 +34,7 @@ import { Limits } from "./edge/limits.ts";
 import { CallLines, type LogLine } from "./edge/log.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
+import { Broadcaster } from "./events/broadcast/broadcaster.ts";
 import { startEmbeddedNats } from "./events/embedded.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { Relay } from "./events/relay.ts";
@@ -50,6 +52,7 @@ import { auditService } from "./services/audit.ts";
 import { BalanceAlerts } from "./services/billing/alerts.ts";
 import { askForgotten } from "./services/billing/pay.ts";
 import { billingService } from "./services/billing.ts";
+import { broadcastService, headersOf } from "./services/broadcast.ts";
 import { credentialService } from "./services/credential.ts";
 import { evaluationService } from "./services/evaluation.ts";
 import { identityService } from "./services/identity.ts";
@@ -101,8 +104,9 @@ import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
 import { MOST_AT_ONE_HOOK, pruneDeliveries } from "./store/webhooks.ts";
-import { guardedAgent } from "./upstream/guard.ts";
+import { guardedAgent, guardedLookup } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
+import { openOtlp } from "./upstream/otlp.ts";
 import { post } from "./upstream/post.ts";
 import { createVault } from "./vault.ts";
 
@@ -204,6 +208,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => agent.destroy());
   const hookAgent = guardedAgent({ allowPrivate }, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
   closers.add(() => hookAgent.destroy());
+  const reach = { agent: hookAgent, lookup: guardedLookup({ allowPrivate }), allowPrivate };
+  const broadcaster = new Broadcaster({
+    sql,
+    notices,
+    open: (target) => openOtlp(reach, { ...target, headers: headersOf(vault, target) }),
+    warn: (text, cause) => log.warn({ err: cause }, text),
+  });
+  closers.add(() => broadcaster.close());
   const upstream = createUpstream({ allowPrivate });
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
@@ -291,6 +303,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     presets,
     ownKeys,
     sessions,
+    broadcast: broadcaster,
     unpaid: (orgId) => alerts.unpaid(orgId),
   });
   const scenarios = loadScenarios(config.scenarioPacks);
@@ -300,6 +313,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [RobotService, robotService({ sql, stops })],
       [LogService, logService({ sql })],
       [WebhookService, webhookService({ sql, vault, allowPrivate })],
+      [BroadcastService, broadcastService({ sql, vault, broadcaster, reach })],
       [JobService, jobService({ sql })],
       [
         EvaluationService,
@@ -327,7 +341,17 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [RegistryService, registryService({ shelf, supply, upstream })],
       [
         OperationsService,
-        operationsService({ sql, supply, unready, warnings: () => loader.warnings, cache: () => keys.figures }),
+        operationsService({
+          ...{ sql, supply, unready },
+          warnings: () => loader.warnings,
+          cache: () => keys.figures,
+          setup: {
+            nats: config.natsUrl !== undefined,
+            payments: processor !== undefined,
+            publicSignup: config.publicSignup,
+            scenarioPacks: config.scenarioPacks !== undefined,
+          },
+        }),
       ],
     ],
     keys,

@@ -9,6 +9,7 @@ import { file_limber_scim_v2_scim_service } from "../gen/limber/scim/v2/scim_ser
 import { file_limber_v1_account_service } from "../gen/limber/v1/account_service_pb.ts";
 import { file_limber_v1_audit_service } from "../gen/limber/v1/audit_service_pb.ts";
 import { file_limber_v1_billing_service } from "../gen/limber/v1/billing_service_pb.ts";
+import { file_limber_v1_broadcast_service } from "../gen/limber/v1/broadcast_service_pb.ts";
 import { file_limber_v1_credential_service } from "../gen/limber/v1/credential_service_pb.ts";
 import { file_limber_v1_evaluation_service } from "../gen/limber/v1/evaluation_service_pb.ts";
 import { file_limber_v1_identity_service } from "../gen/limber/v1/identity_service_pb.ts";
@@ -149,6 +150,7 @@ describe("the schema", () => {
     file_limber_v1_robot_service,
     file_limber_v1_supply_service,
     file_limber_v1_webhook_service,
+    file_limber_v1_broadcast_service,
     file_limber_v1_workspace_service,
   ].flatMap((file) =>
     [...file.messages, ...file.enums].length >= 0 ? (file as { services: typeof file.services }).services : [],

@@ -201,6 +201,7 @@ function callContextOf(context: HandlerContext, requestId: string, startedAt: nu
     signal,
     deadline: timeoutMs === undefined ? undefined : startedAt + timeoutMs,
     idempotencyKey: context.requestHeader.get("idempotency-key") ?? undefined,
+    traceparent: context.requestHeader.get("traceparent") ?? undefined,
   };
 }
 

@@ -57,6 +57,8 @@ export interface CallContext {
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */
   idempotencyKey: string | undefined;
+  /** The `traceparent` header, unread. */
+  traceparent?: string | undefined;
 }
 
 /** The three steps of a call. Each throws a `Refusal` to say no. */
@@ -340,6 +342,7 @@ const callOf = (principal: Principal, context: CallContext, idempotency: Idempot
   principal,
   signal: context.signal,
   deadline: context.deadline,
+  traceparent: context.traceparent,
   idempotency,
 });
 

@@ -283,6 +283,7 @@ class GrpcCall {
       signal: this.#caller,
       deadline: timeoutMs === undefined ? undefined : this.#startedAt + timeoutMs,
       idempotencyKey: textOf(this.#headers["idempotency-key"]),
+      traceparent: textOf(this.#headers.traceparent),
     };
   }
 

@@ -187,7 +187,8 @@ export class RestFace {
     const requestId = newId("req");
     const key = request.headers["idempotency-key"];
     const idempotencyKey = typeof key === "string" ? key : undefined;
-    const context = { requestId, signal: call, deadline: undefined, idempotencyKey };
+    const traceparent = headerOf(request, "traceparent");
+    const context = { requestId, signal: call, deadline: undefined, idempotencyKey, traceparent };
     const exchange: Exchange = { route, request, response, context, inputs: { path: parameters } };
     let refusal: Refusal | undefined;
     try {

@@ -5,6 +5,7 @@ import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
 import { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
+import { BroadcastService } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
@@ -40,5 +41,6 @@ export const SERVICES = [
   LogService,
   WebhookService,
   OutboundService,
+  BroadcastService,
   OperationsService,
 ] as const;

@@ -60,6 +60,8 @@ export interface Call {
   signal: Signal;
   /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
   deadline: number | undefined;
+  /** The caller's `traceparent` header, unread. */
+  traceparent?: string | undefined;
   /** Present when the call carries an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
 }

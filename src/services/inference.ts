@@ -76,7 +76,7 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
       call: async (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = trip.reach(step, dim);
-        const answer = await served(wire.act, wire)(target, input, frames, trip.options(options));
+        const answer = await served(wire.act, wire)(target, input, frames, trip.options(options, step));
         const pose = poseOf(space, request.observations, dim);
         assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
         return answer;
@@ -139,7 +139,7 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
     const { answer, step, tries, hedgeMicro } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
-        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options));
+        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
         const answer = await collect(parts, intent.units);
         assertSound(predict.checkAnswer(answer, { intent }));
         return answer;
@@ -186,7 +186,7 @@ async function answerGround(house: InferenceHouse, asked: GroundRequest, call: C
     const { answer, step } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
-        const answer = await served(wire.ground, wire)(target, input, frames, trip.options(options));
+        const answer = await served(wire.ground, wire)(target, input, frames, trip.options(options, step));
         assertSound(ground.checkAnswer(answer));
         return answer;
       },

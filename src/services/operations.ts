@@ -4,6 +4,7 @@ import {
   BreakerState,
   ForceCircuitResponseSchema,
   GetHealthResponseSchema,
+  GetPlatformResponseSchema,
   GetReadinessResponseSchema,
   HealthDetailSchema,
   type OperationsService,
@@ -11,13 +12,13 @@ import {
 import { steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
-
 import { audit } from "../store/audit.ts";
 import { forceCircuit } from "../store/circuits.ts";
 import { countJobs } from "../store/jobs.ts";
+import { countReplicas } from "../store/replicas.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { byCall, type Implementation } from "./call.ts";
-
+import { featuresOf, LIMITS, type Setup } from "./operations/platform.ts";
 import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
@@ -31,6 +32,8 @@ export interface OperationsParts {
   warnings(): readonly string[];
   /** What is kept in memory, and how often it served since the start. */
   cache(): { entries: number; hits: number; misses: number };
+  /** What this deployment has. */
+  setup: Setup;
 }
 
 /** What the store calls an operator's hand; none frees the breaker. */
@@ -46,6 +49,7 @@ export function operationsService({
   unready,
   warnings,
   cache,
+  setup,
 }: OperationsParts): Implementation<typeof OperationsService> {
   const startedAt = steadyNow();
   return {
@@ -77,6 +81,17 @@ export function operationsService({
       return statusOf(supply.health.figures(steadyNow()), {
         jobs: await countJobs(sql),
         cache: { entries, ...(asked > 0 && { hitRate: Math.round((hits / asked) * 1e4) / 1e4 }) },
+      });
+    },
+
+    async getPlatform() {
+      const regions = new Set(supply.live.map(({ region }) => region).filter((region) => region !== ""));
+      return create(GetPlatformResponseSchema, {
+        replicas: await countReplicas(sql),
+        uptimeS: Math.round(steadyNow() - startedAt) / 1000,
+        features: featuresOf(setup),
+        limits: LIMITS,
+        regions: [...regions].sort(),
       });
     },
 

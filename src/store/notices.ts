@@ -18,6 +18,7 @@ const CHANNELS = [
   "loop_taken",
   "job",
   "webhook",
+  "broadcast_changed",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

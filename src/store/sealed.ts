@@ -1,4 +1,5 @@
 /** Every sealed secret of the database, wherever it is kept, for whoever changes the master key. */
+import { broadcastContext } from "./broadcast.ts";
 import { credentialContext } from "./credentials.ts";
 import { offeringContext } from "./supply.ts";
 import type { Sql } from "./tx.ts";
@@ -25,6 +26,13 @@ interface SealedColumn {
 
 /** Whoever seals something new adds its column here. */
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
+  {
+    name: "headers of broadcast targets",
+    table: "broadcast_target",
+    column: "headers",
+    needs: [],
+    contextOf: ({ id }) => broadcastContext(String(id)),
+  },
   {
     name: "credentials",
     table: "credential",

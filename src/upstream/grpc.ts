@@ -17,6 +17,7 @@ import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import type { Signal } from "../signal.ts";
 import { calledOff, failureOf, lost, malformed, ownerText, unreachable } from "./failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
+import { traceOf } from "./wire.ts";
 
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
@@ -36,6 +37,7 @@ export interface Exchange {
   readonly signal: Signal;
   readonly budgetMs: number;
   readonly requestId: string;
+  readonly traceparent?: string | undefined;
 }
 
 /** The calls to one server under one credential, each on a stream of its own. */
@@ -58,6 +60,7 @@ export class GrpcCalls implements Server {
       ":path": exchange.path,
       "grpc-timeout": `${Math.max(1, Math.min(99_999_999, Math.floor(exchange.budgetMs)))}m`,
       "x-request-id": exchange.requestId,
+      ...traceOf(exchange),
     });
     const reply = new Reply(stream);
     const leave = (): void => cancel(stream);
@@ -218,7 +221,8 @@ export class Connection {
   }
 
   #headers(): OutgoingHttpHeaders {
-    const { authorization } = this.#address;
+    const { authorization, headers } = this.#address;
+    if (headers !== undefined) return { ...HEADERS, ...headers };
     return authorization === undefined ? HEADERS : { ...HEADERS, authorization };
   }
 

@@ -22,6 +22,8 @@ export interface Address {
   readonly lookup: LookupFunction;
   /** The value of the `authorization` header, or undefined where no credentials are due. */
   readonly authorization: string | undefined;
+  /** Further headers of every call, in small letters. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** What a wire keeps for one server. */

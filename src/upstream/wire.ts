@@ -33,6 +33,8 @@ export interface CallOptions {
   signal: Signal;
   /** Sent upstream where the protocol can carry it. */
   requestId: string;
+  /** The trace that the call is a part of, as W3C's header has it; sent upstream where the protocol can carry it. */
+  traceparent?: string | undefined;
   /** Milliseconds that are left for this attempt. */
   budgetMs: number;
 }
@@ -87,3 +89,7 @@ export interface Wire {
   /** Closes every connection. */
   close(): Promise<void>;
 }
+
+/** The header that hands a call's trace on; none where there is no trace. */
+export const traceOf = ({ traceparent }: Pick<CallOptions, "traceparent">): { traceparent?: string } =>
+  traceparent === undefined ? {} : { traceparent };

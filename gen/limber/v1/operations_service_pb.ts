@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/operations_service.proto.
  */
 export const file_limber_v1_operations_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyJBCgpKb2JzU3RhdHVzEg4KBnF1ZXVlZBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEhIKCmZhaWxlZF8yNGgYAyABKA0iQgoLQ2FjaGVTdGF0dXMSDwoHZW50cmllcxgBIAEoDRIVCghoaXRfcmF0ZRgCIAEoAUgAiAEBQgsKCV9oaXRfcmF0ZSJ9Cg5Qcm92aWRlclN0YXR1cxIQCghwcm92aWRlchgBIAEoCRIlCgZzdGF0dXMYAiABKA4yFS5saW1iZXIudjEuSGVhbHRoVGllchIyCglvZmZlcmluZ3MYAyADKAsyHy5saW1iZXIudjEuT2ZmZXJpbmdTdGF0dXNSZWNvcmQiqQQKFE9mZmVyaW5nU3RhdHVzUmVjb3JkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEiYKBXN0YXRlGAMgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZRIjCgR0aWVyGAQgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISFwoPZmFpbHVyZV9yYXRlXzVtGAUgASgBEhwKFGNvbnNlY3V0aXZlX2ZhaWx1cmVzGAYgASgNEhYKCW9wZW5lZF9hdBgHIAEoDUgAiAEBEhUKCHJldHJ5X2F0GAggASgNSAGIAQESNwoPbGFzdF9lcnJvcl9jb2RlGAkgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSAKIAQESEwoGcDUwX21zGAogASgBSAOIAQESEwoGcDk1X21zGAsgASgBSASIAQESEwoGcDk5X21zGAwgASgBSAWIAQESFgoJdXB0aW1lXzVtGA0gASgBSAaIAQESFgoJdXB0aW1lXzFkGA4gASgBSAeIAQESFwoKdXB0aW1lXzMwZBgPIAEoAUgIiAEBQgwKCl9vcGVuZWRfYXRCCwoJX3JldHJ5X2F0QhIKEF9sYXN0X2Vycm9yX2NvZGVCCQoHX3A1MF9tc0IJCgdfcDk1X21zQgkKB19wOTlfbXNCDAoKX3VwdGltZV81bUIMCgpfdXB0aW1lXzFkQg0KC191cHRpbWVfMzBkIpUBChNGb3JjZUNpcmN1aXRSZXF1ZXN0Eh4KC29mZmVyaW5nX2lkGAEgASgJQgm6SAZyBBABGEASNAoFc3RhdGUYAiABKA4yFy5saW1iZXIudjEuQnJlYWtlclN0YXRlQgy6SAmCAQYYARgEGAUSHQoGcmVhc29uGAMgASgJQgi6SAVyAxiABEgAiAEBQgkKB19yZWFzb24iUwoURm9yY2VDaXJjdWl0UmVzcG9uc2USEwoLb2ZmZXJpbmdfaWQYASABKAkSJgoFc3RhdGUYAiABKA4yFy5saW1iZXIudjEuQnJlYWtlclN0YXRlKrwBCgxCcmVha2VyU3RhdGUSHQoZQlJFQUtFUl9TVEFURV9VTlNQRUNJRklFRBAAEhgKFEJSRUFLRVJfU1RBVEVfQ0xPU0VEEAESFgoSQlJFQUtFUl9TVEFURV9PUEVOEAISGwoXQlJFQUtFUl9TVEFURV9IQUxGX09QRU4QAxIdChlCUkVBS0VSX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQlJFQUtFUl9TVEFURV9GT1JDRURfQ0xPU0VEEAUqcgoKSGVhbHRoVGllchIbChdIRUFMVEhfVElFUl9VTlNQRUNJRklFRBAAEhcKE0hFQUxUSF9USUVSX0hFQUxUSFkQARIYChRIRUFMVEhfVElFUl9ERUdSQURFRBACEhQKEEhFQUxUSF9USUVSX0RPV04QAzLTAwoRT3BlcmF0aW9uc1NlcnZpY2USYAoJR2V0SGVhbHRoEhsubGltYmVyLnYxLkdldEhlYWx0aFJlcXVlc3QaHC5saW1iZXIudjEuR2V0SGVhbHRoUmVzcG9uc2UiGJACAaq7GAIIAYLT5JMCCRIHL2hlYWx0aBJoCgxHZXRSZWFkaW5lc3MSHi5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVxdWVzdBofLmxpbWJlci52MS5HZXRSZWFkaW5lc3NSZXNwb25zZSIXkAIBqrsYAggBgtPkkwIIEgYvcmVhZHkSYwoJR2V0U3RhdHVzEhsubGltYmVyLnYxLkdldFN0YXR1c1JlcXVlc3QaHC5saW1iZXIudjEuR2V0U3RhdHVzUmVzcG9uc2UiG5ACAaq7GAIIAYLT5JMCDBIKL3YxL3N0YXR1cxKMAQoMRm9yY2VDaXJjdWl0Eh4ubGltYmVyLnYxLkZvcmNlQ2lyY3VpdFJlcXVlc3QaHy5saW1iZXIudjEuRm9yY2VDaXJjdWl0UmVzcG9uc2UiO6q7GAIIA4LT5JMCLzoBKiIqL3YxL3N0YXR1cy9vZmZlcmluZ3Mve29mZmVyaW5nX2lkfS9jaXJjdWl0YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
+  fileDesc("CiJsaW1iZXIvdjEvb3BlcmF0aW9uc19zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiEgoQR2V0SGVhbHRoUmVxdWVzdCKAAQoRR2V0SGVhbHRoUmVzcG9uc2USDgoGc3RhdHVzGAEgASgJEhEKCWluZmVyZW5jZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgJEiwKBmRldGFpbBgEIAEoCzIXLmxpbWJlci52MS5IZWFsdGhEZXRhaWxIAIgBAUIJCgdfZGV0YWlsIl0KDEhlYWx0aERldGFpbBIWCg5saXZlX29mZmVyaW5ncxgBIAEoDRIQCgh1cHRpbWVfcxgCIAEoARIQCgh3YXJuaW5ncxgDIAMoCRIRCgl1cHN0cmVhbXMYBCADKAkiFQoTR2V0UmVhZGluZXNzUmVxdWVzdCImChRHZXRSZWFkaW5lc3NSZXNwb25zZRIOCgZzdGF0dXMYASABKAkiEgoQR2V0U3RhdHVzUmVxdWVzdCK0AQoRR2V0U3RhdHVzUmVzcG9uc2USJQoGc3RhdHVzGAEgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISLAoJcHJvdmlkZXJzGAIgAygLMhkubGltYmVyLnYxLlByb3ZpZGVyU3RhdHVzEiMKBGpvYnMYAyABKAsyFS5saW1iZXIudjEuSm9ic1N0YXR1cxIlCgVjYWNoZRgEIAEoCzIWLmxpbWJlci52MS5DYWNoZVN0YXR1cyIUChJHZXRQbGF0Zm9ybVJlcXVlc3QipgIKE0dldFBsYXRmb3JtUmVzcG9uc2USEAoIcmVwbGljYXMYASABKA0SEAoIdXB0aW1lX3MYAiABKAESPgoIZmVhdHVyZXMYAyADKAsyLC5saW1iZXIudjEuR2V0UGxhdGZvcm1SZXNwb25zZS5GZWF0dXJlc0VudHJ5EjoKBmxpbWl0cxgEIAMoCzIqLmxpbWJlci52MS5HZXRQbGF0Zm9ybVJlc3BvbnNlLkxpbWl0c0VudHJ5Eg8KB3JlZ2lvbnMYBSADKAkaLwoNRmVhdHVyZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAg6AjgBGi0KC0xpbWl0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEiQQoKSm9ic1N0YXR1cxIOCgZxdWV1ZWQYASABKA0SDwoHcnVubmluZxgCIAEoDRISCgpmYWlsZWRfMjRoGAMgASgNIkIKC0NhY2hlU3RhdHVzEg8KB2VudHJpZXMYASABKA0SFQoIaGl0X3JhdGUYAiABKAFIAIgBAUILCglfaGl0X3JhdGUifQoOUHJvdmlkZXJTdGF0dXMSEAoIcHJvdmlkZXIYASABKAkSJQoGc3RhdHVzGAIgASgOMhUubGltYmVyLnYxLkhlYWx0aFRpZXISMgoJb2ZmZXJpbmdzGAMgAygLMh8ubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzUmVjb3JkIqkEChRPZmZlcmluZ1N0YXR1c1JlY29yZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRImCgVzdGF0ZRgDIAEoDjIXLmxpbWJlci52MS5CcmVha2VyU3RhdGUSIwoEdGllchgEIAEoDjIVLmxpbWJlci52MS5IZWFsdGhUaWVyEhcKD2ZhaWx1cmVfcmF0ZV81bRgFIAEoARIcChRjb25zZWN1dGl2ZV9mYWlsdXJlcxgGIAEoDRIWCglvcGVuZWRfYXQYByABKA1IAIgBARIVCghyZXRyeV9hdBgIIAEoDUgBiAEBEjcKD2xhc3RfZXJyb3JfY29kZRgJIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZUgCiAEBEhMKBnA1MF9tcxgKIAEoAUgDiAEBEhMKBnA5NV9tcxgLIAEoAUgEiAEBEhMKBnA5OV9tcxgMIAEoAUgFiAEBEhYKCXVwdGltZV81bRgNIAEoAUgGiAEBEhYKCXVwdGltZV8xZBgOIAEoAUgHiAEBEhcKCnVwdGltZV8zMGQYDyABKAFICIgBAUIMCgpfb3BlbmVkX2F0QgsKCV9yZXRyeV9hdEISChBfbGFzdF9lcnJvcl9jb2RlQgkKB19wNTBfbXNCCQoHX3A5NV9tc0IJCgdfcDk5X21zQgwKCl91cHRpbWVfNW1CDAoKX3VwdGltZV8xZEINCgtfdXB0aW1lXzMwZCKVAQoTRm9yY2VDaXJjdWl0UmVxdWVzdBIeCgtvZmZlcmluZ19pZBgBIAEoCUIJukgGcgQQARhAEjQKBXN0YXRlGAIgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZUIMukgJggEGGAEYBBgFEh0KBnJlYXNvbhgDIAEoCUIIukgFcgMYgARIAIgBAUIJCgdfcmVhc29uIlMKFEZvcmNlQ2lyY3VpdFJlc3BvbnNlEhMKC29mZmVyaW5nX2lkGAEgASgJEiYKBXN0YXRlGAIgASgOMhcubGltYmVyLnYxLkJyZWFrZXJTdGF0ZSq8AQoMQnJlYWtlclN0YXRlEh0KGUJSRUFLRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRCUkVBS0VSX1NUQVRFX0NMT1NFRBABEhYKEkJSRUFLRVJfU1RBVEVfT1BFThACEhsKF0JSRUFLRVJfU1RBVEVfSEFMRl9PUEVOEAMSHQoZQlJFQUtFUl9TVEFURV9GT1JDRURfT1BFThAEEh8KG0JSRUFLRVJfU1RBVEVfRk9SQ0VEX0NMT1NFRBAFKnIKCkhlYWx0aFRpZXISGwoXSEVBTFRIX1RJRVJfVU5TUEVDSUZJRUQQABIXChNIRUFMVEhfVElFUl9IRUFMVEhZEAESGAoUSEVBTFRIX1RJRVJfREVHUkFERUQQAhIUChBIRUFMVEhfVElFUl9ET1dOEAMywAQKEU9wZXJhdGlvbnNTZXJ2aWNlEmAKCUdldEhlYWx0aBIbLmxpbWJlci52MS5HZXRIZWFsdGhSZXF1ZXN0GhwubGltYmVyLnYxLkdldEhlYWx0aFJlc3BvbnNlIhiQAgGquxgCCAGC0+STAgkSBy9oZWFsdGgSaAoMR2V0UmVhZGluZXNzEh4ubGltYmVyLnYxLkdldFJlYWRpbmVzc1JlcXVlc3QaHy5saW1iZXIudjEuR2V0UmVhZGluZXNzUmVzcG9uc2UiF5ACAaq7GAIIAYLT5JMCCBIGL3JlYWR5EmMKCUdldFN0YXR1cxIbLmxpbWJlci52MS5HZXRTdGF0dXNSZXF1ZXN0GhwubGltYmVyLnYxLkdldFN0YXR1c1Jlc3BvbnNlIhuQAgGquxgCCAGC0+STAgwSCi92MS9zdGF0dXMSawoLR2V0UGxhdGZvcm0SHS5saW1iZXIudjEuR2V0UGxhdGZvcm1SZXF1ZXN0Gh4ubGltYmVyLnYxLkdldFBsYXRmb3JtUmVzcG9uc2UiHZACAaq7GAIIAYLT5JMCDhIML3YxL3BsYXRmb3JtEowBCgxGb3JjZUNpcmN1aXQSHi5saW1iZXIudjEuRm9yY2VDaXJjdWl0UmVxdWVzdBofLmxpbWJlci52MS5Gb3JjZUNpcmN1aXRSZXNwb25zZSI7qrsYAggDgtPkkwIvOgEqIiovdjEvc3RhdHVzL29mZmVyaW5ncy97b2ZmZXJpbmdfaWR9L2NpcmN1aXRiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_route]);
 
 /**
  * Asks for liveness.
@@ -210,6 +210,70 @@ export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE_
   messageDesc(file_limber_v1_operations_service, 6);
 
 /**
+ * Asks about the gateway as a whole.
+ *
+ * @generated from message limber.v1.GetPlatformRequest
+ */
+export type GetPlatformRequest = Message<"limber.v1.GetPlatformRequest"> & {
+};
+
+/**
+ * Describes the message limber.v1.GetPlatformRequest.
+ * Use `create(GetPlatformRequestSchema)` to create a new message.
+ */
+export const GetPlatformRequestSchema: GenMessage<GetPlatformRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 7);
+
+/**
+ * The gateway as a whole.
+ *
+ * @generated from message limber.v1.GetPlatformResponse
+ */
+export type GetPlatformResponse = Message<"limber.v1.GetPlatformResponse"> & {
+  /**
+   * Processes that live, by what they wrote down last.
+   *
+   * @generated from field: uint32 replicas = 1;
+   */
+  replicas: number;
+
+  /**
+   * Seconds since this replica started.
+   *
+   * @generated from field: double uptime_s = 2;
+   */
+  uptimeS: number;
+
+  /**
+   * What can be done here, by name, and whether this deployment has it.
+   *
+   * @generated from field: map<string, bool> features = 3;
+   */
+  features: { [key: string]: boolean };
+
+  /**
+   * What no call may exceed, by name; the name ends in the unit.
+   *
+   * @generated from field: map<string, uint32> limits = 4;
+   */
+  limits: { [key: string]: number };
+
+  /**
+   * The regions that live offerings run in, by name.
+   *
+   * @generated from field: repeated string regions = 5;
+   */
+  regions: string[];
+};
+
+/**
+ * Describes the message limber.v1.GetPlatformResponse.
+ * Use `create(GetPlatformResponseSchema)` to create a new message.
+ */
+export const GetPlatformResponseSchema: GenMessage<GetPlatformResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_operations_service, 8);
+
+/**
  * How much work waits and runs, of all organisations together.
  *
  * @generated from message limber.v1.JobsStatus
@@ -242,7 +306,7 @@ export type JobsStatus = Message<"limber.v1.JobsStatus"> & {
  * Use `create(JobsStatusSchema)` to create a new message.
  */
 export const JobsStatusSchema: GenMessage<JobsStatus> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 7);
+  messageDesc(file_limber_v1_operations_service, 9);
 
 /**
  * What this replica keeps of the keys that call it; nothing that models answer is kept for other calls.
@@ -270,7 +334,7 @@ export type CacheStatus = Message<"limber.v1.CacheStatus"> & {
  * Use `create(CacheStatusSchema)` to create a new message.
  */
 export const CacheStatusSchema: GenMessage<CacheStatus> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 8);
+  messageDesc(file_limber_v1_operations_service, 10);
 
 /**
  * How one provider does.
@@ -305,7 +369,7 @@ export type ProviderStatus = Message<"limber.v1.ProviderStatus"> & {
  * Use `create(ProviderStatusSchema)` to create a new message.
  */
 export const ProviderStatusSchema: GenMessage<ProviderStatus> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 9);
+  messageDesc(file_limber_v1_operations_service, 11);
 
 /**
  * How one offering does.
@@ -426,7 +490,7 @@ export type OfferingStatusRecord = Message<"limber.v1.OfferingStatusRecord"> & {
  * Use `create(OfferingStatusRecordSchema)` to create a new message.
  */
 export const OfferingStatusRecordSchema: GenMessage<OfferingStatusRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 10);
+  messageDesc(file_limber_v1_operations_service, 12);
 
 /**
  * Asks to force a circuit.
@@ -461,7 +525,7 @@ export type ForceCircuitRequest = Message<"limber.v1.ForceCircuitRequest"> & {
  * Use `create(ForceCircuitRequestSchema)` to create a new message.
  */
 export const ForceCircuitRequestSchema: GenMessage<ForceCircuitRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 11);
+  messageDesc(file_limber_v1_operations_service, 13);
 
 /**
  * The circuit is forced, or free.
@@ -489,7 +553,7 @@ export type ForceCircuitResponse = Message<"limber.v1.ForceCircuitResponse"> & {
  * Use `create(ForceCircuitResponseSchema)` to create a new message.
  */
 export const ForceCircuitResponseSchema: GenMessage<ForceCircuitResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_operations_service, 12);
+  messageDesc(file_limber_v1_operations_service, 14);
 
 /**
  * Where a circuit breaker stands.
@@ -636,6 +700,16 @@ export const OperationsService: GenService<{
     methodKind: "unary";
     input: typeof GetStatusRequestSchema;
     output: typeof GetStatusResponseSchema;
+  },
+  /**
+   * Shows what the gateway as a whole is doing and can do.
+   *
+   * @generated from rpc limber.v1.OperationsService.GetPlatform
+   */
+  getPlatform: {
+    methodKind: "unary";
+    input: typeof GetPlatformRequestSchema;
+    output: typeof GetPlatformResponseSchema;
   },
   /**
    * Puts an operator's hand on the circuit breaker of an offering, on every replica and across restarts, or takes it off.

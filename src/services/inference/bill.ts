@@ -8,6 +8,7 @@ import {
 } from "../../../gen/limber/v1/route_pb.ts";
 import { steadyNow } from "../../ambient.ts";
 import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
+import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { StoreAway } from "../../money/pump.ts";
 import type { Hold, Till } from "../../money/till.ts";
 import { factsOf, type Refusal } from "../../refusal.ts";
@@ -16,6 +17,7 @@ import type { IntentRecord, RequestRecord } from "../../store/ledger.ts";
 import type { EventRecord } from "../../store/outbox.ts";
 import { type Call, keyOf } from "../call.ts";
 import { eventOf } from "../emit.ts";
+import { endedOf } from "./told.ts";
 
 /** The till of this house, with the records of its store. */
 export type HouseTill = Till<IntentRecord, RequestRecord>;
@@ -39,6 +41,8 @@ export interface Asked {
   preset?: string | undefined;
   /** The control loop that it is a part of. */
   streamId?: string;
+  /** Who sees the organisation's calls end; undefined where nobody does. */
+  watch?: Watch | undefined;
 }
 
 /** The bill of one call. It ends once: settled, or void. */
@@ -47,11 +51,17 @@ export class Bill {
   readonly #call: Call;
   readonly #asked: Asked;
   readonly #intent: IntentRecord;
+  readonly #plan: Plan;
   readonly #openedAt = steadyNow();
   #ended = false;
 
-  private constructor(hold: Hold<IntentRecord, RequestRecord>, call: Call, asked: Asked, intent: IntentRecord) {
+  private constructor(
+    hold: Hold<IntentRecord, RequestRecord>,
+    { plan, call, asked }: { plan: Plan; call: Call; asked: Asked },
+    intent: IntentRecord,
+  ) {
     this.#hold = hold;
+    this.#plan = plan;
     this.#call = call;
     // Of what callers send, nothing is kept where their organisation keeps no data.
     this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined } : asked;
@@ -77,7 +87,7 @@ export class Bill {
     const hold = held instanceof Promise ? await held : held;
     // From here on the record of the call's end keeps the key with the answer, or frees it.
     if (call.idempotency) call.idempotency.promised = true;
-    return new Bill(hold, call, asked, intent);
+    return new Bill(hold, { plan, call, asked }, intent);
   }
 
   /** The most that may be charged, in micro-dollars. */
@@ -140,6 +150,7 @@ export class Bill {
       log: this.#log(refusal.route),
       ...this.#claim(undefined),
     };
+    this.#tell(record, refusal.route);
     const released = this.#hold.release(record).catch(nothing);
     this.#hold.durable.catch(nothing);
     if (this.#call.idempotency) await released;
@@ -151,7 +162,7 @@ export class Bill {
     claim: Pick<RequestRecord, "claim">,
   ): RequestRecord {
     const { model, provider, id, simulated } = step.offering;
-    return {
+    const record: RequestRecord = {
       ...this.#intent,
       model,
       provider,
@@ -169,6 +180,13 @@ export class Bill {
       ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
       ...claim,
     };
+    this.#tell(record, route, step);
+    return record;
+  }
+
+  #tell(record: RequestRecord, route: Route | undefined, step?: PlanStep): void {
+    const { watch } = this.#asked;
+    if (watch) watch.ended(endedOf({ call: this.#call, plan: this.#plan, asked: this.#asked, record, route, step }));
   }
 
   #fallbackUsed({ model, provider, offeringId, attempts }: Route): EventRecord {

@@ -42,7 +42,7 @@ export async function* streamPredict(
     const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
       open: (step, options) => {
         const { wire, target } = trip.reach(step);
-        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options));
+        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
         return soundParts(parts, intent.units);
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),

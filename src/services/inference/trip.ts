@@ -6,6 +6,7 @@ import { ambientClock, random, steadyNow } from "../../ambient.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import type { Intent } from "../../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { charge } from "../../money/price.ts";
 import { asRefusal, Reason } from "../../refusal.ts";
 import {
@@ -30,6 +31,7 @@ import type { Resumption } from "./loop/resumption.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
 import type { Session } from "./sessions.ts";
+import { handedOn } from "./told.ts";
 
 /** What inference needs of the house. */
 export interface InferenceParts extends Books {
@@ -43,6 +45,8 @@ export interface InferenceParts extends Books {
   /** Hears of an organisation's call that its balance did not cover. */
   unpaid(orgId: string): void;
   stops: StopBook;
+  /** Sends spans of calls to the targets of their organisations. */
+  broadcast: { of(orgId: string): Watch | undefined };
   /** Lets control loops go on on another stream. */
   resumption: Resumption;
 }
@@ -79,6 +83,7 @@ export class Trip {
       deadlineMs: request.provider?.deadlineMs,
       metadata: request.metadata,
       preset: request.preset,
+      watch: house.broadcast.of(keyOf(call).orgId),
     };
   }
 
@@ -110,8 +115,10 @@ export class Trip {
   }
 
   /** What a wire is told of one attempt. */
-  options({ signal, budgetMs }: AttemptOptions): CallOptions {
-    return { signal, budgetMs, requestId: this.call.requestId };
+  options({ signal, budgetMs }: AttemptOptions, step: PlanStep): CallOptions {
+    const { watch, sessionId } = this.#asked;
+    const traceparent = handedOn(watch, this.call, sessionId, step);
+    return { signal, budgetMs, requestId: this.call.requestId, traceparent };
   }
 
   /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */

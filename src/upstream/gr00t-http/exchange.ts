@@ -1,7 +1,7 @@
 /** What Isaac-GR00T's HTTP server is asked. Source: NVIDIA/Isaac-GR00T N1.5, scripts/http_server.py. */
 import { malformed } from "../failures.ts";
 import { type HttpServers, isObject, readJson } from "../http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import { type CallOptions, type Target, traceOf } from "../wire.ts";
 
 const JSON_BODY = { "content-type": "application/json" } as const;
 
@@ -10,9 +10,9 @@ export async function postAct(
   servers: HttpServers,
   target: Target,
   body: string,
-  { signal, requestId }: CallOptions,
+  { signal, requestId, traceparent }: CallOptions,
 ): Promise<Buffer> {
-  const headers = { ...JSON_BODY, "x-request-id": requestId };
+  const headers = { ...JSON_BODY, "x-request-id": requestId, ...traceOf({ traceparent }) };
   return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
 }
 

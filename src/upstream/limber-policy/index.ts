@@ -56,9 +56,10 @@ const PATH: Readonly<Record<Method, string>> = {
   ground: pathOf("ground"),
 };
 
-const exchange = (method: Method, { signal, budgetMs, requestId }: CallOptions): Exchange => ({
+const exchange = (method: Method, { signal, budgetMs, requestId, traceparent }: CallOptions): Exchange => ({
   path: PATH[method],
   signal,
   budgetMs,
   requestId,
+  traceparent,
 });

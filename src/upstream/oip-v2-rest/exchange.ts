@@ -3,7 +3,7 @@ import { malformed } from "../failures.ts";
 import { type HttpAnswer, HttpServers, isObject, readJson } from "../http.ts";
 import type { ModelName, OipTransport } from "../oip/wire.ts";
 import type { Reach } from "../servers.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import { type CallOptions, type Target, traceOf } from "../wire.ts";
 import { readInfer, readMetadata } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";
 
@@ -51,6 +51,7 @@ export function restTransport(reach: Reach): OipTransport {
         headers: {
           "content-type": jsonBytes === undefined ? "application/json" : "application/octet-stream",
           ...(jsonBytes !== undefined && { [LENGTH_HEADER]: String(jsonBytes) }),
+          ...traceOf(call),
         },
         body,
         signal: call.signal,

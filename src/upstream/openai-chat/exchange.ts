@@ -2,7 +2,7 @@
 
 import type { Signal } from "../../signal.ts";
 import { type HttpServers, isObject, readJson } from "../http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import { type CallOptions, type Target, traceOf } from "../wire.ts";
 import { type Completion, readCompletion } from "./decode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
@@ -14,12 +14,12 @@ export async function complete(
   servers: HttpServers,
   target: Target,
   body: string,
-  { signal, requestId }: Pick<CallOptions, "signal" | "requestId">,
+  { signal, requestId, traceparent }: Pick<CallOptions, "signal" | "requestId" | "traceparent">,
 ): Promise<Completion> {
   const answer = await servers.askFor(target, {
     method: "POST",
     path: "/v1/chat/completions",
-    headers: { "content-type": "application/json", "x-request-id": requestId },
+    headers: { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) },
     body,
     signal,
     maxBytes: MAX_ANSWER_BYTES,

@@ -1,15 +1,15 @@
 /** What an OpenVLA server is asked over HTTP: FastAPI with one route. Source: openvla/openvla, vla-scripts/deploy.py. */
 import { type HttpServers, statusFailure } from "../http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import { type CallOptions, type Target, traceOf } from "../wire.ts";
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
 export async function postAct(
   servers: HttpServers,
   target: Target,
   body: string,
-  { signal, requestId }: CallOptions,
+  { signal, requestId, traceparent }: CallOptions,
 ): Promise<Buffer> {
-  const headers = { "content-type": "application/json", "x-request-id": requestId };
+  const headers = { "content-type": "application/json", "x-request-id": requestId, ...traceOf({ traceparent }) };
   return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
 }
 

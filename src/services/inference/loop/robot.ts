@@ -15,6 +15,7 @@ import { DEFAULT_ACTION_SPACE } from "../../../contracts/action-spaces.ts";
 import { assertBounds, exceeds, poseOf } from "../../../contracts/bounds.ts";
 import type { ActInput, Intent } from "../../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
+import type { Watch } from "../../../events/broadcast/broadcaster.ts";
 import { charge, toUsd } from "../../../money/price.ts";
 import { asRefusal, Reason, Refusal, refuse } from "../../../refusal.ts";
 import {
@@ -36,6 +37,7 @@ import type { Charge } from "../bill.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
 import type { Session } from "../sessions.ts";
+import { handedOn } from "../told.ts";
 import { hedgesOf, type InferenceHouse, moverOf, refuseLargeMetadata, robotIn, served } from "../trip.ts";
 import { type Carried, takenOver } from "./board.ts";
 import { Course } from "./course.ts";
@@ -65,6 +67,7 @@ export class Robot implements Carried {
   readonly #intent: Intent;
   readonly #space: string;
   readonly #tab: Tab;
+  readonly #watch: Watch | undefined;
   readonly #loop: Loop<LoopObservation>;
   readonly #deadlineMs: number;
   readonly #flights = new Map<number, Cancel>();
@@ -116,6 +119,7 @@ export class Robot implements Carried {
     const first = plan.steps[0]!;
     assertBounds(open.bounds, this.#course.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
+    this.#watch = house.broadcast.of(keyOf(call).orgId);
     this.#tab = new Tab(house.till, call, {
       modelRequested: open.model,
       sessionId: open.provider?.sessionId,
@@ -123,6 +127,7 @@ export class Robot implements Carried {
       metadata: open.metadata,
       preset: open.preset,
       streamId: call.requestId,
+      watch: this.#watch,
     });
     this.#loop = new Loop(
       {
@@ -307,6 +312,7 @@ export class Robot implements Carried {
       signal,
       budgetMs,
       requestId: this.#call.requestId,
+      traceparent: handedOn(this.#watch, this.#call, this.#open.provider?.sessionId, step),
     });
     asked.then(
       (answer) => {

@@ -1,0 +1,269 @@
+/** Sends spans of calls to the targets of their organisations, from bounded buffers; what is not taken in time is dropped and counted. */
+import type { Resource } from "@opentelemetry/resources";
+import type { ReadableSpan } from "@opentelemetry/sdk-trace";
+import { every, now, steadyNow } from "../../ambient.ts";
+import { loadTargets, noteSent, type TargetRecord } from "../../store/broadcast.ts";
+import type { Notices } from "../../store/notices.ts";
+import type { Sql } from "../../store/tx.ts";
+import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./call.ts";
+import { resourceOf, spansOf } from "./spans.ts";
+
+/** A way to one target. */
+export interface SpanSender {
+  /** Rejects with an error whose `word` says why, and `again` whether trying again may help. */
+  send(spans: ReadableSpan[]): Promise<void>;
+  close(): void;
+}
+
+/** What broadcasting needs of the house. */
+export interface BroadcasterParts {
+  readonly sql: Sql;
+  readonly notices: Notices;
+  /** Opens the way to a target. */
+  open(target: TargetRecord): SpanSender;
+  warn(text: string, cause: unknown): void;
+}
+
+/** What an organisation with targets does with its calls. */
+export interface Watch {
+  /** Takes in a call that ended. */
+  ended(call: EndedCall): void;
+  /** The header that hands the trace of a call on to the server of an offering. */
+  handOn(call: Pick<EndedCall, "requestId" | "sessionId" | "traceparent">, offeringId: string): string;
+}
+
+/** Spans that wait for one target, and how many travel together. */
+export const MOST_WAITING = 4_096;
+const BATCH = 512;
+const FLUSH_MS = 1_000;
+/** How often targets are read again without a notification, which may be lost. */
+const RELOAD_MS = 30_000;
+/** How often one batch is tried, and how long its target rests after each. */
+const TRIES = 5;
+const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
+
+/** The targets of all organisations, and what waits for each. One for a replica. */
+export class Broadcaster {
+  readonly #parts: BroadcasterParts;
+  readonly #orgs = new Map<string, Watch>();
+  #lanes = new Map<string, Lane>();
+  readonly #stops: (() => void)[];
+  #loading: Promise<void> | undefined;
+  #stale = false;
+
+  /** Begins at once. */
+  constructor(parts: BroadcasterParts) {
+    this.#parts = parts;
+    const reload = (): void =>
+      void this.load().catch((cause) => parts.warn("targets of spans could not be read", cause));
+    this.#stops = [
+      parts.notices.on("broadcast_changed", reload, reload),
+      every(RELOAD_MS, reload),
+      every(FLUSH_MS, () => this.#flush()),
+    ];
+    reload();
+  }
+
+  /** What an organisation does with its calls; undefined for all those that have no target. */
+  of(orgId: string): Watch | undefined {
+    return this.#orgs.get(orgId);
+  }
+
+  /** Reads the targets as they are now. */
+  async load(): Promise<void> {
+    this.#stale = true;
+    this.#loading ??= this.#load().finally(() => {
+      this.#loading = undefined;
+    });
+    await this.#loading;
+  }
+
+  /** Sends what waits once more, and ends. */
+  async close(): Promise<void> {
+    for (const stop of this.#stops) stop();
+    await this.#loading?.catch(() => {});
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.close()));
+  }
+
+  async #load(): Promise<void> {
+    while (this.#stale) {
+      this.#stale = false;
+      this.#adopt(await loadTargets(this.#parts.sql));
+    }
+  }
+
+  #adopt(targets: readonly TargetRecord[]): void {
+    const before = this.#lanes;
+    const lanes = new Map<string, Lane>();
+    const byOrg = new Map<string, Lane[]>();
+    for (const target of targets) {
+      const known = before.get(target.id);
+      const same = known?.revision === target.revision;
+      const lane = same ? known : new Lane(this.#parts, target, known?.leave());
+      lanes.set(target.id, lane);
+      byOrg.set(target.orgId, [...(byOrg.get(target.orgId) ?? []), lane]);
+    }
+    this.#lanes = lanes;
+    for (const lane of before.values()) if (!lanes.has(lane.id)) lane.leave();
+    for (const orgId of this.#orgs.keys()) if (!byOrg.has(orgId)) this.#orgs.delete(orgId);
+    for (const [orgId, own] of byOrg) this.#orgs.set(orgId, watchOf(own));
+  }
+
+  #flush(): void {
+    for (const lane of this.#lanes.values()) void lane.flush();
+  }
+}
+
+const watchOf = (lanes: readonly Lane[]): Watch => ({
+  ended: (call) => {
+    const share = shareOf(call.sessionId ?? call.requestId);
+    for (const lane of lanes) lane.take(call, share);
+  },
+  handOn: ({ requestId, sessionId, traceparent }, offeringId) => {
+    const { traceId } = traceOf(traceparent, requestId);
+    const share = shareOf(sessionId ?? requestId);
+    const sampled = lanes.some((lane) => lane.samples(share));
+    return traceparentOf(traceId, spanIdOf(requestId, "upstream", offeringId), sampled);
+  },
+});
+
+/** What waits for one target, as its owner described it in one revision. */
+class Lane {
+  readonly id: string;
+  readonly revision: number;
+  readonly #target: TargetRecord;
+  readonly #parts: BroadcasterParts;
+  readonly #resource: Resource;
+  readonly #contracts: ReadonlySet<string>;
+  readonly #keyIds: ReadonlySet<string>;
+  #sender: SpanSender | undefined;
+  #waiting: ReadableSpan[];
+  #flushing: Promise<void> | undefined;
+  /** How many of those that wait are being sent. */
+  #underWay = 0;
+  #tries = 0;
+  #restsUntil = 0;
+  #dropped = 0;
+  #error: string | undefined;
+  /** What was noted last; null before anything was. */
+  #noted: string | undefined | null;
+
+  /** `waiting` is what the revision before has not sent. */
+  constructor(parts: BroadcasterParts, target: TargetRecord, waiting: ReadableSpan[] = []) {
+    this.#waiting = waiting;
+    this.id = target.id;
+    this.revision = target.revision;
+    this.#target = target;
+    this.#parts = parts;
+    this.#resource = resourceOf(target);
+    this.#contracts = new Set(target.filter.contracts);
+    this.#keyIds = new Set(target.filter.keyIds);
+    this.#error = target.lastError;
+    this.#noted = target.lastError;
+  }
+
+  samples(share: number): boolean {
+    return share < this.#target.samplingRate;
+  }
+
+  take(call: EndedCall, share: number): void {
+    if (!this.samples(share) || !this.#wants(call)) return;
+    const spans = spansOf(call, this.#resource, this.#target.privacyMode, now());
+    if (this.#waiting.length + spans.length > MOST_WAITING) {
+      this.#drop(spans.length, "full");
+      return;
+    }
+    this.#waiting.push(...spans);
+    if (this.#waiting.length >= BATCH) void this.flush();
+  }
+
+  /** Sends what waits, one batch after the other; never rejects. */
+  flush(): Promise<void> {
+    this.#flushing ??= this.#drain(false).finally(() => {
+      this.#flushing = undefined;
+    });
+    return this.#flushing;
+  }
+
+  /** Ends without sending what waits, and hands it over; what is under way may still arrive. */
+  leave(): ReadableSpan[] {
+    const left = this.#waiting.slice(this.#underWay);
+    this.#waiting = [];
+    const end = (): void => this.#sender?.close();
+    if (this.#flushing) void this.#flushing.then(end);
+    else end();
+    return left;
+  }
+
+  /** Sends what waits, each batch once more. */
+  async close(): Promise<void> {
+    await this.#flushing;
+    await this.#drain(true);
+    this.#sender?.close();
+  }
+
+  async #drain(last: boolean): Promise<void> {
+    while (this.#waiting.length > 0 && (last || steadyNow() >= this.#restsUntil)) {
+      if (!(await this.#sendOne(last))) break;
+    }
+    await this.#note();
+  }
+
+  /** Whether the next batch may go. */
+  async #sendOne(last: boolean): Promise<boolean> {
+    const queue = this.#waiting;
+    const batch = queue.slice(0, BATCH);
+    try {
+      this.#sender ??= this.#parts.open(this.#target);
+      this.#underWay = batch.length;
+      await this.#sender.send(batch);
+      queue.splice(0, batch.length);
+      this.#tries = 0;
+      this.#error = undefined;
+      return true;
+    } catch (thrown) {
+      const { word = "unreachable", again = true } = thrown as { word?: string; again?: boolean };
+      this.#error = word;
+      this.#tries += 1;
+      if (!last && again && this.#tries < TRIES) {
+        this.#restsUntil = steadyNow() + REST_MS[this.#tries - 1]!;
+        return false;
+      }
+      const given = last ? queue.length : batch.length;
+      queue.splice(0, given);
+      this.#drop(given, word);
+      this.#tries = 0;
+      return !last;
+    } finally {
+      this.#underWay = 0;
+    }
+  }
+
+  #drop(spans: number, why: string): void {
+    this.#dropped += spans;
+    this.#error = why;
+  }
+
+  async #note(): Promise<void> {
+    const [dropped, lastError] = [this.#dropped, this.#error];
+    if (dropped === 0 && lastError === this.#noted) return;
+    try {
+      await noteSent(this.#parts.sql, this.id, { dropped, lastError });
+      this.#dropped -= dropped;
+      this.#noted = lastError;
+    } catch (cause) {
+      this.#parts.warn("what became of spans could not be written down; it is tried again", cause);
+    }
+  }
+
+  #wants({ contract, model, keyId, workspaceId }: EndedCall): boolean {
+    const { models, workspaceId: wanted } = this.#target.filter;
+    if (this.#contracts.size > 0 && !this.#contracts.has(contract)) return false;
+    if (this.#keyIds.size > 0 && !this.#keyIds.has(keyId)) return false;
+    if (wanted !== undefined && wanted !== workspaceId) return false;
+    return models.length === 0 || models.some((each) => each === model || isOwner(each, model));
+  }
+}
+
+const isOwner = (pattern: string, model: string): boolean =>
+  pattern.endsWith("/*") && model.startsWith(pattern.slice(0, -1));

@@ -1,0 +1,292 @@
+/** Broadcast: where an organisation wants spans of its calls. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type BroadcastFilter,
+  BroadcastFilterSchema,
+  BroadcastProtocol,
+  BroadcastStatus,
+  type BroadcastTarget,
+  BroadcastTargetSchema,
+} from "../../gen/limber/v1/broadcast_pb.ts";
+import {
+  type BroadcastService,
+  type CreateBroadcastRequest,
+  CreateBroadcastResponseSchema,
+  DeleteBroadcastResponseSchema,
+  GetBroadcastResponseSchema,
+  ListBroadcastsResponseSchema,
+  type UpdateBroadcastRequest,
+  UpdateBroadcastResponseSchema,
+} from "../../gen/limber/v1/broadcast_service_pb.ts";
+import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { newId } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { wordOfContract } from "../contracts/contract.ts";
+import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
+import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
+import { Reason, refuse } from "../refusal.ts";
+import { audit } from "../store/audit.ts";
+import * as store from "../store/broadcast.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import { AddressRefused } from "../upstream/guard.ts";
+import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/otlp.ts";
+import type { Vault } from "../vault.ts";
+import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+
+/** What broadcast needs of the house. */
+export interface BroadcastParts {
+  sql: Sql;
+  vault: Vault;
+  broadcaster: Broadcaster;
+  reach: OtlpReach;
+}
+
+type Headers = Readonly<Record<string, string>>;
+
+/** The broadcast RPCs. */
+export function broadcastService(parts: BroadcastParts): Implementation<typeof BroadcastService> {
+  const { sql, vault, broadcaster } = parts;
+  const targetOf = async (from: Queryable, call: Call, id: string): Promise<store.TargetRecord> => {
+    const target = await store.findTarget(from, keyOf(call).orgId, id);
+    if (!target) throw unknown();
+    return target;
+  };
+  const noted = (tx: Tx, call: Call, action: string, subject: string) =>
+    audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
+
+  return {
+    async createBroadcast(request, call) {
+      const { orgId } = keyOf(call);
+      const id = newId("bct");
+      const facts = factsOf(FRESH, request, headersFor(vault, id, request.headers));
+      await tryOut(parts.reach, facts, request.headers);
+      const target = await tx(sql, async (tx) => {
+        const target = await store.createTarget(tx, { ...facts, id, orgId });
+        await noted(tx, call, "broadcast.created", id);
+        return target;
+      });
+      await broadcaster.load();
+      return create(CreateBroadcastResponseSchema, { target: messageOf(target) });
+    },
+
+    async listBroadcasts(_, call) {
+      const targets = await store.listTargets(sql, keyOf(call).orgId);
+      return create(ListBroadcastsResponseSchema, { object: "list", data: targets.map(messageOf), hasMore: false });
+    },
+
+    async getBroadcast({ targetId }, call) {
+      return create(GetBroadcastResponseSchema, { target: messageOf(await targetOf(sql, call, targetId)) });
+    },
+
+    async updateBroadcast(request, call) {
+      const { orgId } = keyOf(call);
+      const { targetId: id } = request;
+      const before = await targetOf(sql, call, id);
+      const sealed = headersFor(vault, id, request.headers);
+      const facts = factsOf(before, request, sealed);
+      if (facts.enabled && isOtherWay(before, facts))
+        await tryOut(parts.reach, facts, headersOf(vault, { ...facts, id }));
+      const target = await tx(sql, async (tx) => {
+        // Who else changed it meanwhile keeps what this request does not name.
+        const now = factsOf(await targetOf(tx, call, id), request, sealed);
+        const target = await store.replaceTarget(tx, { ...now, id, orgId });
+        if (!target) throw unknown();
+        await noted(tx, call, "broadcast.changed", id);
+        return target;
+      });
+      await broadcaster.load();
+      return create(UpdateBroadcastResponseSchema, { target: messageOf(target) });
+    },
+
+    async deleteBroadcast({ targetId }, call) {
+      await tx(sql, async (tx) => {
+        if (!(await store.deleteTarget(tx, keyOf(call).orgId, targetId))) throw unknown();
+        await noted(tx, call, "broadcast.deleted", targetId);
+      });
+      await broadcaster.load();
+      return create(DeleteBroadcastResponseSchema, { object: "broadcast_target", id: targetId, deleted: true });
+    },
+  };
+}
+
+/** The headers that are sent to a target. */
+export const headersOf = (vault: Vault, { id, headers }: Pick<store.TargetRecord, "id" | "headers">): Headers =>
+  headers === undefined ? {} : JSON.parse(vault.open(headers, store.broadcastContext(id)));
+
+const unknown = () => refuse(Reason.NOT_FOUND, "there is no target of spans of this name", {}, { param: "target_id" });
+
+const FRESH: store.TargetFacts = {
+  name: "",
+  endpoint: "",
+  protocol: "http/protobuf",
+  headers: undefined,
+  headerNames: [],
+  samplingRate: 1,
+  privacyMode: false,
+  filter: { contracts: [], models: [], keyIds: [], workspaceId: undefined },
+  resourceAttributes: {},
+  enabled: true,
+};
+
+/** What was known of a target, and what a request says otherwise. */
+function factsOf(
+  before: store.TargetFacts,
+  request: CreateBroadcastRequest | UpdateBroadcastRequest,
+  headers: Pick<store.TargetFacts, "headers" | "headerNames"> | undefined,
+): store.TargetFacts {
+  const { endpoint, protocol, filter, resourceAttributes } = request;
+  return {
+    name: request.name ?? before.name,
+    endpoint: endpoint ?? before.endpoint,
+    protocol: PROTOCOLS[protocol ?? BroadcastProtocol.UNSPECIFIED] ?? before.protocol,
+    headers: headers ? headers.headers : before.headers,
+    headerNames: headers ? headers.headerNames : before.headerNames,
+    samplingRate: request.samplingRate ?? before.samplingRate,
+    privacyMode: request.privacyMode ?? before.privacyMode,
+    filter: filter ? filterOf(filter) : before.filter,
+    resourceAttributes: Object.keys(resourceAttributes).length > 0 ? resourceAttributes : before.resourceAttributes,
+    enabled: request.enabled ?? before.enabled,
+  };
+}
+
+const filterOf = ({ contracts, models, keyIds, workspaceId }: BroadcastFilter): store.SpanFilter => ({
+  contracts: contracts.map(wordOfContract),
+  models,
+  keyIds,
+  workspaceId,
+});
+
+/** Headers that say how a message is framed; they are the gateway's own. */
+const FRAMING = new Set([
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "user-agent",
+]);
+
+/** Headers as they are kept; undefined where the request names none. */
+function headersFor(
+  vault: Vault,
+  id: string,
+  headers: Headers,
+): Pick<store.TargetFacts, "headers" | "headerNames"> | undefined {
+  const names = Object.keys(headers);
+  if (names.length === 0) return undefined;
+  for (const name of names) {
+    if (FRAMING.has(name.toLowerCase()) || name.toLowerCase().startsWith("grpc-"))
+      throw violation(`headers.${name}`, "is a header that the gateway sets itself", "reserved");
+  }
+  const small = names.map((name) => name.toLowerCase());
+  if (new Set(small).size < small.length) throw violation("headers", "names one header twice", "unique");
+  return { headers: vault.seal(JSON.stringify(headers), store.broadcastContext(id)), headerNames: names.sort() };
+}
+
+/** Whether spans take another way than before. */
+const isOtherWay = (before: store.TargetFacts, { endpoint, protocol, headers, enabled }: store.TargetFacts): boolean =>
+  endpoint !== before.endpoint ||
+  protocol !== before.protocol ||
+  headers !== before.headers ||
+  enabled !== before.enabled;
+
+/** Sends a test span, or refuses: the address is none that we go to, or the span was not taken. */
+async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<void> {
+  const sender = openedFor(reach, { ...facts, headers });
+  try {
+    await sender.send([testSpan(resourceOf(facts))]);
+  } catch (thrown) {
+    if (!(thrown instanceof OtlpFailed)) throw thrown;
+    if (thrown.word === "refused_address") throw addressRefused(reach, thrown);
+    const text = `a test span was not taken, so the target was not saved: ${whyOf(thrown)}`;
+    throw refuse(Reason.BROADCAST_TEST_FAILED, text, {}, { param: "endpoint", cause: thrown });
+  } finally {
+    sender.close();
+  }
+}
+
+function openedFor(reach: OtlpReach, receiver: Parameters<typeof openOtlp>[1]): OtlpSender {
+  try {
+    return openOtlp(reach, receiver);
+  } catch (cause) {
+    if (!(cause instanceof AddressRefused)) throw cause;
+    throw addressRefused(reach, cause);
+  }
+}
+
+const addressRefused = ({ allowPrivate }: OtlpReach, cause: unknown) =>
+  refuse(
+    Reason.ADDRESS_REFUSED,
+    `endpoint must be a public address that begins with https://${allowPrivate ? " or http://" : ""}`,
+    {},
+    { param: "endpoint", cause },
+  );
+
+const WHY: Readonly<Record<string, string>> = {
+  timed_out: "no answer came within 10 seconds",
+  unreachable: "nobody can be reached there",
+  too_large: "the answer is longer than any that OTLP has",
+  bad_status: "it was refused; look at the address, the protocol and the headers",
+};
+
+const whyOf = ({ word, status }: OtlpFailed): string =>
+  status === undefined ? (WHY[word] ?? word) : `the answer was HTTP ${status}`;
+
+const PROTOCOLS: Readonly<Partial<Record<BroadcastProtocol, store.SpanProtocol>>> = {
+  [BroadcastProtocol.HTTP_PROTOBUF]: "http/protobuf",
+  [BroadcastProtocol.HTTP_JSON]: "http/json",
+  [BroadcastProtocol.GRPC]: "grpc",
+};
+
+const PROTOCOL_OF: Readonly<Record<store.SpanProtocol, BroadcastProtocol>> = {
+  "http/protobuf": BroadcastProtocol.HTTP_PROTOBUF,
+  "http/json": BroadcastProtocol.HTTP_JSON,
+  grpc: BroadcastProtocol.GRPC,
+};
+
+const CONTRACTS = new Map<string, Contract>(
+  [Contract.ACT, Contract.PREDICT, Contract.GROUND, Contract.EVALUATE].map(
+    (contract) => [wordOfContract(contract), contract] as const,
+  ),
+);
+
+function messageOf(target: store.TargetRecord): BroadcastTarget {
+  const { contracts, models, keyIds, workspaceId } = target.filter;
+  const filtered = contracts.length + models.length + keyIds.length > 0 || workspaceId !== undefined;
+  return create(BroadcastTargetSchema, {
+    id: target.id,
+    object: "broadcast_target",
+    name: target.name,
+    type: "otlp",
+    endpoint: target.endpoint,
+    protocol: PROTOCOL_OF[target.protocol],
+    headerNames: target.headerNames,
+    samplingRate: target.samplingRate,
+    privacyMode: target.privacyMode,
+    ...(filtered && {
+      filter: create(BroadcastFilterSchema, {
+        contracts: contracts.map((word) => CONTRACTS.get(word) ?? Contract.UNSPECIFIED),
+        models,
+        keyIds,
+        workspaceId,
+      }),
+    }),
+    resourceAttributes: target.resourceAttributes,
+    enabled: target.enabled,
+    status: statusOf(target),
+    lastError: target.lastError,
+    droppedSpans: target.droppedSpans,
+    createdAt: target.created,
+  });
+}
+
+function statusOf({ enabled, lastError }: store.TargetRecord): BroadcastStatus {
+  if (!enabled) return BroadcastStatus.DISABLED;
+  return lastError === undefined ? BroadcastStatus.ACTIVE : BroadcastStatus.FAILING;
+}

@@ -1,0 +1,129 @@
+/** OTLP to an address that a user gave us: spans as OpenTelemetry's own serializers write them, sent through the guard. */
+import type { LookupFunction } from "node:net";
+import { JsonTraceSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+import type { ReadableSpan } from "@opentelemetry/sdk-trace";
+import type { Dispatcher } from "undici";
+import { after, newId } from "../ambient.ts";
+import { BRAND } from "../brand.ts";
+import { frameMessage } from "../codecs/grpc.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { Cancel } from "../signal.ts";
+import { GrpcCalls } from "./grpc.ts";
+import { AddressRefused, checkUrl } from "./guard.ts";
+import { PostFailed, type PostFailure, post } from "./post.ts";
+
+/** The spans were not taken. */
+export class OtlpFailed extends Error {
+  override readonly name = "OtlpFailed";
+  readonly word: PostFailure | "bad_status";
+  /** The receiver's HTTP status, where it had one. */
+  readonly status: number | undefined;
+  /** Trying again may help. */
+  readonly again: boolean;
+
+  constructor(word: PostFailure | "bad_status", again: boolean, more: { status?: number; cause?: unknown } = {}) {
+    super(word, { cause: more.cause });
+    this.word = word;
+    this.again = again;
+    this.status = more.status;
+  }
+}
+
+/** Where we may go. */
+export interface OtlpReach {
+  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  readonly agent: Dispatcher;
+  /** From `guardedLookup`, made with the same `allowPrivate`. */
+  readonly lookup: LookupFunction;
+  readonly allowPrivate: boolean;
+}
+
+/** How a receiver is reached. */
+export interface OtlpReceiver {
+  readonly endpoint: string;
+  readonly protocol: "http/protobuf" | "http/json" | "grpc";
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A way to one receiver. */
+export interface OtlpSender {
+  /** Rejects with `OtlpFailed`. */
+  send(spans: ReadableSpan[]): Promise<void>;
+  close(): void;
+}
+
+const PATIENCE_MS = 10_000;
+const ANSWER_BYTES = 64 << 10;
+const TRACES_PATH = "/v1/traces";
+const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+/** Source: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes, and what is in between. */
+const AGAIN = new Set([408, 429, 502, 503, 504]);
+
+/** Opens the way to a receiver; connections are made on first use. Throws `AddressRefused`. */
+export function openOtlp(reach: OtlpReach, receiver: OtlpReceiver): OtlpSender {
+  const { allowPrivate } = reach;
+  const url = checkUrl(receiver.endpoint, { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate });
+  return receiver.protocol === "grpc" ? overGrpc(reach, url, receiver) : overHttp(reach, url, receiver);
+}
+
+function overHttp({ agent, allowPrivate }: OtlpReach, url: URL, { protocol, headers }: OtlpReceiver): OtlpSender {
+  if (url.pathname === "/") url.pathname = TRACES_PATH;
+  const [serializer, type] =
+    protocol === "http/json"
+      ? [JsonTraceSerializer, "application/json"]
+      : [ProtobufTraceSerializer, "application/x-protobuf"];
+  const sent = { ...headers, "content-type": type, "user-agent": BRAND };
+  return {
+    async send(spans) {
+      const body = Buffer.from(serializer.serializeRequest(spans) ?? []);
+      const options = { agent, allowPrivate, headers: sent, body, timeoutMs: PATIENCE_MS, maxBytes: ANSWER_BYTES };
+      const { status } = await post(url.href, options).catch((thrown: unknown) => {
+        const word = thrown instanceof PostFailed ? thrown.failure : "unreachable";
+        throw new OtlpFailed(word, word !== "refused_address", { cause: thrown });
+      });
+      if (status < 200 || status >= 300) throw new OtlpFailed("bad_status", AGAIN.has(status), { status });
+    },
+    close() {},
+  };
+}
+
+function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): OtlpSender {
+  const small = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+  const calls = new GrpcCalls({ url: new URL(url.origin), lookup, authorization: undefined, headers: small });
+  return {
+    async send(spans) {
+      const message = frameMessage(ProtobufTraceSerializer.serializeRequest(spans) ?? new Uint8Array());
+      const signal = new Cancel();
+      const forget = after(PATIENCE_MS, () =>
+        signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "the receiver is silent")),
+      );
+      try {
+        await calls.unary({ path: EXPORT, signal, budgetMs: PATIENCE_MS, requestId: newId("req") }, message);
+      } catch (thrown) {
+        throw failedOf(thrown);
+      } finally {
+        forget();
+      }
+    },
+    close: () => calls.close(),
+  };
+}
+
+/** What the receiver's answer says of trying again; all that is not here is the receiver's refusal. */
+const BY_FAILURE: Readonly<Partial<Record<AttemptFailure, readonly [PostFailure | "bad_status", boolean]>>> = {
+  [AttemptFailure.TIMEOUT]: ["timed_out", true],
+  [AttemptFailure.UNREACHABLE]: ["unreachable", true],
+  [AttemptFailure.CONNECTION_LOST]: ["unreachable", true],
+  [AttemptFailure.UPSTREAM_BUSY]: ["bad_status", true],
+  [AttemptFailure.ANSWER_TOO_LARGE]: ["too_large", false],
+};
+
+function failedOf(thrown: unknown): OtlpFailed {
+  if (isRefusedAddress(thrown)) return new OtlpFailed("refused_address", false, { cause: thrown });
+  const known = thrown instanceof UpstreamFailure ? BY_FAILURE[thrown.failure] : undefined;
+  const [word, again] = known ?? ["bad_status", false];
+  return new OtlpFailed(word, again, { cause: thrown });
+}
+
+const isRefusedAddress = (thrown: unknown): boolean =>
+  thrown instanceof AddressRefused || (thrown instanceof Error && thrown.cause instanceof AddressRefused);
