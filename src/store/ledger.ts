@@ -145,11 +145,14 @@ export class Ledger {
     await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;
   }
 
-  /** Recovers what dead tills left, each in a transaction of its own. */
+  /** Recovers what dead tills left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
   async recover(): Promise<void> {
     const dead = await this.#sql<{ id: string }[]>`
-      select id from till where fenced_at is null and alive_until < clock_timestamp()`;
-    for (const { id } of dead) await this.#sql`select till_recover(${id}, false)`;
+      select id from till where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
+    const failures: unknown[] = [];
+    for (const { id } of dead)
+      await this.#sql`select till_recover(${id}, false)`.catch((cause: unknown) => failures.push(cause));
+    if (failures.length > 0) throw failures[0];
   }
 
   /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */

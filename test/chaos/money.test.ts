@@ -5,12 +5,14 @@ import { BUGS, plant } from "./money/bugs.ts";
 import { besiege } from "./money/siege.ts";
 
 const KILLS = 50;
+/** As many as keep both gateways busy between two kills: what takes time is to start the dead again. */
+const CALLERS = 8;
 
 it(`${KILLS} kills charge no call twice, run none twice for its key, and leave no answered call unrecorded`, async () => {
-  const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 4, hasten: true });
+  const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 4, callers: CALLERS, hasten: true });
   expect(byKind(wrong)).toEqual([]);
   expect(kills.postgres).toBeGreaterThan(0);
-  expect(answers).toBeGreaterThan(10 * KILLS);
+  expect(answers).toBeGreaterThan(5 * KILLS);
 }, 400_000);
 
 describe("a gateway is found out that", () => {
