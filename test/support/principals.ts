@@ -49,6 +49,10 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
   const { code } = (await consent(app, admin?.key ?? "", app1.body.client_id, challenge)).body;
   const granted = (await exchange(app, honest(app1.body.client_id, code, verifier))).body.access_token;
 
+  const lab = await app.call(`/v1/orgs/${org}/workspaces`, { name: "a lab of its own" }, { key: ownerKey });
+  const spent = await key({ role: "developer", budget: { limit_usd: 0.000001, interval: "lifetime" } });
+  const confined = await key({ role: "developer", workspace_id: lab.body.id });
+
   const all: KnockingPrincipal[] = [
     { name: "nobody", send: {}, broken: "missing_api_key" },
     { name: "text that is no key", send: { key: "hello" }, broken: "invalid_api_key" },
@@ -66,6 +70,9 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
     ...people.map(({ role, key }) => ({ name: `a member: ${role}`, send: { key }, role, member: true })),
     ...orgKeys.map(({ role, key }) => ({ name: `the organisation's key: ${role}`, send: { key }, role })),
     { name: "another organisation's owner", send: { key: stranger.key }, role: "owner" },
+    // What is spent or confined is judged behind the gate: by the till, and by whoever looks for the thing.
+    { name: "a key whose budget is spent", send: { key: spent }, role: "developer" },
+    { name: "a key of another workspace", send: { key: confined }, role: "developer" },
     {
       name: "a key that only grounds",
       send: { key: await key({ role: "developer", scopes: ["ground"] }) },

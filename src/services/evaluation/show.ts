@@ -99,12 +99,18 @@ function shownScores(scores: Scores, realtime: boolean): MessageInitShape<typeof
     terminations: scores.terminations as Record<string, number>,
     safety: { collisions: scores.terminations.collision ?? 0, clippedActionFraction: scores.clippedStepFraction },
     smoothness: { meanAbsActionDelta: scores.meanActionDelta },
-    policyLatencyMs,
+    policyLatencyMs: {
+      p50: roundMs(policyLatencyMs.p50),
+      p95: roundMs(policyLatencyMs.p95),
+      max: roundMs(policyLatencyMs.max),
+    },
     policyCalls: scores.policyCalls,
     ...(realtime && { realtime: { staleActionRatio, effectiveHz } }),
     metrics: scores.metrics,
   };
 }
+
+const roundMs = (ms: number): number => Math.round(ms * 1000) / 1000;
 
 /** One episode that has ended. */
 export function shownEpisode({ index, response }: ItemRecord, { pictures }: EvaluationResult = {}): EpisodeRecord {
@@ -123,7 +129,7 @@ export function shownEpisode({ index, response }: ItemRecord, { pictures }: Eval
     steps: facts.steps,
     simTimeS: facts.simTimeS,
     policyCalls,
-    meanLatencyMs: latenciesMs.reduce((sum, each) => sum + each, 0) / Math.max(1, latenciesMs.length),
+    meanLatencyMs: roundMs(latenciesMs.reduce((sum, each) => sum + each, 0) / Math.max(1, latenciesMs.length)),
     metrics: facts.metrics,
     initialStateSha256: facts.initialStateSha256,
     trajectorySha256: facts.trajectorySha256,
