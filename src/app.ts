@@ -32,6 +32,7 @@ import { grpcStreams } from "./edge/grpc.ts";
 import { laterCalls } from "./edge/later.ts";
 import { Limits } from "./edge/limits.ts";
 import { CallLines, type LogLine } from "./edge/log.ts";
+import { Metrics, type OfferingSample } from "./edge/metrics.ts";
 import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Broadcaster } from "./events/broadcast/broadcaster.ts";
@@ -439,7 +440,15 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
+  const metrics = new Metrics({
+    offerings: () => samplesOf(supply),
+    loops: () => ({ open: loops.size, offerings: loops.offerings() }),
+    till: () => till.figures,
+    callsRunning: () => limits.running,
+  });
+  closers.add(async () => metrics.close());
   const note = (line: LogLine): void => {
+    metrics.count(line);
     const { cause, ...told } = line;
     if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
     else if (log.isLevelEnabled("info")) lines.add(line);
@@ -457,6 +466,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     gate,
     readiness: () => unready() === undefined,
     log: note,
+    metrics: { metrics, adminToken, token: config.metricsToken },
     closing,
     port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { onStream: takeStream }) },
   });
@@ -524,4 +534,15 @@ async function openNats({ natsServer, dataDir }: Config, closers: Closers, warn:
 
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {
   for (const fault of await bringReference(parts, reference.grpc)) log(`reference provider: ${fault}`);
+}
+
+/** What the metrics show of live supply. */
+function* samplesOf({ health }: LiveSupply): Iterable<OfferingSample> {
+  const at = steadyNow();
+  for (const { offering, breaker, p50Ms, p95Ms, p99Ms } of health.figures(at)) {
+    if (offering.simulated) continue;
+    const { id, provider, model } = offering;
+    const { calls = 0, failures = 0 } = health.tell(id, at)?.tally ?? {};
+    yield { offering: id, provider, model, breaker: breaker.state, attempts: calls, failures, p50Ms, p95Ms, p99Ms };
+  }
 }

@@ -25,6 +25,8 @@ export interface Config {
   masterKey: Buffer | undefined;
   /** Further master keys that open what was sealed under them. */
   otherMasterKeys: readonly Buffer[];
+  /** Lets scrapers read `/metrics`; undefined: the operator's token alone does. */
+  metricsToken: string | undefined;
   roles: ReadonlySet<Role>;
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
@@ -110,6 +112,9 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 
   const adminToken = text("SERVICE_ADMIN_TOKEN");
   if (adminToken !== undefined && adminToken.length < 16) bad("SERVICE_ADMIN_TOKEN", "at least 16 characters long");
+  const metricsToken = text("LIMBER_METRICS_TOKEN");
+  if (metricsToken !== undefined && metricsToken.length < 16)
+    bad("LIMBER_METRICS_TOKEN", "at least 16 characters long");
   const masterKeyText = text("LIMBER_MASTER_KEY");
   const masterKey = masterKeyText === undefined ? undefined : Buffer.from(masterKeyText, "base64");
   if (masterKey && masterKey.length !== 32) bad("LIMBER_MASTER_KEY", "32 bytes in base64 (openssl rand -base64 32)");
@@ -150,6 +155,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     adminToken,
     masterKey,
     otherMasterKeys,
+    metricsToken,
     roles,
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),

@@ -19,6 +19,7 @@ import type { Gate } from "./gate.ts";
 import { grpcTrailersOf } from "./grpc-status.ts";
 import type { Readiness } from "./health.ts";
 import type { Log } from "./log.ts";
+import { type MetricsDoor, serveMetrics } from "./metrics.ts";
 import { openpiFace } from "./openpi.ts";
 import type { LaneFace } from "./port/lane.ts";
 import { onePort, type PortHandler, type PortOptions } from "./port.ts";
@@ -31,6 +32,8 @@ export interface ServerOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
   readonly log: Log;
+  /** Serves `/metrics`; undefined: nobody does. */
+  readonly metrics?: MetricsDoor;
   /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
   readonly closing?: AbortController;
   /** The port's own limits, its certificate, and what takes HTTP/2 streams before the faces. */
@@ -79,6 +82,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
   fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
   serveDocs(fastify);
+  if (options.metrics) serveMetrics(fastify, options.metrics);
   serveRest(fastify, rest);
   for (const path of serveConnect(fastify, SERVICES, faces)) endless.add(path);
 

@@ -74,6 +74,18 @@ export class Till<I, S extends Charged> {
     return this.#pump.till;
   }
 
+  /** What it holds at the moment; amounts in micro-dollars. */
+  get figures(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number } {
+    const sum = { leases: this.#leases.size, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 };
+    for (const { idle, promised, running } of this.#leases.values()) {
+      sum.idleMicro += idle;
+      sum.promisedMicro += promised;
+      sum.running += running;
+    }
+    for (const { waiters } of this.#hungry) sum.waiting += waiters.length;
+    return sum;
+  }
+
   /**
    * Holds credit for the dearest way that a call may go, at once when the key's lease has it. Refuses with `insufficient_credits`
    * or `key_budget_exhausted` when there isn't enough and none can be called back, with `store_unavailable` when the ledger is away.

@@ -80,6 +80,7 @@ const DEFAULTS = {
   masterKey: Buffer.alloc(32, 7),
   otherMasterKeys: [],
   roles: new Set(["api"] as const),
+  metricsToken: undefined,
   publicSignup: false,
   allowPrivateAddresses: true,
   referenceSupply: false,

@@ -1,0 +1,194 @@
+/** `GET /metrics`: figures of this replica in the text that Prometheus reads, for the operator alone. */
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
+import { newId } from "../ambient.ts";
+import { ADMIN_HEADER, BRAND } from "../brand.ts";
+import { asRefusal, Reason, refuse } from "../refusal.ts";
+import type { LogLine } from "./log.ts";
+import { sayNo } from "./rest.ts";
+
+/** One offering as this replica sees it. */
+export interface OfferingSample {
+  readonly offering: string;
+  readonly provider: string;
+  readonly model: string;
+  readonly breaker: string;
+  /** Attempts since the start that ended with a verdict, and those that the provider failed. */
+  readonly attempts: number;
+  readonly failures: number;
+  /** Milliseconds; undefined before there is anything. */
+  readonly p50Ms: number | undefined;
+  readonly p95Ms: number | undefined;
+  readonly p99Ms: number | undefined;
+}
+
+/** How control loops do with one offering. */
+export interface LoopSample {
+  readonly offeringId: string;
+  readonly loops: number;
+  readonly chunks: number;
+  readonly holds: number;
+  readonly missed: number;
+  readonly effectiveHz: number;
+  readonly staleRatio: number;
+  readonly jitterMs: number;
+}
+
+/** What is measured where; read at every scrape. */
+export interface MetricSources {
+  offerings(): Iterable<OfferingSample>;
+  loops(): { open: number; offerings: Iterable<LoopSample> };
+  till(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
+  callsRunning(): number;
+}
+
+/** The metrics of one replica. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #calls = new Map<string, { rpc: string; face: string; status: number; count: number; ms: number }>();
+
+  constructor(sources: MetricSources) {
+    const registers = [this.#registry];
+    collectDefaultMetrics({ register: this.#registry, prefix: `${BRAND}_` });
+    const told = <L extends string>(
+      kind: "counter" | "gauge",
+      name: string,
+      help: string,
+      labelNames: readonly L[],
+      read: (set: (labels: Record<L, string>, value: number) => void) => void,
+    ): void => {
+      const config = { name: `${BRAND}_${name}`, help, labelNames: [...labelNames], registers };
+      if (kind === "gauge")
+        new Gauge({
+          ...config,
+          collect() {
+            this.reset();
+            read((labels, value) => this.set(labels, value));
+          },
+        });
+      else
+        new Counter({
+          ...config,
+          collect() {
+            this.reset();
+            read((labels, value) => this.inc(labels, value));
+          },
+        });
+    };
+    const call = ["rpc", "face", "status"] as const;
+    told("counter", "calls_total", "Answered calls, by RPC, face and HTTP status.", call, (set) => {
+      for (const { rpc, face, status, count } of this.#calls.values()) set({ rpc, face, status: `${status}` }, count);
+    });
+    told("counter", "call_seconds_total", "Time from a call's head to its answer, in all.", call, (set) => {
+      for (const { rpc, face, status, ms } of this.#calls.values()) set({ rpc, face, status: `${status}` }, ms / 1000);
+    });
+    told("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
+      set({}, sources.callsRunning()),
+    );
+    const offering = ["offering", "provider", "model"] as const;
+    const outcome = [...offering, "outcome"] as const;
+    told(
+      "counter",
+      "attempts_total",
+      "Attempts at an offering that its provider answered or failed.",
+      outcome,
+      (set) => {
+        for (const { attempts, failures, ...it } of sources.offerings()) {
+          const labels = { offering: it.offering, provider: it.provider, model: it.model };
+          set({ ...labels, outcome: "succeeded" }, attempts - failures);
+          set({ ...labels, outcome: "failed" }, failures);
+        }
+      },
+    );
+    const quantile = [...offering, "quantile"] as const;
+    told("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", quantile, (set) => {
+      for (const { offering, provider, model, p50Ms, p95Ms, p99Ms } of sources.offerings())
+        for (const [quantile, ms] of Object.entries({ 0.5: p50Ms, 0.95: p95Ms, 0.99: p99Ms }))
+          if (ms !== undefined) set({ offering, provider, model, quantile }, ms / 1000);
+    });
+    const state = [...offering, "state"] as const;
+    told("gauge", "breaker_state", "1 for the state that an offering's circuit breaker is in.", state, (set) => {
+      for (const { offering, provider, model, breaker } of sources.offerings())
+        set({ offering, provider, model, state: breaker }, 1);
+    });
+    told("gauge", "till_leases", "Leases of credit that this replica holds.", [], (set) =>
+      set({}, sources.till().leases),
+    );
+    told("gauge", "till_usd", "Credit in those leases.", ["state"], (set) => {
+      const { idleMicro, promisedMicro } = sources.till();
+      set({ state: "idle" }, idleMicro / 1e6);
+      set({ state: "promised" }, promisedMicro / 1e6);
+    });
+    told("gauge", "till_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
+      const { running, waiting } = sources.till();
+      set({ state: "running" }, running);
+      set({ state: "waiting" }, waiting);
+    });
+    told("gauge", "loops_open", "Control loops that this replica carries.", [], (set) => set({}, sources.loops().open));
+    const loop = <K extends keyof LoopSample>(kind: "counter" | "gauge", name: string, help: string, field: K): void =>
+      told(kind, name, help, ["offering"], (set) => {
+        for (const sample of sources.loops().offerings) set({ offering: sample.offeringId }, Number(sample[field]));
+      });
+    loop("gauge", "loops", "Control loops that an offering serves.", "loops");
+    loop("counter", "loop_chunks_total", "Chunks that were sent to control loops.", "chunks");
+    loop("counter", "loop_holds_total", "Holds that were sent to control loops.", "holds");
+    loop("counter", "loop_missed_total", "Holds because the answer would have come too late.", "missed");
+    loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
+    loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
+    loop("gauge", "loop_jitter_ms", "Standard deviation of the time between chunks.", "jitterMs");
+  }
+
+  /** Counts an answered call. */
+  count({ rpc, face, status, latencyMs }: LogLine): void {
+    const key = `${rpc} ${face} ${status}`;
+    const known = this.#calls.get(key);
+    if (known) {
+      known.count += 1;
+      known.ms += latencyMs;
+    } else this.#calls.set(key, { rpc, face, status, count: 1, ms: latencyMs });
+  }
+
+  /** Everything as Prometheus reads it. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  /** Measures nothing any longer. */
+  close(): void {
+    this.#registry.clear();
+  }
+}
+
+/** What lets a scraper in. */
+export interface MetricsDoor {
+  readonly metrics: Metrics;
+  readonly adminToken: string;
+  /** A token for scrapers alone, sent as bearer; undefined: there is none. */
+  readonly token: string | undefined;
+}
+
+/** Serves `GET /metrics` to whoever has the admin token in its header, or the scraper's token as bearer. */
+export function serveMetrics(fastify: FastifyInstance, { metrics, adminToken, token }: MetricsDoor): void {
+  fastify.get("/metrics", async ({ headers }, reply: FastifyReply) => {
+    const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1];
+    const admin = headers[ADMIN_HEADER];
+    const known = isSame(bearer, token) || isSame(typeof admin === "string" ? admin : undefined, adminToken);
+    if (known) return reply.type("text/plain; version=0.0.4; charset=utf-8").send(await metrics.text());
+    reply.hijack();
+    const refusal =
+      bearer === undefined && admin === undefined
+        ? refuse(
+            Reason.ADMIN_TOKEN_REQUIRED,
+            "metrics are the operator's: send the admin token, or the scraper's as bearer",
+          )
+        : refuse(Reason.INVALID_ADMIN_TOKEN, "the token is not the right one");
+    sayNo(reply.raw, asRefusal(refusal), newId("req"));
+    return reply;
+  });
+}
+
+const isSame = (given: string | undefined, wanted: string | undefined): boolean =>
+  given !== undefined && wanted !== undefined && wanted !== "" && timingSafeEqual(digestOf(given), digestOf(wanted));
+
+const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();

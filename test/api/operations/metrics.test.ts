@@ -1,0 +1,79 @@
+/** GET /metrics and GET /v1/platform. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+const SCRAPER = "a-scraper's-token-for-tests";
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp({ metricsToken: SCRAPER }), startModel()]);
+  const about = { regions: ["eu"] };
+  await app.supply({ provider: "acme", about, model: "acme/base", endpoint: model.endpoint });
+  const { key } = await app.caller();
+  const act = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
+  for (let i = 0; i < 3; i++) expect((await app.call("/v1/act", act, { key })).status).toBe(200);
+  await app.call("/v1/act", { ...act, horizon: 0 }, { key });
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+/** The value of the sample whose labels hold all of these words. */
+function sampleOf(text: string, name: string, ...words: string[]): number {
+  const line = text
+    .split("\n")
+    .find((line) => new RegExp(`^${name}[{ ]`).test(line) && words.every((word) => line.includes(word)));
+  return Number(line?.split(" ").at(-1));
+}
+
+describe("GET /metrics", () => {
+  it("tells the operator of calls, attempts, breakers, the till, loops and the process", async () => {
+    const { status, headers, text } = await app.call("/metrics", undefined, { admin: ADMIN_TOKEN });
+    expect(status).toBe(200);
+    expect(headers.get("content-type")).toMatch(/^text\/plain/);
+    expect(sampleOf(text, "limber_calls_total", 'rpc="limber.v1.InferenceService/Act"', 'status="200"')).toBe(3);
+    expect(sampleOf(text, "limber_calls_total", 'rpc="limber.v1.InferenceService/Act"', 'status="422"')).toBe(1);
+    expect(sampleOf(text, "limber_attempts_total", 'provider="acme"', 'outcome="succeeded"')).toBeGreaterThanOrEqual(3);
+    expect(sampleOf(text, "limber_attempts_total", 'provider="acme"', 'outcome="failed"')).toBe(0);
+    expect(sampleOf(text, "limber_breaker_state", 'model="acme/base"', 'state="closed"')).toBe(1);
+    expect(sampleOf(text, "limber_till_leases")).toBe(1);
+    expect(sampleOf(text, "limber_till_usd", 'state="idle"')).toBeGreaterThan(0);
+    expect(sampleOf(text, "limber_loops_open")).toBe(0);
+    expect(sampleOf(text, "limber_nodejs_eventloop_lag_p99_seconds")).toBeGreaterThanOrEqual(0);
+    expect(sampleOf(text, "limber_process_resident_memory_bytes")).toBeGreaterThan(0);
+  });
+
+  it("grows by what happened, not by how often it is read", async () => {
+    const read = async () => (await app.call("/metrics", undefined, { key: SCRAPER })).text;
+    const before = sampleOf(await read(), "limber_calls_total", "InferenceService/Act", 'status="200"');
+    expect(sampleOf(await read(), "limber_calls_total", "InferenceService/Act", 'status="200"')).toBe(before);
+  });
+
+  it("is for the admin token and the scraper's, and for nobody else", async () => {
+    const { key } = await app.caller(0);
+    expect((await app.call("/metrics", undefined, { key: SCRAPER })).status).toBe(200);
+    expect((await app.call("/metrics")).body.error.code).toBe("admin_token_required");
+    for (const options of [{ key }, { admin: "another-token-of-nobody" }, { admin: SCRAPER }])
+      expect((await app.call("/metrics", undefined, options)).body.error.code).toBe("invalid_admin_token");
+  });
+});
+
+describe("GET /v1/platform", () => {
+  it("says without a key how many replicas live, since when, and what can be done where", async () => {
+    const { status, body } = await app.call("/v1/platform");
+    expect(status).toBe(200);
+    expect(body).toMatchObject({
+      replicas: 1,
+      uptime_s: expect.any(Number),
+      features: { broadcast: true, events_nats: false, payments: false },
+      limits: { batch_items: 1000, evaluation_episodes: 10_000 },
+      regions: ["eu"],
+    });
+    const second = await openApp({ database: app.database });
+    expect((await app.call("/v1/platform")).body.replicas).toBe(2);
+    await second.close();
+  });
+});
