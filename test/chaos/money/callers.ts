@@ -9,7 +9,7 @@ export interface Told {
   readonly id: string;
   /** It carries an idempotency key. */
   readonly keyed: boolean;
-  /** Request ids that were answered with 200, and what they said they cost. */
+  /** The request under which each answer says it ran, and what it says it cost. */
   readonly answered: Map<string, number>;
   /** Request ids that were told that every attempt failed. */
   readonly failed: Set<string>;
@@ -30,6 +30,9 @@ const PATIENCE_MS = 20_000;
 const STUCK_MS = 60_000;
 /** Every so many calls the model answers with the wrong dimension. */
 const FAULTS = 0.03;
+
+/** The log of all callers. */
+export type Log = Pick<Callers, "told" | "runs" | "faults" | "unheard">;
 
 /** Callers of one organisation at both gateways of a pair. */
 export class Callers {
@@ -168,7 +171,8 @@ export class Callers {
       this.answers++;
       if (told.text === undefined) {
         told.text = text;
-        told.answered.set(requestId, Math.round(body.usage.cost_usd * 1e6));
+        // A replay comes under a request id of its own; in it stands the one under which the call ran.
+        told.answered.set(body.id, Math.round(body.usage.cost_usd * 1e6));
         if (told.keyed) this.#replayable.push(told);
       } else if (told.text !== text) this.faults.push(`${told.id} was answered in two ways`);
       return true;

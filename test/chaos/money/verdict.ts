@@ -1,7 +1,7 @@
 /** What the callers were told, held against what the ledger holds. */
 import { brokenInvariants } from "../../../src/store/invariants.ts";
 import type { Sql } from "../../../src/store/tx.ts";
-import type { Callers, Told } from "./callers.ts";
+import type { Log, Told } from "./callers.ts";
 
 interface Row {
   request_id: string;
@@ -12,7 +12,7 @@ interface Row {
 }
 
 /** Whatever is wrong, in words; empty when all is well. `org` is the callers' organisation, and nothing runs any more. */
-export async function verdict(sql: Sql, org: string, callers: Callers, grantedMicro: number): Promise<string[]> {
+export async function verdict(sql: Sql, org: string, callers: Log, grantedMicro: number): Promise<string[]> {
   const rows = await sql<Row[]>`
     select request_id, status, cost_micro as cost, log -> 'metadata' ->> 'call' as call from request where org_id = ${org}`;
   const [account] = await sql<{ granted: number; available: number; held: number }[]>`
@@ -57,13 +57,10 @@ function liesTo({ id, keyed, answered, failed }: Told, byId: ReadonlyMap<string,
   const lies: string[] = [];
   for (const [requestId, cost] of answered) {
     const row = byId.get(requestId);
-    // A replay has a request id of its own; the answer that it repeats is on record under the first one's.
-    const first = keyed && row === undefined ? [...byId.values()].find((each) => each.call === id) : row;
-    if (first === undefined) lies.push(`${id} was answered and is not on record`);
-    else if (first.status === "failed") lies.push(`${id} was answered and is on record as failed`);
-    else if (keyed && first.status !== "settled") lies.push(`${id} was answered under its key and not charged`);
-    else if (first.status === "settled" && first.cost !== cost)
-      lies.push(`${id} was told ${cost} and charged ${first.cost}`);
+    if (row === undefined) lies.push(`${id} was answered and is not on record`);
+    else if (row.status === "failed") lies.push(`${id} was answered and is on record as failed`);
+    else if (keyed && row.status !== "settled") lies.push(`${id} was answered under its key and not charged`);
+    else if (row.status === "settled" && row.cost !== cost) lies.push(`${id} was told ${cost} and charged ${row.cost}`);
   }
   for (const requestId of failed)
     if (byId.get(requestId)?.status === "settled") lies.push(`${id} was told of a failure and charged`);
