@@ -187,9 +187,18 @@ function previewedOf(request: JsonObject): PreviewedRequest {
 /** What the router answers to a case. */
 export const replay = (given: PlanCase, supply: Supply): PreviewRoutesResponse => explain(argsOf(given, supply));
 
+const USAGE = `usage: npm run plan -- case.json [supply.json]
+
+Answers what the router would: the plan, or the refusal with every drop. Both files are JSON (YAML is not read).
+A case has "request" (the body as REST takes it), and may have "contract", "key", "pin", "seed", "remaining_ms", "elapsed_ms" and
+"health" (live figures by offering). The supply is test/plans/supply.json unless another file is given.`;
+
 if (import.meta.main) {
   const [casePath, supplyPath = new URL("../test/plans/supply.json", import.meta.url)] = process.argv.slice(2);
-  if (!casePath) throw new Error("usage: node tools/plan.ts case.json [supply.json]");
+  if (casePath === undefined || casePath === "--help") {
+    console.log(USAGE);
+    process.exit(casePath === undefined ? 2 : 0);
+  }
   const read = (path: string | URL): unknown => JSON.parse(readFileSync(path, "utf8"));
   const answer = replay(read(casePath) as PlanCase, supplyOf(read(supplyPath) as SupplyCase));
   process.stdout.write(

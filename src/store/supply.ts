@@ -375,13 +375,21 @@ export async function setOfferingStatus(
 /** What the driver takes for JSON. ProtoJSON holds nothing else. */
 const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
 
+/** Rows that are read between two looks at the event loop. */
+const AT_ONCE = 200;
+
 /** All supply as of one moment, removed offerings left out. */
 export function loadSupply(sql: Sql): Promise<Supply> {
   return tx(sql, async (tx) => {
     await tx`set transaction isolation level repeatable read, read only`;
     const providers = await tx<ProviderRow[]>`select * from provider order by name`;
-    const models = await tx<ModelRow[]>`select * from model order by slug`;
-    const rows = await tx<OfferingRow[]>`${offerings(tx)} where status <> 'removed' order by offering.id`;
-    return { providers: providers.map(providerOf), models: models.map(modelOf), offerings: rows.map(offeringOf) };
+    // A catalog in one piece would hold the event loop for as long as its rows take to read.
+    const models: ModelRecord[] = [];
+    for await (const rows of tx<ModelRow[]>`select * from model order by slug`.cursor(AT_ONCE))
+      for (const row of rows) models.push(modelOf(row));
+    const live: OfferingRecord[] = [];
+    const query = tx<OfferingRow[]>`${offerings(tx)} where status <> 'removed' order by offering.id`;
+    for await (const rows of query.cursor(AT_ONCE)) for (const row of rows) live.push(offeringOf(row));
+    return { providers: providers.map(providerOf), models, offerings: live };
   });
 }

@@ -17,6 +17,8 @@ import type { Offering } from "../../src/routing/offering.ts";
 import { planFor } from "../../src/routing/plan.ts";
 import { seeded } from "../support/chance.ts";
 import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
+import { cpuMs, type Pauses, watchLoop } from "./support/loop-watch.ts";
+import { median } from "./support/processes.ts";
 
 const REGIONS = ["eu", "us", "asia", "me"];
 const CONTRACTS = [Contract.ACT, Contract.ACT, Contract.PREDICT, Contract.GROUND];
@@ -105,16 +107,24 @@ function naive(offerings: readonly Offering[]): Offering[] {
 /** Long enough for the optimising compiler, whose turn comes after seconds and not after calls. */
 const WARM_MS = 1500;
 
-function time(run: () => unknown, rounds: number): { p50: number; p99: number } {
+/** Rounds whose median counts, so that what else the machine does for a second does not decide. */
+const ROUNDS = 5;
+
+function time(run: () => unknown, calls: number): { p50: number; p99: number } {
   for (const start = performance.now(); performance.now() - start < WARM_MS; ) run();
-  const took = new Float64Array(rounds);
-  for (let i = 0; i < rounds; i++) {
+  const rounds = Array.from({ length: ROUNDS }, () => timeOnce(run, Math.ceil(calls / ROUNDS)));
+  return { p50: median(rounds.map(({ p50 }) => p50)), p99: median(rounds.map(({ p99 }) => p99)) };
+}
+
+function timeOnce(run: () => unknown, calls: number): { p50: number; p99: number } {
+  const took = new Float64Array(calls);
+  for (let i = 0; i < calls; i++) {
     const start = process.hrtime.bigint();
     run();
     took[i] = Number(process.hrtime.bigint() - start) / 1000;
   }
   took.sort();
-  return { p50: took[rounds >> 1]!, p99: took[Math.floor(rounds * 0.99)]! };
+  return { p50: took[calls >> 1]!, p99: took[Math.floor(calls * 0.99)]! };
 }
 
 function refused(run: () => unknown): void {
@@ -125,17 +135,9 @@ function refused(run: () => unknown): void {
   }
 }
 
-interface Swap {
+interface Swap extends Pauses {
   readonly tookMs: number;
-  /** The longest pause, and the longest that this thread was at work without one: others may use the machine too. */
-  readonly pauseMs: number;
-  readonly pauseCpuMs: number;
 }
-
-const cpuMs = (): number => {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
-};
 
 /** A reload while calls are served: how long it takes, the longest that nobody else had the event loop, and what it holds. */
 async function swapped(offerings: readonly Offering[]): Promise<Swap & { megabytes: number }> {
@@ -146,25 +148,13 @@ async function swapped(offerings: readonly Offering[]): Promise<Swap & { megabyt
   for (let round = 0; round < 5; round++) {
     globalThis.gc?.();
     const before = heldBytes();
-    let last = performance.now();
-    let lastCpu = cpuMs();
-    let [pauseMs, pauseCpuMs] = [0, 0];
-    let watching = true;
-    const beat = (): void => {
-      const [at, cpu] = [performance.now(), cpuMs()];
-      pauseMs = Math.max(pauseMs, at - last);
-      pauseCpuMs = Math.max(pauseCpuMs, cpu - lastCpu);
-      [last, lastCpu] = [at, cpu];
-      if (watching) setImmediate(beat);
-    };
-    beat();
+    const stop = watchLoop();
     const start = performance.now();
     const snapshot = await inSlices(buildingSnapshot(supply));
     await inSlices(board.adopting(snapshot, 0));
     const tookMs = performance.now() - start;
-    watching = false;
+    runs.push({ tookMs, ...stop() });
     await new Promise(setImmediate);
-    runs.push({ tookMs, pauseMs, pauseCpuMs });
     globalThis.gc?.();
     // The supply itself is held by the benchmark; what a snapshot adds to it is what counts.
     if (round === 0) megabytes = (heldBytes() - before) / 1e6;
