@@ -267,6 +267,7 @@ describe("GET /v1/runtimes", () => {
         "cosmos-nim",
         "cog",
         "openai-chat",
+        "limber-outbound",
         "simulated",
       ],
     ]);
