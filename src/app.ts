@@ -38,6 +38,7 @@ import { SERVICES } from "./edge/services.ts";
 import { Broadcaster } from "./events/broadcast/broadcaster.ts";
 import { startEmbeddedNats } from "./events/embedded.ts";
 import { Grapevine } from "./events/grapevine.ts";
+import { JobBell } from "./events/job-bell.ts";
 import { Relay } from "./events/relay.ts";
 import { WebhookSender } from "./events/webhooks.ts";
 import { batchWork } from "./jobs/batch.ts";
@@ -307,6 +308,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
     broadcast: broadcaster,
     unpaid: (orgId) => alerts.unpaid(orgId),
   });
+  const workers: Worker[] = [];
+  const wake = config.roles.has("worker") ? () => workers.forEach((worker) => void worker.wake()) : undefined;
+  const bell = natsUrl === undefined ? undefined : new JobBell({ url: natsUrl, wake });
+  closers.add(async () => bell?.close());
+  const ring = (jobId: string): void => bell?.ring(jobId);
   const scenarios = loadScenarios(config.scenarioPacks);
   const gate = createGate({
     services: [
@@ -315,7 +321,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [LogService, logService({ sql })],
       [WebhookService, webhookService({ sql, vault, allowPrivate })],
       [BroadcastService, broadcastService({ sql, vault, broadcaster, reach })],
-      [JobService, jobService({ sql })],
+      [JobService, jobService({ sql, ring })],
       [
         EvaluationService,
         evaluationService({
@@ -326,6 +332,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
           scenarios,
           catalogued: () => shelf.catalog.scenarios.map(({ slug }) => slug),
           preview: inference.previewRoutes,
+          ring,
         }),
       ],
       [PresetService, presetService({ sql, book: presets })],
@@ -419,11 +426,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
       warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
     };
     const batches = { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) };
-    const workers = [
+    workers.push(
       new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
       // Physics takes a core each.
       new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
-    ];
+    );
     const hooks = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
     const sender = new WebhookSender({
       ...working,

@@ -62,6 +62,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "@connectrpc/connect-node": ["edge"],
   postgres: ["store"],
   nats: ["events"],
+  "@nats-io/jetstream": ["events"],
   undici: ["upstream"],
   stripe: ["payments.ts"],
   ws: ["upstream", "reference", "edge"],

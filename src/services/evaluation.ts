@@ -40,6 +40,8 @@ export interface EvaluationServiceParts {
   scenarios: ReadonlyMap<string, Scenario>;
   /** The names of scenarios that are only catalogued. */
   catalogued(): Iterable<string>;
+  /** Tells workers of a job that was committed. */
+  ring(jobId: string): void;
   /** Where a call of the policy would go: what it refuses, the evaluation would too. */
   preview: ReturnType<typeof inferenceService>["previewRoutes"];
 }
@@ -85,6 +87,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
           idempotency: key === undefined ? undefined : { key, hash },
         }),
       );
+      parts.ring(id);
       return create(EvaluateResponseSchema, { evaluation: await shown(await jobOf(call, id)) });
     },
 

@@ -36,8 +36,15 @@ const DEFAULT_PAGE = 50;
 const RESULTS_AT_ONCE = 25;
 const SHOWN_ERRORS = 20;
 
+/** What jobs need of the house. */
+export interface JobParts {
+  sql: Sql;
+  /** Tells workers of a job that was committed. */
+  ring(jobId: string): void;
+}
+
 /** The job RPCs. */
-export function jobService({ sql }: { sql: Sql }): Implementation<typeof JobService> {
+export function jobService({ sql, ring }: JobParts): Implementation<typeof JobService> {
   const batchOf = async (orgId: string, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, orgId, "batch", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
@@ -64,6 +71,7 @@ export function jobService({ sql }: { sql: Sql }): Implementation<typeof JobServ
           idempotency: idempotencyKey === undefined ? undefined : { key: idempotencyKey, hash },
         }),
       );
+      ring(id);
       return create(CreateBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, id)) });
     },
 
