@@ -44,8 +44,8 @@ export interface BatchParts {
   crowded(): boolean;
 }
 
-/** Requests of one batch that run at one time. */
-const AT_ONCE = 16;
+/** Requests of one batch that run at one time: each waits for its claim and for its charge to be durable, which others may share. */
+const AT_ONCE = 64;
 const CROWDED_MS = 20;
 /** Waits between the tries of a request whose refusal passes by itself. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];

@@ -27,7 +27,7 @@ describe("one worker of two", () => {
     await crew.close();
   });
 
-  const ITEMS = 120;
+  const ITEMS = 400;
   const PRICE_USD = 0.0002;
   const act = (i: number) => ({
     model: "acme/base",

@@ -86,7 +86,9 @@ async function readyOf({ child, stdout, stderr, ended }: ReturnType<typeof launc
       if (found !== undefined) resolve(found);
     };
     child.stdout!.on("data", look);
-    void ended.then(({ code, stderr }) => reject(new Error(`the gateway ended with ${code}: ${stderr}`)));
+    void ended.then(({ code, signal, stderr }) =>
+      reject(new Error(`the gateway ended with ${code ?? signal}: ${stderr}`)),
+    );
   });
   return {
     pid: child.pid!,

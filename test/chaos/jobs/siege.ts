@@ -32,7 +32,7 @@ const ITEMS = 200;
 const OPEN = 3;
 const HORIZON = 2;
 const ITEM_MICRO = HORIZON * 100;
-const MODEL_MS = 150;
+const MODEL_MS = 400;
 const STUCK_MS = 90_000;
 
 /** Opens a crew, kills workers as told while batches run, lets all of them end, and judges. */
