@@ -135,7 +135,7 @@ describe("202", () => {
 describe("DELETE", () => {
   it("stops what has not begun, lets what runs end and be billed, and then says 409", async () => {
     hold();
-    const { body } = await batch({ contract: "act", requests: Array.from({ length: 50 }, () => TWIST) });
+    const { body } = await batch({ contract: "act", requests: Array.from({ length: 150 }, () => TWIST) });
     await vi.waitFor(async () => expect((await shown(body.id)).body.request_counts.running).toBeGreaterThan(0));
     const off = await app.call(`/v1/batch/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
     expect([off.status, off.body.status]).toEqual([200, "cancelling"]);
