@@ -27,13 +27,6 @@ interface SealedColumn {
 /** Whoever seals something new adds its column here. */
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
   {
-    name: "headers of broadcast targets",
-    table: "broadcast_target",
-    column: "headers",
-    needs: [],
-    contextOf: ({ id }) => broadcastContext(String(id)),
-  },
-  {
     name: "credentials",
     table: "credential",
     column: "sealed",
@@ -61,6 +54,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     needs: [],
     contextOf: ({ id }: Readonly<Record<string, string | number>>) => webhookContext(String(id)),
   })),
+  {
+    name: "headers of broadcast targets",
+    table: "broadcast_target",
+    column: "headers",
+    needs: [],
+    contextOf: ({ id }) => broadcastContext(String(id)),
+  },
 ];
 
 /** How many secrets of a column do not begin with `head`. */
