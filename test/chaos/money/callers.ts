@@ -31,6 +31,9 @@ const STUCK_MS = 60_000;
 /** Every so many calls the model answers with the wrong dimension. */
 const FAULTS = 0.03;
 
+/** The request under which an answer ran: its own name ends as the request's does. */
+const runOf = ({ id }: { id: string }): string => `req${id.slice(id.indexOf("_"))}`;
+
 /** The log of all callers. */
 export type Log = Pick<Callers, "told" | "runs" | "faults" | "unheard">;
 
@@ -172,7 +175,7 @@ export class Callers {
       if (told.text === undefined) {
         told.text = text;
         // A replay comes under a request id of its own; in it stands the one under which the call ran.
-        told.answered.set(body.id, Math.round(body.usage.cost_usd * 1e6));
+        told.answered.set(runOf(body), Math.round(body.usage.cost_usd * 1e6));
         if (told.keyed) this.#replayable.push(told);
       } else if (told.text !== text) this.faults.push(`${told.id} was answered in two ways`);
       return true;
