@@ -243,7 +243,10 @@ describe("the ids of another organisation", () => {
     const hook = await app.call("/v1/webhooks", { url: `${app.url}/`, events: ["*"] }, { key: caller.key });
     expect(hook.status, hook.text).toBe(201);
     expect(offering.status, offering.text).toBe(201);
+    const target = { id: "bct_theirs", org_id: caller.org, endpoint: "https://example.com", protocol: "grpc" };
+    await app.sql`insert into broadcast_target ${app.sql(target)}`;
     const theirs: Record<string, string> = {
+      target_id: target.id,
       org_id: caller.org,
       user_id: ada.userId,
       key_id: ada.keyId,
@@ -256,6 +259,7 @@ describe("the ids of another organisation", () => {
       provider: "acme",
     };
     const unknown: Record<string, string> = {
+      target_id: "bct_01M80526TGMQ1E57VD2PJ4MK4Q",
       org_id: "org_01M80526TGMQ1E57VD2PJ4MK4Q",
       user_id: "usr_01M80526TGMQ1E57VD2PJ4MK4Q",
       key_id: "key_01M80526TGMQ1E57VD2PJ4MK4Q",
