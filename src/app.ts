@@ -1,5 +1,4 @@
-/** The only place that builds things and joins rooms. */
-import { availableParallelism, hostname } from "node:os";
+/** The only place that builds things and joins rooms; `app/` is its two roles, faces and workers. */
 import { join } from "node:path";
 import { pino } from "pino";
 import { OutboundService } from "../gen/limber/outbound/v1/outbound_service_pb.ts";
@@ -22,32 +21,25 @@ import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
-import { after, every, inSlices, newId, now, nowSeconds, steadyNow } from "./ambient.ts";
+import { after, every, inSlices, newId, steadyNow } from "./ambient.ts";
+import { Closers } from "./app/closers.ts";
+import { openFaces } from "./app/faces.ts";
+import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
-import { eventText } from "./edge/event-text.ts";
-import { createGate, principalOf } from "./edge/gate.ts";
-import { serveGr00t } from "./edge/gr00t.ts";
-import { grpcStreams } from "./edge/grpc.ts";
-import { laterCalls } from "./edge/later.ts";
+import { createGate } from "./edge/gate.ts";
 import { Limits } from "./edge/limits.ts";
-import { CallLines, type LogLine } from "./edge/log.ts";
 import { Metrics, type OfferingSample } from "./edge/metrics.ts";
-import { buildServer } from "./edge/server.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Broadcaster } from "./events/broadcast/broadcaster.ts";
 import { startEmbeddedNats } from "./events/embedded.ts";
 import { Grapevine } from "./events/grapevine.ts";
 import { JobBell } from "./events/job-bell.ts";
 import { Relay } from "./events/relay.ts";
-import { WebhookSender } from "./events/webhooks.ts";
-import { batchWork } from "./jobs/batch.ts";
-import { evaluationWork } from "./jobs/evaluation.ts";
-import { Worker } from "./jobs/worker.ts";
+import type { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
-import { PIN_SILENCE_MS } from "./routing/index.ts";
 import { loadScenarios } from "./scenarios/index.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
@@ -82,34 +74,24 @@ import { LiveSupply } from "./services/supply/live.ts";
 import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
 import { Rollup } from "./services/supply/rollup.ts";
-import { keepProbing } from "./services/supply/schedule.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
-import { secretsOf, tellDisabled, webhookService } from "./services/webhook.ts";
+import { webhookService } from "./services/webhook.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
-import { closeAllMonths } from "./store/commitments.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
-import { claim, pruneIdempotency, unclaim } from "./store/idempotency.ts";
-import { pruneJobs } from "./store/jobs.ts";
+import { claim, unclaim } from "./store/idempotency.ts";
 import { KeyCache } from "./store/key-cache.ts";
-import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
-import { forgetLogs } from "./store/logs.ts";
-import { pruneLoopSessions } from "./store/loop-sessions.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
-import { pruneCodes } from "./store/oauth.ts";
-import { pruneEvents, pruneUnsent } from "./store/outbox.ts";
-import { prunePins } from "./store/pins.ts";
-import { pruneRates, takeRates } from "./store/rates.ts";
-import { loadLatencies, loadUptimes, pruneRollups, putMinutes, rollUp } from "./store/rollups.ts";
+import { takeRates } from "./store/rates.ts";
+import { loadLatencies, loadUptimes, putMinutes, rollUp } from "./store/rollups.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
-import { MOST_AT_ONE_HOOK, pruneDeliveries } from "./store/webhooks.ts";
+import { MOST_AT_ONE_HOOK } from "./store/webhooks.ts";
 import { guardedAgent, guardedLookup } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
 import { openOtlp } from "./upstream/otlp.ts";
-import { post } from "./upstream/post.ts";
 import { createVault } from "./vault.ts";
 
 /** A gateway that answers. */
@@ -124,42 +106,15 @@ export interface House {
   close(patienceMs: number): Promise<void>;
 }
 
-/** What closes later closes first. */
-class Closers {
-  readonly #all: (() => Promise<unknown>)[] = [];
-
-  add(close: () => Promise<unknown>): void {
-    this.#all.unshift(close);
-  }
-
-  async close(): Promise<void> {
-    for (const close of this.#all.splice(0)) await close();
-  }
-}
-
 const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
 const CATALOG = join(import.meta.dirname, "..", "data");
 const POOL = 10;
-const PRUNE_MS = 3_600_000;
-/** A month is closed this long after its end: clocks of replicas differ a little. */
-const CLOSING_GRACE_MS = 600_000;
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
 /** How often replicas tell each other what they measured. */
 const GOSSIP_MS = 1_000;
 /** How often what offerings did is written down; what a crash loses is no older. */
 const ROLL_MS = 10_000;
-/** How long events are kept after they were told, or where nobody is told. */
-const EVENT_DAYS = 7;
-/** How long jobs are kept with their results. */
-const RESULT_DAYS = 30;
-/** How long the receiver of an event has, and how much of its answer is read. */
-const HOOK_MS = 10_000;
-const HOOK_ANSWER_BYTES = 64 << 10;
-/** Batches that one process works on at one time. */
-const BATCHES_AT_ONCE = 4;
-/** Callers who wait, from which on work that can wait does. */
-const CROWD = 32;
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
 export async function openHouse(config: Config): Promise<House> {
@@ -391,62 +346,29 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken, natsUrl: ownNatsUrl };
   if (config.roles.has("worker")) {
-    const jobs: (() => Promise<unknown>)[] = [
-      () => pruneRates(sql),
-      () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
-      () => pruneIdempotency(sql),
-      () => pruneLoopSessions(sql),
-      () => pruneCodes(sql),
-      () => pruneEvents(sql, EVENT_DAYS),
-      () => pruneJobs(sql, RESULT_DAYS),
-      () => pruneDeliveries(sql, RESULT_DAYS),
-      () => forgetLogs(sql),
-      () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
-      () => prunePins(sql, now() - PIN_SILENCE_MS),
-    ];
-    if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
-    if (processor) jobs.push(() => askForgotten({ ...paying, processor }));
-    const prune = (): void => {
-      for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
-    };
-    prune();
-    closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
-    const rest = every(PRUNE_MS, prune);
-    closers.add(async () => rest());
-    const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));
-    const answer = laterCalls(gate, principal);
-    const evaluation = evaluationWork({
-      ...{ sql, till, upstream, agent, allowPrivate, scenarios, packs: config.scenarioPacks, principal },
-      act: (keyId) => (call) => answer(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
+    startWorkers({
+      ...{
+        config,
+        sql,
+        notices,
+        log,
+        replica,
+        natsUrl,
+        till,
+        vault,
+        upstream,
+        agent,
+        hookAgent,
+        allowPrivate,
+        gate,
+        limits,
+      },
+      ...{ scenarios, workers, supplyParts, forgotten: processor && (() => askForgotten({ ...paying, processor })) },
+      closers,
     });
-    const working = {
-      sql,
-      notices,
-      owner: replica,
-      warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
-    };
-    const batches = { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) };
-    workers.push(
-      new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
-      // Physics takes a core each.
-      new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
-    );
-    const hooks = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
-    const sender = new WebhookSender({
-      ...working,
-      post: (url, headers, body) => post(url, { ...hooks, headers, body }),
-      textOf: eventText,
-      secretsOf: (hook) => secretsOf(vault, hook),
-      disabled: tellDisabled,
-    });
-    closers.add(() => sender.close());
-    closers.add(() => Promise.all(workers.map((worker) => worker.close())));
   }
   if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
 
-  const closing = new AbortController();
-  const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
-  closers.add(async () => lines.close());
   const metrics = new Metrics({
     offerings: () => samplesOf(supply),
     loops: () => ({ open: loops.size, offerings: loops.offerings() }),
@@ -454,54 +376,31 @@ async function open(config: Config, closers: Closers): Promise<House> {
     callsRunning: () => limits.running,
   });
   closers.add(async () => metrics.close());
-  const note = (line: LogLine): void => {
-    metrics.count(line);
-    const { cause, ...told } = line;
-    if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
-    else if (log.isLevelEnabled("info")) lines.add(line);
-  };
-  const { act, actStream, predict, predictStream } = InferenceService.method;
-  const hot = [act, actStream, predict, predictStream];
-  const takeStream = grpcStreams({
+  const faces = await openFaces({
+    config,
     gate,
-    methods: hot,
-    maxMessageBytes: MAX_MESSAGE_BYTES,
-    closing: closing.signal,
-    log: note,
+    log,
+    logged,
+    metrics,
+    adminToken,
+    ready: () => unready() === undefined,
+    closers,
   });
-  const server = buildServer({
-    gate,
-    readiness: () => unready() === undefined,
-    log: note,
-    metrics: { metrics, adminToken, token: config.metricsToken },
-    closing,
-    port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { onStream: takeStream }) },
-  });
-  const port = await server.listen(config.host, config.port);
-  const gr00t =
-    config.gr00tPort === undefined
-      ? undefined
-      : await serveGr00t({ gate, log: note, host: config.host, port: config.gr00tPort });
-  const host = config.host.includes(":") ? `[${config.host}]` : config.host;
   return {
-    url: `${config.tls ? "https" : "http"}://${host}:${port}`,
+    url: faces.url,
     demo,
-    gr00tPort: gr00t?.port,
+    gr00tPort: faces.gr00tPort,
     async close(patienceMs) {
       draining = true;
       loops.drain();
       upstream.dock.close();
       // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
       await within(patienceMs, limits.idle());
-      await Promise.all([server.drain(LAST_WORDS_MS), gr00t?.close()]);
+      await faces.drain();
       await closers.close();
     },
   };
 }
-
-const MAX_MESSAGE_BYTES = 64 << 20;
-/** What is still being written when no call runs any more, or when patience is over. */
-const LAST_WORDS_MS = 100;
 
 /** Waits for `done`, but no longer than `ms`. */
 function within(ms: number, done: Promise<void>): Promise<void> {

@@ -7,7 +7,8 @@ import type { BudgetInterval } from "../../src/store/keys.ts";
 import type { IntentRecord } from "../../src/store/ledger.ts";
 import { addCredits, balanceOf } from "../../src/store/orgs.ts";
 import { addPayment, conclude, reverse } from "../../src/store/payments.ts";
-import { tx } from "../../src/store/tx.ts";
+import { type Tx, tx } from "../../src/store/tx.ts";
+import { StoreUnavailable } from "../../src/store/unavailable.ts";
 import { createWorkspace } from "../../src/store/workspaces.ts";
 import { seeded } from "../support/chance.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -58,6 +59,19 @@ interface Running {
 /** Who waits for a killed process waits for ever; the test goes on, with nothing. */
 const unlessKilled = <T>(replica: Replica, promise: T | Promise<T>): Promise<T | undefined> =>
   Promise.race([promise, replica.killed.then(() => undefined)]);
+
+/** Asks again as long as no connection came free: jumps of the clock outrun a busy database, and nothing was done then. */
+async function again<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (thrown) {
+      if (!(thrown instanceof StoreUnavailable)) throw thrown;
+    }
+  }
+}
+
+const inTx = <T>(work: (tx: Tx) => Promise<T>): Promise<T> => again(() => tx(db.sql, work));
 
 /** Replicas, payers and everything that was promised to a caller. */
 class World {
@@ -119,6 +133,8 @@ class World {
 
   #track(operation: Promise<void>): void {
     const done = operation.catch((thrown: unknown) => {
+      // A replica that found no connection free tells its caller to come again.
+      if (thrown instanceof StoreUnavailable) return;
       if (!(thrown instanceof Refusal) || thrown.reason === Reason.INTERNAL_ERROR) this.#mishaps.push(thrown);
     });
     this.#pending.add(done);
@@ -191,7 +207,8 @@ class World {
 
   async topUp(): Promise<void> {
     const { orgId } = this.#payers[this.#upTo(this.#payers.length)]!;
-    await addCredits(db.sql, { orgId, amountMicro: this.#credit(1 + this.#upTo(40_000)) });
+    const amountMicro = this.#credit(1 + this.#upTo(40_000));
+    await again(() => addCredits(db.sql, { orgId, amountMicro }));
   }
 
   /** A payment is paid, and told of twice at once; a bank that takes its time says so before. */
@@ -200,13 +217,13 @@ class World {
     const [id, sessionId, intentId] = [newId("pay"), `cs_${newId("pay")}`, `pi_${newId("pay")}`];
     const amountMicro = 10_000 * (1 + this.#upTo(4));
     const urls = { successUrl: "https://a.test", cancelUrl: "https://a.test" };
-    await tx(db.sql, (tx) =>
+    await inTx((tx) =>
       addPayment(tx, { id, orgId, keyId, amountMicro, ...urls, idempotencyKey: undefined, expiresAt: 2 ** 31 }),
     );
     const word = { kind: "checkout", paymentId: id, sessionId, intentId, amountMicro } as const;
     const statuses = (["pending", "failed", "expired"] as const).slice(this.#upTo(3));
     const words = [...statuses, "succeeded", "succeeded"] as const;
-    await Promise.all(words.map((status) => tx(db.sql, (tx) => conclude(tx, { ...word, status }))));
+    await Promise.all(words.map((status) => inTx((tx) => conclude(tx, { ...word, status }))));
     this.#credit(amountMicro);
     this.#paid.push({ id, intentId, amountMicro });
   }
@@ -222,7 +239,7 @@ class World {
     this.#taken.set(id, returns ? 0 : amountMicro);
     const state = returns ? "returned" : "taken";
     const fact = { kind: "reversal", id, of: "refund", intentId: payment.intentId, amountMicro, state } as const;
-    await Promise.all([1, 2].map(() => tx(db.sql, (tx) => reverse(tx, payment.id, fact))));
+    await Promise.all([1, 2].map(() => inTx((tx) => reverse(tx, payment.id, fact))));
   }
 
   /** Every budget begins anew, and some are raised. */

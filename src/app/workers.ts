@@ -1,0 +1,137 @@
+/** What a process does in the role of a worker: jobs, webhooks, probes by schedule, and forgetting what is over. */
+import { availableParallelism } from "node:os";
+import type { Logger } from "pino";
+import { every, now, nowSeconds } from "../ambient.ts";
+import type { Config } from "../config.ts";
+import { eventText } from "../edge/event-text.ts";
+import { type Gate, principalOf } from "../edge/gate.ts";
+import { laterCalls } from "../edge/later.ts";
+import type { Limits } from "../edge/limits.ts";
+import { WebhookSender } from "../events/webhooks.ts";
+import { batchWork } from "../jobs/batch.ts";
+import { evaluationWork } from "../jobs/evaluation.ts";
+import { Worker } from "../jobs/worker.ts";
+import { PIN_SILENCE_MS } from "../routing/index.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import type { HouseTill } from "../services/inference/bill.ts";
+import { keepProbing } from "../services/supply/schedule.ts";
+import type { SupplyParts } from "../services/supply.ts";
+import { secretsOf, tellDisabled } from "../services/webhook.ts";
+import { closeAllMonths } from "../store/commitments.ts";
+import { pruneIdempotency } from "../store/idempotency.ts";
+import { pruneJobs } from "../store/jobs.ts";
+import { findKey } from "../store/keys.ts";
+import { forgetLogs } from "../store/logs.ts";
+import { pruneLoopSessions } from "../store/loop-sessions.ts";
+import type { Notices } from "../store/notices.ts";
+import { pruneCodes } from "../store/oauth.ts";
+import { pruneEvents, pruneUnsent } from "../store/outbox.ts";
+import { prunePins } from "../store/pins.ts";
+import { pruneRates } from "../store/rates.ts";
+import { pruneRollups } from "../store/rollups.ts";
+import type { Sql } from "../store/tx.ts";
+import { pruneDeliveries } from "../store/webhooks.ts";
+import type { FrameOptions } from "../upstream/frames.ts";
+import type { Upstream } from "../upstream/index.ts";
+import { post } from "../upstream/post.ts";
+import type { Vault } from "../vault.ts";
+import type { Closers } from "./closers.ts";
+
+/** What the role needs of the house. */
+export interface WorkerHouse {
+  config: Config;
+  sql: Sql;
+  notices: Notices;
+  log: Logger;
+  /** Names this process among all. */
+  replica: string;
+  natsUrl: string | undefined;
+  till: HouseTill;
+  vault: Vault;
+  upstream: Upstream;
+  agent: FrameOptions["agent"];
+  /** For what is posted to receivers of events. */
+  hookAgent: FrameOptions["agent"];
+  allowPrivate: boolean;
+  gate: Gate;
+  limits: Limits;
+  scenarios: ReadonlyMap<string, Scenario>;
+  /** Filled with the workers, so that a bell can wake them. */
+  workers: Worker[];
+  supplyParts: SupplyParts;
+  /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
+  forgotten: (() => Promise<unknown>) | undefined;
+  closers: Closers;
+}
+
+const PRUNE_MS = 3_600_000;
+/** A month is closed this long after its end: clocks of replicas differ a little. */
+const CLOSING_GRACE_MS = 600_000;
+/** How long events are kept after they were told, or where nobody is told. */
+const EVENT_DAYS = 7;
+/** How long jobs are kept with their results. */
+const RESULT_DAYS = 30;
+/** How long the receiver of an event has, and how much of its answer is read. */
+export const HOOK_MS = 10_000;
+const HOOK_ANSWER_BYTES = 64 << 10;
+/** Batches that one process works on at one time. */
+const BATCHES_AT_ONCE = 4;
+/** Callers who wait, from which on work that can wait does. */
+const CROWD = 32;
+
+/** Begins to work. */
+export function startWorkers(house: WorkerHouse): void {
+  const { config, sql, notices, log, replica, natsUrl, till, vault, upstream, agent, hookAgent, allowPrivate, gate } =
+    house;
+  const { limits, scenarios, workers, supplyParts, forgotten, closers } = house;
+  const jobs: (() => Promise<unknown>)[] = [
+    () => pruneRates(sql),
+    () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
+    () => pruneIdempotency(sql),
+    () => pruneLoopSessions(sql),
+    () => pruneCodes(sql),
+    () => pruneEvents(sql, EVENT_DAYS),
+    () => pruneJobs(sql, RESULT_DAYS),
+    () => pruneDeliveries(sql, RESULT_DAYS),
+    () => forgetLogs(sql),
+    () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
+    () => prunePins(sql, now() - PIN_SILENCE_MS),
+  ];
+  if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
+  if (forgotten) jobs.push(forgotten);
+  const prune = (): void => {
+    for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
+  };
+  prune();
+  closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
+  const rest = every(PRUNE_MS, prune);
+  closers.add(async () => rest());
+  const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));
+  const answer = laterCalls(gate, principal);
+  const evaluation = evaluationWork({
+    ...{ sql, till, upstream, agent, allowPrivate, scenarios, packs: config.scenarioPacks, principal },
+    act: (keyId) => (call) => answer(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
+  });
+  const working = {
+    sql,
+    notices,
+    owner: replica,
+    warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
+  };
+  const batches = { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) };
+  workers.push(
+    new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
+    // Physics takes a core each.
+    new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
+  );
+  const hooks = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
+  const sender = new WebhookSender({
+    ...working,
+    post: (url, headers, body) => post(url, { ...hooks, headers, body }),
+    textOf: eventText,
+    secretsOf: (hook) => secretsOf(vault, hook),
+    disabled: tellDisabled,
+  });
+  closers.add(() => sender.close());
+  closers.add(() => Promise.all(workers.map((worker) => worker.close())));
+}
