@@ -54,6 +54,8 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
         await audit(tx, { ...byCall(call), orgId, action: "offering.declared", subject, details });
         return made;
       });
+      // Who declares a model finds it known here, ahead of the notice.
+      await parts.refresh();
       return create(DeclareModelResponseSchema, { offering: offeringMessage(offering) });
     },
 
