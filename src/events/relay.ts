@@ -18,6 +18,8 @@ export interface RelayParts {
 const BATCH = 100;
 /** Finds what no notification told of. */
 const SWEEP_MS = 10_000;
+/** How soon to look again for what waits behind a transaction: one that is rolled back notifies nobody. */
+const HELD_MS = 100;
 const RETRY_MS = { first: 250, most: 10_000 };
 
 /** A relay at work. Any number of them may share an outbox; one carries at a time, and the next takes over when it ends. */
@@ -65,17 +67,17 @@ export class Relay {
       while (!signal.aborted && !link.isOver) {
         // Before looking, so that what comes meanwhile is looked for again.
         this.#rung = Promise.withResolvers();
-        const carried = await carryEvents(this.#parts.sql, BATCH, (events) => link.publish(events));
+        const { count, heldBack } = await carryEvents(this.#parts.sql, BATCH, (events) => link.publish(events));
         this.#failures = 0;
-        if (carried < BATCH) await this.#bell();
+        if (count < BATCH) await this.#bell(heldBack ? HELD_MS : SWEEP_MS);
       }
     } finally {
       await link.close();
     }
   }
 
-  async #bell(): Promise<void> {
-    const forget = after(SWEEP_MS, this.#ring);
+  async #bell(patienceMs: number): Promise<void> {
+    const forget = after(patienceMs, this.#ring);
     await this.#rung.promise;
     forget();
   }

@@ -37,19 +37,19 @@ interface OutboxRow {
   created: Date;
 }
 
+const eventOf = (row: OutboxRow): OutboxEvent => ({
+  id: row.event_id,
+  name: row.name,
+  orgId: row.org_id,
+  payload: row.payload,
+  position: row.position,
+  createdMs: row.created.getTime(),
+});
+
 /** The oldest events that were not sent yet, in order. */
 export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
-  const rows = await sql<OutboxRow[]>`
-    select position, event_id, name, org_id, payload, created from outbox
-    where sent_at is null order by position limit ${limit}`;
-  return rows.map((row) => ({
-    id: row.event_id,
-    name: row.name,
-    orgId: row.org_id,
-    payload: row.payload,
-    position: row.position,
-    createdMs: row.created.getTime(),
-  }));
+  const rows = await sql<OutboxRow[]>`select * from outbox where sent_at is null order by position limit ${limit}`;
+  return rows.map(eventOf);
 }
 
 /** Notes that events were sent. Doing it twice is doing it once. */
@@ -60,26 +60,36 @@ export async function markSent(sql: Queryable, positions: readonly number[]): Pr
 /** Held by whoever carries events out: two at once would mix up their order. */
 const LOCK = 5_417_116_324;
 
+/** What was carried, and whether something waits for a transaction that is still open. */
+export interface Carried {
+  readonly count: number;
+  readonly heldBack: boolean;
+}
+
 /**
- * Hands the oldest unsent events to `carry`, in order, and notes them as sent once it resolves; when it rejects they stay as they
- * are, and are handed out again, though some may have been told. One caller at a time among all that use the database. Answers how
- * many were carried: none while another is at it.
+ * Hands the oldest unsent events to `carry`, each organisation's in order, and notes them as sent once it resolves; when it rejects
+ * they stay as they are, and are handed out again, though some may have been told. An event waits while a transaction is open that may
+ * have an earlier one of its organisation. One caller at a time among all that use the database: nothing is carried while another is
+ * at it.
  */
 export function carryEvents(
   sql: Sql,
   limit: number,
   carry: (events: readonly OutboxEvent[]) => Promise<void>,
-): Promise<number> {
+): Promise<Carried> {
   return tx(sql, async (tx) => {
     const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
-    const events = lock?.held ? await unsentEvents(tx, limit) : [];
-    if (events.length === 0) return 0;
-    await carry(events);
-    await markSent(
-      tx,
-      events.map(({ position }) => position),
-    );
-    return events.length;
+    if (!lock?.held) return { count: 0, heldBack: false };
+    const events = (await tx<OutboxRow[]>`select * from outbox_next(${limit})`).map(eventOf);
+    if (events.length > 0) {
+      await carry(events);
+      await markSent(
+        tx,
+        events.map(({ position }) => position),
+      );
+    }
+    const heldBack = events.length < limit && (await unsentEvents(tx, 1)).length > 0;
+    return { count: events.length, heldBack };
   });
 }
 

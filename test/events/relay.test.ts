@@ -100,14 +100,59 @@ describe("the outbox", () => {
     });
     await asked.promise;
     const unwanted = vi.fn(async () => {});
-    expect(await carryEvents(db.sql, 10, unwanted)).toBe(0);
+    expect((await carryEvents(db.sql, 10, unwanted)).count).toBe(0);
     expect(unwanted).not.toHaveBeenCalled();
     carrying.reject(new Error("NATS is gone"));
     await expect(first).rejects.toThrow("NATS is gone");
     const carried: string[] = [];
     const carry = async (events: readonly { id: string }[]) => void carried.push(...events.map(({ id }) => id));
-    expect([await carryEvents(db.sql, 2, carry), await carryEvents(db.sql, 2, carry)]).toEqual([2, 1]);
+    const counts = [(await carryEvents(db.sql, 2, carry)).count, (await carryEvents(db.sql, 2, carry)).count];
+    expect(counts).toEqual([2, 1]);
     expect(carried).toEqual(ids);
+  });
+
+  /** Writes an event, and keeps its transaction open until it's told how to end. */
+  const begin = async (orgId: string) => {
+    const id = `evt_${String(told++).padStart(6, "0")}`;
+    const written = Promise.withResolvers<void>();
+    const end = Promise.withResolvers<void>();
+    const over = tx(db.sql, async (tx) => {
+      await appendEvents(tx, [{ id, name: "key.created", orgId, payload: new Uint8Array() }]);
+      written.resolve();
+      await end.promise;
+    });
+    await Promise.race([written.promise, over]);
+    const endBy = (how: () => void): Promise<unknown> => {
+      how();
+      return over.catch(() => {});
+    };
+    return { id, commit: () => endBy(end.resolve), undo: () => endBy(() => end.reject(new Error("undone"))) };
+  };
+  const carriedNow = async (): Promise<{ ids: string[]; heldBack: boolean }> => {
+    const ids: string[] = [];
+    const carry = async (events: readonly { id: string }[]) => void ids.push(...events.map(({ id }) => id));
+    const { heldBack } = await carryEvents(db.sql, 10, carry);
+    return { ids, heldBack };
+  };
+
+  it("keeps the order of an organisation whose transactions overlap, and holds up no other", async () => {
+    const slow = await begin("org_A");
+    const [later] = await happen("org_A", 1);
+    const [other] = await happen("org_B", 1);
+    expect(await carriedNow()).toEqual({ ids: [other], heldBack: true });
+    await slow.commit();
+    expect(await carriedNow()).toEqual({ ids: [slow.id, later], heldBack: false });
+  });
+
+  it("goes on when the transaction that was waited for is undone", async () => {
+    const nats = kept(await openNats());
+    const { heard } = kept(await hear(nats.url, "limber.v1.org_C.>"));
+    await relay(nats.url);
+    const undone = await begin("org_C");
+    const [later] = await happen("org_C", 1);
+    expect(await carriedNow()).toEqual({ ids: [], heldBack: true });
+    await undone.undo();
+    await vi.waitFor(() => expect(firsts(heard, "org_C")).toEqual([later]), { timeout: 5_000 });
   });
 });
 
