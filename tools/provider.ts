@@ -1,4 +1,5 @@
 /** Brings a model server to a gateway over its public API: `npm run provider -- register …`. Registers, declares, verifies. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 const HELP = `Brings a model server to a gateway: registers the provider, declares the model, runs the conformance probe.
@@ -128,16 +129,18 @@ function fieldsOf(json: string | undefined): object {
   throw new Misuse('--json must be an object, such as \'{"parameters":["seed"]}\'');
 }
 
+interface Check {
+  name: string;
+  passed: boolean;
+  required: boolean;
+  detail: string;
+  latency_ms: number;
+  next_step?: string;
+}
+
 interface Report {
   passed: boolean;
-  checks: {
-    name: string;
-    passed: boolean;
-    required: boolean;
-    detail: string;
-    latency_ms: number;
-    next_step?: string;
-  }[];
+  checks: Check[];
   measured: { p50_ms: number; p95_ms: number; cold_ms: number; action_dim?: number };
 }
 
@@ -187,14 +190,37 @@ async function register(values: Values): Promise<number> {
   const { id } = await gateway.ask(`/v1/supply/providers/${encodeURIComponent(provider)}/models`, declaration);
   console.log(`declared  ${declaration.model} as ${id}`);
   console.log(`probing   ${declaration.endpoint} over ${declaration.runtime}`);
-  const { offering, report } = await gateway.ask(`/v1/supply/offerings/${id}/verify`, {});
-  for (const { name, passed, required } of (report as Report).checks)
-    console.log(`  ${passed ? "passed" : required ? "FAILED" : "warned"}  ${name}`);
+  const { offering, report } = await verify(gateway, id);
   console.log(`\n${tableOf(report)}\n`);
   console.log(
     offering.status === "live" ? `${declaration.model} is live` : `${declaration.model} was ${offering.status}`,
   );
   return offering.status === "live" ? 0 : 1;
+}
+
+/** How often the probe is looked at while it runs. */
+const LOOK_MS = 300;
+
+/** Runs the probe and prints a line for each of its checks as soon as it is known. */
+async function verify(gateway: Gateway, id: string): Promise<{ offering: { status: string }; report: Report }> {
+  let told = 0;
+  const tell = (checks: readonly Check[]): void => {
+    for (const check of checks.slice(told)) console.log(`  ${resultOf(check)}  ${check.name}`);
+    told = Math.max(told, checks.length);
+  };
+  const ended = new AbortController();
+  const verified = gateway.ask(`/v1/supply/offerings/${id}/verify`, {}).finally(() => ended.abort());
+  const looking = (async () => {
+    while (!ended.signal.aborted) {
+      const { status, body } = await gateway.call(`/v1/supply/offerings/${id}/report?running=true`);
+      if (status === 200) tell(body.checks);
+      await sleep(LOOK_MS, undefined, { signal: ended.signal });
+    }
+  })().catch(() => {}); // what counts is what the probe itself ends with
+  const answer = await verified;
+  await looking;
+  tell(answer.report.checks);
+  return answer;
 }
 
 async function becomeProvider(gateway: Gateway, name: string): Promise<void> {
@@ -204,14 +230,11 @@ async function becomeProvider(gateway: Gateway, name: string): Promise<void> {
   console.log(`provider  ${name} is registered`);
 }
 
+const resultOf = ({ passed, required }: Check): string => (passed ? "passed" : required ? "FAILED" : "warned");
+
 /** The report as a table: what was looked at, what was seen, and what to do about it. */
 function tableOf({ checks, measured }: Report): string {
-  const rows = checks.map(({ name, passed, required, detail, latency_ms }) => [
-    name,
-    passed ? "passed" : required ? "FAILED" : "warned",
-    `${latency_ms.toFixed(1)} ms`,
-    detail,
-  ]);
+  const rows = checks.map((check) => [check.name, resultOf(check), `${check.latency_ms.toFixed(1)} ms`, check.detail]);
   const head = ["check", "result", "time", "seen"];
   const widths = head.map((title, i) => Math.max(title.length, ...rows.map((row) => (i === 3 ? 4 : row[i]!.length))));
   const line = (cells: string[]): string =>

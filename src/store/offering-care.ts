@@ -126,6 +126,24 @@ export async function settleProbe(
   return row && offeringOf(row);
 }
 
+/** Keeps what a probe that runs has found so far; nothing where the offering is gone. */
+export async function tellProgress(sql: Queryable, id: string, report: object): Promise<void> {
+  await sql`
+    insert into probe_progress (offering_id, report) select id, ${sql.json(JSON.parse(JSON.stringify(report)))} from offering where id = ${id}
+    on conflict (offering_id) do update set report = excluded.report, at = now()`;
+}
+
+/** What the probe that runs has found so far, as ProtoJSON; undefined where none runs. */
+export async function progressOf(sql: Queryable, id: string): Promise<object | undefined> {
+  const [row] = await sql<{ report: object }[]>`select report from probe_progress where offering_id = ${id}`;
+  return row?.report;
+}
+
+/** Forgets what a probe had found so far: it has ended. */
+export async function endProgress(sql: Queryable, id: string): Promise<void> {
+  await sql`delete from probe_progress where offering_id = ${id}`;
+}
+
 /** Takes one offering whose probe is due, so that nobody else probes it for `leaseS` seconds. Undefined when none is. */
 export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecord | undefined> {
   const [taken] = await sql<{ id: string }[]>`

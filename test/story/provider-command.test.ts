@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../support/app.ts";
-import { type Model, startModel } from "../support/model.ts";
+import { honestSteps, type Model, startModel } from "../support/model.ts";
 import { type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
 
 const TOOL = fileURLToPath(new URL("../../tools/provider.ts", import.meta.url));
@@ -21,13 +21,16 @@ afterAll(async () => {
   await model.close();
 });
 
-async function provider(args: readonly string[], env: Record<string, string> = {}) {
+async function provider(args: readonly string[], env: Record<string, string> = {}, heard = (_: string) => {}) {
   const { PATH = "" } = process.env;
   const child = spawn(process.execPath, [TOOL, ...args], {
     env: { PATH, LIMBER_URL: app.url, LIMBER_KEY: supplier.key, ...env },
   });
   let text = "";
-  child.stdout.on("data", (part) => (text += part));
+  child.stdout.on("data", (part) => {
+    text += part;
+    heard(text);
+  });
   child.stderr.on("data", (part) => (text += part));
   const [code] = (await once(child, "close")) as [number];
   return { code, text };
@@ -62,6 +65,24 @@ describe("register", () => {
     expect((await app.call("/v1/act", body, { key: robot.key })).body.usage.cost_usd).toBe(0.0002);
     const again = await provider([...plain("acme/more"), "--action-space", "base_twist_2d"]);
     expect(again.text).toContain("provider  acme is yours already");
+  });
+
+  it("prints a line for each check while the probe still runs", async () => {
+    const { promise: seen, resolve: goOn } = Promise.withResolvers<void>();
+    model.script.act = (call, answer) => void seen.then(() => answer(honestSteps(call, 2)));
+    let before = "";
+    const args = [...plain("acme/patient"), "--action-space", "base_twist_2d"];
+    const { code, text } = await provider(args, {}, (soFar) => {
+      if (before !== "" || !soFar.includes("reachable")) return;
+      before = soFar;
+      model.script.act = undefined;
+      goOn();
+    });
+    expect([code, before]).toEqual([0, expect.stringMatching(/probing .*\n {2}passed {2}reachable\n/)]);
+    expect(before).not.toContain("action_shape");
+    const lines = text.split("\n").filter((line) => /^ {2}(passed|warned|FAILED) /.test(line));
+    expect(new Set(lines).size).toBe(lines.length);
+    expect(text).toMatch(/ {2}passed {2}reachable\n.* {2}passed {2}action_shape\n/s);
   });
 
   it("tells the owner of a server that fails what to mend", async () => {

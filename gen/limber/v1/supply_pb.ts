@@ -672,14 +672,14 @@ export type ProbeReport = Message<"limber.v1.ProbeReport"> & {
   startedAt: number;
 
   /**
-   * When it ended, in unix seconds.
+   * When it ended, in unix seconds; 0 while it runs.
    *
    * @generated from field: uint32 finished_at = 4;
    */
   finishedAt: number;
 
   /**
-   * Every required check passed.
+   * Every required check passed; false while it runs.
    *
    * @generated from field: bool passed = 5;
    */

@@ -16,7 +16,7 @@ import { hardwareOf } from "../../money/hardware.ts";
 import { nanoFromUsd } from "../../money/price.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import { audit } from "../../store/audit.ts";
-import { type CostBasis, listOfferings, updateCostBasis } from "../../store/offering-care.ts";
+import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/offering-care.ts";
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply.ts";
 import { tx } from "../../store/tx.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
@@ -65,11 +65,12 @@ export function offeringRpcs(parts: SupplyParts): OfferingRpcs {
       });
     },
 
-    async getReport({ offeringId }, call) {
+    async getReport({ offeringId, running = false }, call) {
       const record = await findOffering(sql, offeringId);
       if (!record || !isOwn(record, call)) throw notFound();
-      if (!record.report) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it");
-      const report = fromJson(ProbeReportSchema, record.report as Parameters<typeof fromJson>[1], {
+      const kept = (running ? await progressOf(sql, offeringId) : undefined) ?? record.report;
+      if (!kept) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it");
+      const report = fromJson(ProbeReportSchema, kept as Parameters<typeof fromJson>[1], {
         ignoreUnknownFields: true,
       });
       return create(GetReportResponseSchema, { report });

@@ -2,7 +2,12 @@
 import { create } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import {
+  ProbeCheckSchema,
+  ProbeMeasurementsSchema,
+  type ProbeReport,
+  ProbeReportSchema,
+} from "../../../gen/limber/v1/supply_pb.ts";
 import { after, newId, nowSeconds, steadyNow } from "../../ambient.ts";
 import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
@@ -60,10 +65,26 @@ export interface Finding {
   busy: boolean;
 }
 
-/** Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. */
-export async function probe(parts: ProbeParts, probed: Probed): Promise<Finding> {
-  const run = new ProbeRun(parts, probed);
-  const startedAt = nowSeconds();
+/**
+ * Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. `tell` hears of the
+ * report as far as it came: at the beginning, and after each check.
+ */
+export async function probe(
+  parts: ProbeParts,
+  probed: Probed,
+  tell: (soFar: ProbeReport) => Promise<void> = async () => {},
+): Promise<Finding> {
+  const report = create(ProbeReportSchema, {
+    id: newId("rep"),
+    offeringId: probed.offering.id,
+    startedAt: nowSeconds(),
+    measured: {},
+  });
+  await tell(report);
+  const run = new ProbeRun(parts, probed, (check) => {
+    report.checks.push(create(ProbeCheckSchema, check));
+    return tell(report);
+  });
   const reachable = await run.check("reachable", async () => {
     await probed.wire.health(probed.target, run.call());
     return "it answers";
@@ -71,16 +92,9 @@ export async function probe(parts: ProbeParts, probed: Probed): Promise<Finding>
   if (reachable) await run.wireChecks();
   if (reachable) await run.check("region", () => run.region(), probed.record.providerRegions.length > 0);
   if (reachable) for (const contract of probed.offering.contracts) await run.contract(contract);
-  const { checks } = run;
-  const report = create(ProbeReportSchema, {
-    id: newId("rep"),
-    offeringId: probed.offering.id,
-    startedAt,
-    finishedAt: nowSeconds(),
-    passed: checks.length > 0 && checks.every((check) => check.passed || !check.required),
-    checks,
-    measured: run.measured(),
-  });
+  report.passed = report.checks.length > 0 && report.checks.every((check) => check.passed || !check.required);
+  report.measured = create(ProbeMeasurementsSchema, run.measured());
+  report.finishedAt = nowSeconds();
   return { report, busy: run.busy };
 }
 
@@ -110,20 +124,21 @@ interface Layout {
 }
 
 class ProbeRun {
-  readonly checks: Check[] = [];
   /** It had no time for us, which says nothing about what it can do. */
   busy = false;
   readonly #parts: ProbeParts;
   readonly #probed: Probed;
+  readonly #told: (check: Check) => Promise<void>;
   readonly #latencies: number[] = [];
   /** Ends the patience with each call of the present check. */
   #patience: (() => void)[] = [];
   #actionDim: number | undefined;
   #asked: Promise<Layout> | undefined;
 
-  constructor(parts: ProbeParts, probed: Probed) {
+  constructor(parts: ProbeParts, probed: Probed, told: (check: Check) => Promise<void>) {
     this.#parts = parts;
     this.#probed = probed;
+    this.#told = told;
   }
 
   /** Runs one check; `look` gives a sentence of what was seen, or throws one of what to mend. Answers whether it passed. */
@@ -143,7 +158,7 @@ class ProbeRun {
     for (const forget of this.#patience.splice(0)) forget();
     const latencyMs = Math.round((steadyNow() - began) * 1000) / 1000;
     const advice = nextStep === undefined ? {} : { nextStep };
-    this.checks.push({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
+    await this.#told({ name, passed, required, detail: detail.slice(0, 400), latencyMs, ...advice });
     return passed;
   }
 

@@ -5,7 +5,7 @@ import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supp
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import { audit } from "../../store/audit.ts";
-import { settleProbe } from "../../store/offering-care.ts";
+import { endProgress, settleProbe, tellProgress } from "../../store/offering-care.ts";
 import type { OfferingRecord, OfferingStatus } from "../../store/supply.ts";
 import { type Tx, tx } from "../../store/tx.ts";
 import { emit, type Happening } from "../emit.ts";
@@ -46,7 +46,9 @@ export async function verify(
   const { report, busy } = await probe(
     { ...parts, native: parts.upstream.native },
     { offering, target, wire, bounds, record: known },
-  );
+    // Who waits for it looks on; what the probe finds does not depend on that.
+    (soFar) => tellProgress(parts.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
+  ).finally(() => endProgress(parts.sql, known.id).catch(() => {}));
   if (busy && !report.passed && !asker.owner)
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
   const failures = report.passed ? 0 : known.probeFailures + 1;

@@ -142,6 +142,33 @@ describe("GET /v1/supply/offerings/{id}/report", () => {
     expect((await get(`/v1/supply/offerings/${id}/report`)).body).toEqual(report);
     expect((await get(`/v1/supply/offerings/${id}/report`, robot)).status).toBe(404);
   });
+
+  it("shows what the probe that runs has found so far, through any replica, and the last report when it has ended", async () => {
+    const { id } = await declare();
+    const other = await openApp({ database: app.database });
+    const running = (key = supplier.key) =>
+      other.call(`/v1/supply/offerings/${id}/report?running=true`, undefined, { key });
+    const { promise: seen, resolve: goOn } = Promise.withResolvers<void>();
+    model.script.act = (call, answer) => void seen.then(() => answer(honestSteps(call, 2)));
+    const verified = verify(id);
+    try {
+      await vi.waitFor(async () =>
+        expect((await running()).body?.checks?.map(({ name }: { name: string }) => name)).toEqual([
+          "reachable",
+          "region",
+        ]),
+      );
+      expect((await running()).body).toMatchObject({ passed: false, finished_at: 0 });
+      expect((await running(robot.key)).status).toBe(404);
+      expect((await get(`/v1/supply/offerings/${id}/report`)).status).toBe(404);
+    } finally {
+      model.script.act = undefined;
+      goOn();
+    }
+    const { offering, report } = await verified;
+    expect([offering.status, (await running()).body]).toEqual(["live", report]);
+    await other.close();
+  });
 });
 
 describe("PATCH /v1/supply/offerings/{id}", () => {
