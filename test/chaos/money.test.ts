@@ -9,7 +9,7 @@ const KILLS = 50;
 const CALLERS = 8;
 
 it(`${KILLS} kills charge no call twice, run none twice for its key, and leave no answered call unrecorded`, async () => {
-  const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 4, callers: CALLERS, hasten: true });
+  const { wrong, kills, answers } = await besiege({ kills: KILLS, seed: 6, callers: CALLERS, hasten: true });
   expect(byKind(wrong)).toEqual([]);
   expect(kills.postgres).toBeGreaterThan(0);
   expect(answers).toBeGreaterThan(5 * KILLS);

@@ -58,10 +58,11 @@ export async function besiege(siege: Siege): Promise<Outcome> {
 
 async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promise<Outcome> {
   const began = performance.now();
+  // The kills have chances of their own, so that a seed names the same victims however the calls went.
   const random = seeded(siege.seed);
   const { org, key } = await pair.caller(CREDIT_USD);
-  const callers = new Callers(pair, key, random);
-  const payers = new Payers(pair, stripe, key, random);
+  const callers = new Callers(pair, key, seeded(siege.seed + 1));
+  const payers = new Payers(pair, stripe, key, seeded(siege.seed + 2));
   const kills = { gateway: 0, postgres: 0 };
   const starting = [Promise.resolve(), Promise.resolve()];
   let atOnce = 0;
