@@ -160,12 +160,13 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? replica : "embedded" }));
   closers.add(() => till.close());
 
-  const { allowPrivateAddresses: allowPrivate } = config;
-  const agent = guardedAgent({ allowPrivate });
+  const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
+  const guard = { allowPrivate, dnsServers };
+  const agent = guardedAgent(guard);
   closers.add(() => agent.destroy());
-  const hookAgent = guardedAgent({ allowPrivate }, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
+  const hookAgent = guardedAgent(guard, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
   closers.add(() => hookAgent.destroy());
-  const reach = { agent: hookAgent, lookup: guardedLookup({ allowPrivate }), allowPrivate };
+  const reach = { agent: hookAgent, lookup: guardedLookup(guard), allowPrivate };
   const broadcaster = new Broadcaster({
     sql,
     notices,
@@ -173,7 +174,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
   closers.add(() => broadcaster.close());
-  const upstream = createUpstream({ allowPrivate });
+  const upstream = createUpstream(guard);
   closers.add(() => upstream.close());
   const supply = new LiveSupply(upstream);
   const shelf = new RegistryShelf(supply);

@@ -1,5 +1,6 @@
 /** The environment as one checked value: the only reader of `process.env`. */
 import { accessSync, constants, readFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 
@@ -31,6 +32,8 @@ export interface Config {
   publicSignup: boolean;
   /** Supply and frames may live at private addresses. */
   allowPrivateAddresses: boolean;
+  /** Who is asked for the names in addresses that callers give, as `address` or `address:port`; undefined: the system's name servers. */
+  dnsServers: readonly string[] | undefined;
   /** How often live offerings are probed again, in seconds. */
   probeEveryS: number;
   /** Starts the reference provider. */
@@ -105,6 +108,12 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
     bad("LIMBER_PROBE_EVERY_S", "a whole number of seconds from 10 to 86400");
 
+  const dnsServers = text("LIMBER_DNS_SERVERS")
+    ?.split(",")
+    .map((word) => word.trim());
+  if (dnsServers?.some((server) => !isNameServer(server)))
+    bad("LIMBER_DNS_SERVERS", "a list of IP addresses, each with a port where it is not 53");
+
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
   const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
   const host = text("HOST") ?? "127.0.0.1";
@@ -159,6 +168,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     roles,
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
+    dnsServers,
     probeEveryS,
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
@@ -190,6 +200,12 @@ function isProgram(path: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** `10.0.0.2`, `10.0.0.2:5353`, `fd00::2` or `[fd00::2]:5353`. */
+function isNameServer(text: string): boolean {
+  const [, bracketed, plain, port] = /^(?:\[(.+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
+  return isIP(bracketed ?? plain ?? text) !== 0 && Number(port ?? 53) <= 65_535;
 }
 
 function arePair(cert: Buffer, key: Buffer): boolean {

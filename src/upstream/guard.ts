@@ -126,6 +126,8 @@ export type Resolve = (hostname: string) => Promise<readonly Answer[]>;
 /** A policy, and whom to ask for names: by default the system's resolver where private addresses are allowed, else DNS alone. */
 export interface GuardOptions extends AddressPolicy {
   readonly resolve?: Resolve;
+  /** Name servers to ask instead of the system's, as `address` or `address:port`. */
+  readonly dnsServers?: readonly string[] | undefined;
 }
 
 /**
@@ -133,7 +135,8 @@ export interface GuardOptions extends AddressPolicy {
  * socket exactly those answers. Sockets don't look up literal addresses: pass those through checkUrl first.
  */
 export function guardedLookup(options: GuardOptions): LookupFunction {
-  const resolve = options.resolve ?? (options.allowPrivate ? resolveLocally : resolvePublicly());
+  const asksDns = !options.allowPrivate || options.dnsServers !== undefined;
+  const resolve = options.resolve ?? (asksDns ? resolvePublicly(options.dnsServers) : resolveLocally);
   const judged = async (hostname: string, family: number): Promise<readonly Answer[]> => {
     const answers = await resolve(hostname);
     if (!answers.every(({ address }) => isAllowedAddress(address, options)))
@@ -160,8 +163,9 @@ const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 
 const resolveLocally: Resolve = (hostname) => lookup(hostname, { all: true, order: "verbatim" });
 
 /** Asks DNS without a thread of the pool, so that a stranger's slow name server can't hold up the decoding of images. */
-function resolvePublicly(): Resolve {
+function resolvePublicly(servers: readonly string[] | undefined): Resolve {
   const resolver = new Resolver({ timeout: 2_000, tries: 2 });
+  if (servers !== undefined) resolver.setServers(servers);
   const ask = (hostname: string, family: 4 | 6): Promise<readonly Answer[]> =>
     new Promise((resolve, reject) => {
       const record = family === 4 ? "A" : "AAAA";

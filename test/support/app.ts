@@ -83,6 +83,7 @@ const DEFAULTS = {
   metricsToken: undefined,
   publicSignup: false,
   allowPrivateAddresses: true,
+  dnsServers: undefined,
   referenceSupply: false,
   probeEveryS: 3600,
   publicUrl: undefined,

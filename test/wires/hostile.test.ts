@@ -1,6 +1,4 @@
 /** The corpus of hostile addresses at every door of ours that takes a model server's address: nothing is ever connected to. */
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
@@ -9,23 +7,15 @@ import { checkUrl } from "../../src/upstream/guard.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
+import { type Canary, startCanary } from "../support/canary.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/hostile-urls.ts";
 
-/** Listens on both loopbacks at one port and counts who comes; nobody should. */
-const canaries: Server[] = [];
-let connections = 0;
-let port = 0;
+let canary: Canary;
 let upstream: Upstream;
 
 beforeAll(async () => {
-  for (const host of ["127.0.0.1", "::1"]) {
-    const server = createServer((_, response) => response.end("secret"));
-    server.on("connection", () => connections++);
-    await new Promise<void>((resolve) => server.listen(port, host, resolve));
-    ({ port } = server.address() as AddressInfo);
-    canaries.push(server);
-  }
+  canary = await startCanary();
   // A stranger's DNS: every name leads inside, mixed with a public address on every other question.
   let asked = 0;
   const inside = { address: "127.0.0.1", family: 4 };
@@ -37,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await upstream.close();
-  for (const server of canaries) server.close().closeAllConnections();
+  canary.close();
 });
 
 const profile = create(WireProfileSchema, {
@@ -63,7 +53,7 @@ const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => !D
 
 it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of six hundred addresses", async (id) => {
   const wire = upstream.wireOf(id)!;
-  const urls = hostileUrls(port);
+  const urls = hostileUrls(canary.port);
   expect(urls.length).toBeGreaterThan(600);
   const scheme = wire.schemes[0]!;
   const reached: string[] = [];
@@ -81,7 +71,7 @@ it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of si
     }
   }
   expect(reached).toEqual([]);
-  expect(connections).toBe(0);
+  expect(canary.connections()).toBe(0);
 });
 
 it.each(WIRES)("allows %s every legitimate address", (id) => {
