@@ -5,7 +5,7 @@ import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { DEFAULT_ACTION_SPACE } from "./action-spaces.ts";
 import { exceeds } from "./bounds.ts";
 import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts } from "./conflicts.ts";
-import { type ActAnswer, type ActInput, Contract, type Intent, type Parameter } from "./contract.ts";
+import { type ActAnswer, type ActInput, Contract, type Intent, type PackedSteps, type Parameter } from "./contract.ts";
 import { AttemptFailure } from "./failure.ts";
 
 /** The fields of an act request that its meaning hangs on; a preview carries them too. */
@@ -78,16 +78,28 @@ export function checkAnswer(
   expected: { intent: Intent; dim: number | undefined },
   limits: readonly Limits[] = [],
 ): AttemptFailure | undefined {
-  const { steps } = answer;
-  const dim = expected.dim ?? steps[0]?.values.length ?? 0;
+  const { packed } = answer;
+  const failure = packed ? faultOfPacked(packed, expected.dim) : faultOfSteps(answer.steps, expected.dim);
+  if (failure !== undefined) return failure;
+  if (unitsOf(answer) !== expected.intent.units) return AttemptFailure.WRONG_STEP_COUNT;
+  return limits.some(({ bounds, pose }) => exceeds(bounds, answer, pose)) ? AttemptFailure.UNSAFE_ACTION : undefined;
+}
+
+function faultOfSteps(steps: ActAnswer["steps"], known: number | undefined): AttemptFailure | undefined {
+  const dim = known ?? steps[0]?.values.length ?? 0;
   if (steps.length === 0 || dim === 0) return AttemptFailure.EMPTY_ANSWER;
   for (const { values } of steps) {
     if (values.length !== dim) return AttemptFailure.ACTION_DIM_MISMATCH;
     for (const value of values) if (!Number.isFinite(value)) return AttemptFailure.NON_FINITE_ACTION;
   }
-  if (steps.length !== expected.intent.units) return AttemptFailure.WRONG_STEP_COUNT;
-  return limits.some(({ bounds, pose }) => exceeds(bounds, answer, pose)) ? AttemptFailure.UNSAFE_ACTION : undefined;
+  return undefined;
+}
+
+/** The same of steps that are known to be finite and of one length. */
+function faultOfPacked({ count, dim }: PackedSteps, known = dim): AttemptFailure | undefined {
+  if (count === 0 || known === 0) return AttemptFailure.EMPTY_ANSWER;
+  return dim === known ? undefined : AttemptFailure.ACTION_DIM_MISMATCH;
 }
 
 /** The action steps of an answer, which is what it is billed on. */
-export const unitsOf = (answer: ActAnswer): number => answer.steps.length;
+export const unitsOf = (answer: ActAnswer): number => answer.packed?.count ?? answer.steps.length;

@@ -75,10 +75,21 @@ export interface GroundInput extends ModelInput {
   observations: readonly [Observation];
 }
 
+/** Steps as a server sent them: all of one length, all numbers finite. */
+export interface PackedSteps {
+  readonly count: number;
+  /** Numbers in each. */
+  readonly dim: number;
+  /** One `limber.v1.ActionStep` after the other, each behind a tag of one byte and its length. */
+  readonly bytes: Buffer;
+}
+
 /** What an upstream answers to act, before it is checked. */
 export interface ActAnswer {
+  /** The steps as they came, where they were looked at and not read; who asks for `steps` has them read. */
+  readonly packed?: PackedSteps;
   /** One entry per step, each as long as the action space has dimensions. */
-  steps: ActionStep[];
+  readonly steps: ActionStep[];
   /** Time between steps in milliseconds; 0 when the server did not say. */
   dtMs: number;
   note: string;

@@ -17,6 +17,7 @@ import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { type Coding, encodingsFor, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { QUICK, type Quick } from "./grpc/quick.ts";
 import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { Running } from "./running.ts";
@@ -74,6 +75,7 @@ class GrpcCall {
   readonly #headers: IncomingHttpHeaders;
   #forget: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
+  readonly #quick: Quick | undefined;
   /** The caller's time; undefined where he has no end to it, and not a number where it is no time. */
   readonly #timeoutMs: number | undefined;
   readonly #requestId = newId("req");
@@ -91,6 +93,7 @@ class GrpcCall {
     this.#stream = stream;
     this.#headers = headers;
     this.#responseCoding = responseCoding(headers);
+    this.#quick = QUICK.get(method);
     this.#timeoutMs = timeoutOf(textOf(headers["grpc-timeout"]));
   }
 
@@ -178,7 +181,12 @@ class GrpcCall {
     const { gate, maxMessageBytes } = this.#options;
     const listener = gate.conversation(this.#method, admission, this.#speaker(), context);
     let before: Promise<void> | undefined;
-    const hear = (message: Buffer): void => this.#guarded(() => listener.hear(this.#decode(message)));
+    const hear = (bytes: Buffer): void => {
+      if (this.#over) return;
+      const plain = this.#quick?.read(bytes);
+      if (plain) listener.hear(plain, true);
+      else listener.hear(this.#decode(bytes));
+    };
     const reader = new MessageReader(
       maxMessageBytes,
       (message, compressed) => {
@@ -300,7 +308,7 @@ class GrpcCall {
   }
 
   #framed(message: Message): Buffer | Promise<Buffer> {
-    const frame = frameOf(this.#method.output, message);
+    const frame = this.#quick?.write(message) ?? frameOf(this.#method.output, message);
     const coding = this.#responseCoding;
     const bytes = frame.subarray(PREFIX);
     if (!coding || bytes.length < COMPRESS_FROM_BYTES) return frame;

@@ -176,7 +176,17 @@ function slide(window: Window, at: number, calls: number, failures: number): Win
   // A clock that was set back must not empty the window.
   const slice = Math.max(Math.floor(at / SLICE_MS), window.slice);
   const passed = Math.min(slice - window.slice, SLICES);
+  if (passed === 0) {
+    return { slice, calls: withFirst(window.calls, calls), failures: withFirst(window.failures, failures) };
+  }
   return { slice, calls: shift(window.calls, passed, calls), failures: shift(window.failures, passed, failures) };
+}
+
+function withFirst(counts: readonly number[], added: number): readonly number[] {
+  if (added === 0) return counts;
+  const more = counts.slice();
+  more[0]! += added;
+  return more;
 }
 
 function shift(counts: readonly number[], passed: number, added: number): number[] {

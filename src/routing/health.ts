@@ -60,6 +60,8 @@ export class HealthBoard {
   private readonly watchers = new Set<Set<string>>();
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
+  /** When offerings were last reported on whose figures nobody has looked at since. */
+  private readonly unwritten = new Map<string, number>();
   private view_: HealthView;
 
   /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
@@ -68,9 +70,15 @@ export class HealthBoard {
     this.view_ = advertisedView(snapshot);
   }
 
-  /** The figures, indexed as the newest snapshot is. */
+  /** The figures, indexed as the newest snapshot is. What calls came to is written into them when somebody looks. */
   get view(): HealthView {
+    if (this.unwritten.size > 0) this.catchUp();
     return this.view_;
+  }
+
+  /** What plans are made from. */
+  get snapshot(): Snapshot {
+    return this.view_.snapshot;
   }
 
   /** Takes over to a new snapshot: what is known of an offering stays, what is gone is forgotten. */
@@ -122,10 +130,13 @@ export class HealthBoard {
   report(offeringId: string, report: Report): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
-    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    // Only a call that did not end well is judged by what is usual.
+    if (report.outcome !== "ok" && this.unwritten.size > 0) this.catchUp();
+    const row = this.rowOf(offeringId);
+    const verdict = cell.note(report, this.view_.p95Ms[row]!);
     this.move(offeringId, cell, { kind: verdict, at: report.at });
-    this.write(offeringId, cell, report.at);
-    if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
+    this.unwritten.set(offeringId, report.at);
+    if (this.view_.snapshot.offerings[row]?.simulated === false)
       for (const changed of this.watchers) changed.add(offeringId);
   }
 
@@ -232,6 +243,14 @@ export class HealthBoard {
     if (before === "closed" && after === "open") this.onCircuit(this.view_.snapshot.offerings[row]!, "opened");
     else if (before === "half_open" && after === "closed")
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
+  }
+
+  private catchUp(): void {
+    for (const [id, at] of this.unwritten) {
+      const cell = this.cells.get(id);
+      if (cell) this.write(id, cell, at);
+    }
+    this.unwritten.clear();
   }
 
   private write(offeringId: string, cell: Cell, now: number): void {

@@ -16,7 +16,7 @@ export { explain } from "./explain.ts";
 export { type ForcedState, HealthBoard, type HealthView, type OfferingHealth } from "./health.ts";
 export { HedgeBudgets, type Hedges } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
-export type { Deliver, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
+export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export { nearNames } from "./near.ts";

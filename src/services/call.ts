@@ -102,8 +102,8 @@ export interface Speaker<O> {
 
 /** The service's side of a conversation, as the faces see it. A refusal that it throws ends the conversation. */
 export interface Listener<I> {
-  /** Takes a message of the caller. */
-  hear(message: I): void;
+  /** Takes a message of the caller; `sound` where it is known to keep every rule of the schema. */
+  hear(message: I, sound?: boolean): void;
   /** The caller has read on. */
   room(): void;
   /** The caller says no more. */

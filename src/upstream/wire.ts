@@ -39,6 +39,18 @@ export interface CallOptions {
   budgetMs: number;
 }
 
+/** Who asked and waits: hears one of the two, once, and neither before the question has been asked. */
+export interface Hearer {
+  answered(answer: ActAnswer): void;
+  failed(thrown: unknown): void;
+}
+
+/** One loop's way to one offering, for observations that are handed on as they came: nothing is awaited, and no promise made. */
+export interface ActLine {
+  /** `observations` are fields of `limber.policy.v1.ActCall`. */
+  ask(observations: Uint8Array, budgetMs: number, signal: Signal, hearer: Hearer): void;
+}
+
 /** A check of the conformance probe that one wire alone can make. */
 export interface WireProbe {
   /** As the report names it, such as `metadata`. */
@@ -80,6 +92,8 @@ export interface Wire {
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
+  /** The way of a loop whose calls have all but their observations in common. */
+  line?(target: Target, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
   predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
   ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
   /** Whether a server that has to dial the gateway has dialled this replica; absent where the gateway dials. */

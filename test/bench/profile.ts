@@ -1,7 +1,8 @@
 /**
- * Where the time of an act call goes: shares of the gateway's CPU by room, and the functions that take most of it.
+ * Where the time of an act call and of a control loop's message goes: shares of the gateway's CPU by room, and the functions
+ * that take most of it.
  * "itself" is time in the room's own code; "with what it calls" adds the libraries and Node's own code called from there,
- * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls]`
+ * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,10 +10,12 @@ import { join } from "node:path";
 import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
+import { type BenchRobot, closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
 import { start } from "./support/processes.ts";
 import { inspectorOf, profile, type Sample } from "./support/profiler.ts";
 
 const calls = Number(process.argv[2] ?? 10_000);
+const only = process.argv[3];
 const MOST = 25;
 
 type Site = Sample["stack"][number];
@@ -82,17 +85,30 @@ const ports: { grpc: number } = JSON.parse(upstream.line);
 const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`, {}, ["--inspect=127.0.0.1:0"]);
 const inspector = inspectorOf(join(folder, "log"));
 const base = `http://127.0.0.1:${gateway.port}`;
-const loads: Record<string, (count: number) => Promise<Load>> = {
+/** 64 robots that ask as fast as they are answered, or 20 at 50 Hz on connections of their own. */
+async function loopLoad(count: number, paced: boolean): Promise<Pick<Load, "failed">> {
+  const party = await robots(base, gateway.key, paced ? 20 : 8, paced ? 20 : 64);
+  const load = (all: readonly BenchRobot[]): Promise<{ others: number }> =>
+    paced ? pacedLoops(all, 50, count / all.length / 50) : closedLoops(all, Math.ceil(count / all.length));
+  const { others } = await load(party.all);
+  party.close();
+  return { failed: others };
+}
+
+const loads: Record<string, (count: number) => Promise<Pick<Load, "failed">>> = {
   REST: (count) => restLoad(`${base}/v1/act`, actJson, gateway.key, 32, count),
   gRPC: (count) => grpcLoad(base, GRPC_PATH, actFrame, gateway.key, 8, 4, count),
+  loops: (count) => loopLoad(count, false),
+  paced: (count) => loopLoad(count, true),
 };
-for (const [face, load] of Object.entries(loads)) {
+for (const [name, load] of Object.entries(loads)) {
+  if (only !== undefined && only !== name) continue;
   await load(calls); // warm-up
   const samples = await profile(inspector, async () => {
     const { failed } = await load(calls);
-    if (failed > 0) throw new Error(`${face}: ${failed} calls failed`);
+    if (failed > 0) throw new Error(`${name}: ${failed} calls failed`);
   });
-  report(`${face} act`, samples, calls);
+  report(name, samples, calls);
 }
 await Promise.all([gateway.stop(), upstream.stop()]);
 rmSync(folder, { recursive: true, force: true });

@@ -17,7 +17,7 @@ import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/dec
 import { readJsonAction } from "../../src/upstream/json-actions.ts";
 import { readActions, readChunk } from "../../src/upstream/lerobot-async/decode.ts";
 import {
-  actAnswerOf,
+  type HeardAct,
   readAct,
   readDescribe,
   readGround,
@@ -122,8 +122,13 @@ const readZmtp = (bytes: Buffer): void => {
   }
 };
 
+const stepsOf = ({ answer }: HeardAct): unknown => {
+  if (answer instanceof Error) throw answer;
+  return answer.steps;
+};
+
 const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unknown][] = [
-  ["an act", [samples.act, samples.error], (bytes) => actAnswerOf(readAct(bytes))],
+  ["an act", [samples.act, samples.error], (bytes) => stepsOf(readAct(bytes))],
   ["a predicted frame", [samples.frame], readPredict],
   ["a grounding", [samples.ground], readGround],
   ["a description", [samples.describe], readDescribe],

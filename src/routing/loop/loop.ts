@@ -4,7 +4,7 @@
  */
 
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { checkAnswer } from "../../contracts/act.ts";
+import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import type { Report } from "../cell.ts";
@@ -235,13 +235,14 @@ export class Loop<O> {
       this.#failed(id, failure, at);
       return;
     }
-    this.#end(flight, "ok", undefined, answer.steps.length, at);
+    const units = unitsOf(answer);
+    this.#end(flight, "ok", undefined, units, at);
     job.flights.splice(job.flights.indexOf(flight), 1);
     if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
     this.#callOff(job, undefined, at);
     this.#job = undefined;
     const { sighting, sensedAt, tries, hedgeMicro } = job;
-    const validUntil = sighting.step + answer.steps.length;
+    const validUntil = sighting.step + units;
     // The robot itself is past its last step already.
     if (this.#newest !== undefined && this.#newest >= validUntil)
       this.#hold(sighting, HoldReason.LATE, sensedAt, at, { tries });

@@ -55,7 +55,7 @@ export class LiveSupply {
 
   /** What plans are made from. */
   get snapshot(): Snapshot {
-    return this.health.view.snapshot;
+    return this.health.snapshot;
   }
 
   /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */

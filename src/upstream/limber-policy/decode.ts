@@ -9,13 +9,29 @@ import {
   PredictResponseSchema,
   type ServedModel,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { seenAnswer } from "../../codecs/loop.ts";
 import { readMessage } from "../../codecs/protobuf/read.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed, ownerText } from "../failures.ts";
+import { failureOf, malformed, ownerText } from "../failures.ts";
 
-/** One message of an act stream. Throws an UpstreamFailure when it can't be read. */
-export const readAct = (bytes: Uint8Array): ActResponse => read(ActResponseSchema, bytes);
+/** One message of an act stream: the call that it is about, and what became of it. */
+export interface HeardAct {
+  readonly callId: number;
+  readonly answer: ActAnswer | UpstreamFailure;
+}
+
+/** Reads a message of an act stream. Throws an UpstreamFailure when it can't be read. */
+export function readAct(bytes: Buffer): HeardAct {
+  const seen = seenAnswer(bytes);
+  if (seen) return { callId: seen.callId, answer: seen.chunk };
+  const response = read(ActResponseSchema, bytes);
+  try {
+    return { callId: response.callId, answer: actAnswerOf(response) };
+  } catch (thrown) {
+    return { callId: response.callId, answer: failureOf(thrown) };
+  }
+}
 
 /** The chunk of an act's answer; throws an UpstreamFailure when the server says that the call failed. */
 export function actAnswerOf({ body }: ActResponse): ActAnswer {

@@ -19,7 +19,7 @@ import {
   type Observation,
   ObservationSchema,
 } from "../../../gen/limber/v1/observation_pb.ts";
-import { frameMessage } from "../../codecs/grpc.ts";
+import { frameMessage, PREFIX } from "../../codecs/grpc.ts";
 import { writeMessage } from "../../codecs/protobuf/write.ts";
 import type { ActInput, GroundInput, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -44,23 +44,7 @@ export async function prepareAct(
   frames: FrameSet,
   { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
 ): Promise<PreparedAct> {
-  const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
-  const call: ActCall = {
-    $typeName: "limber.policy.v1.ActCall",
-    model,
-    observations: [],
-    instruction,
-    actionSpace,
-    horizon,
-    returnPrediction,
-    sessionId: sessionId ?? "",
-    requestId,
-    budgetMs: Math.max(1, Math.floor(budgetMs)),
-    ...(seed !== undefined && { seed }),
-    ...(temperature !== undefined && { temperature }),
-    prevChunkLeftOver: input.leftOver === undefined ? [] : [...input.leftOver],
-    ...(inferenceDelay !== undefined && { inferenceDelay }),
-  };
+  const call = actCallOf(model, input, requestId, wholeMs(budgetMs));
   const count = picturesIn(input.observations);
   const pictures = await firstOf(frames, frames.cameras.length);
   const goal = pictures[count];
@@ -74,6 +58,51 @@ export async function prepareAct(
     ...filled(input.observations, pictures).map((each) => field(ACT_CALL.observations, observationPieces(each))),
     ...(goalFrame ? [field(ACT_CALL.goalImage, framePieces(goalFrame))] : []),
   ]);
+}
+
+/** What all act calls of a loop have in common. */
+export const encodeCommon = (model: string, input: Omit<ActInput, "observations">, requestId: string): Buffer =>
+  writeMessage(ActCallSchema, actCallOf(model, input, requestId, 0));
+
+/** The framed message that makes a call under this id: what all of the loop have in common, its time, and its observations as they came. */
+export function encodeAsked(callId: number, common: Buffer, observations: Uint8Array, budgetMs: number): Buffer {
+  const budget = wholeMs(budgetMs);
+  const bytes = common.length + 1 + varintSize(budget) + observations.length;
+  const length = 1 + varintSize(callId) + 1 + varintSize(bytes) + bytes;
+  const message = Buffer.allocUnsafe(PREFIX + length);
+  message[0] = 0;
+  message.writeUInt32BE(length, 1);
+  let at = putVarint(message, (ACT_REQUEST.callId << 3) | WireType.Varint, PREFIX);
+  at = putVarint(message, callId, at);
+  at = putVarint(message, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
+  at = putVarint(message, bytes, at);
+  message.set(common, at);
+  at = putVarint(message, (ACT_CALL.budgetMs << 3) | WireType.Varint, at + common.length);
+  at = putVarint(message, budget, at);
+  message.set(observations, at);
+  return message;
+}
+
+const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));
+
+function actCallOf(model: string, input: Omit<ActInput, "observations">, requestId: string, budgetMs: number): ActCall {
+  const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
+  return {
+    $typeName: "limber.policy.v1.ActCall",
+    model,
+    observations: [],
+    instruction,
+    actionSpace,
+    horizon,
+    returnPrediction,
+    sessionId: sessionId ?? "",
+    requestId,
+    budgetMs,
+    ...(seed !== undefined && { seed }),
+    ...(temperature !== undefined && { temperature }),
+    prevChunkLeftOver: input.leftOver === undefined ? [] : [...input.leftOver],
+    ...(inferenceDelay !== undefined && { inferenceDelay }),
+  };
 }
 
 /** The framed message that makes a prepared call under this id. */
@@ -123,6 +152,7 @@ const ACT_REQUEST = { callId: ActRequestSchema.field.callId.number, call: ActReq
 const ACT_CALL = {
   observations: ActCallSchema.field.observations.number,
   goalImage: ActCallSchema.field.goalImage.number,
+  budgetMs: ActCallSchema.field.budgetMs.number,
 };
 const PREDICT_REQUEST = { observations: PredictRequestSchema.field.observations.number };
 const GROUND_REQUEST = { observation: GroundRequestSchema.field.observation.number };
@@ -202,6 +232,12 @@ function varints(first: number, second: number): Buffer {
   return bytes.subarray(0, putVarint(bytes, second, putVarint(bytes, first, 0)));
 }
 
+function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
+  return size;
+}
+
 function putVarint(bytes: Buffer, value: number, from: number): number {
   let at = from;
   let rest = value;
@@ -215,15 +251,13 @@ function framed({ list, bytes }: Pieces): Buffer {
   if (bytes > MAX_MESSAGE_BYTES) {
     throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, "the observations are larger than a message may be");
   }
-  const message = Buffer.allocUnsafe(PREFIX_BYTES + bytes);
+  const message = Buffer.allocUnsafe(PREFIX + bytes);
   message[0] = 0;
   message.writeUInt32BE(bytes, 1);
-  let at = PREFIX_BYTES;
+  let at = PREFIX;
   for (const piece of list) {
     message.set(piece, at);
     at += piece.length;
   }
   return message;
 }
-
-const PREFIX_BYTES = 5;

@@ -3,17 +3,22 @@
  * stream per other call. Acts have a connection of their own, so that no reader of predicted frames can hold one up.
  */
 import type { ClientHttp2Stream } from "node:http2";
-import type { ActResponse } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
+import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed } from "../failures.ts";
 import { Connection, cancel, type Exchange, GrpcCalls, plain, Reply } from "../grpc.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
-import { readAct } from "./decode.ts";
+import type { Hearer } from "../wire.ts";
+import { type HeardAct, readAct } from "./decode.ts";
 import { encodeCancel } from "./encode.ts";
 
 const MAX_CALL_ID = 2 ** 32 - 1;
+
+/** Gives the framed message that makes a call under an id. */
+type Encode = (callId: number) => Buffer;
+
 /** Every connection to one server under one credential. */
 export class Channel implements Server {
   readonly #acts: Connection;
@@ -29,24 +34,28 @@ export class Channel implements Server {
     return this.#acts.idle && this.#calls.idle;
   }
 
+  /** As `ask`, with a promise of the answer; rejects with an UpstreamFailure. */
+  act(path: string, encode: Encode, signal: Signal): Promise<ActAnswer> {
+    return new Promise((answered, failed) => this.ask(path, encode, signal, { answered, failed }));
+  }
+
   /**
-   * Sends one act on the stream that all of them share and resolves with its answer. `encode` gets the id that names the call on
-   * the stream and gives the framed message. Rejects with an UpstreamFailure; an aborted call is cancelled at the server.
+   * Sends one act on the stream that all of them share. `encode` gets the id that names the call on the stream and gives the framed
+   * message. It fails with an UpstreamFailure; an aborted call is cancelled at the server.
    */
-  act(path: string, encode: (callId: number) => Buffer, signal: Signal): Promise<ActResponse> {
-    if (signal.aborted) return Promise.reject(calledOff(signal));
+  ask(path: string, encode: Encode, signal: Signal, hearer: Hearer): void {
     try {
+      if (signal.aborted) throw calledOff(signal);
       if (this.#stream === undefined || !this.#stream.takesCalls) {
         this.#stream?.retire();
-        this.#stream = new ActStream(this.#acts.request({ ":path": path }));
+        this.#stream = new ActStream(this.#acts.request({ ":path": path }), () => this.#acts.proveLife());
       }
       this.#acts.touch();
-      return this.#stream.call(encode, signal).catch((failure: unknown) => {
-        if (signal.aborted) this.#acts.proveLife();
-        throw failure;
-      });
+      this.#stream.call(encode, signal, hearer);
     } catch (error) {
-      return Promise.reject(failureOf(error));
+      const failure = failureOf(error);
+      // Not at once: who asks has more to do first.
+      queueMicrotask(() => hearer.failed(failure));
     }
   }
 
@@ -69,12 +78,15 @@ export class Channel implements Server {
 /** The one stream on which a server answers acts, each under its call's id and in any order. */
 class ActStream {
   readonly #stream: ClientHttp2Stream;
+  /** Told of each call that was called off. */
+  readonly #calledOff: () => void;
   readonly #pending = new Map<number, PendingAct>();
   #nextId = 1;
   #retired = false;
 
-  constructor(stream: ClientHttp2Stream) {
+  constructor(stream: ClientHttp2Stream, calledOff: () => void) {
     this.#stream = stream;
+    this.#calledOff = calledOff;
     const reply = new Reply(stream);
     const reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) =>
       this.#answer(readAct(plain(message, compressed))),
@@ -98,16 +110,14 @@ class ActStream {
     return !this.#retired && !ending && session?.closed === false && this.#nextId < MAX_CALL_ID;
   }
 
-  call(encode: (callId: number) => Buffer, signal: Signal): Promise<ActResponse> {
+  call(encode: Encode, signal: Signal, hearer: Hearer): void {
     if (this.#stream.writableLength > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
     const id = this.#nextId++;
     const message = encode(id);
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, new PendingAct({ resolve, reject, signal, onAbort: () => this.#cancel(id) }));
-      this.#stream.write(message);
-    });
+    this.#pending.set(id, new PendingAct({ hearer, signal, onAbort: () => this.#cancel(id) }));
+    this.#stream.write(message);
   }
 
   /** No new calls; ends when the last one has its answer. */
@@ -116,12 +126,12 @@ class ActStream {
     this.#endIfDone();
   }
 
-  #answer(response: ActResponse): void {
-    if (response.callId === 0 || response.callId >= this.#nextId) {
-      throw malformed("an answer to a call that was never made");
-    }
+  #answer({ callId, answer }: HeardAct): void {
+    if (callId === 0 || callId >= this.#nextId) throw malformed("an answer to a call that was never made");
     // A call that was called off may still be answered: too late, so it's dropped.
-    this.#take(response.callId)?.resolve(response);
+    const hearer = this.#take(callId)?.hearer;
+    if (answer instanceof UpstreamFailure) hearer?.failed(answer);
+    else hearer?.answered(answer);
     this.#endIfDone();
   }
 
@@ -129,7 +139,8 @@ class ActStream {
     const call = this.#take(id);
     if (call === undefined) return;
     if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.write(encodeCancel(id));
-    call.reject(calledOff(call.signal));
+    this.#calledOff();
+    call.hearer.failed(calledOff(call.signal));
     this.#endIfDone();
   }
 
@@ -141,7 +152,7 @@ class ActStream {
 
   #fail(failure: UpstreamFailure): void {
     this.#retired = true;
-    for (const id of [...this.#pending.keys()]) this.#take(id)?.reject(failure);
+    for (const id of [...this.#pending.keys()]) this.#take(id)?.hearer.failed(failure);
   }
 
   #endIfDone(): void {
@@ -151,8 +162,7 @@ class ActStream {
 
 /** Who waits for an answer. */
 interface Waiting {
-  readonly resolve: (response: ActResponse) => void;
-  readonly reject: (failure: UpstreamFailure) => void;
+  readonly hearer: Hearer;
   readonly signal: Signal;
   readonly onAbort: () => void;
 }

@@ -3,8 +3,16 @@ import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/p
 import { type Exchange, GRPC_SCHEMES } from "../grpc.ts";
 import { type Reach, Servers } from "../servers.ts";
 import type { CallOptions, Target, Wire } from "../wire.ts";
-import { actAnswerOf, readDescribe, readGround, readPredict } from "./decode.ts";
-import { encodeAct, encodeDescribe, encodeGround, encodePredict, prepareAct } from "./encode.ts";
+import { readDescribe, readGround, readPredict } from "./decode.ts";
+import {
+  encodeAct,
+  encodeAsked,
+  encodeCommon,
+  encodeDescribe,
+  encodeGround,
+  encodePredict,
+  prepareAct,
+} from "./encode.ts";
 import { Channel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
@@ -26,7 +34,16 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     describe,
     async act(target, input, frames, call) {
       const prepared = await prepareAct(target.model, input, frames, call);
-      return actAnswerOf(await channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), call.signal));
+      return channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), call.signal);
+    },
+    line(target, input, { requestId }) {
+      const common = encodeCommon(target.model, input, requestId);
+      return {
+        ask(observations, budgetMs, signal, hearer) {
+          const encode = (callId: number) => encodeAsked(callId, common, observations, budgetMs);
+          channels.of(target).ask(PATH.act, encode, signal, hearer);
+        },
+      };
     },
     async *predict(target, input, frames, call) {
       const message = await encodePredict(target.model, input, frames);

@@ -136,7 +136,7 @@ describe("a new snapshot", () => {
     expect([...view.p50Ms].map((each) => each > 450)).toEqual([false, true, false]);
     expect([...view.restsUntil]).toEqual([0, 11_000, 0]);
     health.report("c", report({ at: 2000 }));
-    expect(view.usedAt[2]).toBe(2000);
+    expect(health.view.usedAt[2]).toBe(2000);
   });
 
   test("what is gone is forgotten, and late reports on it are dropped", () => {

@@ -3,7 +3,6 @@ import { create } from "@bufbuild/protobuf";
 import {
   HoldReason,
   type LoopChunk,
-  type LoopObservation,
   type LoopOpen,
   LoopOpenedSchema,
 } from "../../../../gen/limber/v1/control_loop_pb.ts";
@@ -12,14 +11,14 @@ import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
 import { after, nowSeconds, steadyNow } from "../../../ambient.ts";
 import * as act from "../../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../../contracts/action-spaces.ts";
-import { assertBounds, exceeds, poseOf } from "../../../contracts/bounds.ts";
-import type { ActInput, Intent } from "../../../contracts/contract.ts";
+import { assertBounds, exceeds } from "../../../contracts/bounds.ts";
+import type { ActAnswer, Intent } from "../../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
-import type { Watch } from "../../../events/broadcast/broadcaster.ts";
 import { charge, toUsd } from "../../../money/price.ts";
 import { asRefusal, Reason, Refusal, refuse } from "../../../refusal.ts";
 import {
   type Deliver,
+  type Dispatch,
   type Hold,
   Loop,
   type LoopEffect,
@@ -28,22 +27,20 @@ import {
   type PlanStep,
   routeOf,
 } from "../../../routing/index.ts";
-import { Cancel, type Signal } from "../../../signal.ts";
-import { FrameSet } from "../../../upstream/frames.ts";
-import { frameSources } from "../../../upstream/pictures.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
 import type { Mover } from "../../robot/stop-book.ts";
 import type { Charge } from "../bill.ts";
-import { type CallKeys, reachWith } from "../own-keys.ts";
 import type { Prepared } from "../prepare.ts";
 import type { Session } from "../sessions.ts";
-import { handedOn } from "../told.ts";
-import { hedgesOf, type InferenceHouse, moverOf, refuseLargeMetadata, robotIn, served } from "../trip.ts";
+import { hedgesOf, type InferenceHouse, moverOf, refuseLargeMetadata, robotIn } from "../trip.ts";
 import { type Carried, takenOver } from "./board.ts";
 import { Course } from "./course.ts";
+import { type Asker, Flight } from "./flight.ts";
 import type { LastChunk } from "./resumption.ts";
+import { type Seen, Sights } from "./seen.ts";
 import { Tab } from "./tab.ts";
 import { Tally } from "./tally.ts";
+import { Ways } from "./ways.ts";
 import { chunkOf, endedOf, heldBack, holdOf, type LoopMessage, replayOf } from "./words.ts";
 
 /** A caller who reads nothing for this long is gone. */
@@ -56,21 +53,20 @@ const LONGEST_DEADLINE_MS = 10_000;
 const TOUCH_MS = 1_000;
 
 /** One robot in its loop. */
-export class Robot implements Carried {
+export class Robot implements Carried, Asker {
   readonly #session: Session | undefined;
   readonly mover: Mover;
   readonly #house: InferenceHouse;
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
-  readonly #open: LoopOpen;
-  readonly #ownKeys: CallKeys | undefined;
   readonly #intent: Intent;
   readonly #space: string;
   readonly #tab: Tab;
-  readonly #watch: Watch | undefined;
-  readonly #loop: Loop<LoopObservation>;
+  readonly #loop: Loop<Seen>;
   readonly #deadlineMs: number;
-  readonly #flights = new Map<number, Cancel>();
+  readonly #flights = new Map<number, Flight>();
+  readonly #sights = new Sights();
+  readonly #ways: Ways;
   /** The stream's part of the names of its chunks. */
   readonly #name: string;
   readonly #course: Course;
@@ -99,13 +95,11 @@ export class Robot implements Carried {
     call: Call,
     { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
-    this.#ownKeys = ownKeys;
     this.#session = session;
     refuseLargeMetadata(open.metadata);
     this.#house = house;
     this.#speaker = speaker;
     this.#call = call;
-    this.#open = open;
     this.#instruction = open.instruction ?? "";
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
     this.#space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
@@ -119,7 +113,7 @@ export class Robot implements Carried {
     const first = plan.steps[0]!;
     assertBounds(open.bounds, this.#course.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
-    this.#watch = house.broadcast.of(keyOf(call).orgId);
+    const watch = house.broadcast.of(keyOf(call).orgId);
     this.#tab = new Tab(house.till, call, {
       modelRequested: open.model,
       sessionId: open.provider?.sessionId,
@@ -127,7 +121,23 @@ export class Robot implements Carried {
       metadata: open.metadata,
       preset: open.preset,
       streamId: call.requestId,
-      watch: this.#watch,
+      watch,
+    });
+    this.#ways = new Ways({
+      house,
+      call,
+      open,
+      ownKeys,
+      course: this.#course,
+      watch,
+      input: {
+        seed: open.seed,
+        temperature: open.temperature,
+        sessionId: session?.name,
+        actionSpace: this.#space,
+        horizon: this.#intent.units,
+        returnPrediction: false,
+      },
     });
     this.#loop = new Loop(
       {
@@ -187,19 +197,13 @@ export class Robot implements Carried {
     covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
-  observe(observation: LoopObservation): void {
+  observe(seen: Seen): void {
     if (this.#over || this.#ending) return;
     const at = steadyNow();
     this.#heardAt = at;
-    if (observation.instruction !== undefined) this.#instruction = observation.instruction;
-    const { observations, step } = observation;
-    if (step === this.#resumed?.chunk.startStep && this.#opened) {
-      this.#replay(this.#resumed, at);
-      return;
-    }
-    const newest = observations[observations.length - 1]!; // the schema asks for one
-    const shape = `${newest.proprio.length} numbers and ${newest.frames.length} pictures`;
-    this.#happen({ kind: "observed", at, sighting: { step, tMs: newest.tMs, shape, payload: observation } });
+    if (seen.instruction !== undefined) this.#instruction = seen.instruction;
+    if (seen.step === this.#resumed?.chunk.startStep && this.#opened) this.#replay(this.#resumed, at);
+    else this.#happen({ kind: "observed", at, sighting: this.#sights.of(seen) });
   }
 
   reset(instruction: string | undefined): void {
@@ -250,7 +254,7 @@ export class Robot implements Carried {
   }
 
   /** Lets something happen to the loop, and does what it asks for. */
-  #happen(event: LoopEvent<LoopObservation>): void {
+  #happen(event: LoopEvent<Seen>): void {
     if (this.#over) return;
     const effects = this.#loop.next(event);
     for (let i = 0; i < effects.length; i++) this.#carryOut(effects[i]!);
@@ -258,7 +262,7 @@ export class Robot implements Carried {
     if (this.#ending) this.#endIfDone();
   }
 
-  #carryOut(effect: LoopEffect<LoopObservation>): void {
+  #carryOut(effect: LoopEffect<Seen>): void {
     switch (effect.kind) {
       case "dispatch":
         this.#dispatch(effect);
@@ -267,8 +271,7 @@ export class Robot implements Carried {
         this.#deliver(effect);
         return;
       case "cancel":
-        this.#flights.get(effect.flight)?.abort(undefined);
-        this.#flights.delete(effect.flight);
+        this.#callOff(effect.flight);
         return;
       case "told":
         if (effect.report.outcome !== "ok") this.#course.outdate();
@@ -279,53 +282,48 @@ export class Robot implements Carried {
     }
   }
 
-  #dispatch(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>): void {
-    const cancel = new Cancel();
-    this.#flights.set(effect.flight, cancel);
+  /** What comes of it is heard no more. */
+  #callOff(id: number): void {
+    const flight = this.#flights.get(id);
+    this.#flights.delete(id);
+    flight?.abort(undefined);
+  }
+
+  #dispatch(effect: Dispatch<Seen>): void {
+    const flight = new Flight(this, effect);
+    this.#flights.set(effect.flight, flight);
     hedgesOf(this.#house, this.#call).earn();
     const covered = this.#tab.cover(this.#course.plan);
     if (!(covered instanceof Promise)) {
-      this.#ask(effect, cancel);
+      this.#ask(effect, flight);
       return;
     }
     covered.then(
       () => {
-        if (!cancel.aborted) this.#ask(effect, cancel);
+        if (!flight.aborted) this.#ask(effect, flight);
       },
       (thrown) => this.#unpaid(effect.flight, thrown),
     );
   }
 
-  #ask(effect: Extract<LoopEffect<LoopObservation>, { kind: "dispatch" }>, signal: Signal): void {
-    const { flight, step, sighting, budgetMs } = effect;
-    const { wire, target, bounds } = reachWith(this.#house.supply, step, this.#course.dimOf(step), this.#ownKeys);
-    const { agent, allowPrivate } = this.#house;
-    const { observations } = sighting.payload;
-    const deadline = steadyNow() + budgetMs;
-    const frames = new FrameSet(frameSources(observations, this.#open.goalImage), {
-      agent,
-      allowPrivate,
-      signal,
-      deadline,
-    });
-    const asked = served(wire.act, wire)(target, this.#inputOf(sighting.payload), frames, {
-      signal,
-      budgetMs,
-      requestId: this.#call.requestId,
-      traceparent: handedOn(this.#watch, this.#call, this.#open.provider?.sessionId, step),
-    });
-    asked.then(
-      (answer) => {
-        if (!this.#flights.delete(flight)) return;
-        const pose = poseOf(this.#space, observations, this.#course.dimOf(step));
-        if (exceeds(bounds, answer, pose) || exceeds(keyOf(this.#call).bounds, answer, pose))
-          this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
-        else this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
-      },
-      (thrown) => {
-        if (this.#flights.delete(flight)) this.#failed(flight, thrown);
-      },
-    );
+  #ask({ step, sighting, budgetMs }: Dispatch<Seen>, flight: Flight): void {
+    this.#ways.ask(flight, step, sighting.payload, this.#instruction, budgetMs);
+  }
+
+  answered({ flight, step, sighting }: Dispatch<Seen>, answer: ActAnswer): void {
+    if (!this.#flights.delete(flight)) return;
+    try {
+      if (this.#ways.exceeds(step, sighting.payload, answer))
+        this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
+      else this.#happen({ kind: "answered", at: steadyNow(), flight, answer });
+    } catch (thrown) {
+      // Whoever carried the answer carries those of other loops too.
+      this.#end(asRefusal(thrown));
+    }
+  }
+
+  failed({ flight }: Dispatch<Seen>, thrown: unknown): void {
+    if (this.#flights.delete(flight)) this.#failed(flight, thrown);
   }
 
   #failed(flight: number, thrown: unknown): void {
@@ -344,7 +342,7 @@ export class Robot implements Carried {
   }
 
   /** Chunks leave in order, each when what it owes is on record. */
-  #deliver(effect: Deliver<LoopObservation>): void {
+  #deliver(effect: Deliver<Seen>): void {
     const charge = this.#chargeOf(effect);
     const ready = this.#sending ?? this.#tab.ready(charge, this.#course.plan);
     if (!(ready instanceof Promise)) {
@@ -374,7 +372,7 @@ export class Robot implements Carried {
     this.#sending = sending;
   }
 
-  #send(effect: Deliver<LoopObservation>, charge: Charge): void {
+  #send(effect: Deliver<Seen>, charge: Charge): void {
     const { step, moved, tries, answer } = effect;
     const at = steadyNow();
     this.#pin(step, moved, at);
@@ -419,7 +417,7 @@ export class Robot implements Carried {
     });
   }
 
-  #chargeOf({ step, answer, hedgeMicro }: Deliver<LoopObservation>): Charge {
+  #chargeOf({ step, answer, hedgeMicro }: Deliver<Seen>): Charge {
     const units = act.unitsOf(answer);
     // A step is woken once, by the first chunk of the plan that found it asleep.
     const wakeUpMicro = step.cold && this.#woken !== step ? step.wakeUpMicro : 0;
@@ -429,21 +427,6 @@ export class Robot implements Carried {
       units,
       costMicro: charge(units, step.unitNano) + wakeUpMicro,
       hedgeMicro,
-    };
-  }
-
-  #inputOf({ observations, prevChunkLeftOver, inferenceDelay }: LoopObservation): ActInput {
-    return {
-      observations,
-      instruction: this.#instruction,
-      seed: this.#open.seed,
-      temperature: this.#open.temperature,
-      sessionId: this.session,
-      actionSpace: this.#space,
-      horizon: this.#intent.units,
-      returnPrediction: false,
-      leftOver: prevChunkLeftOver,
-      inferenceDelay,
     };
   }
 

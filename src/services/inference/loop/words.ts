@@ -1,46 +1,66 @@
 /** What a robot is told, as messages of the schema. */
 import { create } from "@bufbuild/protobuf";
+import type { Action } from "../../../../gen/limber/v1/action_pb.ts";
 import {
   type HoldReason,
   type LoopChunk,
   LoopEndedSchema,
   type LoopHold,
-  type LoopObservation,
 } from "../../../../gen/limber/v1/control_loop_pb.ts";
 import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
+import type { ActAnswer, PackedSteps } from "../../../contracts/contract.ts";
 import { toUsd } from "../../../money/price.ts";
 import { factsOf, type Refusal } from "../../../refusal.ts";
 import { type Deliver, type Hold, routeOf } from "../../../routing/index.ts";
 import type { Charge } from "../bill.ts";
+import type { Seen } from "./seen.ts";
 import type { Tally } from "./tally.ts";
 
 /** One member of what a stream says. */
 export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
+
+/** The steps of an answer on their way on: packed as they came where they came so. */
+class SentAction implements Action {
+  readonly $typeName = "limber.v1.Action";
+  readonly space: string;
+  readonly dtMs: number;
+  readonly #answer: ActAnswer;
+
+  constructor(space: string, answer: ActAnswer, dtMs: number) {
+    this.space = space;
+    this.dtMs = dtMs;
+    this.#answer = answer;
+  }
+
+  get packed(): PackedSteps | undefined {
+    return this.#answer.packed;
+  }
+
+  get steps(): ActAnswer["steps"] {
+    return this.#answer.steps;
+  }
+
+  get note(): string {
+    return this.#answer.note;
+  }
+}
 
 /** Milliseconds, to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
 
 /** A chunk that leaves at `at`. `stream` is the stream's part of its name. Written out, because a loop makes thousands a second. */
 export function chunkOf(
-  effect: Deliver<LoopObservation>,
+  effect: Deliver<Seen>,
   { units, costMicro, hedgeMicro = 0 }: Charge,
   { at, stream, space, route }: { at: number; stream: string; space: string; route: Route | undefined },
 ): LoopChunk {
   const { sighting, answer, step } = effect;
-  const { observations } = sighting.payload;
-  const sensedAt = observations[observations.length - 1]!.tMs;
   return {
     $typeName: "limber.v1.LoopChunk",
     chunkId: `chunk${stream}-${sighting.step}`,
-    action: {
-      $typeName: "limber.v1.Action",
-      space,
-      steps: answer.steps,
-      dtMs: answer.dtMs || step.offering.dtMs,
-      note: answer.note,
-    },
+    action: new SentAction(space, answer, answer.dtMs || step.offering.dtMs),
     startStep: sighting.step,
     validUntilStep: effect.validUntil,
     observationAgeMs: rounded(effect.ageMs + at - effect.at),
@@ -53,7 +73,7 @@ export function chunkOf(
     },
     droppedObservations: effect.dropped,
     replayed: false,
-    ...(sensedAt !== undefined && { observationTime: sensedAt }),
+    ...(sighting.tMs !== undefined && { observationTime: sighting.tMs }),
     ...(route && { route }),
   };
 }
@@ -79,7 +99,7 @@ export const holdOf = (hold: Hold, at: number): LoopHold => ({
 });
 
 /** An answer that came and may not leave, `waitedMs` after it came. */
-export const heldBack = (effect: Deliver<LoopObservation>, reason: HoldReason, waitedMs: number): Hold => ({
+export const heldBack = (effect: Deliver<Seen>, reason: HoldReason, waitedMs: number): Hold => ({
   kind: "hold",
   at: effect.at + waitedMs,
   step: effect.sighting.step,

@@ -1,0 +1,307 @@
+/**
+ * The messages that every step of a control loop is made of, looked at and not read: where they are as they nearly always are, the
+ * numbers in them are counted and found finite where they stand, and what is handed on is handed on as bytes. protobuf-es is the
+ * judge: whatever is unusual is left to it.
+ */
+import { type ActChunk, ActChunkSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import type { Action, ActionStep } from "../../gen/limber/v1/action_pb.ts";
+import { type LoopObservation, LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamRequest, ActStreamResponse } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
+import { PREFIX } from "./grpc.ts";
+import { readMessage } from "./protobuf/read.ts";
+
+/** As the schema bounds them. */
+const MOST_OBSERVATIONS = 32;
+const MOST_NUMBERS = 4096;
+const MOST_VALUES = 1024;
+
+/** Where the look is; one look is over before the next one begins. */
+let at = 0;
+
+/** An unsigned number below 2^32, or -1 where it is none. */
+function varint(bytes: Buffer): number {
+  let byte = bytes[at++]!;
+  if (byte < 0x80) return byte;
+  let value = byte & 0x7f;
+  for (let weight = 0x80; weight <= 0x10000000; weight *= 0x80) {
+    byte = bytes[at++]!;
+    value += (byte & 0x7f) * weight;
+    if (byte < 0x80) return value <= 0xffffffff ? value : -1;
+  }
+  return -1;
+}
+
+/** Steps over a field of `length` bytes; false where that leaves the message around it. */
+function within(length: number, end: number): boolean {
+  return length >= 0 && at + length <= end;
+}
+
+/** Whether the doubles between two places are finite: their exponents are not all ones. */
+function finite(bytes: Buffer, from: number, to: number): boolean {
+  for (let i = from + 7; i < to; i += 8) if ((bytes[i]! & 0x7f) === 0x7f && bytes[i - 1]! >= 0xf0) return false;
+  return true;
+}
+
+/** Steps over packed doubles; how many they are, or -1 where they aren't what the schema asks for. */
+function numbersIn(bytes: Buffer, end: number): number {
+  const length = varint(bytes);
+  if (!within(length, end) || (length & 7) !== 0 || !finite(bytes, at, at + length)) return -1;
+  at += length;
+  return length >> 3;
+}
+
+/** An observation as it came: what a loop has to know of it, and its `observations`, which an act call has under the same number. */
+export interface PackedObservations {
+  readonly bytes: Buffer;
+  /** Numbers of proprioception in the newest. */
+  readonly numbers: number;
+  /** When the newest was sensed, by the robot's clock. */
+  readonly tMs: number | undefined;
+}
+
+/** A loop's observation without pictures, which is read where somebody asks for what is in it. */
+class SeenObservation implements LoopObservation {
+  readonly $typeName = "limber.v1.LoopObservation";
+  readonly step: number;
+  readonly packed: PackedObservations;
+  readonly prevChunkLeftOver: ActionStep[] = [];
+  #observations: Observation[] | undefined;
+
+  constructor(step: number, packed: PackedObservations) {
+    this.step = step;
+    this.packed = packed;
+  }
+
+  get observations(): Observation[] {
+    this.#observations ??= readMessage(LoopObservationSchema, this.packed.bytes).observations;
+    return this.#observations;
+  }
+}
+
+let numbers = 0;
+let tMs: number | undefined;
+
+/** Looks at one observation that ends at `end`. */
+function lookAtObservation(bytes: Buffer, end: number): boolean {
+  let touches = 0;
+  numbers = 0;
+  tMs = undefined;
+  while (at < end) {
+    const tag = bytes[at++];
+    if (tag === 0x12 || tag === 0x32) {
+      const count = numbersIn(bytes, end);
+      if (count < 0) return false;
+      if (tag === 0x12) numbers += count;
+      else touches += count;
+    } else if (tag === 0x19 || tag === 0x39) {
+      if (!within(8, end) || !finite(bytes, at, at + 8)) return false;
+      if (tag === 0x19) tMs = bytes.readDoubleLE(at);
+      at += 8;
+    } else return false;
+  }
+  return at === end && numbers <= MOST_NUMBERS && touches <= MOST_NUMBERS;
+}
+
+/**
+ * A message of a loop's caller that is an observation of numbers alone and keeps every rule of the schema; undefined where it is
+ * anything else, or might be.
+ */
+export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
+  at = 0;
+  if (bytes[at++] !== 0x12 || varint(bytes) !== bytes.length - at) return undefined;
+  let step = 0;
+  let from = -1;
+  let to = -1;
+  let count = 0;
+  while (at < bytes.length) {
+    const start = at;
+    const tag = bytes[at++];
+    const value = varint(bytes);
+    if (value < 0) return undefined;
+    if (tag === 0x08) step = value;
+    else if (tag === 0x12) {
+      if (from < 0) from = start;
+      else if (to !== start) return undefined;
+      if (!within(value, bytes.length) || !lookAtObservation(bytes, at + value)) return undefined;
+      to = at;
+      count++;
+    } else return undefined;
+  }
+  if (at !== bytes.length || count === 0 || count > MOST_OBSERVATIONS) return undefined;
+  const value = new SeenObservation(step, { bytes: bytes.subarray(from, to), numbers, tMs });
+  return { $typeName: "limber.v1.ActStreamRequest", message: { case: "observation", value } };
+}
+
+/** Steps of a chunk as they came: all of one length, all numbers finite. */
+export interface PackedSteps {
+  readonly count: number;
+  /** Numbers in each. */
+  readonly dim: number;
+  /** One `limber.v1.ActionStep` after the other, each behind a tag of one byte and its length, all equally long. */
+  readonly bytes: Buffer;
+}
+
+/** A server's chunk without pictures or words, whose steps are read where somebody asks for them. */
+export class SeenChunk {
+  readonly packed: PackedSteps;
+  readonly dtMs: number;
+  readonly gpuSeconds: number;
+  readonly note = "";
+  readonly prediction: PredictedFrame[] = [];
+  #steps: ActChunk["steps"] | undefined;
+
+  constructor(packed: PackedSteps, dtMs: number, gpuSeconds: number) {
+    this.packed = packed;
+    this.dtMs = dtMs;
+    this.gpuSeconds = gpuSeconds;
+  }
+
+  get steps(): ActChunk["steps"] {
+    this.#steps ??= readMessage(ActChunkSchema, this.packed.bytes).steps;
+    return this.#steps;
+  }
+}
+
+/** The call that a server's message on an act stream answers, and its chunk; undefined where it is anything else, or might be. */
+export function seenAnswer(bytes: Buffer): { callId: number; chunk: SeenChunk } | undefined {
+  const end = bytes.length;
+  at = 0;
+  if (bytes[at++] !== 0x08) return undefined;
+  const callId = varint(bytes);
+  if (callId < 0 || bytes[at++] !== 0x12 || varint(bytes) !== end - at) return undefined;
+  const from = at;
+  const dim = stepIn(bytes, end);
+  if (dim < 1) return undefined;
+  const size = at - from;
+  let count = 1;
+  for (; bytes[at] === 0x0a; count++) {
+    const start = at;
+    if (stepIn(bytes, end) !== dim || at - start !== size) return undefined;
+  }
+  const steps = bytes.subarray(from, at);
+  let dtMs = 0;
+  let gpuSeconds = 0;
+  while (at < end) {
+    const tag = bytes[at++];
+    if (tag === 0x10) {
+      dtMs = varint(bytes);
+      if (dtMs < 0) return undefined;
+    } else if (tag === 0x29 && within(8, end)) {
+      gpuSeconds = bytes.readDoubleLE(at);
+      at += 8;
+    } else return undefined;
+  }
+  if (at !== end) return undefined;
+  return { callId, chunk: new SeenChunk({ count, dim, bytes: steps }, dtMs, gpuSeconds) };
+}
+
+/** Steps over one action step with its tag; how many numbers it has, or -1. */
+function stepIn(bytes: Buffer, end: number): number {
+  if (bytes[at++] !== 0x0a) return -1;
+  const length = varint(bytes);
+  if (!within(length, end)) return -1;
+  const stop = at + length;
+  if (bytes[at++] !== 0x0a) return -1;
+  const count = numbersIn(bytes, stop);
+  return at === stop && count <= MOST_VALUES ? count : -1;
+}
+
+/** An action whose steps may be packed. */
+type PackedAction = Action & { readonly packed?: PackedSteps | undefined };
+
+/**
+ * The framed message that tells of a chunk whose steps are packed, byte for byte as the schema writes it; undefined for every other
+ * message. It is written from its end, because the length of a message stands before it.
+ */
+export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
+  if (event.case !== "chunk") return undefined;
+  const { chunkId, action, observationTime, observationAgeMs, route, usage, ...rest } = event.value;
+  const { packed, space, note, dtMs } = (action ?? {}) as Partial<PackedAction>;
+  if (packed === undefined || space === undefined || note !== "" || route !== undefined || !usage) return undefined;
+  const frame = Buffer.allocUnsafe(MOST_AROUND + chunkId.length + space.length + packed.bytes.length);
+  const end = frame.length;
+  at = end;
+  putFlag(frame, 0x58, rest.replayed);
+  putNumber(frame, 0x50, rest.droppedObservations);
+  const usageEnd = at;
+  putDouble(frame, 0x19, usage.costUsd);
+  putDouble(frame, 0x11, usage.gpuSeconds);
+  putNumber(frame, 0x08, usage.actionSteps);
+  putHead(frame, 0x4a, usageEnd);
+  putFlag(frame, 0x40, rest.episodeBreak);
+  putDouble(frame, 0x31, observationAgeMs);
+  if (observationTime !== undefined) putDouble(frame, 0x29, observationTime, true);
+  putNumber(frame, 0x20, rest.validUntilStep);
+  putNumber(frame, 0x18, rest.startStep);
+  const actionEnd = at;
+  putNumber(frame, 0x18, dtMs ?? 0);
+  putSteps(frame, packed);
+  if (!putText(frame, 0x0a, space)) return undefined;
+  putHead(frame, 0x12, actionEnd);
+  if (!putText(frame, 0x0a, chunkId)) return undefined;
+  putHead(frame, 0x12, end);
+  const length = end - at;
+  at -= PREFIX;
+  frame[at] = 0;
+  frame.writeUInt32BE(length, at + 1);
+  return frame.subarray(at);
+}
+
+/** Bytes of all that is neither text nor steps, at most. */
+const MOST_AROUND = 128;
+
+/** A number behind its tag, before what is written already. */
+function putVarint(frame: Buffer, tag: number, value: number): void {
+  let size = 1;
+  for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
+  at -= size + 1;
+  frame[at] = tag;
+  let rest = value;
+  let to = at + 1;
+  for (; rest > 0x7f; rest >>>= 7) frame[to++] = (rest & 0x7f) | 0x80;
+  frame[to] = rest;
+}
+
+function putNumber(frame: Buffer, tag: number, value: number): void {
+  if (value !== 0) putVarint(frame, tag, value);
+}
+
+function putFlag(frame: Buffer, tag: number, value: boolean): void {
+  if (value) putVarint(frame, tag, 1);
+}
+
+function putDouble(frame: Buffer, tag: number, value: number, always = false): void {
+  if (!always && Object.is(value, 0)) return;
+  at -= 9;
+  frame[at] = tag;
+  frame.writeDoubleLE(value, at + 1);
+}
+
+/** The head of a message that begins here and ends at `end`. */
+function putHead(frame: Buffer, tag: number, end: number): void {
+  putVarint(frame, tag, end - at);
+}
+
+/** A text of plain letters; false where it has others. */
+function putText(frame: Buffer, tag: number, text: string): boolean {
+  if (text === "") return true;
+  const end = at;
+  at -= text.length;
+  for (let i = 0; i < text.length; i++) {
+    const letter = text.charCodeAt(i);
+    if (letter >= 0x80) return false;
+    frame[at + i] = letter;
+  }
+  putHead(frame, tag, end);
+  return true;
+}
+
+/** The steps under the number that an action has them under. */
+function putSteps(frame: Buffer, { bytes, count }: PackedSteps): void {
+  at -= bytes.length;
+  bytes.copy(frame, at);
+  const size = bytes.length / count;
+  for (let i = 0, tag = at; i < count; i++, tag += size) frame[tag] = 0x12;
+}
