@@ -70,13 +70,16 @@ export type Sliced<T> = Generator<void, T>;
 /** How long sliced work may hold the event loop. */
 const SLICE_MS = 1;
 
+/** Leaves the event loop to others once. */
+export const breathe = (): Promise<void> => new Promise(setImmediate);
+
 /** Does sliced work to its end, leaving the event loop to others after every millisecond. */
 export async function inSlices<T>(work: Sliced<T>): Promise<T> {
   for (let since = steadyNow(); ; ) {
     const { done, value } = work.next();
     if (done) return value;
     if (steadyNow() - since < SLICE_MS) continue;
-    await new Promise(setImmediate);
+    await breathe();
     since = steadyNow();
   }
 }

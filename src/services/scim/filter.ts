@@ -1,6 +1,8 @@
-/** Filters (RFC 7644 section 3.4.2.2): read into a tree whose attributes are known to exist. */
+/** Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2): read by SCIMMY, behind a guard, into a tree whose attributes exist. */
+import SCIMMY from "scimmy";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { type Attribute, type Kind, type Place, partOf, placeOf } from "./attributes.ts";
+import { assertNests, type Outer, outerOf, withoutTexts } from "./guard.ts";
 
 /** How a value is compared. */
 export type Comparison = "eq" | "ne" | "co" | "sw" | "ew" | "gt" | "ge" | "lt" | "le";
@@ -23,127 +25,141 @@ export interface Path {
   readonly part: Attribute | undefined;
 }
 
-const MAX_LENGTH = 4096;
-const MAX_DEPTH = 32;
 const MAX_TERMS = 256;
-
-const TOKEN = /\s*(?:(?<text>"(?:[^"\\]|\\.)*")|(?<sign>[()[\]])|(?<word>[A-Za-z0-9_$:.\-+]+))/y;
-const COMPARISONS: ReadonlySet<string> = new Set(["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"]);
 const TEXTUAL: ReadonlySet<string> = new Set(["co", "sw", "ew"]);
 const ORDERED: ReadonlySet<string> = new Set(["gt", "ge", "lt", "le"]);
-const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
 /** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or speaks of no attribute. */
 export function parseFilter(kind: Kind, text: string): Filter {
-  const reader = new Reader(kind, text, bad);
-  const filter = reader.either(undefined, 0);
-  reader.end();
-  return filter;
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
+  return reader.level(reader.text, undefined);
 }
 
 /** Reads the path of a change. Refuses with `invalid_path`. */
 export function parsePath(kind: Kind, text: string): Path {
-  const reader = new Reader(kind, text, badPath);
-  const path = reader.path();
-  reader.end();
-  return path;
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`));
+  return reader.path();
 }
 
-const bad = (text: string): Refusal => refuse(Reason.INVALID_FILTER, `the filter ${text}`);
-const badPath = (text: string): Refusal => refuse(Reason.INVALID_PATH, `the path ${text}`);
+/** What SCIMMY makes of one comparison: `["eq", "ada"]`, `["not", "pr"]`; of several of one attribute, their list; of parts, an object. */
+type Said = readonly unknown[] | { readonly [part: string]: Said };
 
-interface Token {
-  readonly kind: "text" | "sign" | "word";
-  readonly text: string;
-}
+const WORD = String.raw`[A-Za-z$][\w$:.\-]*`;
+const LITERAL = String.raw`"-\d+"|true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])`;
+const COMPARES = "(?i:eq|ne|co|sw|ew|gt|ge|lt|le)";
+const TERM = String.raw`(?:(?:(?i:not)\s+)?-g\d+ pr|-v\d+ pr|${WORD}\s+(?i:pr)|${WORD}\s+${COMPARES}\s+(?:${LITERAL}))`;
+/** What one level of a filter is, once its texts and groups are taken out of it. */
+const LEVEL = new RegExp(`^${TERM}(?:\\s+(?i:and|or)\\s+${TERM})*$`);
+const NAMED = new RegExp(`(?<![\\w$:.\\-])(${WORD})(?=\\s+(?:(?i:pr)|${COMPARES})(?:\\s|$))`, "g");
+const LAST_WORD = new RegExp(`(?<=^|\\s)(${WORD})\\s*$`);
+const PATH = new RegExp(`^\\s*(${WORD})(?:\\s*\\[(.*)\\](?:\\.(${WORD}))?)?\\s*$`);
 
-/** Reads from left to right; it never goes back, so that its time grows with the length alone. */
+/**
+ * Reads level by level. SCIMMY reads each: its words, comparisons and values, and which belong to which `and` and `or`. What it would
+ * read wrongly is put aside for it, under names that no attribute has: `-0` for a text, `-g0` for a group, `-v0` for a choice among values,
+ * `-a0` for an attribute made of parts.
+ */
 class Reader {
+  readonly text: string;
   readonly #kind: Kind;
-  readonly #tokens: readonly Token[];
   readonly #no: (text: string) => Refusal;
-  #at = 0;
+  readonly #texts: readonly string[];
+  readonly #aside: Filter[] = [];
+  readonly #whole: Place[] = [];
   #terms = 0;
 
   constructor(kind: Kind, text: string, no: (text: string) => Refusal) {
     this.#kind = kind;
     this.#no = no;
-    if (text.length > MAX_LENGTH) throw no(`is longer than ${MAX_LENGTH} letters`);
-    this.#tokens = tokensOf(text, no);
+    const { rest, texts } = withoutTexts(text, no);
+    assertNests(rest, no);
+    this.text = rest;
+    this.#texts = texts;
   }
 
-  end(): void {
-    if (this.#at < this.#tokens.length) throw this.#no("goes on where it should end");
-  }
-
-  /** Terms joined by `or`; `inside` is the attribute whose parts they speak of. */
-  either(inside: Attribute | undefined, depth: number): Filter {
-    return this.#joined("or", () => this.#joined("and", () => this.#term(inside, depth)));
+  /** A filter; `inside` is the attribute whose parts it speaks of. */
+  level(text: string, inside: Attribute | undefined): Filter {
+    let flat = "";
+    for (const outer of outerOf(text)) flat = this.#putAside(flat, outer, inside);
+    flat = flat.trim();
+    if (!LEVEL.test(flat)) throw this.#no("cannot be read");
+    const known = flat.replace(NAMED, (word) => this.#leaf(word, inside));
+    const branches = [...new SCIMMY.Types.Filter(known)] as Record<string, Said>[]; // what its documentation says it holds
+    return joined(
+      "or",
+      branches.map((branch) => joined("and", this.#read(branch, [], inside))),
+    );
   }
 
   path(): Path {
-    const place = this.#place(undefined);
-    if (!this.#takes("[")) return { place, filter: undefined, part: undefined };
+    const [, word = "", chosen, part] = PATH.exec(this.text) ?? [];
+    if (word === "") throw this.#no("cannot be read");
+    const place = this.#place(word, undefined);
+    if (chosen === undefined) return { place, filter: undefined, part: undefined };
     const { attribute } = place;
     if (!attribute.multiValued) throw this.#no(`chooses among values of ${attribute.name}, which has one`);
-    const filter = this.either(attribute, 0);
-    this.#expect("]");
-    const rest = this.#tokens[this.#at];
-    if (rest?.kind !== "word") return { place, filter, part: undefined };
-    this.#at++;
-    const part = rest.text.startsWith(".") ? partOf(attribute, rest.text.slice(1)) : undefined;
-    if (!part) throw this.#no("names a part that there is not");
-    return { place, filter, part };
+    const filter = this.level(chosen, attribute);
+    const found = part === undefined ? undefined : partOf(attribute, part);
+    if (part !== undefined && !found) throw this.#no("names a part that there is not");
+    return { place, filter, part: found };
   }
 
-  #joined(op: "and" | "or", next: () => Filter): Filter {
-    const all = [next()];
-    while (this.#isWord(op)) {
-      this.#at++;
-      all.push(next());
+  /**
+   * SCIMMY negates a group by negating each of its terms, multiplies groups out, and gives up the values that a bracket belongs to:
+   * groups are read by themselves.
+   */
+  #putAside(flat: string, { before, sign, inner }: Outer, inside: Attribute | undefined): string {
+    if (sign === undefined) return flat + before;
+    const at = this.#aside.length;
+    this.#aside.push({ op: "and", all: [] });
+    if (sign === "(") {
+      this.#aside[at] = this.level(inner, inside);
+      return `${flat}${before} -g${at} pr `;
     }
-    return all.length === 1 && all[0] !== undefined ? all[0] : { op, all };
+    const word = LAST_WORD.exec(before)?.[1];
+    if (word === undefined) throw this.#no("has a bracket without an attribute before it");
+    const place = this.#place(word, inside);
+    if (inside || place.attribute.type !== "complex")
+      throw this.#no(`looks for parts of ${place.attribute.name}, which has none`);
+    this.#aside[at] = { op: "some", place, inner: this.level(inner, place.attribute) };
+    return `${flat}${before.trimEnd().slice(0, -word.length)} -v${at} pr `;
   }
 
-  #term(inside: Attribute | undefined, depth: number): Filter {
-    if (depth > MAX_DEPTH) throw this.#no(`nests deeper than ${MAX_DEPTH} levels`);
+  /**
+   * Only attributes that exist get to SCIMMY, which would look up `__proto__`. It forgets what is said of an attribute as a whole when the
+   * same level speaks of its parts too: the whole goes by another name.
+   */
+  #leaf(word: string, inside: Attribute | undefined): string {
     if (++this.#terms > MAX_TERMS) throw this.#no(`has more than ${MAX_TERMS} terms`);
-    if (this.#isWord("not") && this.#tokens[this.#at + 1]?.text === "(") {
-      this.#at++;
-      return { op: "not", inner: this.#grouped(inside, depth) };
-    }
-    if (this.#tokens[this.#at]?.text === "(") return this.#grouped(inside, depth);
-    return this.#comparison(inside, depth);
+    const place = this.#place(word, inside);
+    if (place.attribute.type !== "complex") return word;
+    return `-a${this.#whole.push(place) - 1}`;
   }
 
-  #grouped(inside: Attribute | undefined, depth: number): Filter {
-    this.#expect("(");
-    const inner = this.either(inside, depth + 1);
-    this.#expect(")");
-    return inner;
+  #read(said: Record<string, Said>, path: readonly string[], inside: Attribute | undefined): Filter[] {
+    return Object.entries(said).flatMap(([name, more]) => {
+      const here = [...path, name];
+      if (!isList(more)) return this.#read(more, here, inside);
+      const each = more.every(isList) ? more : [more];
+      return each.map((one) => this.#compared(here.join("."), one, inside));
+    });
   }
 
-  #comparison(inside: Attribute | undefined, depth: number): Filter {
-    const place = this.#place(inside);
-    const { attribute } = place;
-    if (this.#takes("[")) {
-      if (inside || attribute.type !== "complex")
-        throw this.#no(`looks for parts of ${attribute.name}, which has none`);
-      const inner = this.either(attribute, depth + 1);
-      this.#expect("]");
-      return { op: "some", place, inner };
-    }
-    const op = this.#word().toLowerCase();
+  #compared(name: string, said: readonly unknown[], inside: Attribute | undefined): Filter {
+    const [, mark = "", number = ""] = /^-([agv])(\d+)$/.exec(name) ?? [];
+    const aside = mark === "g" || mark === "v" ? this.#aside[Number(number)] : undefined;
+    if (aside) return said[0] === "not" ? { op: "not", inner: aside } : aside;
+    const place = (mark === "a" ? this.#whole[Number(number)] : undefined) ?? this.#place(name, inside);
+    const [op, value] = said;
     if (op === "pr") return { op, place };
-    if (!COMPARISONS.has(op)) throw this.#no("has a word where a comparison should be");
-    return this.#compared(place, op as Comparison); // sound: it is one of them
+    return this.#valued(place, op as Comparison, value as Literal); // the guard let no other by
   }
 
-  #compared(place: Place, op: Comparison): Filter {
+  #valued(place: Place, op: Comparison, given: Literal): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
     if (!at) throw this.#no(`compares ${place.attribute.name}, which is made of parts`);
+    const value = typeof given === "string" ? (this.#texts[Number(given.slice(1))] ?? "") : given;
     const { name, type } = at.attribute;
-    const value = this.#literal();
     const wanted = type === "boolean" ? "boolean" : type === "integer" || type === "decimal" ? "number" : "string";
     if (value !== null && typeof value !== wanted) throw this.#no(`compares ${name} with what it never is`);
     if (value === null && op !== "eq" && op !== "ne") throw this.#no("compares with null, which has no order");
@@ -155,78 +171,21 @@ class Reader {
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
-  #place(inside: Attribute | undefined): Place {
-    const path = this.#word();
-    if (inside) {
-      const part = partOf(inside, path);
-      if (!part) throw this.#no("speaks of an attribute that there is not");
-      return { names: [part.name], attribute: part, parent: inside };
-    }
-    const place = placeOf(this.#kind, path);
+  #place(path: string, inside: Attribute | undefined): Place {
+    const part = inside && partOf(inside, path);
+    const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
     if (!place) throw this.#no("speaks of an attribute that there is not");
     return place;
   }
-
-  #literal(): Literal {
-    const token = this.#tokens[this.#at++];
-    if (token?.kind === "text") return this.#text(token.text);
-    const word = token?.kind === "word" ? token.text : "";
-    if (word === "true" || word === "false") return word === "true";
-    if (word === "null") return null;
-    if (NUMBER.test(word) && Number.isFinite(Number(word))) return Number(word);
-    throw this.#no("has no value where one should be");
-  }
-
-  #text(quoted: string): string {
-    let text: unknown;
-    try {
-      text = JSON.parse(quoted);
-    } catch {
-      throw this.#no("has a text that cannot be read");
-    }
-    if (typeof text === "string" && text.isWellFormed() && !text.includes("\0")) return text;
-    throw this.#no("has a text that no attribute has");
-  }
-
-  #word(): string {
-    const token = this.#tokens[this.#at++];
-    if (token?.kind !== "word") throw this.#no("ends, or has a sign, where a word should be");
-    return token.text;
-  }
-
-  #isWord(word: string): boolean {
-    const token = this.#tokens[this.#at];
-    return token?.kind === "word" && token.text.toLowerCase() === word;
-  }
-
-  #takes(sign: string): boolean {
-    const token = this.#tokens[this.#at];
-    const taken = token?.kind === "sign" && token.text === sign;
-    if (taken) this.#at++;
-    return taken;
-  }
-
-  #expect(sign: string): void {
-    if (!this.#takes(sign)) throw this.#no(`lacks a ${sign}`);
-  }
 }
 
-/** Where a complex attribute of several values is meant by one of them. */
+const isList = (said: unknown): said is readonly unknown[] => Array.isArray(said);
+
+const joined = (op: "and" | "or", all: readonly Filter[]): Filter =>
+  all.length === 1 && all[0] !== undefined ? all[0] : { op, all };
+
+/** What a complex attribute is compared by: its value, such as that of a member or a manager. */
 function onlyValueOf({ names, attribute }: Place): Place | undefined {
-  const value = attribute.multiValued ? partOf(attribute, "value") : undefined;
+  const value = partOf(attribute, "value");
   return value && { names: [...names, value.name], attribute: value, parent: attribute };
-}
-
-function tokensOf(text: string, no: (text: string) => Refusal): Token[] {
-  const tokens: Token[] = [];
-  const pattern = new RegExp(TOKEN);
-  const end = text.trimEnd().length;
-  while (pattern.lastIndex < end) {
-    const groups = pattern.exec(text)?.groups;
-    if (!groups) throw no("cannot be read");
-    if (groups.text !== undefined) tokens.push({ kind: "text", text: groups.text });
-    else if (groups.sign !== undefined) tokens.push({ kind: "sign", text: groups.sign });
-    else tokens.push({ kind: "word", text: groups.word ?? "" });
-  }
-  return tokens;
 }

@@ -115,7 +115,7 @@ export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typ
         const record = await knownGroup(tx, orgId, group);
         const before = await resourceOf(tx, orgId, record.id);
         assertVersion(before, ifMatch);
-        const told = groupOf(patched(KINDS.group, before, changes));
+        const told = groupOf(await patched(KINDS.group, before, changes));
         return become(tx, orgId, record, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
       });
       return create(PatchGroupResponseSchema, { group: shown(after, request) });

@@ -81,7 +81,7 @@ export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<type
 
     async replaceUser(request, call) {
       const { userId, user, ifMatch } = request;
-      const replaced = await changing(sql, userId, ifMatch, call, () => user ?? create(UserSchema));
+      const replaced = await changing(sql, userId, ifMatch, call, async () => user ?? create(UserSchema));
       changed(userId);
       return create(ReplaceUserResponseSchema, { user: shown(replaced, request) });
     },
@@ -89,8 +89,8 @@ export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<type
     async patchUser(request, call) {
       const { userId, patch, ifMatch } = request;
       const changes = changesOf(patch);
-      const after = await changing(sql, userId, ifMatch, call, (before) =>
-        userOf(patched(KINDS.user, before, changes)),
+      const after = await changing(sql, userId, ifMatch, call, async (before) =>
+        userOf(await patched(KINDS.user, before, changes)),
       );
       changed(userId);
       return create(PatchUserResponseSchema, { user: shown(after, request) });
@@ -121,14 +121,14 @@ async function changing(
   userId: string,
   ifMatch: string | undefined,
   call: Call,
-  become: (before: ScimResource) => User,
+  become: (before: ScimResource) => Promise<User>,
 ): Promise<ScimResource> {
   const { orgId } = keyOf(call);
   return tx(sql, async (tx) => {
     await lockMembers(tx, orgId);
     const before = await known(tx, orgId, userId);
     assertVersion(before, ifMatch);
-    const user = become(before);
+    const user = await become(before);
     await changeUser(tx, orgId, userId, toldBy(user));
     const member = await memberOf(tx, orgId, userId);
     const isActive = user.active ?? before.active === true;

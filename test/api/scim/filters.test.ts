@@ -78,6 +78,17 @@ const FILTERS: readonly (readonly [string, number])[] = [
   ['meta.created gt "2001-01-01T00:00:00Z"', 5],
   ['meta.lastModified lt "2001-01-01T00:00:00+02:00"', 0],
   ['meta.resourceType eq "User"', 5],
+  ['emails pr and emails.type eq "home"', 2],
+  ['emails.type eq "home" and emails pr', 2],
+  ['emails.type eq "home" and emails.type eq "work" and emails.value sw "cyd"', 1],
+  ["not (title pr or externalId pr) and not (active eq false)", 3],
+  ['not (not (title pr and userName sw "a"))', 1],
+  ['not (title pr and userName sw "b")', 5],
+  ['(title pr or emails pr) and (userName sw "a" or userName sw "c")', 2],
+  ['displayName ne "a) or (title pr and b" and userName sw "c"', 1],
+  ['title eq "a and b" or title eq "Engineer"', 1],
+  ['userName eq "ada@example.com"    AND    Title PR', 1],
+  [`${ENTERPRISE}:manager eq "26118915"`, 1],
   ["title eq null", 4],
   ["title ne null and id pr", 1],
 ];
@@ -137,6 +148,18 @@ describe("a filter", () => {
       'urn:nobody:userName eq "x"',
       '__proto__ eq "x"',
       "constructor pr",
+      "active eq TRUE",
+      "title eq NULL",
+      "title np",
+      "-g0 pr",
+      "(userName pr) and -g0 pr",
+      'title eq "-0',
+      "title eq -0",
+      'not title eq "x"',
+      'not emails[type eq "work"]',
+      '[type eq "work"]',
+      'emails[type eq "work"] emails[type eq "home"]',
+      "(userName pr]",
       deep(1000),
       deep(33),
       `${"not (".repeat(500)}userName pr${")".repeat(500)}`,
@@ -236,6 +259,58 @@ describe("a change by path", () => {
     expect([whole.name.familyName, whole[ENTERPRISE].department, whole.id]).toEqual(["C", "Legs", id]);
     const less = await changed({ op: "remove", path: "title" }, { op: "remove", path: ENTERPRISE });
     expect([less.title, less[ENTERPRISE]]).toEqual([undefined, undefined]);
+  });
+
+  it("takes the forms that older agents of Microsoft Entra ID write", async () => {
+    const id = await fresh();
+    const { body } = await change(
+      id,
+      { op: "Add", path: "nickName", value: [{ value: "Babs" }] },
+      { op: "Replace", path: "active", value: [{ value: "False" }] },
+      { op: "Add", path: `${ENTERPRISE}:manager`, value: [{ $ref: "http://x.example/Users/7", value: "7" }] },
+    );
+    expect([body?.nickName, body?.active, body?.[ENTERPRISE]?.manager?.value]).toEqual(["Babs", false, "7"]);
+  });
+
+  it("touches nothing else, whatever was told of it", async () => {
+    const photos = [{ value: "no address", type: "odd" }];
+    const told = { userName: `odd${Math.random()}@example.com`, profileUrl: "neither", photos, title: "T" };
+    const { body: made } = await scim("POST", "/Users", told);
+    const { body } = await change(made.id, { op: "replace", path: "title", value: "U" });
+    expect(body).toEqual({
+      ...made,
+      title: "U",
+      meta: { ...made.meta, version: 'W/"2"', lastModified: expect.any(String) },
+    });
+    const more = {
+      op: "add",
+      path: "photos",
+      value: [
+        { value: "no address", type: "odd" },
+        { value: "b", type: "Fax" },
+      ],
+    };
+    const { photos: after } = (await change(made.id, more)).body;
+    expect(after).toEqual([...photos, { value: "b", type: "Fax" }]);
+  });
+
+  it("chooses values whatever their case, and by texts with brackets, quotes and words of filters in them", async () => {
+    const id = await fresh();
+    const odd = 'a "b" and (c or d]';
+    await change(id, {
+      op: "add",
+      path: "emails",
+      value: [
+        { type: odd, value: "x@x.example" },
+        { type: "Work", value: "w" },
+      ],
+    });
+    const path = `emails[type eq ${JSON.stringify(odd.toUpperCase())} or type eq "WORK"].display`;
+    const { emails } = (await change(id, { op: "replace", path, value: "D" })).body;
+    expect(emails.map(({ display }: { display: string }) => display)).toEqual([undefined, "D", "D"]);
+    expect(
+      (await change(id, { op: "remove", path: `emails[type eq ${JSON.stringify(odd)}]` })).body.emails,
+    ).toHaveLength(2);
   });
 
   it("is refused in SCIM's words, and changes nothing of a request that fails in the middle", async () => {
