@@ -1,5 +1,5 @@
 /** A connection to NATS for as long as it lasts. One that was lost stays lost: whatever it had not sent is never sent later. */
-import { deadline, headers, type NatsConnection } from "nats";
+import { deadline, headers, type MsgHdrs, type NatsConnection } from "nats";
 import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import type { OutboxEvent } from "../store/outbox.ts";
@@ -11,6 +11,15 @@ const OPERATOR = "operator";
 /** The subject of an event: `limber.v1.<org>.<event.name>`. */
 const subjectOf = ({ orgId, name }: Pick<OutboxEvent, "orgId" | "name">): string =>
   `${BRAND}.v1.${orgId ?? OPERATOR}.${name}`;
+
+/** What an event says of itself beside its bytes; with `before`, that it follows that one. */
+function toldOf({ id }: OutboxEvent, before?: OutboxEvent): MsgHdrs {
+  const told = headers();
+  told.set("content-type", "application/protobuf");
+  told.set("Nats-Msg-Id", id);
+  if (before) told.set("Nats-Expected-Last-Msg-Id", before.id);
+  return told;
+}
 
 /** A connection that was made. */
 export class NatsLink {
@@ -36,17 +45,16 @@ export class NatsLink {
 
   /**
    * Publishes events in order. Resolves when every stream that listens to their subjects has stored them, and the server has all
-   * others. Rejects as soon as that fails, with nothing sent of what comes after.
+   * others. Rejects as soon as that fails, with nothing that a stream stores after what it refused.
    */
   async publish(events: readonly OutboxEvent[]): Promise<void> {
-    const stored = await this.#storedSubjects(new Set(events.map(subjectOf)));
+    const streams = await this.#streamsOf(new Set(events.map(subjectOf)));
     for (const event of events) {
-      const subject = subjectOf(event);
-      const told = headers();
-      told.set("content-type", "application/protobuf");
-      told.set("Nats-Msg-Id", event.id);
-      if (stored.has(subject)) await this.#store(subject, event.payload, told);
-      else this.#connection.publish(subject, event.payload, { headers: told });
+      if (!streams.has(subjectOf(event)))
+        this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event) });
+    }
+    for (const stream of new Set(streams.values())) {
+      await this.#store(events.filter((event) => streams.get(subjectOf(event)) === stream));
     }
     await deadline(this.#connection.flush(), ANSWER_MS);
     // A server refuses a publication before it answers the flush, and the client tells of it in a turn of its own.
@@ -63,21 +71,43 @@ export class NatsLink {
     for await (const status of this.#connection.status()) if (status.type === "error") this.#refusal ??= status.error;
   }
 
-  /** Those of the subjects that a stream of JetStream keeps. */
-  async #storedSubjects(subjects: ReadonlySet<string>): Promise<ReadonlySet<string>> {
-    if (!this.#connection.info?.jetstream) return new Set();
-    const asked = [...subjects].map(async (subject) => {
+  /** The stream of JetStream that keeps a subject, for those that have one. */
+  async #streamsOf(subjects: ReadonlySet<string>): Promise<ReadonlyMap<string, string>> {
+    if (!this.#connection.info?.jetstream) return new Map();
+    const asked = [...subjects].map(async (subject): Promise<[string, string][]> => {
       const answer = await this.#request("$JS.API.STREAM.NAMES", JSON.stringify({ subject }));
       if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
-      return (answer.streams?.length ?? 0) > 0 ? [subject] : [];
+      const [stream] = answer.streams ?? [];
+      return stream === undefined ? [] : [[subject, stream]];
     });
-    return new Set((await Promise.all(asked)).flat());
+    return new Map((await Promise.all(asked)).flat());
   }
 
-  async #store(subject: string, payload: Uint8Array, told: ReturnType<typeof headers>): Promise<void> {
-    const { error, stream } = await this.#request(subject, payload, told);
-    // A stream that refuses names itself all the same.
-    if (error || stream === undefined) throw new Error(error?.description ?? `no stream answers for ${subject}`);
+  /**
+   * Has a stream store events in order. They go as a chain, each to be stored only after the one before it, so that the answer for the last
+   * speaks for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
+   * with its own answer; what is stored already is known by its id.
+   */
+  async #store(events: readonly OutboxEvent[]): Promise<void> {
+    if (events.length > 1 && (await this.#storeChained(events))) return;
+    for (const event of events) {
+      const { error, stream } = await this.#request(subjectOf(event), event.payload, toldOf(event));
+      // A stream that refuses names itself all the same.
+      if (error || stream === undefined)
+        throw new Error(error?.description ?? `no stream answers for ${subjectOf(event)}`);
+    }
+  }
+
+  async #storeChained(events: readonly OutboxEvent[]): Promise<boolean> {
+    let before: OutboxEvent | undefined;
+    for (const event of events.slice(0, -1)) {
+      this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event, before) });
+      before = event;
+    }
+    const last = events.at(-1)!;
+    const { error, stream, duplicate } = await this.#request(subjectOf(last), last.payload, toldOf(last, before));
+    // One that was there before says nothing of those between.
+    return !error && stream !== undefined && !duplicate;
   }
 
   async #request(subject: string, payload: Uint8Array | string, told = headers()): Promise<StreamAnswer> {
@@ -91,6 +121,7 @@ interface StreamAnswer {
   error?: { err_code: number; description: string };
   streams?: string[] | null;
   stream?: string;
+  duplicate?: boolean;
 }
 
 /** JetStream is not enabled for this account, or not at all. */
