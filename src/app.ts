@@ -18,6 +18,7 @@ import { OperationsService } from "../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../gen/limber/v1/robot_service_pb.ts";
+import { RunnerService } from "../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
@@ -27,7 +28,7 @@ import { openFaces } from "./app/faces.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
-import { createGate } from "./edge/gate.ts";
+import { createGate, payerOf } from "./edge/gate.ts";
 import { Limits } from "./edge/limits.ts";
 import { Metrics, type OfferingSample } from "./edge/metrics.ts";
 import { SERVICES } from "./edge/services.ts";
@@ -66,6 +67,7 @@ import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
 import { StopBook } from "./services/robot/stop-book.ts";
 import { robotService } from "./services/robot.ts";
+import { runnerService } from "./services/runner.ts";
 import { scimService } from "./services/scim.ts";
 import { Circuits } from "./services/supply/circuits.ts";
 import { factsOfSupply } from "./services/supply/facts.ts";
@@ -81,6 +83,7 @@ import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { claim, unclaim } from "./store/idempotency.ts";
 import { KeyCache } from "./store/key-cache.ts";
+import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
 import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
@@ -291,6 +294,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
           ring,
         }),
       ],
+      [RunnerService, runnerService({ sql, till, scenarios, payer: async (id) => payerOf(await findKey(sql, id)) })],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],

@@ -22,6 +22,7 @@ import { file_limber_v1_preset_service } from "../gen/limber/v1/preset_service_p
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { file_limber_v1_registry_service } from "../gen/limber/v1/registry_service_pb.ts";
 import { file_limber_v1_robot_service } from "../gen/limber/v1/robot_service_pb.ts";
+import { file_limber_v1_runner_service } from "../gen/limber/v1/runner_service_pb.ts";
 import { file_limber_v1_supply_service } from "../gen/limber/v1/supply_service_pb.ts";
 import { file_limber_v1_webhook_service } from "../gen/limber/v1/webhook_service_pb.ts";
 import { file_limber_v1_workspace_service } from "../gen/limber/v1/workspace_service_pb.ts";
@@ -149,6 +150,7 @@ describe("the schema", () => {
     file_limber_v1_preset_service,
     file_limber_v1_registry_service,
     file_limber_v1_robot_service,
+    file_limber_v1_runner_service,
     file_limber_v1_supply_service,
     file_limber_v1_webhook_service,
     file_limber_v1_broadcast_service,

@@ -395,6 +395,16 @@ export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   return { kind: "key", ...who, scopes, models, environment, workspaceId, robotId, settings, ...limits };
 }
 
+/** The same; undefined instead of a refusal. */
+export function payerOf(record: KeyRecord | undefined): KeyPrincipal | undefined {
+  try {
+    return principalOf(record);
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}
+
 const limitOf = (record: KeyRecord | undefined): Limit => {
   if (!record) throw new Error("limits are read for known keys only");
   return record.rateLimit;

@@ -17,6 +17,7 @@ import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts"
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
+import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
@@ -25,6 +26,7 @@ import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 export const SERVICES = [
   InferenceService,
   EvaluationService,
+  RunnerService,
   JobService,
   RegistryService,
   AccountService,

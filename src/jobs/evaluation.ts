@@ -8,7 +8,7 @@ import type { Scenario, Variant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
 import type { KeyPrincipal } from "../services/call.ts";
-import { emit, type Happening } from "../services/emit.ts";
+import { endEvaluation } from "../services/evaluation/end.ts";
 import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
   type CallGateway,
@@ -18,9 +18,14 @@ import {
   PolicyUnusable,
   serverPolicy,
 } from "../services/evaluation/policy.ts";
-import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "../services/evaluation/request.ts";
+import {
+  type EpisodeFacts,
+  type EvaluationRequest,
+  type EvaluationResult,
+  isExternal,
+} from "../services/evaluation/request.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
-import { advance, dropRest, endItems, type HeldJob, listItems, takeItems } from "../store/jobs.ts";
+import { advance, endItems, type HeldJob, listItems, takeItems } from "../store/jobs.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
@@ -65,6 +70,8 @@ class Run {
 
   async finish(): Promise<void> {
     const { sql, scenarios } = this.#parts;
+    // Of what runners outside run, only what is over comes here.
+    if (isExternal(this.#request)) return this.#abandon();
     await tx(sql, (tx) => advance(tx, this.#job, "provisioning"));
     const scenario = scenarios.get(this.#request.scenario);
     const variant = scenario && variantFor(scenario, this.#request.actionSpace);
@@ -78,6 +85,15 @@ class Run {
       await this.#bill?.free().catch(() => {});
       await this.#giveUp(thrown);
     }
+  }
+
+  /** Ends what was called off, or is too old, and whose runner is gone. */
+  async #abandon(): Promise<void> {
+    await this.#recall();
+    const { harness } = (this.#job.result ?? {}) as EvaluationResult;
+    const scores = this.#episodes.length > 0 && { scores: scoresOf(this.#episodes) };
+    const status = this.#job.cancelled ? "cancelled" : "expired";
+    await endEvaluation(this.#parts.sql, this.#job, status, { ...scores, ...(harness !== undefined && { harness }) });
   }
 
   /** What an earlier worker of this job wrote down. */
@@ -196,13 +212,9 @@ class Run {
     return this.#end("failed", { ...this.#partial(), error: { code, message } });
   }
 
-  async #end(status: keyof typeof EVENTS, result: EvaluationResult): Promise<void> {
+  #end(status: "completed" | "failed" | "cancelled", result: EvaluationResult): Promise<void> {
     const expired = status === "cancelled" && this.#watch.stopped.reason === "expired";
-    await tx(this.#parts.sql, async (tx) => {
-      await dropRest(tx, this.#job);
-      await advance(tx, this.#job, expired ? "expired" : status, result);
-      await emit(tx, this.#job.orgId, EVENTS[status](this.#job.id));
-    });
+    return endEvaluation(this.#parts.sql, this.#job, expired ? "expired" : status, result);
   }
 }
 
@@ -210,12 +222,6 @@ class Run {
 class CalledOff extends Error {
   override readonly name = "CalledOff";
 }
-
-const EVENTS = {
-  completed: (jobId: string): Happening => ({ case: "evaluationCompleted", value: { jobId } }),
-  failed: (jobId: string): Happening => ({ case: "evaluationFailed", value: { jobId } }),
-  cancelled: (jobId: string): Happening => ({ case: "evaluationCancelled", value: { jobId } }),
-} as const;
 
 function factsOfEpisode(episode: FinishedEpisode & EpisodeScore, keepActions: boolean): EpisodeFacts {
   const { actions, index: _, ...facts } = episode;

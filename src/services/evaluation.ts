@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { create, toJson } from "@bufbuild/protobuf";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
-import { EvaluationMedia, EvaluationMode } from "../../gen/limber/v1/evaluation_pb.ts";
+import { EvaluationMedia, EvaluationMode, EvaluationRunner } from "../../gen/limber/v1/evaluation_pb.ts";
 import {
   CancelEvaluationResponseSchema,
   type EvaluateRequest,
@@ -26,7 +26,7 @@ import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
-import type { EvaluationRequest } from "./evaluation/request.ts";
+import { type EvaluationRequest, EXTERNAL, isExternal } from "./evaluation/request.ts";
 import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
 import type { HouseTill } from "./inference/bill.ts";
 import type { inferenceService } from "./inference.ts";
@@ -68,8 +68,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
   return {
     async evaluate(asked, call) {
       const { orgId, keyId, workspaceId } = keyOf(call);
-      const { variant } = scenarioOf(parts, asked);
-      const request = await requestOf(parts, asked, variant, call);
+      const request = await requestOf(parts, asked, call);
       const total = request.priceMicro * request.episodes;
       const estimate = { unit: "episode", units: asked.episodes, priceNano: request.priceMicro * 1000, wakeUpMicro: 0 };
       // All of it has to be there at the beginning; each episode holds its own when it runs.
@@ -84,6 +83,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
           request,
           items: Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} })),
           lifeS: LIFE_S,
+          outside: isExternal(request),
           idempotency: key === undefined ? undefined : { key, hash },
         }),
       );
@@ -129,15 +129,15 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
   };
 }
 
-/** The scenario and its variant, or the refusal that says what could be had instead. */
-function scenarioOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest): { variant: Variant } {
+/** The scenario's variant that is asked for, or the refusal that says what could be had instead. */
+function variantOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest): Variant {
   const { scenario: id, actionSpace } = asked;
   const scenario = scenarios.get(id);
   if (!scenario) {
     const known = [...catalogued()];
     if (known.includes(id)) {
       const text =
-        "this benchmark is catalogued only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code";
+        "this benchmark is catalogued only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code. A runner of yours can run it: ask with runner external, and take it by POST /v1/evaluate/claims";
       throw refuse(Reason.SCENARIO_NOT_RUNNABLE, text, {}, { param: "scenario" });
     }
     const near = nearNames(id, [...scenarios.keys(), ...known]);
@@ -150,27 +150,50 @@ function scenarioOf({ scenarios, catalogued }: EvaluationServiceParts, asked: Ev
     );
   }
   const variant = variantFor(scenario, actionSpace);
-  if (variant) return { variant };
+  if (variant) return variant;
   const spaces = scenario.variants.map((each) => each.actionSpace);
   throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
+}
+
+async function insideOf(parts: EvaluationServiceParts, asked: EvaluateRequest, call: Call) {
+  const variant = variantOf(parts, asked);
+  return {
+    protocol: await protocolOf(parts, asked.policyEndpoint, variant, call),
+    actionSpace: variant.actionSpace,
+  };
+}
+
+/** Where a runner outside reaches the policy, and in which action space: nothing of it is looked at here. */
+function outsideOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest) {
+  const { scenario, actionSpace = "", mode, pictures, media } = asked;
+  if (scenarios.has(scenario))
+    throw violation("runner", "must be absent for a scenario that the gateway runs itself", "runner");
+  const known = [...catalogued()];
+  if (!known.includes(scenario)) {
+    const near = nearNames(scenario, known);
+    const text = `there is no benchmark of this name in the catalog${near.length > 0 ? `; did you mean ${near.join(" or ")}?` : ""}`;
+    throw refuse(Reason.NOT_FOUND, text, {}, { param: "scenario" });
+  }
+  if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE)
+    throw violation("runner", "an external one takes no mode, pictures or media: its harness has its own", "runner");
+  return { protocol: EXTERNAL, actionSpace };
 }
 
 async function requestOf(
   parts: EvaluationServiceParts,
   asked: EvaluateRequest,
-  variant: Variant,
   call: Call,
 ): Promise<EvaluationRequest> {
   const { policyEndpoint, scenario, episodes } = asked;
+  const reached =
+    asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(parts, asked) : await insideOf(parts, asked, call);
   const horizon = asked.horizon ?? DEFAULT_HORIZON;
   const replanSteps = asked.replanSteps ?? Math.max(1, Math.floor(horizon / 4));
   if (replanSteps > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
-  const protocol = await protocolOf(parts, policyEndpoint, variant, call);
   return {
     policyEndpoint,
-    protocol,
+    ...reached,
     scenario,
-    actionSpace: variant.actionSpace,
     episodes,
     seed: asked.seed ?? 0,
     horizon,

@@ -87,10 +87,12 @@ export interface NewJob {
   items: readonly { customId: string | undefined; request: object }[];
   /** Seconds until what has not run is given up. */
   lifeS: number;
+  /** Whether a runner outside works on it. */
+  outside?: boolean;
   idempotency?: { key: string; hash: Buffer } | undefined;
 }
 
-/** How long a worker holds a job after its last word. */
+/** How long a worker holds a job after its last word: fixed, so that a dead one's jobs go on within half a minute. */
 export const LEASE_S = 30;
 /** How often one part is begun before it's given up: it may be what ends its workers. */
 export const MOST_TRIES = 5;
@@ -101,7 +103,7 @@ const IDEMPOTENCY_HOURS = 24;
  * `idempotency_conflict` when that one was asked for in other words.
  */
 export async function createJob(tx: Tx, job: NewJob): Promise<string> {
-  const { kind, orgId, keyId, request, items, lifeS, idempotency } = job;
+  const { kind, orgId, keyId, request, items, lifeS, idempotency, outside = false } = job;
   const id = newId("job");
   if (idempotency) {
     const { key, hash } = idempotency;
@@ -117,8 +119,8 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
     }
   }
   await tx`
-    insert into job (id, kind, org_id, key_id, status, rank, request, total, expires, idempotency_key, idempotency_hash)
-    values (${id}, ${kind}, ${orgId}, ${keyId}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length},
+    insert into job (id, kind, org_id, key_id, status, rank, request, total, outside, expires, idempotency_key, idempotency_hash)
+    values (${id}, ${kind}, ${orgId}, ${keyId}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length}, ${outside},
       now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
   const rows = items.map(({ customId, request }, index) => ({ index, custom_id: customId ?? null, request }));
   await tx`
@@ -288,14 +290,16 @@ async function dropItems(tx: Tx, jobId: string): Promise<void> {
 
 /**
  * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, the
- * oldest. A job whose worker was not heard of for a lease is taken over. Undefined when nothing waits.
+ * oldest. A job whose worker was not heard of for a lease is taken over; of those that runners outside work on, only what is over and
+ * has to be ended. Undefined when nothing waits.
  */
 export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]): Promise<HeldJob | undefined> {
   const [taken] = await sql<{ id: string }[]>`
-    update job set owner = ${owner}, epoch = epoch + 1, lease_until = now() + make_interval(secs => ${LEASE_S}),
+    update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
       started = coalesce(started, now())
     where id = (
       select id from job as waiting where rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
+        and (not outside or cancelled_at is not null or expires < now())
       order by priority desc,
         (select count(*) from job as other where other.org_id = waiting.org_id and other.rank < 9 and other.lease_until > now()),
         created
@@ -314,17 +318,22 @@ export class Fenced extends Error {
 /** A worker's hold on a job, as every write of it proves it. */
 export type Hold = Pick<HeldJob, "id" | "owner" | "epoch">;
 
+/** What a holder hears as its lease gets longer. */
+export interface Renewed {
+  readonly cancelled: boolean;
+  readonly expired: boolean;
+  /** In unix seconds. */
+  readonly until: number;
+}
+
 /** Locks a held job and makes the lease longer; throws `Fenced` when another worker has it, or nobody. */
-export async function renew(
-  sql: Queryable,
-  { id, owner, epoch }: Hold,
-): Promise<{ cancelled: boolean; expired: boolean }> {
-  const [row] = await sql<{ cancelled: boolean; expired: boolean }[]>`
-    update job set lease_until = now() + make_interval(secs => ${LEASE_S})
+export async function renew(sql: Queryable, { id, owner, epoch }: Hold): Promise<Renewed> {
+  const [row] = await sql<{ cancelled: boolean; expired: boolean; until: Date }[]>`
+    update job set lease_until = now() + make_interval(secs => lease_s)
     where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
-    returning cancelled_at is not null as cancelled, expires < now() as expired`;
+    returning cancelled_at is not null as cancelled, expires < now() as expired, lease_until as until`;
   if (!row) throw new Fenced(`${id} is not held in epoch ${epoch}`);
-  return row;
+  return { ...row, until: unix(row.until) };
 }
 
 /** Moves a held job on; `cancelling` is never left for a status before it. */

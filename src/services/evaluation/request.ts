@@ -4,7 +4,7 @@ import type { Scores } from "../../scenarios/scores.ts";
 /** What was asked for, every default filled in. */
 export interface EvaluationRequest {
   policyEndpoint: string;
-  /** The runtime whose wire reaches the address; `gateway` for a model of the gateway. */
+  /** The runtime whose wire reaches the address; `gateway` for a model of the gateway, `external` where a runner outside reaches it. */
   protocol: string;
   scenario: string;
   actionSpace: string;
@@ -20,6 +20,12 @@ export interface EvaluationRequest {
   /** Micro-dollars for each episode that runs to its end. */
   priceMicro: number;
 }
+
+/** Whether a runner outside runs the episodes. */
+export const isExternal = ({ protocol }: EvaluationRequest): boolean => protocol === EXTERNAL;
+
+/** The protocol of evaluations whose policy a runner outside reaches by itself. */
+export const EXTERNAL = "external";
 
 /** What an episode came to, as its part of the job keeps it: all but its actions, which are base64 of 64-bit floats where pictures are wanted. */
 export interface EpisodeFacts {
@@ -53,5 +59,7 @@ export interface EvaluationResult {
   /** The model that answered last. */
   model?: string | undefined;
   simulated?: boolean;
+  /** What the runner outside calls itself. */
+  harness?: string;
   error?: { code: string; message: string };
 }

@@ -5,6 +5,7 @@ import {
   EpisodeRecordSchema,
   type Evaluation,
   EvaluationMode,
+  EvaluationRunner,
   EvaluationSchema,
   type EvaluationScoresSchema,
 } from "../../../gen/limber/v1/evaluation_pb.ts";
@@ -14,7 +15,7 @@ import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";
 import type { ItemRecord, JobRecord } from "../../store/jobs.ts";
 import { statusOf } from "../job.ts";
-import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./request.ts";
+import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./request.ts";
 
 /** An evaluation with the episodes that have ended. */
 export function shownEvaluation(
@@ -54,28 +55,29 @@ export function shownEvaluation(
     perEpisode: ended.map((item) => shownEpisode(item, result)),
     reproducibility: {
       ...(result.hash !== undefined && { hash: result.hash }),
-      runtime: result.runtime ?? process.version,
+      runtime: result.runtime ?? (isExternal(request) ? "external" : process.version),
       ...(result.replayVerified !== undefined && { replayVerified: result.replayVerified }),
     },
     usage: { episodes: billed.length, costUsd: toUsd(billed.reduce((sum, { costMicro }) => sum + costMicro, 0)) },
     route: { simulated: result.simulated ?? false },
     ...(result.error && { error: result.error }),
     ...(request.metadata && { metadata: request.metadata as JsonObject }),
+    runner: isExternal(request) ? EvaluationRunner.EXTERNAL : EvaluationRunner.EMBEDDED,
+    ...(result.harness !== undefined && { harness: result.harness }),
   });
 }
 
-function shownScenario(
-  { scenario: id, actionSpace, mode }: EvaluationRequest,
-  scenarios: ReadonlyMap<string, Scenario>,
-) {
-  const scenario = scenarios.get(id);
+function shownScenario(request: EvaluationRequest, scenarios: ReadonlyMap<string, Scenario>) {
+  const { scenario: id, actionSpace, mode } = request;
+  // A pack of the same name would be another world than the runner's.
+  const scenario = isExternal(request) ? undefined : scenarios.get(id);
   const variant = scenario && variantFor(scenario, actionSpace);
   return {
     id,
     version: scenario?.version ?? "",
     digest: scenario && variant ? digestOf(scenario, variant) : "",
-    engine: ENGINE_FACTS.name,
-    engineVersion: ENGINE_FACTS.version,
+    engine: isExternal(request) ? "external" : ENGINE_FACTS.name,
+    engineVersion: isExternal(request) ? "" : ENGINE_FACTS.version,
     actionSpace,
     actionDim: variant?.fields.length ?? 0,
     dtMs: variant?.dtMs ?? 0,

@@ -1,0 +1,31 @@
+/** The end of an evaluation, whoever ran it: what never began is dropped, the result is kept, and the end is told. */
+import { advance, dropRest, type Hold } from "../../store/jobs.ts";
+import { type Sql, tx } from "../../store/tx.ts";
+import { emit, type Happening } from "../emit.ts";
+import type { EvaluationResult } from "./request.ts";
+
+/** How an evaluation may end. */
+export type EvaluationEnd = "completed" | "failed" | "cancelled" | "expired";
+
+/** Ends a held evaluation; of a fenced holder nothing is kept. */
+export function endEvaluation(
+  sql: Sql,
+  { orgId, ...hold }: Hold & { readonly orgId: string },
+  status: EvaluationEnd,
+  result: EvaluationResult,
+): Promise<void> {
+  return tx(sql, async (tx) => {
+    await dropRest(tx, hold);
+    await advance(tx, hold, status, result);
+    await emit(tx, orgId, EVENTS[status](hold.id));
+  });
+}
+
+const cancelled = (jobId: string): Happening => ({ case: "evaluationCancelled", value: { jobId } });
+const EVENTS: Readonly<Record<EvaluationEnd, (jobId: string) => Happening>> = {
+  completed: (jobId) => ({ case: "evaluationCompleted", value: { jobId } }),
+  failed: (jobId) => ({ case: "evaluationFailed", value: { jobId } }),
+  cancelled,
+  // Its time called it off.
+  expired: cancelled,
+};

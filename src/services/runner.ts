@@ -1,0 +1,219 @@
+/** Runners: evaluations that programs of an organisation run with a benchmark's own harness. */
+import { createHash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import type { Evaluation, EvaluationError } from "../../gen/limber/v1/evaluation_pb.ts";
+import {
+  ClaimEvaluationResponseSchema,
+  FinishEvaluationResponseSchema,
+  RenewClaimResponseSchema,
+  type ReportEpisodeRequest,
+  ReportEpisodeResponseSchema,
+  type RunnerService,
+} from "../../gen/limber/v1/runner_service_pb.ts";
+import { violation } from "../contracts/conflicts.ts";
+import { Reason, refuse } from "../refusal.ts";
+import type { Scenario, Termination } from "../scenarios/scenario.ts";
+import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
+import {
+  endItems,
+  Fenced,
+  findJob,
+  type Hold,
+  type ItemRecord,
+  type JobRecord,
+  listItems,
+  type Renewed,
+  renew,
+} from "../store/jobs.ts";
+import { beginItem, takeOutside } from "../store/outside.ts";
+import { type Sql, tx } from "../store/tx.ts";
+import { type Call, type Implementation, type KeyPrincipal, keyOf } from "./call.ts";
+import { type EvaluationEnd, endEvaluation } from "./evaluation/end.ts";
+import { openEpisodeBill } from "./evaluation/episode-bill.ts";
+import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./evaluation/request.ts";
+import { shownEvaluation } from "./evaluation/show.ts";
+import type { HouseTill } from "./inference/bill.ts";
+
+/** What runners need of the house. */
+export interface RunnerParts {
+  sql: Sql;
+  till: HouseTill;
+  scenarios: ReadonlyMap<string, Scenario>;
+  /** Whose key it is now; undefined for one that is disabled or over. */
+  payer(keyId: string): Promise<KeyPrincipal | undefined>;
+}
+
+const DEFAULT_LEASE_S = 60;
+
+/** The runner RPCs. Every write proves the claim: of a runner that lost it nothing is kept. */
+export function runnerService(parts: RunnerParts): Implementation<typeof RunnerService> {
+  const { sql, scenarios } = parts;
+
+  const jobOf = async (call: Call, id: string): Promise<JobRecord> => {
+    const job = await findJob(sql, keyOf(call).orgId, "evaluation", id);
+    if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+    return job;
+  };
+  const partsOf = (job: JobRecord): Promise<ItemRecord[]> => listItems(sql, job.id, 0, job.total);
+  const shown = async (job: JobRecord): Promise<Evaluation> => shownEvaluation(job, await partsOf(job), scenarios);
+
+  return {
+    async claimEvaluation({ harness, scenarios: able, leaseS = DEFAULT_LEASE_S }, call) {
+      const { orgId, keyId } = keyOf(call);
+      const hold = await takeOutside(sql, { orgId, keyId, name: harness, scenarios: able, leaseS });
+      if (!hold) return create(ClaimEvaluationResponseSchema, {});
+      const { until } = await claimed(renew(sql, hold));
+      const job = await jobOf(call, hold.id);
+      const { seed, horizon, replanSteps, policyTimeoutMs } = job.request as EvaluationRequest;
+      const items = await partsOf(job);
+      const open = items.filter(({ response }) => !response).map(({ index }) => index);
+      const evaluation = shownEvaluation(job, items, scenarios);
+      const rules = { seed, horizon, replanSteps, policyTimeoutMs };
+      return create(ClaimEvaluationResponseSchema, {
+        claim: { epoch: hold.epoch, leaseUntil: until, leaseS, evaluation, openEpisodes: open, ...rules },
+      });
+    },
+
+    async renewClaim({ jobId, epoch }, call) {
+      const job = await jobOf(call, jobId);
+      const renewed = await claimed(renew(sql, holdOf(job, epoch, call)));
+      return create(RenewClaimResponseSchema, { leaseUntil: renewed.until, stop: shallStop(renewed) });
+    },
+
+    async reportEpisode(report, call) {
+      const job = await jobOf(call, report.jobId);
+      const hold = holdOf(job, report.epoch, call);
+      if (report.index >= job.total)
+        throw violation("index", `must be below ${job.total}, the number of episodes`, "less_than");
+      const renewed = await claimed(renew(sql, hold));
+      const facts = factsOf(report, job);
+      const [known] = await listItems(sql, job.id, report.index, 1);
+      if (known?.response) refuseAnother(known.response as EpisodeFacts, facts);
+      else await keep(parts, job, hold, report.index, facts);
+      const { progress } = await shown(await jobOf(call, job.id));
+      return create(ReportEpisodeResponseSchema, {
+        leaseUntil: renewed.until,
+        stop: shallStop(renewed),
+        ...(progress && { progress }),
+      });
+    },
+
+    async finishEvaluation({ jobId, epoch, error }, call) {
+      const job = await jobOf(call, jobId);
+      const hold = holdOf(job, epoch, call);
+      const renewed = await claimed(renew(sql, hold));
+      const items = await partsOf(job);
+      const missing = items.filter(({ response }) => !response).length;
+      if (missing > 0 && !error && !shallStop(renewed)) {
+        const text = `${missing} of ${job.total} episodes were not reported yet; report them, or say by error why they can't be`;
+        throw refuse(Reason.EPISODES_MISSING, text);
+      }
+      const episodes = items.flatMap(({ response }) => (response ? [response as EpisodeScore] : []));
+      const status = statusOf(renewed, missing, episodes, error);
+      await claimed(endEvaluation(sql, { ...hold, orgId: job.orgId }, status, resultOf(job, status, episodes, error)));
+      return create(FinishEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
+    },
+  };
+}
+
+/** The claim as every write proves it: the key that took the evaluation, in the epoch in which it did. */
+const holdOf = ({ id }: JobRecord, epoch: number, call: Call): Hold => ({ id, owner: keyOf(call).keyId, epoch });
+
+const shallStop = ({ cancelled, expired }: Renewed): boolean => cancelled || expired;
+
+/** What a holder does, or the refusal for who holds it no more. */
+const claimed = <T>(work: Promise<T>): Promise<T> =>
+  work.catch((thrown: unknown) => {
+    if (!(thrown instanceof Fenced)) throw thrown;
+    const text = "this claim is not the one that holds the evaluation: its time was over, or the evaluation has ended";
+    throw refuse(Reason.CLAIM_LOST, text, {}, { param: "epoch" });
+  });
+
+/** Charges an episode that ran to its end, and writes it down; after a crash between the two it's charged no second time. */
+async function keep(
+  { sql, till, payer }: RunnerParts,
+  job: JobRecord,
+  hold: Hold,
+  index: number,
+  facts: EpisodeFacts,
+): Promise<void> {
+  const fault = isFault(facts as EpisodeScore);
+  let costMicro = 0;
+  if (!fault) {
+    const key = await payer(job.keyId);
+    if (!key) throw refuse(Reason.PERMISSION_DENIED, "the key that asked for this evaluation is not valid any more");
+    const owner = { payer: key, jobId: job.id, index };
+    costMicro = await (await openEpisodeBill({ sql, till }, owner, job.request as EvaluationRequest)).charge();
+  }
+  await claimed(
+    tx(sql, async (tx) => {
+      const state = fault ? "failed" : "completed";
+      if (await beginItem(tx, hold, index)) await endItems(tx, hold, [{ index, state, response: facts, costMicro }]);
+    }),
+  );
+}
+
+/** An episode as it was reported, in the words of those that run here. */
+function factsOf(report: ReportEpisodeRequest, job: JobRecord): EpisodeFacts {
+  const success = report.termination === "success";
+  return {
+    seed: ((job.request as EvaluationRequest).seed + report.index) >>> 0,
+    success,
+    termination: report.termination as Termination, // the schema lists its words
+    ...(report.error !== undefined && { error: report.error }),
+    return: report.return,
+    progress: report.progress ?? (success ? 1 : 0),
+    steps: report.steps,
+    simTimeS: report.simTimeS,
+    policyCalls: report.latenciesMs.length,
+    latenciesMs: report.latenciesMs,
+    metrics: report.metrics,
+    clippedSteps: 0,
+    staleSteps: 0,
+    meanActionDelta: 0,
+    initialStateSha256: report.initialStateSha256 ?? "",
+    trajectorySha256: report.trajectorySha256 ?? "",
+  };
+}
+
+function refuseAnother(known: EpisodeFacts, { termination, steps, trajectorySha256, ...facts }: EpisodeFacts): void {
+  const same =
+    known.termination === termination &&
+    known.steps === steps &&
+    known.return === facts.return &&
+    known.trajectorySha256 === trajectorySha256;
+  if (!same) throw refuse(Reason.EPISODE_REPORTED, "this episode was reported before, and came to something else then");
+}
+
+function statusOf(
+  { cancelled, expired }: Renewed,
+  missing: number,
+  episodes: readonly EpisodeScore[],
+  error: EvaluationError | undefined,
+): EvaluationEnd {
+  if (cancelled) return "cancelled";
+  if (expired && missing > 0) return "expired";
+  return error || episodes.every(isFault) ? "failed" : "completed";
+}
+
+function resultOf(
+  job: JobRecord,
+  status: EvaluationEnd,
+  episodes: readonly EpisodeScore[],
+  error: EvaluationError | undefined,
+): EvaluationResult {
+  const { harness } = (job.result ?? {}) as EvaluationResult;
+  const hash = createHash("sha256");
+  for (const { seed, trajectorySha256 } of episodes) hash.update(`${seed} ${trajectorySha256}`);
+  const [first] = episodes;
+  const failure = error
+    ? { code: error.code, message: error.message }
+    : { code: first?.termination ?? "policy_error", message: first?.error ?? "" };
+  return {
+    ...(episodes.length > 0 && { scores: scoresOf(episodes) }),
+    ...(episodes.length > 0 &&
+      episodes.every((each) => each.trajectorySha256) && { hash: `sha256:${hash.digest("hex")}` }),
+    ...(harness !== undefined && { harness }),
+    ...(status === "failed" && { error: failure }),
+  };
+}
