@@ -1,9 +1,10 @@
 /**
- * Replays a routing case: `node tools/plan.ts case.json [supply.json]`. A case is what a plan is a function of (request,
- * key, pin, health, seed); the supply is that of `test/plans/supply.json` unless another file is given.
+ * Replays a routing case: `node tools/plan.ts case.yaml [supply.yaml]`. A case is what a plan is a function of (request,
+ * key, pin, health, seed); the supply is that of `test/plans/supply.json` unless another file is given. Files are YAML or JSON.
  */
 import { readFileSync } from "node:fs";
 import { fromJson, type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
+import { parse } from "yaml";
 import {
   type PreviewedRequest,
   PreviewedRequestSchema,
@@ -14,6 +15,7 @@ import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
+import { factsOf, Refusal } from "../src/refusal.ts";
 import { buildSnapshot } from "../src/routing/build.ts";
 import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from "../src/routing/index.ts";
 
@@ -187,21 +189,41 @@ function previewedOf(request: JsonObject): PreviewedRequest {
 /** What the router answers to a case. */
 export const replay = (given: PlanCase, supply: Supply): PreviewRoutesResponse => explain(argsOf(given, supply));
 
-const USAGE = `usage: npm run plan -- case.json [supply.json]
+/** What a file of cases or supply says, in YAML or JSON. JSON is YAML too, but a fault in it is told better as JSON. */
+export function readStated(path: string | URL): unknown {
+  const text = readFileSync(path, "utf8");
+  return /\.json$/i.test(path.toString()) ? JSON.parse(text) : parse(text);
+}
 
-Answers what the router would: the plan, or the refusal with every drop. Both files are JSON (YAML is not read).
+const USAGE = `usage: npm run plan -- case.yaml [supply.yaml]
+
+Answers what the router would: the plan, or the refusal with every drop. Both files are YAML or JSON.
 A case has "request" (the body as REST takes it), and may have "contract", "key", "pin", "seed", "remaining_ms", "elapsed_ms" and
-"health" (live figures by offering). The supply is test/plans/supply.json unless another file is given.`;
+"health" (live figures by offering). A file with a list of cases, as those of test/plans/cases, has each answered in turn.
+The supply is test/plans/supply.json unless another file is given.`;
 
-if (import.meta.main) {
-  const [casePath, supplyPath = new URL("../test/plans/supply.json", import.meta.url)] = process.argv.slice(2);
+function main([casePath, supplyPath]: readonly string[]): number {
   if (casePath === undefined || casePath === "--help") {
     console.log(USAGE);
-    process.exit(casePath === undefined ? 2 : 0);
+    return casePath === undefined ? 2 : 0;
   }
-  const read = (path: string | URL): unknown => JSON.parse(readFileSync(path, "utf8"));
-  const answer = replay(read(casePath) as PlanCase, supplyOf(read(supplyPath) as SupplyCase));
-  process.stdout.write(
-    `${JSON.stringify(toJson(PreviewRoutesResponseSchema, answer, { useProtoFieldName: true }), null, 2)}\n`,
+  const supply = supplyOf(
+    readStated(supplyPath ?? new URL("../test/plans/supply.json", import.meta.url)) as SupplyCase,
   );
+  const stated = readStated(casePath) as PlanCase | PlanCase[];
+  let refused = false;
+  for (const given of Array.isArray(stated) ? stated : [stated]) {
+    try {
+      const answer = toJson(PreviewRoutesResponseSchema, replay(given, supply), { useProtoFieldName: true });
+      console.log(JSON.stringify(answer, null, 2));
+    } catch (thrown) {
+      // What is wrong with the request itself is no plan.
+      if (!(thrown instanceof Refusal)) throw thrown;
+      console.log(JSON.stringify({ error: { code: factsOf(thrown.reason).code, message: thrown.message } }, null, 2));
+      refused = true;
+    }
+  }
+  return refused ? 1 : 0;
 }
+
+if (import.meta.main) process.exitCode = main(process.argv.slice(2));

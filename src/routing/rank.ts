@@ -28,28 +28,42 @@ export class Shortlist {
   }
 
   /**
-   * Takes in those of the first `count` rows that are among the best and not in yet. They come in ascending order, so that an
-   * equal one stays behind. `groupOf` is asked for the rows of a plan that has groups; else all are of `group`.
+   * Takes in those of the first `count` rows that are among the best and not in yet, all of one group. They come in ascending
+   * order, so that an equal one stays behind.
    */
-  offer(
-    rows: Uint32Array,
-    scores: Float64Array,
-    count: number,
-    group: number,
-    groupOf: ((row: number) => number) | undefined,
-  ): void {
-    const { rows: best, scores: bestScores, groups } = this;
-    const last = best.length - 1;
+  offer(rows: Uint32Array, scores: Float64Array, count: number, group: number): void {
     // Rows that other targets brought may come again.
     const others = this.count > 0;
+    let bar = this.bar(group);
     for (let i = 0; i < count; i++) {
-      const of = groupOf === undefined ? group : groupOf(rows[i]!);
       const score = scores[i]!;
-      const isFull = this.count > last;
-      if (isFull && (of > groups[last]! || (of === groups[last] && score >= bestScores[last]!))) continue;
-      if (others && best.subarray(0, this.count).includes(rows[i]!)) continue;
-      this.insert(rows[i]!, of, score);
+      if (score >= bar) continue;
+      if (others && this.has(rows[i]!)) continue;
+      this.insert(rows[i]!, group, score);
+      bar = this.bar(group);
     }
+  }
+
+  /** The same for rows of which each has a group of its own. */
+  offerGrouped(rows: Uint32Array, scores: Float64Array, count: number, groupOf: (row: number) => number): void {
+    const others = this.count > 0;
+    for (let i = 0; i < count; i++) {
+      const row = rows[i]!;
+      const group = groupOf(row);
+      if (scores[i]! >= this.bar(group) || (others && this.has(row))) continue;
+      this.insert(row, group, scores[i]!);
+    }
+  }
+
+  /** What a score of a group has to be below; NaN, which nothing is as great as, while every score is let in. */
+  private bar(group: number): number {
+    const last = this.rows.length - 1;
+    if (this.count <= last || group < this.groups[last]!) return Number.NaN;
+    return group === this.groups[last] ? this.scores[last]! : Number.NEGATIVE_INFINITY;
+  }
+
+  private has(row: number): boolean {
+    return this.rows.subarray(0, this.count).includes(row);
   }
 
   private insert(row: number, group: number, score: number): void {
@@ -85,7 +99,10 @@ export function rank(
     values = new Float64Array(count * 2);
   }
   score(ask, target.ordering, survivors, count);
-  best.offer(survivors, scores, count, place * PER_TARGET, groupsOf(ask, place * PER_TARGET));
+  const group = place * PER_TARGET;
+  const groupOf = groupsOf(ask, group);
+  if (groupOf) best.offerGrouped(survivors, scores, count, groupOf);
+  else best.offer(survivors, scores, count, group);
 }
 
 /** How rows are grouped, where the request says anything that groups them. */
@@ -146,24 +163,36 @@ function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number): 
 
 /** Each axis is spread over 0 to 1 among the survivors, so that only the ratios of the weights matter. */
 function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Uint32Array, count: number): void {
+  let sum = 0;
+  for (const [, weight] of weights) sum += weight;
   scores.fill(0, 0, count);
-  const sum = weights.reduce((all, [, weight]) => all + weight, 0);
   for (const [axis, weight] of weights) {
     MEASURES[axis](ask, rows, count, values);
-    let least = Number.POSITIVE_INFINITY;
-    let most = Number.NEGATIVE_INFINITY;
-    for (let i = 0; i < count; i++) {
-      const value = values[i]!;
-      if (value < least) least = value;
-      if (value > most && value < Number.POSITIVE_INFINITY) most = value;
-    }
-    const share = weight / sum;
-    const slope = most > least ? share / (most - least) : 0;
-    for (let i = 0; i < count; i++) {
-      // What is not known counts as the worst there is, and alone as that.
-      scores[i]! += values[i] === Number.POSITIVE_INFINITY ? share : (values[i]! - least) * slope;
-    }
+    spread(count, weight / sum);
   }
+}
+
+/** Adds to each score its value's place between the least and the most of all values, times `share`. */
+function spread(count: number, share: number): void {
+  let least = Number.POSITIVE_INFINITY;
+  let most = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < count; i++) {
+    const value = values[i]!;
+    if (value < least) least = value;
+    if (value > most) most = value;
+  }
+  if (most === Number.POSITIVE_INFINITY) [least, most] = withUnknown(count, least);
+  const slope = most > least ? share / (most - least) : 0;
+  for (let i = 0; i < count; i++) scores[i] = scores[i]! + (values[i]! - least) * slope;
+}
+/** What is not known becomes the worst there is, beyond all that is equally good. Answers the least and the most that there are then. */
+function withUnknown(count: number, least: number): [number, number] {
+  let most = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < count; i++) if (values[i]! < Number.POSITIVE_INFINITY && values[i]! > most) most = values[i]!;
+  const from = most === Number.NEGATIVE_INFINITY ? 0 : least;
+  const worst = most > from ? most : from + 1;
+  for (let i = 0; i < count; i++) if (values[i] === Number.POSITIVE_INFINITY) values[i] = worst;
+  return [from, worst];
 }
 
 /** What a free call counts as in the weights, in micro-dollars: it is cheap, not infinitely so. */

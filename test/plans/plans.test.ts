@@ -1,10 +1,15 @@
 /** Golden routing cases: a request over a fixed supply, and the plan or the refusal that it must have. */
-import { readdirSync, readFileSync } from "node:fs";
-import { describe, expect, test } from "vitest";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, describe, expect, test } from "vitest";
+import { stringify } from "yaml";
 import { type DropReason, DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
 import { factsOf, Refusal } from "../../src/refusal.ts";
 import { explain, type PlanArgs, planFor } from "../../src/routing/index.ts";
-import { argsOf, type PlanCase, supplyOf } from "../../tools/plan.ts";
+import { argsOf, type PlanCase, readStated, supplyOf } from "../../tools/plan.ts";
 
 interface GoldenCase extends PlanCase {
   readonly name: string;
@@ -27,8 +32,8 @@ interface GoldenCase extends PlanCase {
 }
 
 const here = new URL("./", import.meta.url);
-const readJson = (path: string): unknown => JSON.parse(readFileSync(new URL(path, here), "utf8"));
-const supply = supplyOf(readJson("supply.json") as Parameters<typeof supplyOf>[0]);
+const read = (path: string): unknown => readStated(new URL(path, here));
+const supply = supplyOf(read("supply.json") as Parameters<typeof supplyOf>[0]);
 
 function attempt(given: GoldenCase): { args?: PlanArgs; plan?: ReturnType<typeof planFor>; refusal?: Refusal } {
   let args: PlanArgs | undefined;
@@ -48,8 +53,8 @@ const wordOf = (reason: DropReason): string =>
     .toLowerCase();
 
 for (const file of readdirSync(new URL("cases/", here)).sort()) {
-  describe(file.replace(".json", ""), () => {
-    test.each(readJson(`cases/${file}`) as GoldenCase[])("$name", (given) => {
+  describe(file.replace(/\.\w+$/, ""), () => {
+    test.each(read(`cases/${file}`) as GoldenCase[])("$name", (given) => {
       const { args, plan, refusal } = attempt(given);
       expect(refusal && factsOf(refusal.reason).code).toBe(given.refuse);
       if (given.plan) expect(plan?.steps.map((step) => step.offering.id)).toEqual(given.plan);
@@ -77,3 +82,26 @@ for (const file of readdirSync(new URL("cases/", here)).sort()) {
     });
   });
 }
+
+describe("npm run plan", () => {
+  const folder = mkdtempSync(join(tmpdir(), "limber-plan-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const tool = fileURLToPath(new URL("../../tools/plan.ts", here));
+  const plan = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text);
+    return execFileSync(process.execPath, [tool, join(folder, name)], { encoding: "utf8" });
+  };
+
+  test("a case in YAML has the plan that it has in JSON", () => {
+    const given = {
+      request: { model: "service/auto:vla", provider: { objective: { price: 1, latency: 2 } } },
+      seed: 3,
+    };
+    const printed = plan("case.json", JSON.stringify(given));
+    expect(JSON.parse(printed)).toMatchObject({
+      object: "route_plan",
+      plan: [{ rank: 1 }, { rank: 2 }, { rank: 3 }, {}],
+    });
+    expect(plan("case.yaml", stringify(given))).toBe(printed);
+  });
+});

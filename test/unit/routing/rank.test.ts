@@ -16,11 +16,29 @@ test("a shortlist holds what a sort would put first, by group, score and row", (
       const list = new Shortlist(size);
       const rows = Uint32Array.from(given.keys());
       const scores = Float64Array.from(given, (each) => each.score);
-      list.offer(rows, scores, given.length, 0, (row) => given[row]!.group);
+      list.offerGrouped(rows, scores, given.length, (row) => given[row]!.group);
       const sorted = given
         .map((each, row) => ({ ...each, row }))
         .sort((a, b) => a.group - b.group || a.score - b.score || a.row - b.row);
       expect([...list.rows.subarray(0, list.count)]).toEqual(sorted.slice(0, size).map((each) => each.row));
+    }),
+  );
+});
+
+test("rows of one group after another are held as if each had said its group", () => {
+  const target = fc.array(fc.tuple(fc.integer({ min: 0, max: 30 }), fc.integer({ min: 0, max: 9 })), { maxLength: 40 });
+  fc.assert(
+    fc.property(fc.array(target, { maxLength: 4 }), fc.integer({ min: 1, max: 20 }), (targets, size) => {
+      const [together, alone] = [new Shortlist(size), new Shortlist(size)];
+      for (const [group, given] of targets.entries()) {
+        const scoreOf = new Map(given);
+        const rows = Uint32Array.from([...scoreOf.keys()].sort((a, b) => a - b));
+        const scores = Float64Array.from(rows, (row) => scoreOf.get(row) || Number.POSITIVE_INFINITY);
+        together.offer(rows, scores, rows.length, group);
+        alone.offerGrouped(rows, scores, rows.length, () => group);
+      }
+      const held = (list: Shortlist) => [list.count, list.rows.slice(0, list.count), list.scores.slice(0, list.count)];
+      expect(held(together)).toEqual(held(alone));
     }),
   );
 });
