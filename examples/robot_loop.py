@@ -1,10 +1,13 @@
 """A robot in its control loop, in Python: a wheeled base drives from corner to corner of a square at 50 Hz.
 
-Generate the stubs once, from the root of the repository:
+Generate the stubs once, from the root of the repository. Debian's packages for it are protobuf-compiler,
+protobuf-compiler-grpc and python3-grpcio; with pip's grpcio and grpcio-tools, `python -m grpc_tools.protoc` stands for `protoc`,
+and the line with `--plugin` falls away.
 
-    pip install grpcio grpcio-tools
     mkdir -p stubs
-    python -m grpc_tools.protoc -Iproto -Ithird_party --python_out=stubs --grpc_python_out=stubs \
+    npx buf build --as-file-descriptor-set -o stubs/limber.binpb
+    protoc --descriptor_set_in=stubs/limber.binpb --python_out=stubs --grpc_python_out=stubs \
+        --plugin=protoc-gen-grpc_python="$(command -v grpc_python_plugin)" \
         $(cd proto && find limber/v1 limber/edge -name '*.proto') \
         buf/validate/validate.proto google/api/annotations.proto google/api/http.proto
 
@@ -23,6 +26,7 @@ import threading
 import time
 
 import grpc
+from limber.v1 import action_pb2 as action
 from limber.v1 import control_loop_pb2 as loop
 from limber.v1 import inference_service_pb2 as inference
 from limber.v1 import inference_service_pb2_grpc as stubs
@@ -77,7 +81,7 @@ OPEN = inference.ActStreamRequest(
         action_space="base_twist_2d",
         horizon=16,
         robot_id="example-base",
-        bounds=loop.SafetyBounds(lowest=[-1, -3], highest=[1, 3]),
+        bounds=action.SafetyBounds(lowest=[-1, -3], highest=[1, 3]),
         provider=preferences.ProviderPreferences(session_id=f"example-{os.getpid()}", deadline_ms=150),
     )
 )
