@@ -4,7 +4,7 @@
  * To miss none while away, keep them in a stream, `nats stream add LIMBER --subjects 'limber.v1.>' --storage file --defaults`,
  * and read from that instead.
  */
-import { fromBinary } from "@bufbuild/protobuf";
+import { fromBinary, toJsonString } from "@bufbuild/protobuf";
 import { connect } from "nats";
 import { EventSchema } from "../gen/limber/v1/event_pb.ts";
 
@@ -13,21 +13,12 @@ const connection = await connect({ servers: url, maxReconnectAttempts: -1 });
 console.log("listening", connection.getServer());
 const seen = new Set<string>();
 
-for await (const { data } of connection.subscribe(`limber.v1.${org}.>`)) {
+for await (const { subject, data } of connection.subscribe(`limber.v1.${org}.>`)) {
   const event = fromBinary(EventSchema, data);
   if (seen.has(event.id)) continue;
   seen.add(event.id);
-  switch (event.data.case) {
-    case "keyCreated":
-      console.log(event.orgId, "has a new key", event.data.value.keyId);
-      break;
-    case "offeringVerified":
-      console.log(event.orgId, "has a live offering", event.data.value.offeringId);
-      break;
-    case "offeringRejected":
-      console.log(event.orgId, "has a rejected offering", event.data.value.offeringId);
-      break;
-    default:
-      console.log("an event that a newer version knows", event.id);
-  }
+  const name = subject.split(".").slice(3).join(".");
+  console.log(new Date(event.createdAt * 1000).toISOString(), event.orgId, name, toJsonString(EventSchema, event));
+  // What happened is typed: an event that this program doesn't know has a case that it passes over.
+  if (event.data.case === "balanceLow") console.log("time to add credit:", event.orgId);
 }

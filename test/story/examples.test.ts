@@ -1,11 +1,12 @@
-/** The example robots close their loops on the reference provider, each as its own first lines say to start it. */
+/** The examples do what their own first lines say: robots close their loops on the reference provider, a subscriber hears events. */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { type App, type Caller, openApp } from "../support/app.ts";
+import { type Nats, startNats } from "../support/nats.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const SECONDS = "3";
@@ -13,14 +14,19 @@ const SECONDS = "3";
 const SHOWN =
   /^[1-9]\d* Hz, age \d+\.\d ms, \d+ holds, \d+ steps without a valid chunk, .*\$0\.\d*[1-9]\d*, stream 1, at /m;
 
+let nats: Nats;
 let app: App;
 let robot: Caller;
 
 beforeAll(async () => {
-  app = await openApp({ referenceSupply: true });
+  nats = await startNats();
+  app = await openApp({ referenceSupply: true, natsUrl: nats.url });
   robot = await app.caller(10);
 }, 120_000);
-afterAll(() => app.close());
+afterAll(async () => {
+  await app.close();
+  await nats.close();
+});
 
 /** Runs a program to its end; what it printed, and its exit code. */
 async function run(
@@ -36,7 +42,7 @@ async function run(
   return { out: out.join(""), code };
 }
 
-it("in TypeScript", async () => {
+it("a robot in TypeScript", async () => {
   const { out, code } = await run(process.execPath, ["examples/robot-loop.ts", SECONDS, app.url]);
   expect(out).toMatch(SHOWN);
   expect(code, out).toBe(0);
@@ -45,7 +51,7 @@ it("in TypeScript", async () => {
 const PLUGIN = "/usr/bin/grpc_python_plugin";
 const DEBIAN = ["/usr/bin/protoc", PLUGIN, "/usr/lib/python3/dist-packages/grpc"].every((path) => existsSync(path));
 
-it.runIf(DEBIAN)("in Python, from stubs that Debian's own protoc makes of the schema", async () => {
+it.runIf(DEBIAN)("a robot in Python, from stubs that Debian's own protoc makes of the schema", async () => {
   const stubs = mkdtempSync(join(tmpdir(), "limber-stubs-"));
   try {
     const generate = `npx buf build --as-file-descriptor-set -o ${stubs}/limber.binpb &&
@@ -62,5 +68,20 @@ it.runIf(DEBIAN)("in Python, from stubs that Debian's own protoc makes of the sc
     expect(code, out).toBe(0);
   } finally {
     rmSync(stubs, { recursive: true });
+  }
+});
+
+it("a subscriber on NATS", async () => {
+  const child = spawn(process.execPath, ["examples/subscriber.ts", nats.url, robot.org], { cwd: ROOT });
+  try {
+    let heard = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      heard += text;
+    });
+    await vi.waitFor(() => expect(heard).toMatch(/^listening /));
+    await app.key(robot.org);
+    await vi.waitFor(() => expect(heard).toMatch(new RegExp(`^\\S+Z ${robot.org} key\\.created {"id":"evt_`, "m")));
+  } finally {
+    child.kill();
   }
 });
