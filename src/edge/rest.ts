@@ -11,7 +11,7 @@ import { untilAbort } from "./abort.ts";
 import { type Dialect, house } from "./dialects/index.ts";
 import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
-import { decoderOf, encoderOf, Faults } from "./json.ts";
+import { decoderOf, encoderOf, Faults, writeJson } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { PlainResponse } from "./port/lane.ts";
 import { queryOf, valuesOf } from "./query.ts";
@@ -106,16 +106,16 @@ export function sayNo(
 ): void {
   const answer = dialect.refuse(refusal, requestId, given);
   const type = ["content-type", dialect.contentType];
-  send(response, answer.status, requestId, [...type, ...headers, ...answer.headers], answer.body);
+  send(response, answer.status, requestId, [...type, ...headers, ...answer.headers], Buffer.from(answer.body));
 }
 
-function send(response: Response, status: number, requestId: string, headers: readonly string[], text: string): void {
+function send(response: Response, status: number, requestId: string, headers: readonly string[], body: Buffer): void {
   if (response.destroyed || response.headersSent) return;
-  const length = Buffer.byteLength(text);
-  const size = BODILESS.has(status) ? [] : ["content-length", String(length)];
+  const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
   writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
-  // Node joins head and body into one write, and as Latin-1, which ASCII is, without transcoding.
-  response.end(text, length === text.length ? "latin1" : "utf8");
+  // The lane has copied the body when it returns; Node may keep it for longer than it is there.
+  if (response instanceof PlainResponse) response.end(body);
+  else response.end(Buffer.from(body));
 }
 
 /** Answers of these have no body, not even an empty one. */
@@ -226,7 +226,7 @@ export class RestFace {
     if (streamed && !route.events) throw refuseStream();
     const answer = await gate.unary(method, admission, message, context);
     if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer));
-    answerWhole(exchange, admission, plainOf(route, answer));
+    answerWhole(exchange, admission, answer);
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -345,10 +345,16 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-function answerWhole({ route, request, response, context }: Exchange, admission: Admission, value: unknown): void {
+function answerWhole({ route, request, response, context }: Exchange, admission: Admission, message: Message): void {
   const { method, answer, dialect } = route;
+  if (dialect.plain && answer === undefined && !BODILESS.has(route.status)) {
+    const all = ["content-type", dialect.contentType, ...admission.headers];
+    send(response, route.status, context.requestId, all, writeJson(method.output, message));
+    return;
+  }
+  const value = plainOf(route, message);
   const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
   const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
   const all = ["content-type", dialect.contentType, ...admission.headers, ...headers];
-  send(response, status, context.requestId, BODILESS.has(status) ? all.slice(2) : all, text);
+  send(response, status, context.requestId, BODILESS.has(status) ? all.slice(2) : all, Buffer.from(text));
 }

@@ -15,6 +15,8 @@ export interface Dialect {
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */
   readHead?(message: Message, request: Request): void;
+  /** Its answers are the schema's own JSON, as `writeJson` writes it, and its head says nothing of them. */
+  readonly plain?: true;
   /** The text of an answer whose JSON, by the schema's names, is `value`. */
   write(desc: DescMessage, value: unknown, request: Request): string;
   /** The name of a parameter of the query; the schema's where it does not say. */

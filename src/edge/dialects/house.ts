@@ -25,6 +25,7 @@ export const house: Dialect = {
     return route.verb === "GET" ? Promise.resolve({}) : readJson(request, { most });
   },
   ignoresUnknown: false,
+  plain: true,
   write: (_desc, value) => JSON.stringify(value),
   refuse: restAnswer,
 };

@@ -91,7 +91,8 @@ function objectValue(ready: () => Map<string, Member>): Encoder["encode"] {
 // Generated messages are plain objects with their fields as properties.
 const fieldIn = (message: Message, name: string): unknown => (message as unknown as Fields)[name];
 
-function getterOf(field: DescField): (message: Message) => unknown {
+/** Gets a field's value from a message; undefined where it isn't set. */
+export function getterOf(field: DescField): (message: Message) => unknown {
   const { localName, oneof } = field;
   if (oneof === undefined) return (message) => fieldIn(message, localName);
   return (message) => {
@@ -100,7 +101,8 @@ function getterOf(field: DescField): (message: Message) => unknown {
   };
 }
 
-function plainOf(field: DescField): Plain {
+/** Makes the plain form of a field's value. */
+export function plainOf(field: DescField): Plain {
   switch (field.fieldKind) {
     case "list":
       return listOf(itemOf(field.listKind, field));
@@ -156,7 +158,8 @@ function messageOf(desc: DescMessage): Plain {
 
 const same: Plain = (value) => value;
 
-function finite(value: unknown): unknown {
+/** The number itself. Throws where JSON has none for it. */
+export function finite(value: unknown): unknown {
   // JSON.stringify would write null.
   if (!Number.isFinite(value)) throw new Error(`JSON has no ${value}`);
   return value;

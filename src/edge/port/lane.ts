@@ -110,18 +110,18 @@ class Connection {
   }
 
   /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
-  write(text: string, encoding: "latin1" | "utf8", drained: () => void): boolean {
+  write(part: string | Buffer, drained: () => void): boolean {
     const socket = this.#socket;
-    if (socket.write(text, encoding) || socket.writableLength < MOST_UNSENT) return true;
+    if (socket.write(part) || socket.writableLength < MOST_UNSENT) return true;
     socket.once("drain", drained);
     return false;
   }
 
   /** Sends the last part of the answer, and goes on to the next request. */
-  finish(text: string, encoding: "latin1" | "utf8"): void {
+  finish(part: string | Buffer): void {
     this.#running = undefined;
-    if (this.#house.draining()) this.#socket.end(text, encoding);
-    else if (this.write(text, encoding, this.#goOn)) this.#goOn();
+    if (this.#house.draining()) this.#socket.end(part);
+    else if (this.write(part, this.#goOn)) this.#goOn();
   }
 
   /** What has begun to come is node:http's to wait for, which then closes. */
@@ -241,9 +241,14 @@ export class PlainResponse {
     this.#head = `${head}Date: ${date()}\r\n`;
   }
 
-  /** Sends the answer. */
-  end(text: string, encoding: "latin1" | "utf8"): void {
-    if (!this.destroyed) this.#connection.finish(`${this.#head}${this.#connection.ending}\r\n${text}`, encoding);
+  /** Sends the answer, head and body in one; the body is copied. */
+  end(body: Buffer): void {
+    if (this.destroyed) return;
+    const head = `${this.#head}${this.#connection.ending}\r\n`;
+    const answer = Buffer.allocUnsafe(head.length + body.length);
+    answer.write(head, "latin1");
+    answer.set(body, head.length);
+    this.#connection.finish(answer);
   }
 
   /** In place of `end`: sends what is written to the returned stream, in chunks as they come. */
@@ -255,10 +260,10 @@ export class PlainResponse {
       write(text: string, _encoding, done) {
         const chunk = `${head}${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
         head = "";
-        if (connection.write(chunk, "utf8", done)) done();
+        if (connection.write(chunk, done)) done();
       },
       final(done) {
-        connection.finish(`${head}0\r\n\r\n`, "latin1");
+        connection.finish(`${head}0\r\n\r\n`);
         done();
       },
     });

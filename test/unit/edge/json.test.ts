@@ -17,7 +17,9 @@ import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { AttemptFailure, AttemptStatus } from "../../../gen/limber/v1/route_pb.ts";
 import { decoderOf, encoderOf, Faults, parseBody, toText } from "../../../src/edge/json.ts";
+import { SERVICES } from "../../../src/edge/services.ts";
 import { Refusal } from "../../../src/refusal.ts";
+import { dice, messageOf } from "../../support/messages.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {
   const faults = new Faults();
@@ -391,5 +393,27 @@ describe("an answer", () => {
     const frame = create(PredictedFrameSchema, { index: 1, data: new Uint8Array(Buffer.from([250, 251])), format: 3 });
     const back = decoderOf(PredictedFrameSchema).decode(encoderOf(PredictedFrameSchema).encode(frame), new Faults());
     expect(back).toEqual(frame);
+  });
+});
+
+describe.each(
+  [...new Set(SERVICES.flatMap(({ methods }) => methods.map(({ output }) => output)))]
+    .filter(({ typeName }) => !typeName.startsWith("google."))
+    .map((desc) => [desc.typeName, desc] as const),
+)("%s", (_, desc) => {
+  it("is written to the byte as JSON.stringify writes its plain value, or refused as that is", () => {
+    const roll = dice(4);
+    const outcomeOf = (run: () => string): string => {
+      try {
+        return run();
+      } catch (thrown) {
+        return `${thrown}`;
+      }
+    };
+    for (let i = 0; i < 60; i++) {
+      const message = messageOf(desc, roll);
+      const text = outcomeOf(() => toText(desc, message));
+      expect(text).toBe(outcomeOf(() => JSON.stringify(encoderOf(desc).encode(message))));
+    }
   });
 });
