@@ -33,7 +33,7 @@ async function serve(): Promise<void> {
   let wake = (): void => {};
   async function* said(): AsyncGenerator<Answer> {
     for (;;) {
-      yield* answers.splice(0);
+      while (answers.length > 0) yield answers.shift()!; // there is one
       await new Promise<void>((resolve) => {
         wake = resolve;
       });

@@ -124,6 +124,7 @@ export type IdPrefix =
   | "key"
   | "job"
   | "lease"
+  | "line"
   | "oac"
   | "off"
   | "org"

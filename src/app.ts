@@ -61,6 +61,7 @@ import { jobService } from "./services/job.ts";
 import { logService } from "./services/log.ts";
 import { oauthService } from "./services/oauth.ts";
 import { operationsService } from "./services/operations.ts";
+import { Ferry } from "./services/outbound/ferry.ts";
 import { outboundService } from "./services/outbound.ts";
 import { presetService } from "./services/preset.ts";
 import { RegistryShelf } from "./services/registry/shelf.ts";
@@ -179,6 +180,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => broadcaster.close());
   const upstream = createUpstream(guard);
   closers.add(() => upstream.close());
+  const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
+  closers.add(() => ferry.close());
   const supply = new LiveSupply(upstream);
   const shelf = new RegistryShelf(supply);
   const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
@@ -305,7 +308,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [IdentityService, identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) })],
       [BillingService, billingService({ ...paying, processor, home: homeOf(config) })],
       [SupplyService, supplyService(supplyParts)],
-      [OutboundService, outboundService({ sql, dock: upstream.dock })],
+      [OutboundService, outboundService({ sql, dock: upstream.dock, announced: () => ferry.announced() })],
       [RegistryService, registryService({ shelf, supply, upstream })],
       [
         OperationsService,

@@ -23,6 +23,7 @@ import { pruneJobs } from "../store/jobs.ts";
 import { findKey } from "../store/keys.ts";
 import { forgetLogs } from "../store/logs.ts";
 import { pruneLoopSessions } from "../store/loop-sessions.ts";
+import { pruneMoorings } from "../store/moorings.ts";
 import type { Notices } from "../store/notices.ts";
 import { pruneCodes } from "../store/oauth.ts";
 import { pruneEvents, pruneUnsent } from "../store/outbox.ts";
@@ -89,6 +90,7 @@ export function startWorkers(house: WorkerHouse): void {
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
     () => pruneIdempotency(sql),
     () => pruneLoopSessions(sql),
+    () => pruneMoorings(sql),
     () => pruneCodes(sql),
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),

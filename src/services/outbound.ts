@@ -18,6 +18,8 @@ import { ownProvider } from "./supply/declare.ts";
 export interface OutboundParts {
   sql: Sql;
   dock: Dock;
+  /** Resolves when the other replicas can know which servers are moored here. */
+  announced(): Promise<void>;
 }
 
 /** The outbound RPC. */
@@ -104,6 +106,8 @@ class Mooring implements Listener<ServeRequest> {
           ),
       });
       this.#moored = { provider, berth };
+      await this.#parts.announced();
+      if (this.#gone) return;
       speaker.say(create(ServeResponseSchema, { message: { case: "welcome", value: { provider } } }));
     } catch (thrown) {
       this.#speaker.end(thrown);

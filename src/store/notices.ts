@@ -19,6 +19,8 @@ const CHANNELS = [
   "job",
   "webhook",
   "broadcast_changed",
+  "mooring_changed",
+  "parcel",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

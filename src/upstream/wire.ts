@@ -96,7 +96,7 @@ export interface Wire {
   line?(target: Target, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
   predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
   ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
-  /** Whether a server that has to dial the gateway has dialled this replica; absent where the gateway dials. */
+  /** Whether a server that has to dial the gateway has dialled one of its replicas; absent where the gateway dials. */
   isHere?(target: Target): boolean;
   /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
   health(target: Target, call: CallOptions): Promise<void>;

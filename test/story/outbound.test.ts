@@ -12,6 +12,7 @@ import {
   type ServeResponse,
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { redSquare } from "../../src/upstream/test-picture.ts";
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
 import { frameOf, honestSteps } from "../support/model.ts";
 
@@ -66,7 +67,7 @@ class Server {
 
   async *#talk() {
     for (;;) {
-      yield* this.#said.splice(0);
+      while (this.#said.length > 0) yield this.#said.shift()!;
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
@@ -200,18 +201,128 @@ describe("a server that dials", () => {
     await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
     expect(later.heard.length).toBeGreaterThan(before);
   });
+});
 
-  it("is supply at the replica that it has dialled, and nowhere else", async () => {
-    const { name } = await live();
-    const other = await openApp({ database: app.database });
-    const there = await other.call(
-      "/v1/act",
-      { model: `${name}/base`, action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] },
+describe("a server that has dialled another replica", () => {
+  let other: App;
+
+  beforeAll(async () => {
+    other = await openApp({ database: app.database });
+  });
+  afterAll(() => other.close());
+
+  const there = (name: string, more: object = {}, path = "/v1/act") =>
+    other.call(
+      path,
+      { model: `${name}/base`, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }], ...more },
       { key: robot.key },
     );
-    expect([there.status, there.body.error.code]).toEqual([409, "no_live_deployment"]);
-    await other.close();
-    expect((await act(name)).status).toBe(200);
+  const known = (name: string) => vi.waitFor(async () => expect((await there(name)).status).toBe(200));
+
+  it("is called through it, with the same values, as often as one likes at one time", async () => {
+    const { name } = await live();
+    await known(name);
+    const asked = Array.from({ length: 50 }, (_, i) => there(name, { observations: [{ proprio: [i / 100] }] }));
+    for (const [i, { status, body }] of (await Promise.all(asked)).entries())
+      expect([status, body.action?.steps[0][0] ?? body]).toEqual([200, expect.closeTo(i / 100, 9)]);
+  });
+
+  it("serves predictions in order and ground through it, and pictures whole", async () => {
+    const prices = { price_per_frame: 0.001, price_per_1k_tokens: 0.01 };
+    const { name, server } = await live({ contracts: ["predict", "ground"], action_spaces: [], ...prices });
+    const seen = {
+      proprio: [0.5],
+      frames: [{ camera: "front", data: (await redSquare(0.5, 0.5, 640)).toString("base64") }],
+    };
+    const asks = { model: `${name}/base`, observations: [seen] };
+    await vi.waitFor(async () =>
+      expect((await other.call("/v1/ground", { ...asks, instruction: "it" }, { key: robot.key })).status).toBe(200),
+    );
+    const ask = server.heard.at(-1);
+    const shown = ask?.case === "ground" ? ask.value.request?.observation?.frames[0]?.data : undefined;
+    expect(Buffer.from(shown ?? []).toString("base64")).toBe(seen.frames[0]!.data);
+    const { body } = await other.call("/v1/predict", { ...asks, horizon: 5 }, { key: robot.key });
+    expect(body.frames.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it("is declared and probed through it", async () => {
+    const name = await provider();
+    await new Server(app.url, supplier.key, name).welcome();
+    const { id } = (await declare(name)).body;
+    await vi.waitFor(async () => {
+      const [row] = await app.sql`select 1 from mooring where provider = ${name}`;
+      expect(row).toBeDefined();
+    });
+    const { body } = await other.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
+    expect([body.offering.status, body.report.passed]).toEqual(["live", true]);
+  });
+
+  it("hears through it that a caller has left, and keeps nothing of the call", async () => {
+    const { name, server } = await live();
+    await known(name);
+    server.honest = false;
+    await there(name, { provider: { deadline_ms: 150 } });
+    await vi.waitFor(() =>
+      expect(server.heard.at(-1)).toMatchObject({ case: "act", value: { body: { case: "cancel" } } }),
+    );
+    server.honest = true;
+    await known(name);
+    await vi.waitFor(async () => expect(await app.sql`select 1 from parcel`).toHaveLength(0));
+  });
+
+  it("fails the calls that wait when its stream breaks, is no supply then, and is again when it has dialled the other one", async () => {
+    const { name, server } = await live();
+    await known(name);
+    server.honest = false;
+    const before = server.heard.length;
+    const waiting = there(name);
+    await vi.waitFor(() => expect(server.heard.length).toBeGreaterThan(before));
+    await server.leave();
+    expect((await waiting).body.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
+    await vi.waitFor(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"));
+    await new Server(other.url, supplier.key, name).welcome();
+    await known(name);
+    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+  });
+
+  it("is called by each replica on its own stream where it holds one at both", async () => {
+    const { name, server } = await live();
+    const second = await new Server(other.url, supplier.key, name).welcome();
+    const [first, before] = [server.heard.length, second.heard.length];
+    await known(name);
+    expect(second.heard.length).toBeGreaterThan(before);
+    expect(server.heard.length).toBe(first);
+  });
+
+  it("is no supply any more when the replica that held its stream is gone without a word", async () => {
+    const { name, server } = await live();
+    await server.leave();
+    // What a replica leaves behind that is killed: a row that nobody renews.
+    await app.sql`insert into mooring (provider, replica, alive_until) values (${name}, 'replica_gone', now() + interval '2 seconds')`;
+    await vi.waitFor(async () => {
+      const { body } = await there(name, { provider: { deadline_ms: 100 } });
+      expect(body.route?.attempts).toMatchObject([{ status: "error" }]);
+    });
+    await vi.waitFor(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"), {
+      timeout: 15_000,
+      interval: 200,
+    });
+  }, 30_000);
+
+  it("is left alone by a replica that closes, and known elsewhere as soon as it has dialled anew", async () => {
+    const third = await openApp({ database: app.database });
+    const name = await provider();
+    const server = await new Server(third.url, supplier.key, name).welcome();
+    const { id } = (await declare(name)).body;
+    await vi.waitFor(async () => {
+      const { body } = await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
+      expect(body.offering.status).toBe("live");
+    });
+    await third.close();
+    expect(String(await server.ended)).toMatch(/dial again/);
+    expect(await app.sql`select 1 from mooring where provider = ${name}`).toHaveLength(0);
+    await new Server(app.url, supplier.key, name).welcome();
+    await known(name);
   });
 });
 

@@ -66,7 +66,7 @@ export class LiveSupply {
       if (routable.length % 64 === 0) yield;
       const wire = this.#upstream.wireOf(runtime);
       if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
-      if (wire.isHere?.(target) === false) continue; // nor is a server that has dialled another replica, or none
+      if (wire.isHere?.(target) === false) continue; // nor is a server that has to dial and hasn't
       reached.set(offering.id, { wire, target, bounds });
       routable.push(offering);
     }

@@ -42,7 +42,7 @@ export async function verify(
   const wire = parts.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
   if (!asker.owner && wire.isHere?.(target) === false)
-    throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled this replica");
+    throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
   const { report, busy } = await probe(
     { ...parts, native: parts.upstream.native },
     { offering, target, wire, bounds, record: known },

@@ -1,17 +1,18 @@
 /** Model servers that dialled the gateway, by provider: each is called on its own stream. */
 import type { ServeRequest, ServeResponse } from "../../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../signal.ts";
 import { calledOff, lost, malformed } from "../failures.ts";
+import type { CallOptions } from "../wire.ts";
 
 /** What the gateway may say on a stream after the welcome. */
 export type Question = Exclude<ServeResponse["message"], { case: undefined } | { case: "welcome" }>;
 /** What a server may say on a stream after its hello. */
 export type Reply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
 
-/** The stream of one server, as whoever holds it hands it over. */
+/** The stream of one server, as whoever holds it hands it over; or the way to the replica that does. */
 export interface Line {
-  say(question: Question): void;
+  /** `budgetMs` is the time that the call has, where the question begins one. */
+  say(question: Question, budgetMs?: number): void;
   /** What was said before is not read yet. */
   readonly behind: boolean;
   /** Another stream of the provider has taken its place, or the gateway closes. */
@@ -50,7 +51,11 @@ export class Berth {
   }
 
   /** Makes a call. `fail` hears of whatever ends it early. Throws an UpstreamFailure when the server has no room for it. */
-  call(question: (callId: number) => Question, pending: Pending, signal: Signal): void {
+  call(
+    question: (callId: number) => Question,
+    pending: Pending,
+    { signal, budgetMs }: Pick<CallOptions, "signal" | "budgetMs">,
+  ): void {
     if (signal.aborted) throw calledOff(signal);
     if (this.line.behind || this.#pending.size >= MOST_PENDING || this.#nextId >= MAX_CALL_ID)
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it is asked");
@@ -72,7 +77,14 @@ export class Berth {
       },
     });
     signal.addEventListener("abort", leave, { once: true });
-    this.line.say(question(id));
+    this.line.say(question(id), budgetMs);
+  }
+
+  /** A call will not be answered. */
+  fail(callId: number, failure: unknown): void {
+    const call = this.#pending.get(callId);
+    this.#pending.delete(callId);
+    call?.fail(failure);
   }
 
   /** The stream is gone: every call on it fails. */
@@ -93,14 +105,39 @@ const cancel = (callId: number): Question => ({
   },
 });
 
-/** Every server that is moored at this replica. */
+/** A server that is moored at another replica. */
+export interface Elsewhere {
+  readonly provider: string;
+  readonly replica: string;
+}
+
+/** Every server that is moored at this replica, and the ways to those that are moored at others. */
 export class Dock {
   readonly #berths = new Map<string, Berth>();
-  #changed = (): void => {};
+  #elsewhere: readonly (Elsewhere & { readonly berth: Berth })[] = [];
+  readonly #listeners: (() => void)[] = [];
 
-  /** Calls `changed` whenever a server comes or goes. */
+  /** Calls `changed` whenever a server comes or goes, here or elsewhere. */
   onChange(changed: () => void): void {
-    this.#changed = changed;
+    this.#listeners.push(changed);
+  }
+
+  /** The providers whose servers are moored at this replica. */
+  get providers(): string[] {
+    return [...this.#berths.keys()].sort();
+  }
+
+  /** Takes over which servers are moored elsewhere; `open` gives the way to one that was not known. Calls on a way that is gone fail. */
+  learn(known: readonly Elsewhere[], open: (at: Elsewhere) => Berth): void {
+    const before = this.#elsewhere;
+    const same = (a: Elsewhere, b: Elsewhere): boolean => a.provider === b.provider && a.replica === b.replica;
+    this.#elsewhere = known.map((at) => before.find((one) => same(one, at)) ?? { ...at, berth: open(at) });
+    const gone = before.filter((one) => !this.#elsewhere.includes(one));
+    for (const { berth } of gone) {
+      berth.sink();
+      berth.line.end();
+    }
+    if (gone.length > 0 || this.#elsewhere.some((one) => !before.includes(one))) this.#changed();
   }
 
   /** Takes a server in; one of the same provider that was there before has to go. */
@@ -121,13 +158,23 @@ export class Dock {
   }
 
   /** The server of a provider, where it is moored here. */
-  of(provider: string): Berth | undefined {
+  here(provider: string): Berth | undefined {
     return this.#berths.get(provider);
+  }
+
+  /** The server of a provider, or the way to it: here if it can be, else where it moored last. */
+  of(provider: string): Berth | undefined {
+    return this.here(provider) ?? this.#elsewhere.find((one) => one.provider === provider)?.berth;
   }
 
   /** Sends every server away; they dial again, elsewhere. */
   close(): void {
     for (const provider of [...this.#berths.keys()]) this.#leave(provider);
+    this.#changed();
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
   }
 
   #leave(provider: string): void {

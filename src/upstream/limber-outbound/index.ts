@@ -1,4 +1,4 @@
-/** The native wire, reversed: calls go out on the stream by which the server dialled the gateway. */
+/** The native wire, reversed: calls go out on the stream by which the server dialled the gateway, through the replica that holds it. */
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   ActRequestSchema,
@@ -29,7 +29,7 @@ export function limberOutbound(dock: Dock): Wire {
   const berthOf = ({ endpoint }: Target): Berth | undefined => dock.of(endpoint.slice(outboundAddress("").length));
   const moored = (target: Target): Berth => {
     const berth = berthOf(target);
-    if (!berth) throw unreachable("the server has not dialled this replica of the gateway");
+    if (!berth) throw unreachable("the server has not dialled the gateway");
     return berth;
   };
   return {
@@ -51,11 +51,11 @@ export function limberOutbound(dock: Dock): Wire {
             },
             fail: reject,
           },
-          call.signal,
+          call,
         );
       });
     },
-    async *predict(target, input, frames, { signal }) {
+    async *predict(target, input, frames, call) {
       const framed = await encodePredict(target.model, input, frames);
       const request = fromBinary(PredictRequestSchema, framed.subarray(PREFIX_BYTES));
       const parts = new Parts();
@@ -73,11 +73,11 @@ export function limberOutbound(dock: Dock): Wire {
           },
           fail: (failure) => void parts.end(failure),
         },
-        signal,
+        call,
       );
       for await (const part of parts.read()) yield readPredict(toBinary(PredictResponseSchema, part));
     },
-    async ground(target, input, frames, { signal }) {
+    async ground(target, input, frames, call) {
       const framed = await encodeGround(target.model, input, frames);
       const request = fromBinary(GroundRequestSchema, framed.subarray(PREFIX_BYTES));
       return new Promise((resolve, reject) => {
@@ -93,7 +93,7 @@ export function limberOutbound(dock: Dock): Wire {
             },
             fail: reject,
           },
-          signal,
+          call,
         );
       });
     },

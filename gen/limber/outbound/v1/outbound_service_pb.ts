@@ -342,8 +342,9 @@ export const GroundCallSchema: GenMessage<GroundCall> = /*@__PURE__*/
 export const OutboundService: GenService<{
   /**
    * Serves a provider's models on this stream: `hello` first, then an answer to each call, in any order. The offerings are declared
-   * with the runtime `limber-outbound` and the endpoint `outbound://<provider>`. They are routed to by the replica that holds the
-   * stream and by no other; a stream of the same provider that comes later takes its place there.
+   * with the runtime `limber-outbound` and the endpoint `outbound://<provider>`. Every replica routes to them, through the one that
+   * holds the stream; a stream of the same provider that comes later takes its place there. A provider may hold streams at several
+   * replicas: each is called by its own replica first.
    *
    * @generated from rpc limber.outbound.v1.OutboundService.Serve
    */
