@@ -45,6 +45,8 @@ export interface Admission {
   headers: readonly string[];
   /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
   leave(): void;
+  /** Counts a step of a control loop against the key's rate limit; throws or rejects with 429. */
+  step?: (() => Promise<void> | undefined) | undefined;
   /** Whether the caller would be let in again; throws or rejects with the refusal when not. For calls that last. */
   again?(): unknown;
 }
@@ -272,7 +274,7 @@ export function createGate(parts: GateParts): Gate {
           speaker.end(refusal);
         },
       };
-      const call = callOf(admission.principal, context, undefined);
+      const call = { ...callOf(admission.principal, context, undefined), step: admission.step };
       const listener = doorOf(method).serve(told, call) as Listener<Message>;
       rest = watch(admission, listener, context.signal);
       return {
@@ -304,8 +306,8 @@ function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
 
 const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>
   place instanceof Promise
-    ? place.then(({ headers, leave }) => ({ principal, headers, leave }))
-    : { principal, headers: place.headers, leave: place.leave };
+    ? place.then(({ headers, leave, step }) => ({ principal, headers, leave, step }))
+    : { principal, headers: place.headers, leave: place.leave, step: place.step };
 
 /** Whoever has an address of IPv6 has all of its /64. */
 function householdOf(address: string): string {

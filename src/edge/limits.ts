@@ -6,7 +6,7 @@
 import { after, every, now, steadyNow } from "../ambient.ts";
 import { Refusal } from "../refusal.ts";
 import type { RateAsk, RateGrant } from "../store/rates.ts";
-import { Bucket, type Limit, type Pool } from "./limits/bucket.ts";
+import { Bucket, type Limit, type Pool, type Wanted } from "./limits/bucket.ts";
 
 /** What a call took from its key's limits, and what it left. */
 export interface Place {
@@ -14,6 +14,8 @@ export interface Place {
   headers: readonly string[];
   /** Ends the call; further calls do nothing. */
   leave(): void;
+  /** Takes one request for a step of the control loop that runs here, at once when one is at hand. Rejects with 429 when the key has none left. */
+  step(): Promise<void> | undefined;
 }
 
 /** Asks the database for what many keys need, at once. */
@@ -52,18 +54,24 @@ export class Limits {
   enter(keyId: string, limit: Limit, pool: Pool = "calls"): Place | Promise<Place> {
     const at = steadyNow();
     const bucket = this.#bucketOf(keyId, limit, at);
+    const taken = this.#taken(bucket, pool, at);
+    return taken ? taken.then(() => this.#place(bucket, pool, steadyNow())) : this.#place(bucket, pool, at);
+  }
+
+  /** Takes what is wanted, at once where it is at hand; throws or rejects with the refusal. */
+  #taken(bucket: Bucket, wanted: Wanted, at: number): Promise<void> | undefined {
     if (bucket.waiting.length === 0) {
-      if (bucket.take(pool, at)) {
+      if (bucket.take(wanted, at)) {
         if (bucket.low && !bucket.asked) this.#ask(bucket, false);
-        return this.#place(bucket, pool, at);
+        return undefined;
       }
-      const refusal = bucket.refusal(pool, at);
+      const refusal = bucket.refusal(wanted, at);
       if (refusal) throw withHeaders(refusal, bucket, at);
     }
     return new Promise((resolve, reject) => {
       bucket.waiting.push({
-        pool,
-        enter: () => resolve(this.#place(bucket, pool, steadyNow())),
+        wanted,
+        enter: resolve,
         refuse: (why) => reject(why instanceof Refusal ? withHeaders(why, bucket, steadyNow()) : why),
       });
       this.#ask(bucket, false);
@@ -115,6 +123,7 @@ export class Limits {
         this.#running -= 1;
         if (this.#running === 0) this.#whenIdle();
       },
+      step: () => this.#taken(bucket, "steps", steadyNow()),
     };
   }
 

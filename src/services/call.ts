@@ -62,6 +62,8 @@ export interface Call {
   deadline: number | undefined;
   /** The caller's `traceparent` header, unread. */
   traceparent?: string | undefined;
+  /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
+  step?: (() => Promise<void> | undefined) | undefined;
   /** Present when the call carries an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
 }

@@ -134,6 +134,29 @@ describe("a warm key", () => {
   });
 });
 
+describe("steps of a control loop", () => {
+  it("count in the key's bucket on whichever replica, and take no place", async () => {
+    await using one = replica("step-1");
+    await using two = replica("step-2");
+    const hundred = limit({ burst: 100, streams: 2 });
+    const loops = (
+      await entered(
+        [one, two].map(
+          ({ limits }) =>
+            () =>
+              limits.enter("key_s", hundred, "streams"),
+        ),
+      )
+    ).inside;
+    const steps = await Promise.allSettled(Array.from({ length: 400 }, async (_, i) => loops[i % 2]!.step()));
+    // Two were taken to enter.
+    const taken = steps.filter(({ status }) => status === "fulfilled").length;
+    expect(taken).toBeLessThanOrEqual(98);
+    expect(taken).toBeGreaterThanOrEqual(70);
+    for (const { leave } of loops) leave();
+  });
+});
+
 describe("while the database is away", () => {
   it("each replica holds the key's limits by itself, and no call fails for it", async () => {
     const limits = new Limits(() => Promise.reject(new Error("away")));

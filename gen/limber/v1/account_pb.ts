@@ -284,7 +284,7 @@ export const KeyBudgetSchema: GenMessage<KeyBudget> = /*@__PURE__*/
  */
 export type RateLimit = Message<"limber.v1.RateLimit"> & {
   /**
-   * Requests in one window.
+   * Requests in one window. In a control loop each observation that a model is asked about counts as one.
    *
    * @generated from field: uint32 requests = 1;
    */

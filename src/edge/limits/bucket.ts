@@ -4,7 +4,7 @@ import type { RateAsk, RateGrant } from "../../store/rates.ts";
 
 /** What one key may do in time. */
 export interface Limit {
-  /** Requests in one window. */
+  /** Requests in one window; a step of a control loop counts as one. */
   requests: number;
   /** The window, in seconds. */
   windowS: number;
@@ -18,10 +18,12 @@ export interface Limit {
 
 /** What counts apart: calls that end by themselves, and streams that stay. */
 export type Pool = "calls" | "streams";
+/** What takes a token: a call or a stream, with its place, or a step of a control loop, whose stream has one. */
+export type Wanted = Pool | "steps";
 
-/** A call that waits for the database's answer. */
+/** A call or a step that waits for the database's answer. */
 export interface Waiter {
-  readonly pool: Pool;
+  readonly wanted: Wanted;
   enter(): void;
   refuse(why: unknown): void;
 }
@@ -75,18 +77,22 @@ export class Bucket {
   }
 
   /** Takes a token and a place, if both are at hand. */
-  take(pool: Pool, at: number): boolean {
+  take(wanted: Wanted, at: number): boolean {
     this.usedAt = at;
-    if (this.tokens < 1 || this.running[pool] >= this.places[pool]) return false;
+    if (this.tokens < 1 || this.#isFull(wanted)) return false;
     this.tokens -= 1;
-    this.running[pool] += 1;
+    if (wanted !== "steps") this.running[wanted] += 1;
     return true;
   }
 
+  #isFull(wanted: Wanted): boolean {
+    return wanted !== "steps" && this.running[wanted] >= this.places[wanted];
+  }
+
   /** Why a call that found nothing at hand is refused without a question; undefined: the database has to be asked. */
-  refusal(pool: Pool, at: number): Refusal | undefined {
+  refusal(wanted: Wanted, at: number): Refusal | undefined {
     if (this.tokens < 1 && at < this.#emptyUntil) return this.#tooFast(at);
-    if (this.running[pool] >= this.places[pool] && at < this.#fullUntil[pool]) return this.#tooMany(pool);
+    if (wanted !== "steps" && this.#isFull(wanted) && at < this.#fullUntil[wanted]) return this.#tooMany(wanted);
     return undefined;
   }
 
@@ -98,13 +104,13 @@ export class Bucket {
   /** What to ask the database for now. */
   ask(at: number, idle: boolean): RateAsk {
     const { burst, concurrency, streams } = this.limit;
-    const waiting = { calls: 0, streams: 0 };
-    for (const { pool } of this.waiting) waiting[pool]++;
+    const waiting = { calls: 0, streams: 0, steps: 0 };
+    for (const { wanted } of this.waiting) waiting[wanted]++;
     const rests = at < this.#emptyUntil;
     const tokens = idle ? -this.tokens : rests ? 0 : this.waiting.length + this.#chunk - this.tokens;
     // Given back at once: what comes meanwhile asks again.
     if (idle) this.tokens = 0;
-    const wanted = (pool: Pool, most: number): number => {
+    const places = (pool: Pool, most: number): number => {
       const busy = this.running[pool] + waiting[pool];
       const ahead = idle || busy === 0 ? busy : busy + Math.floor(most * SPARE_SHARE);
       return Math.max(this.running[pool], Math.min(ahead, most));
@@ -116,9 +122,9 @@ export class Bucket {
       perS: this.perMs * 1000,
       burst,
       tokens: idle ? tokens : Math.max(0, Math.min(burst, Math.ceil(tokens))),
-      calls: wanted("calls", concurrency),
+      calls: places("calls", concurrency),
       mostCalls: concurrency,
-      streams: wanted("streams", streams),
+      streams: places("streams", streams),
       mostStreams: streams,
     };
   }
@@ -133,10 +139,12 @@ export class Bucket {
     if (this.tokens < this.#counted)
       this.#emptyUntil = at + Math.max(LEAST_REST_MS, (1 - Math.min(1, grant.remaining)) / this.perMs);
     for (const waiter of this.waiting.splice(0, this.#counted)) {
-      if (this.take(waiter.pool, at)) waiter.enter();
+      const { wanted } = waiter;
+      if (this.take(wanted, at)) waiter.enter();
+      else if (this.tokens < 1 || wanted === "steps") waiter.refuse(this.#tooFast(at));
       else {
-        if (this.tokens >= 1) this.#fullUntil[waiter.pool] = at + FULL_REST_MS;
-        waiter.refuse(this.tokens < 1 ? this.#tooFast(at) : this.#tooMany(waiter.pool));
+        this.#fullUntil[wanted] = at + FULL_REST_MS;
+        waiter.refuse(this.#tooMany(wanted));
       }
     }
   }
@@ -172,7 +180,7 @@ export class Bucket {
   #tooFast(at: number): Refusal {
     const { requests, windowS } = this.limit;
     const waitS = Math.max(1, Math.ceil((1 - this.left(at)) / this.perMs / 1000));
-    const text = `this key may send ${requests} requests in ${windowS} s; try again in ${waitS} s`;
+    const text = `this key may send ${requests} requests and steps of control loops in ${windowS} s; try again in ${waitS} s`;
     return refuse(Reason.RATE_LIMIT_EXCEEDED, text, {}, { retryAfter: waitS });
   }
 

@@ -23,6 +23,8 @@ export type LoopEvent<O> =
   | { readonly kind: "failed"; readonly at: number; readonly flight: number; readonly failure: AttemptFailure }
   /** The observation itself cannot be used, whoever is asked. */
   | { readonly kind: "refused"; readonly at: number; readonly flight: number; readonly detail: string }
+  /** The key has no step left at the moment. */
+  | { readonly kind: "limited"; readonly at: number; readonly flight: number; readonly detail: string }
   /** It cannot be paid for at the moment. */
   | { readonly kind: "unpaid"; readonly at: number; readonly flight: number }
   /** Time passed; due whenever `wakeAt` is reached. */

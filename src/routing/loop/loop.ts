@@ -136,6 +136,9 @@ export class Loop<O> {
       case "refused":
         this.#refused(event.flight, HoldReason.INVALID_OBSERVATION, event.detail, at);
         return;
+      case "limited":
+        this.#refused(event.flight, HoldReason.RATE_LIMITED, event.detail, at);
+        return;
       case "unpaid":
         this.#refused(event.flight, HoldReason.NOT_RECORDED, "", at);
         return;

@@ -10,8 +10,10 @@ import { type App, type Caller, openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
+import { BOUNDLESS } from "../../support/pair.ts";
 
 const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
+const ACT = { model: "acme/base", action_space: "base_twist_2d", horizon: 5, observations: [{ proprio: [0.5] }] };
 
 let app: App;
 let one: Model;
@@ -36,6 +38,43 @@ afterAll(async () => {
 
 const dead: Model["script"]["act"] = (_call, _answer, { stream }) => stream.close(2);
 const pinnedTo = (provider: string | undefined) => (provider === "one" ? one : two);
+
+describe("a key's rate limit", () => {
+  const FEW = { requests: 1, window_s: 3600, burst: 8 };
+
+  it("counts each step as a request; a step beyond it is held with the reason, and the loop goes on", async () => {
+    const key = await app.key(caller.org, { role: "owner", rate_limit: FEW });
+    const loop = robot(app, key, OPEN);
+    await loop.expect("opened");
+    for (let step = 1; step <= 7; step++) {
+      loop.observe(step);
+      await loop.expect("chunk");
+    }
+    for (const step of [8, 9]) {
+      loop.observe(step);
+      expect(await loop.expect("hold")).toMatchObject({
+        step,
+        reason: HoldReason.RATE_LIMITED,
+        detail: expect.stringContaining("1 requests and steps of control loops in 3600 s"),
+      });
+    }
+    loop.say({ case: "close", value: {} });
+    expect(await loop.expect("ended")).toMatchObject({ code: "", chunks: 7, holds: 2 });
+  });
+
+  it("is never used up by another key", async () => {
+    const [noisy, quiet] = await Promise.all([1, 2].map(() => app.key(caller.org, { role: "owner", rate_limit: FEW })));
+    const loop = robot(app, quiet!, OPEN);
+    await loop.expect("opened");
+    const refused = await Promise.all(Array.from({ length: 20 }, () => app.call("/v1/act", ACT, { key: noisy! })));
+    expect(refused.filter(({ status }) => status === 429).length).toBeGreaterThan(10);
+    for (let step = 1; step <= 6; step++) {
+      loop.observe(step);
+      await loop.expect("chunk");
+    }
+    loop.leave();
+  });
+});
 
 describe("402", () => {
   it("is what a loop meets before anything is asked when there is no credit", async () => {
@@ -355,7 +394,10 @@ describe("hostile traffic", () => {
   });
 
   it("ten thousand observations at once end in a chunk for the last", async () => {
-    const loop = robot(app, (await app.caller(100)).key, { ...OPEN, horizon: 50 });
+    const loop = robot(app, (await app.caller(100, { role: "owner", rate_limit: BOUNDLESS })).key, {
+      ...OPEN,
+      horizon: 50,
+    });
     await loop.expect("opened");
     for (let step = 1; step <= 10_000; step++) loop.observe(step);
     let chunks = 0;

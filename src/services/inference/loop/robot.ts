@@ -26,6 +26,7 @@ import {
   type LoopGauge,
   type PlanStep,
   routeOf,
+  type Sighting,
 } from "../../../routing/index.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
 import type { Mover } from "../../robot/stop-book.ts";
@@ -83,6 +84,8 @@ export class Robot implements Carried, Asker {
   #behindSince: number | undefined;
   #touchedAt = Number.NEGATIVE_INFINITY;
   #woken: PlanStep | undefined;
+  /** The observation that was counted last. */
+  #counted: Sighting<Seen> | undefined;
   /** The last chunk that was charged, on this stream and on the one that it resumes. */
   #last: LoopChunk | undefined;
   #route: Route | undefined;
@@ -293,17 +296,33 @@ export class Robot implements Carried, Asker {
     const flight = new Flight(this, effect);
     this.#flights.set(effect.flight, flight);
     hedgesOf(this.#house, this.#call).earn();
-    const covered = this.#tab.cover(this.#course.plan);
-    if (!(covered instanceof Promise)) {
+    const may = this.#admitted(effect);
+    if (!(may instanceof Promise)) {
       this.#ask(effect, flight);
       return;
     }
-    covered.then(
+    may.then(
       () => {
         if (!flight.aborted) this.#ask(effect, flight);
       },
       (thrown) => this.#unpaid(effect.flight, thrown),
     );
+  }
+
+  /** Whether the key may take this step and the tab covers it; rejects with the refusal. A step counts once, whoever is asked. */
+  #admitted({ sighting }: Dispatch<Seen>): Promise<void> | void {
+    const counted = sighting === this.#counted ? undefined : this.#step();
+    this.#counted = sighting;
+    const cover = (): void | Promise<void> => this.#tab.cover(this.#course.plan);
+    return counted === undefined ? cover() : counted.then(cover);
+  }
+
+  #step(): Promise<void> | undefined {
+    try {
+      return this.#call.step?.();
+    } catch (refused) {
+      return Promise.reject(refused);
+    }
   }
 
   #ask({ step, sighting, budgetMs }: Dispatch<Seen>, flight: Flight): void {
@@ -333,11 +352,14 @@ export class Robot implements Carried, Asker {
     else this.#end(asRefusal(thrown));
   }
 
-  /** No credit ends the loop; a ledger that is away makes the robot hold. */
+  /** No credit ends the loop; a ledger that is away and a rate limit make the robot hold. */
   #unpaid(flight: number, thrown: unknown): void {
     this.#flights.delete(flight);
     const refusal = asRefusal(thrown);
-    if (refusal.reason === Reason.STORE_UNAVAILABLE) this.#happen({ kind: "unpaid", at: steadyNow(), flight });
+    const at = steadyNow();
+    if (refusal.reason === Reason.STORE_UNAVAILABLE) this.#happen({ kind: "unpaid", at, flight });
+    else if (refusal.reason === Reason.RATE_LIMIT_EXCEEDED)
+      this.#happen({ kind: "limited", at, flight, detail: refusal.message });
     else this.#end(refusal);
   }
 
