@@ -5,6 +5,7 @@ import { Contract, PARAMETERS } from "../contracts/contract.ts";
 import { ALIASES, type Alias } from "./aliases.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
 import {
+  type Candidates,
   type Codes,
   type Columns,
   Flag,
@@ -41,7 +42,7 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
     catalog.set(model.slug, model);
     if (catalog.size % STRIDE === 0) yield;
   }
-  const serving = new Map<string, Uint32Array>();
+  const serving = new Map<string, Map<number, Candidates>>();
   const scopes = new WeakMap<readonly string[], Uint8Array>();
 
   return {
@@ -55,15 +56,21 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
     rowOf: (id) => rowById.get(id) ?? -1,
     rowsOfModel: (slug) => byModel.get(slug),
     rowsOfAlias: (alias) => byAlias.get(alias.id)!,
-    rowsServing(alias, bits, simulated) {
-      const key = `${alias.id} ${bits} ${simulated}`;
-      let rows = serving.get(key);
-      if (!rows) {
-        const unwanted = simulated ? 0 : Flag.SIMULATED;
-        rows = byAlias.get(alias.id)!.filter((row) => (columns.traits[row]! & (bits | unwanted)) === bits);
-        serving.set(key, rows);
+    serving(alias, bits, simulated) {
+      const unwanted = simulated ? 0 : Flag.SIMULATED;
+      let lists = serving.get(alias.id);
+      if (!lists) {
+        lists = new Map();
+        serving.set(alias.id, lists);
       }
-      return rows;
+      // The flag of placeholders is none of the bits that are asked for.
+      let list = lists.get(bits | unwanted);
+      if (!list) {
+        const rows = byAlias.get(alias.id)!.filter((row) => (columns.traits[row]! & (bits | unwanted)) === bits);
+        list = candidatesOf(rows, columns.kind);
+        lists.set(bits | unwanted, list);
+      }
+      return list;
     },
     scopeOf(globs) {
       let allowed = scopes.get(globs);
@@ -74,6 +81,21 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
       return allowed;
     },
   };
+}
+
+/** Rows and their kinds, numbered as they come. */
+function candidatesOf(rows: Uint32Array, kind: Uint32Array): Candidates {
+  const numbers = new Map<number, number>();
+  const samples: number[] = [];
+  const kinds = rows.map((row) => {
+    let number = numbers.get(kind[row]!);
+    if (number === undefined) {
+      number = samples.push(row) - 1;
+      numbers.set(kind[row]!, number);
+    }
+    return number;
+  });
+  return { rows, kinds, samples: Uint32Array.from(samples) };
 }
 
 /** How many rows are looked at between two yields. */
@@ -206,6 +228,7 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     provider: words(),
     region: words(),
     traits: words(),
+    kind: words(),
     p95Ms: numbers(),
     maxHorizon: numbers(),
     precisionBits: numbers(),
@@ -214,6 +237,7 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     priceNano: contracts.map(numbers),
     advertised: { p50Ms: numbers(), p95Ms: numbers(), coldMs: numbers(), unitsPerS: numbers(), uptime: numbers() },
   };
+  const kinds = new Kinds();
   yield;
   for (let row = 0; row < rows; row++) {
     const offering = offerings[row]!;
@@ -222,6 +246,10 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     columns.provider[row] = providers.of(offering.provider);
     columns.region[row] = regions.of(offering.region);
     columns.traits[row] = traitsOf(offering);
+    columns.kind[row] = kinds.of(
+      columns.provider[row]! * regions.names.length + columns.region[row]!,
+      columns.traits[row]!,
+    );
     columns.p95Ms[row] = advertised.p95Ms ?? Number.POSITIVE_INFINITY;
     columns.maxHorizon[row] = offering.maxHorizon;
     columns.precisionBits[row] = precisionBits(offering.precision);
@@ -236,6 +264,27 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     if (row % STRIDE === 0) yield;
   }
   return columns;
+}
+
+/** Numbers each place with each set of traits. */
+class Kinds {
+  private readonly byTraits = new Map<number, Map<number, number>>();
+  private count = 0;
+
+  /** The kind of a place with these traits. */
+  of(place: number, traits: number): number {
+    let known = this.byTraits.get(traits);
+    if (!known) {
+      known = new Map();
+      this.byTraits.set(traits, known);
+    }
+    let kind = known.get(place);
+    if (kind === undefined) {
+      kind = this.count++;
+      known.set(place, kind);
+    }
+    return kind;
+  }
 }
 
 function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {

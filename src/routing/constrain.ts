@@ -69,9 +69,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     stage: "expand",
     field: undefined,
     test: (ask) =>
-      ask.scope.models.length === 0
-        ? undefined
-        : { kind: "code", column: ask.snapshot.columns.model, marks: ask.snapshot.scopeOf(ask.scope.models) },
+      ask.scope.models.length === 0 ? undefined : { kind: "model", marks: ask.snapshot.scopeOf(ask.scope.models) },
     detail: () => "outside the key's models",
   },
   {

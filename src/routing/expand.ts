@@ -1,7 +1,7 @@
 /** Stage 2: every offering that a model or alias of the request stands for. */
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Ask, Target } from "./intent.ts";
-import { Flag, servesBits } from "./snapshot.ts";
+import { type Candidates, Flag, servesBits } from "./snapshot.ts";
 
 const NONE = new Uint32Array(0);
 
@@ -16,12 +16,15 @@ export function universeOf(ask: Ask, target: Target): Uint32Array {
   return rows.subarray(0, end);
 }
 
-/** The rows that the constraints start from. An alias's are listed beforehand; a model has few. */
-export function expand(ask: Ask, target: Target): Uint32Array {
-  return target.alias
-    ? ask.snapshot.rowsServing(target.alias, ask.serves, ask.allowSimulated)
-    : universeOf(ask, target);
+/** The rows that the constraints start from. An alias's are listed beforehand; a model has few, and each counts as a kind of its own. */
+export function expand(ask: Ask, target: Target): Candidates {
+  if (target.alias) return ask.snapshot.serving(target.alias, ask.serves, ask.allowSimulated);
+  const rows = universeOf(ask, target);
+  if (ownKinds.length < rows.length) ownKinds = Uint32Array.from({ length: 2 * rows.length }, (_, place) => place);
+  return { rows, kinds: ownKinds, samples: rows };
 }
+
+let ownKinds = Uint32Array.from({ length: 64 }, (_, place) => place);
 
 /** Every row that the request stands for, once. */
 export function consideredRows(ask: Ask): Iterable<number> {

@@ -183,9 +183,13 @@ function orderingOf({ provider, preference }: Intent, alias: Alias | undefined):
   const sort = provider?.sort === undefined ? undefined : SORTS[provider.sort];
   if (sort) return { kind: "axis", axis: sort, from: `sort:${sort}` };
   if (provider) {
-    const weights = Object.entries(provider.objective).filter(([, weight]) => weight > 0);
+    const weights: [Axis, number][] = [];
     // The schema admits no other words than the five axes.
-    if (weights.length > 0) return { kind: "objective", weights: weights as [Axis, number][] };
+    for (const axis in provider.objective) {
+      const weight = provider.objective[axis]!;
+      if (weight > 0) weights.push([axis as Axis, weight]);
+    }
+    if (weights.length > 0) return { kind: "objective", weights };
   }
   if (alias?.sort) return { kind: "axis", axis: alias.sort, from: `alias:${alias.sort}` };
   const preferred = preference === undefined ? undefined : PREFERENCES[preference];

@@ -17,23 +17,21 @@ export interface OwnKeys {
 /** When the caller's own key is used at a provider. */
 export const useOf = (keys: OwnKeys, provider: string): OwnKeyUse => keys.byProvider.get(provider) ?? keys.otherwise;
 
-/** A step and the group that it was ranked in. */
-export interface Ranked {
-  readonly step: PlanStep;
-  readonly group: number;
+/** The group that each step was ranked in. */
+interface Groups {
+  groupAt(place: number): number;
 }
 
 /**
  * The steps with those that go with the caller's own key: instead of the gateway's where nothing else will do, right behind them
  * as a fallback, or before all of their group where it comes first.
  */
-export function withOwnKeys(ask: Ask, ranked: readonly Ranked[]): PlanStep[] {
-  const { ownKeys } = ask;
-  if (!ownKeys) return ranked.map(({ step }) => step);
+export function withOwnKeys(ask: Ask, ownKeys: OwnKeys, ranked: readonly PlanStep[], groups: Groups): PlanStep[] {
   const steps: PlanStep[] = [];
   let waiting: PlanStep[] = [];
   let waitsIn: number | undefined;
-  for (const { step, group } of ranked) {
+  for (const step of ranked) {
+    const group = groups.groupAt(step.rank);
     const use = useOf(ownKeys, step.offering.provider);
     if (group !== waitsIn || use !== "first") {
       steps.push(...waiting);

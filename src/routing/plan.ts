@@ -7,7 +7,7 @@ import { expand, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";
 import { isCold } from "./measure.ts";
 import type { Offering } from "./offering.ts";
-import { type Ranked, withOwnKeys } from "./own-keys.ts";
+import { withOwnKeys } from "./own-keys.ts";
 import { PINNED, rank, Shortlist } from "./rank.ts";
 import { sift } from "./sift.ts";
 
@@ -88,10 +88,9 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   choose(ask, best);
   if (best.count === 0) return undefined;
   const length = isDirect(ask) ? 1 : best.count;
-  const ranked: Ranked[] = [];
-  for (let place = 0; place < length; place++)
-    ranked.push({ step: stepOf(ask, best, place), group: best.groupAt(place) });
-  const steps = withOwnKeys(ask, ranked);
+  const ranked: PlanStep[] = [];
+  for (let place = 0; place < length; place++) ranked.push(stepOf(ask, best, place));
+  const steps = ask.ownKeys ? withOwnKeys(ask, ask.ownKeys, ranked, best) : ranked;
   return {
     contract: ask.contract,
     intent: ask.intent,
@@ -115,10 +114,11 @@ function choose(ask: Ask, best: Shortlist): void {
   best.clear();
   const removing = testsOf(ask, REMOVING);
   ask.targets.forEach((target, place) => {
-    const rows = expand(ask, target);
-    if (survivors.length < rows.length) survivors = new Uint32Array(rows.length * 2);
+    const candidates = expand(ask, target);
+    const most = candidates.rows.length;
+    if (survivors.length < most) survivors = new Uint32Array(most * 2);
     const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS);
-    const count = sift(ask, tests, rows, rows.length, survivors);
+    const count = sift(ask, tests, candidates, survivors);
     rank(ask, target, place, survivors, count, best);
   });
 }

@@ -161,19 +161,30 @@ function score(ask: Ask, ordering: Ordering, rows: Uint32Array, count: number): 
   else shuffle(ask, rows, count);
 }
 
+/** One axis of an objective over the survivors: what `value - least` is multiplied by. */
+interface Axle {
+  readonly values: Float64Array;
+  readonly least: number;
+  readonly slope: number;
+}
+
 /** Each axis is spread over 0 to 1 among the survivors, so that only the ratios of the weights matter. */
 function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Uint32Array, count: number): void {
   let sum = 0;
   for (const [, weight] of weights) sum += weight;
-  scores.fill(0, 0, count);
-  for (const [axis, weight] of weights) {
+  const axles = weights.map(([axis, weight], i): Axle => {
+    if ((figures[i]?.length ?? 0) < count) figures[i] = new Float64Array(count * 2);
+    const values = figures[i]!;
     MEASURES[axis](ask, rows, count, values);
-    spread(count, weight / sum);
-  }
+    return axleOf(values, count, weight / sum);
+  });
+  add(axles, count, scores);
 }
 
-/** Adds to each score its value's place between the least and the most of all values, times `share`. */
-function spread(count: number, share: number): void {
+/** Where the figures of each axis are written. */
+const figures: Float64Array[] = [];
+
+function axleOf(values: Float64Array, count: number, share: number): Axle {
   let least = Number.POSITIVE_INFINITY;
   let most = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < count; i++) {
@@ -181,12 +192,27 @@ function spread(count: number, share: number): void {
     if (value < least) least = value;
     if (value > most) most = value;
   }
-  if (most === Number.POSITIVE_INFINITY) [least, most] = withUnknown(count, least);
-  const slope = most > least ? share / (most - least) : 0;
-  for (let i = 0; i < count; i++) scores[i] = scores[i]! + (values[i]! - least) * slope;
+  if (most === Number.POSITIVE_INFINITY) [least, most] = withUnknown(values, count, least);
+  return { values, least, slope: most > least ? share / (most - least) : 0 };
 }
+
+/** Three axes at once: most objectives have no more. One that lacks some adds its first again, times nothing. */
+function add(axles: readonly Axle[], count: number, scores: Float64Array): void {
+  const [first] = axles;
+  const none = { ...first!, slope: 0 };
+  for (let at = 0; at < axles.length; at += 3) {
+    const { values: a, least: leastA, slope: slopeA } = axles[at]!;
+    const { values: b, least: leastB, slope: slopeB } = axles[at + 1] ?? none;
+    const { values: c, least: leastC, slope: slopeC } = axles[at + 2] ?? none;
+    for (let i = 0; i < count; i++) {
+      const sum = (a[i]! - leastA) * slopeA + (b[i]! - leastB) * slopeB + (c[i]! - leastC) * slopeC;
+      scores[i] = at === 0 ? sum : scores[i]! + sum;
+    }
+  }
+}
+
 /** What is not known becomes the worst there is, beyond all that is equally good. Answers the least and the most that there are then. */
-function withUnknown(count: number, least: number): [number, number] {
+function withUnknown(values: Float64Array, count: number, least: number): [number, number] {
   let most = Number.NEGATIVE_INFINITY;
   for (let i = 0; i < count; i++) if (values[i]! < Number.POSITIVE_INFINITY && values[i]! > most) most = values[i]!;
   const from = most === Number.NEGATIVE_INFINITY ? 0 : least;

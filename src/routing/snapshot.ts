@@ -31,6 +31,8 @@ export interface Columns {
   readonly region: Uint32Array;
   /** Everything that is a yes or a no, so that one look answers every such question: see `Flag`, `servesBits`, `parameterBits`. */
   readonly traits: Uint32Array;
+  /** A code of provider, region and traits together: whoever asks for these alone need ask each kind but once. */
+  readonly kind: Uint32Array;
   /** Advertised 95th percentile in milliseconds; Infinity when none is. */
   readonly p95Ms: Float64Array;
   readonly maxHorizon: Float64Array;
@@ -67,6 +69,15 @@ export function parameterBits(names: readonly string[]): number {
   return bits;
 }
 
+/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region and the same traits. */
+export interface Candidates {
+  readonly rows: Uint32Array;
+  /** By place in `rows`: the number of its kind. */
+  readonly kinds: Uint32Array;
+  /** By the number of a kind: a row of it. */
+  readonly samples: Uint32Array;
+}
+
 /** Names and their codes. */
 export interface Codes {
   readonly names: readonly string[];
@@ -92,7 +103,7 @@ export interface Snapshot {
   /** Rows that an alias stands for. */
   rowsOfAlias(alias: Alias): Uint32Array;
   /** Those of them that serve all of `bits`; with placeholders or without. */
-  rowsServing(alias: Alias, bits: number, simulated: boolean): Uint32Array;
+  serving(alias: Alias, bits: number, simulated: boolean): Candidates;
   /** By model code: 1 where a key with these globs may use the model. */
   scopeOf(globs: readonly string[]): Uint8Array;
 }

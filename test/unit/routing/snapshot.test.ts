@@ -33,12 +33,30 @@ describe("buildSnapshot", () => {
     ]);
     const snapshot = buildSnapshot({ ...supply, catalog: [...supply.catalog, ghost] });
     const ids = (bits: number, simulated: boolean) =>
-      [...snapshot.rowsServing(aliasOf("service/auto")!, bits, simulated)].map((row) => snapshot.offerings[row]!.id);
+      [...snapshot.serving(aliasOf("service/auto")!, bits, simulated).rows].map((row) => snapshot.offerings[row]!.id);
     expect(ids(servesBits(Contract.ACT, "ee_delta_6d_grip"), false)).toEqual(["a"]);
     expect(ids(servesBits(Contract.ACT, "ee_delta_6d_grip"), true)).toEqual(["a", "simulated/ghost/arm"]);
     expect(ids(servesBits(Contract.ACT, "joint_pos_7"), false)).toEqual(["b"]);
     expect(ids(servesBits(Contract.PREDICT, undefined), false)).toEqual(["c"]);
   });
+});
+
+test("rows are of one kind exactly where provider, region and all traits are the same", () => {
+  const facts = [
+    {},
+    { id: "again", model: "acme/other" },
+    { provider: "zeta" },
+    { region: "us" },
+    { retainsFrames: true },
+    { parameters: [] },
+    { actionSpaces: ["ee_delta_6d_grip", "joint_pos_7"] },
+  ];
+  const all = facts.map((each, i) => offering(`off_${i}`, { provider: "acme", ...each }));
+  const { columns, serving, offerings } = buildSnapshot(supplyOf(all));
+  const { rows, kinds, samples } = serving(aliasOf("service/auto")!, servesBits(Contract.ACT, undefined), false);
+  const factsOf = (row: number): string => `${columns.provider[row]} ${columns.region[row]} ${columns.traits[row]}`;
+  for (const [place, row] of rows.entries()) expect(factsOf(samples[kinds[place]!]!)).toBe(factsOf(row));
+  expect([rows.length, samples.length, new Set(samples).size]).toEqual([offerings.length, 6, 6]);
 });
 
 test.each([
