@@ -28,6 +28,7 @@ import { openFaces } from "./app/faces.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
 import { demoKey, developmentSecrets } from "./development.ts";
+import { proxiesOf } from "./edge/caller-address.ts";
 import { createGate, payerOf } from "./edge/gate.ts";
 import { Limits } from "./edge/limits.ts";
 import { Metrics, type OfferingSample } from "./edge/metrics.ts";
@@ -333,6 +334,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     limits,
     adminToken,
     publicSignup: config.publicSignup,
+    trustedProxies: proxiesOf(config.trustedProxies),
     closing: () => draining,
   });
 

@@ -34,6 +34,8 @@ export interface Config {
   allowPrivateAddresses: boolean;
   /** Who is asked for the names in addresses that callers give, as `address` or `address:port`; undefined: the system's name servers. */
   dnsServers: readonly string[] | undefined;
+  /** The operator's own proxies, as addresses or networks: from them `X-Forwarded-For` is believed. */
+  trustedProxies: readonly string[];
   /** How often live offerings are probed again, in seconds. */
   probeEveryS: number;
   /** Starts the reference provider. */
@@ -114,6 +116,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (dnsServers?.some((server) => !isNameServer(server)))
     bad("LIMBER_DNS_SERVERS", "a list of IP addresses, each with a port where it is not 53");
 
+  const trustedProxies = (text("LIMBER_TRUSTED_PROXIES") ?? "").split(",").map((word) => word.trim());
+  if (trustedProxies.some((word) => word !== "" && !isNetwork(word)))
+    bad("LIMBER_TRUSTED_PROXIES", "a list of IP addresses and networks such as 10.0.0.0/8");
+
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
   const natsUrl = url("NATS_URL", ["nats:", "tls:", "ws:", "wss:"]);
   const host = text("HOST") ?? "127.0.0.1";
@@ -169,6 +175,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     publicSignup: flag("LIMBER_PUBLIC_SIGNUP", false),
     allowPrivateAddresses: flag("LIMBER_ALLOW_PRIVATE_ADDRESSES", embedded && LOOPBACK.has(host)),
     dnsServers,
+    trustedProxies: trustedProxies.filter((word) => word !== ""),
     probeEveryS,
     referenceSupply: flag("LIMBER_REFERENCE_SUPPLY", embedded),
     publicUrl: url("LIMBER_PUBLIC_URL", ["https:", "http:"]),
@@ -206,6 +213,13 @@ function isProgram(path: string): boolean {
 function isNameServer(text: string): boolean {
   const [, bracketed, plain, port] = /^(?:\[(.+)\]|([^:]+)):(\d{1,5})$/.exec(text) ?? [];
   return isIP(bracketed ?? plain ?? text) !== 0 && Number(port ?? 53) <= 65_535;
+}
+
+/** `10.0.0.1`, `10.0.0.0/8`, `fd00::/8`. */
+function isNetwork(text: string): boolean {
+  const [, address = "", prefix = "0"] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const family = isIP(address);
+  return family !== 0 && Number(prefix) <= (family === 6 ? 128 : 32);
 }
 
 function arePair(cert: Buffer, key: Buffer): boolean {

@@ -190,6 +190,7 @@ function headOf({ requestHeader, values }: HandlerContext, requestId: string) {
     authorization: requestHeader.get("authorization") ?? undefined,
     adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
     remoteAddress: values.get(peerKey),
+    forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
     requestId,
   };
 }

@@ -22,6 +22,7 @@ import type { Signal } from "../signal.ts";
 import type { Claim } from "../store/idempotency.ts";
 import type { KeyRecord } from "../store/keys.ts";
 import { isOutage, isUnstorableText } from "../store/unavailable.ts";
+import { callerAddress, type Proxies } from "./caller-address.ts";
 import type { Limit, Pool } from "./limits/bucket.ts";
 import type { Limits, Place } from "./limits.ts";
 import { wantsStream } from "./stream.ts";
@@ -33,8 +34,10 @@ export interface CallHead {
   authorization: string | undefined;
   /** The admin token's header. */
   adminToken: string | undefined;
-  /** The caller's address, for limits on calls without a key. */
+  /** The address that connected, for limits on calls without a key. */
   remoteAddress: string;
+  /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
+  forwardedFor?: string | undefined;
   requestId: string;
 }
 
@@ -99,6 +102,7 @@ export interface GateParts {
   limits: Limits;
   adminToken: string;
   publicSignup: boolean;
+  trustedProxies: Proxies;
   /** Whether the house takes no new work. */
   closing(): boolean;
 }
@@ -113,6 +117,14 @@ interface Door {
   serve: (request: unknown, call: Call) => unknown;
 }
 
+/** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
+const addressLimit = (perMinute: number): Limit => ({
+  requests: perMinute,
+  windowS: 60,
+  burst: Math.ceil(perMinute / 2),
+  concurrency: perMinute,
+  streams: 1,
+});
 const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2, streams: 1 };
 const NOTHING_TO_LEAVE = (): void => {};
 
@@ -177,7 +189,16 @@ export function createGate(parts: GateParts): Gate {
 
   const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
     if (head.adminToken !== undefined || !parts.publicSignup) return admitAdmin(head);
-    return admitted({ kind: "public" }, parts.limits.enter(`signup ${householdOf(head.remoteAddress)}`, SIGNUP_LIMIT));
+    return admitted({ kind: "public" }, parts.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
+  };
+
+  const addressOf = ({ remoteAddress, forwardedFor }: CallHead): string =>
+    callerAddress(remoteAddress, forwardedFor, parts.trustedProxies);
+
+  const admitAnyone = (method: DescMethod, { perMinute }: Rpc, head: CallHead): Admission | Promise<Admission> => {
+    const principal: Principal = { kind: isAdmin(head.adminToken) ? "admin" : "public" };
+    if (perMinute === 0) return { principal, headers: [], leave: NOTHING_TO_LEAVE };
+    return admitted(principal, parts.limits.enter(`${method.name} ${addressOf(head)}`, addressLimit(perMinute)));
   };
 
   /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
@@ -218,11 +239,7 @@ export function createGate(parts: GateParts): Gate {
       }
       switch (rule.access) {
         case Access.PUBLIC:
-          return {
-            principal: { kind: isAdmin(head.adminToken) ? "admin" : "public" },
-            headers: [],
-            leave: NOTHING_TO_LEAVE,
-          };
+          return admitAnyone(method, rule, head);
         case Access.KEY: {
           const entry = admitKey(head, door);
           if (method.methodKind !== "bidi_streaming") return entry;
@@ -308,17 +325,6 @@ const admitted = (principal: Principal, place: Place | Promise<Place>): Admissio
   place instanceof Promise
     ? place.then(({ headers, leave, step }) => ({ principal, headers, leave, step }))
     : { principal, headers: place.headers, leave: place.leave, step: place.step };
-
-/** Whoever has an address of IPv6 has all of its /64. */
-function householdOf(address: string): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, "");
-  if (!plain.includes(":")) return plain;
-  const [head = "", tail] = plain.split("%")[0]!.split("::");
-  const first = head.split(":").filter(Boolean);
-  const last = (tail ?? "").split(":").filter(Boolean);
-  const whole = [...first, ...Array(Math.max(0, 8 - first.length - last.length)).fill("0"), ...last];
-  return whole.slice(0, 4).join(":");
-}
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
 function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {

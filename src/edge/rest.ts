@@ -212,6 +212,7 @@ export class RestFace {
       authorization: request.headers.authorization,
       adminToken: headerOf(request, ADMIN_HEADER),
       remoteAddress: request.socket.remoteAddress ?? "",
+      forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
     });
     const admission = admitted instanceof Promise ? await admitted : admitted;

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { proxiesOf } from "../../src/edge/caller-address.ts";
 import { createGate } from "../../src/edge/gate.ts";
 import { Limits } from "../../src/edge/limits.ts";
 import { Till } from "../../src/money/till.ts";
@@ -52,6 +53,7 @@ const gate = createGate({
   limits,
   adminToken: "bench",
   publicSignup: false,
+  trustedProxies: proxiesOf([]),
   closing: () => false,
 });
 const head = {

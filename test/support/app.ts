@@ -84,6 +84,7 @@ const DEFAULTS = {
   publicSignup: false,
   allowPrivateAddresses: true,
   dnsServers: undefined,
+  trustedProxies: [],
   referenceSupply: false,
   probeEveryS: 3600,
   publicUrl: undefined,

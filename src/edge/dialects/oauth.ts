@@ -50,7 +50,7 @@ export const oauth: Dialect = {
     const { code } = factsOf(refusal.reason);
     const error = WORDS.has(refusal.reason)
       ? code
-      : status === 503
+      : status === 503 || status === 429 // it has no word of its own for too many
         ? "temporarily_unavailable"
         : status >= 500
           ? "server_error"

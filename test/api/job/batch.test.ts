@@ -111,6 +111,41 @@ describe("202", () => {
     expect(lines[1].response).toBeUndefined();
   });
 
+  it("fills each request from its preset: its own fields win, an unknown preset fails its line with near names", async () => {
+    const put = (name: string, config: object) =>
+      app.call(`/v1/presets/${name}`, config, { key: caller.key, method: "PUT" });
+    await put("two-steps", { horizon: 2 });
+    await app.supply({ provider: "acme", model: "other/base", endpoint: model.endpoint });
+    await put("wide", { models: ["other/base"] });
+    const { horizon: _, ...open } = TWIST;
+    const requests = [
+      { ...open, preset: "two-steps" },
+      { ...open, preset: "two-steps", horizon: 4 },
+      { ...open, preset: "two-step" },
+      { ...open, preset: "two-steps@9" },
+      { ...open, preset: "wide" },
+      TWIST,
+    ];
+    const narrow = await app.key(caller.org, { role: "developer", models: ["acme/*"] });
+    const { body } = await batch({ contract: "act", requests }, narrow);
+    const end = await vi.waitFor(
+      async () => {
+        const shownNow = (await shown(body.id, narrow)).body;
+        expect(shownNow.status).toBe("completed");
+        return shownNow;
+      },
+      { timeout: 20_000 },
+    );
+    expect(end.request_counts).toMatchObject({ completed: 3, failed: 3 });
+    const lines = await linesOf(body.id);
+    const stepsOf = (at: number) => lines[at].response.body.action.steps.length;
+    expect([stepsOf(0), stepsOf(1), stepsOf(5)]).toEqual([2, 4, 3]);
+    const told = (at: number) => [lines[at].error.error.code, lines[at].error.error.details.near];
+    expect(told(2)).toEqual(["preset_not_found", ["two-steps"]]);
+    expect(told(3)).toEqual(["preset_not_found", expect.arrayContaining(["two-steps@1"])]);
+    expect(told(4)[0]).toBe("model_not_in_scope");
+  });
+
   it("ends as failed where nothing could run", async () => {
     const { body } = await batch({ contract: "act", requests: [{ ...TWIST, model: "acme/unknown" }] });
     expect(await ended(body.id)).toMatchObject({ status: "failed", cost_usd: 0 });

@@ -11,7 +11,7 @@ let clientId: string;
 let secretive: { id: string; secret: string };
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await openApp({ trustedProxies: ["127.0.0.0/8"] });
   caller = await app.caller(10);
   member = await person(app, caller.org, "developer");
   clientId = (await register(app, caller.key)).body.client_id;
@@ -147,7 +147,8 @@ describe("POST /v1/oauth/token refuses", () => {
     const before = await keysOf();
     const answers = [];
     for (let lot = 0; lot < 10; lot++) {
-      const some = Array.from({ length: 100 }, () => exchange(app, honest(clientId, code, verifier)));
+      const from = { headers: { "x-forwarded-for": `203.0.113.${lot}` } };
+      const some = Array.from({ length: 100 }, () => exchange(app, honest(clientId, code, verifier), from));
       answers.push(...(await Promise.all(some)));
     }
     const good = answers.filter(({ status }) => status === 200);
@@ -178,6 +179,48 @@ describe("POST /v1/oauth/token refuses", () => {
     expect((await raw(many, "application/x-www-form-urlencoded")).body.error).toBe("invalid_request");
     const { status, body } = await app.call("/v1/oauth/token");
     expect([status, body.error]).toEqual([405, "invalid_request"]);
+  });
+});
+
+describe("one address", () => {
+  const from = (address: string) => ({ headers: { "x-forwarded-for": address } });
+  const guess = (address: string) => exchange(app, honest(clientId, "lmb_code_guess", pkce().verifier), from(address));
+
+  it("exchanges 600 times a minute at most, 300 at once, and is told when to come again in OAuth's words", async () => {
+    const answers = await Promise.all(Array.from({ length: 400 }, () => guess("198.51.100.7")));
+    const late = answers.filter(({ status }) => status === 429);
+    expect(late.length).toBeGreaterThanOrEqual(50);
+    expect(answers.filter(({ body }) => body.error === "invalid_grant").length).toBe(400 - late.length);
+    for (const { headers, body } of late) {
+      expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+      expect(body).toEqual({ error: "temporarily_unavailable", error_description: expect.any(String) });
+    }
+    expect((await guess("198.51.100.8")).status).toBe(400);
+  });
+
+  it("is not another by what it writes itself, nor by another address of its network", async () => {
+    const one = await openApp({ database: app.database });
+    const spoofed = Array.from({ length: 400 }, (_, i) =>
+      exchange(one, honest(clientId, "lmb_code_guess", pkce().verifier), from(`192.0.2.${i % 256}`)),
+    );
+    expect((await Promise.all(spoofed)).filter(({ status }) => status === 429).length).toBeGreaterThanOrEqual(50);
+    await one.close();
+    const neighbours = Array.from({ length: 400 }, (_, i) => guess(`198.51.100.9, 2001:db8:1:2::${i.toString(16)}`));
+    expect((await Promise.all(neighbours)).filter(({ status }) => status === 429).length).toBeGreaterThanOrEqual(50);
+  });
+
+  it("tries invites 120 times a minute at most, and other calls with secrets in them too", async () => {
+    const accept = () => app.call("/v1/members/accept", { invite: "lmb_inv_guess" }, from("198.51.100.20"));
+    const answers = await Promise.all(Array.from({ length: 100 }, accept));
+    const late = answers.filter(({ status }) => status === 429);
+    expect(late.length).toBeGreaterThanOrEqual(30);
+    for (const { body, headers } of late) {
+      expect(body.error.code).toBe("rate_limit_exceeded");
+      expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    }
+    const revoke = () => app.call("/v1/oauth/revoke", { token: "x", client_id: clientId }, from("198.51.100.21"));
+    const revoked = await Promise.all(Array.from({ length: 400 }, revoke));
+    expect(revoked.filter(({ status }) => status === 429).length).toBeGreaterThanOrEqual(50);
   });
 });
 

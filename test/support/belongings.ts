@@ -1,0 +1,79 @@
+/** One of everything that an organisation can have, for tests of who reaches it. */
+import { newId } from "../../src/ambient.ts";
+import { ACT_DECLARATION, type Answer, type App, type Caller } from "./app.ts";
+import { person } from "./members.ts";
+import { register } from "./oauth.ts";
+
+/** Names by what they name, as paths and bodies call it: `key_id`, `provider`, `group`. */
+export type Belongings = Readonly<Record<string, string>>;
+
+/** Gives an organisation one of everything. `mark` tells its names from those of others. */
+export async function belongings(app: App, { org, key }: Caller, mark: string): Promise<Belongings> {
+  const made = async (path: string, body: object, method = "POST"): Promise<Answer["body"]> => {
+    const { status, text, body: answer } = await app.call(path, body, { key, method });
+    if (status >= 300) throw new Error(`${path} answered ${status}: ${text}`);
+    return answer;
+  };
+  const member = await person(app, org, "viewer");
+  const provider = `provider-${mark}`;
+  const preset = `preset-${mark}`;
+  await made(`/v1/presets/${preset}`, { horizon: 2 }, "PUT");
+  await made("/v1/supply/providers", { name: provider });
+  const model = { ...ACT_DECLARATION, model: "acme/base", endpoint: "grpc://127.0.0.1:50999" };
+  const hook = await made("/v1/webhooks", { url: `${app.url}/`, events: ["*"] });
+  const target_id = newId("bct");
+  const target = { id: target_id, org_id: org, endpoint: "https://example.com", protocol: "grpc" };
+  await app.sql`insert into broadcast_target ${app.sql(target)}`;
+  const payment_id = newId("pay");
+  const payment = {
+    id: payment_id,
+    org_id: org,
+    key_id: member.keyId,
+    amount_micro: 1,
+    success_url: "",
+    cancel_url: "",
+  };
+  await app.sql`insert into payment ${app.sql({ ...payment, expires_at: new Date(2e12) })}`;
+  const [delivery] = await app.sql`select id from webhook_delivery where hook_id = ${hook.id} limit 1`;
+  const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
+  return {
+    org_id: org,
+    user_id: member.userId,
+    key_id: member.keyId,
+    workspace_id: (await made(`/v1/orgs/${org}/workspaces`, { name: `lab ${mark}` })).id,
+    client_id: (await register(app, key)).body.client_id,
+    hook_id: hook.id,
+    delivery_id: delivery?.id,
+    target_id,
+    payment_id,
+    group: (await made("/v1/scim/v2/Groups", { displayName: `group ${mark}` })).id,
+    name: preset,
+    provider,
+    offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
+    job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
+    stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
+  };
+}
+
+/** Names of the right forms that nobody has. */
+export const NOBODYS: Belongings = {
+  ...Object.fromEntries(
+    Object.entries({
+      org_id: "org",
+      user_id: "usr",
+      key_id: "key",
+      workspace_id: "ws",
+      client_id: "oac",
+      hook_id: "wh",
+      delivery_id: "dlv",
+      target_id: "bct",
+      payment_id: "pay",
+      group: "grp",
+      offering_id: "off",
+      job_id: "job",
+      stop_id: "stop",
+    }).map(([name, prefix]) => [name, `${prefix}_01M80526TGMQ1E57VD2PJ4MK4Q`]),
+  ),
+  name: "preset-nobodys",
+  provider: "provider-nobodys",
+};
