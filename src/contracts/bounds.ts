@@ -20,8 +20,9 @@ export function assertBounds(bounds: SafetyBounds | undefined, dim: number | und
 }
 
 /** Whether an answer exceeds the bounds. `pose` is where the robot is, in the terms of the action; undefined where that is not known. */
-export function exceeds(bounds: SafetyBounds | undefined, { steps }: ActAnswer, pose?: readonly number[]): boolean {
+export function exceeds(bounds: SafetyBounds | undefined, answer: ActAnswer, pose?: readonly number[]): boolean {
   if (!bounds) return false;
+  const { steps } = answer;
   const { lowest, highest, maxChange = Number.POSITIVE_INFINITY, maxStartJump } = bounds;
   const first = steps[0]?.values ?? [];
   if (pose && maxStartJump !== undefined && first.some((value, i) => Math.abs(value - pose[i]!) > maxStartJump))

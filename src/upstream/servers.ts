@@ -60,6 +60,8 @@ export class Servers<S extends Server> {
   readonly #schemes: Schemes;
   readonly #open: (address: Address) => S;
   readonly #servers = new Map<string, S>();
+  /** The same by the target that asked, as loops ask with one target thousands of times. */
+  #known = new WeakMap<Target, S>();
 
   constructor(reach: Reach, schemes: Schemes, open: (address: Address) => S) {
     this.#reach = reach;
@@ -69,13 +71,10 @@ export class Servers<S extends Server> {
 
   /** The server of a target, made on first use. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
   of(target: Target): S {
-    const { endpoint, auth } = target;
-    const key = `${auth.type} ${auth.secret} ${endpoint}`;
-    const known = this.#servers.get(key);
+    const known = this.#known.get(target);
     if (known !== undefined) return known;
-    this.#makeRoom();
-    const server = this.#open(this.addressOf(target));
-    this.#servers.set(key, server);
+    const server = this.#find(target);
+    this.#known.set(target, server);
     return server;
   }
 
@@ -88,10 +87,23 @@ export class Servers<S extends Server> {
   close(): void {
     for (const server of this.#servers.values()) server.close();
     this.#servers.clear();
+    this.#known = new WeakMap();
+  }
+
+  #find(target: Target): S {
+    const { endpoint, auth } = target;
+    const key = `${auth.type} ${auth.secret} ${endpoint}`;
+    const known = this.#servers.get(key);
+    if (known !== undefined) return known;
+    this.#makeRoom();
+    const server = this.#open(this.addressOf(target));
+    this.#servers.set(key, server);
+    return server;
   }
 
   #makeRoom(): void {
     if (this.#servers.size < MAX_SERVERS) return;
+    this.#known = new WeakMap();
     for (const [key, server] of this.#servers) if (server.idle) this.#servers.delete(key);
     if (this.#servers.size < MAX_SERVERS) return;
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many servers at one time");

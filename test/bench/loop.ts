@@ -1,7 +1,7 @@
 /**
  * What one message of a control loop costs, everything on, beside bare relays that carry bytes and do no work: goals G4 to G7.
  * All programs run side by side and are loaded in turn; the ratios are medians over rounds.
- * `node test/bench/loop.ts [rounds] [messages per robot]`
+ * `node test/bench/loop.ts [rounds] [messages per robot] [closed,paced,many,fast,idle]`
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,6 +12,8 @@ import { cpuNanos, median, type Started, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
 const each = Number(process.argv[3] ?? 100);
+const wanted = process.argv[4]?.split(",");
+const isWanted = (section: string): boolean => wanted === undefined || wanted.includes(section);
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
@@ -86,21 +88,31 @@ async function compare(
     line("Limber / Connect relay", median(ours.map(({ micros }, i) => micros / theirs[i]!.micros)).toFixed(3));
 }
 
-await compare("64 closed loops (G4 1.5, G5 0.11)", ["raw", "connect", "limber"], 8, 64, rounds, (all) =>
-  closedLoops(all, each),
-);
-await compare("20 robots at 50 Hz (G4 1.5)", ["raw", "limber"], 20, 20, Math.min(rounds, 3), (all) =>
-  pacedLoops(all, 50, 3),
-);
-await compare("200 robots at 50 Hz (G6)", ["raw", "connect", "limber"], 200, 200, 1, (all) => pacedLoops(all, 50, 5));
-await compare("10 robots at 1,000 Hz (G7)", ["raw", "limber"], 10, 10, 1, (all) => pacedLoops(all, 1000, 5));
+const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
+  closed: () =>
+    compare("64 closed loops (G4 1.5, G5 0.11)", ["raw", "connect", "limber"], 8, 64, rounds, (all) =>
+      closedLoops(all, each),
+    ),
+  paced: () =>
+    compare("20 robots at 50 Hz (G4 1.5)", ["raw", "limber"], 20, 20, Math.min(rounds, 3), (all) =>
+      pacedLoops(all, 50, 3),
+    ),
+  many: () =>
+    compare("200 robots at 50 Hz (G6)", ["raw", "connect", "limber"], 200, 200, 1, (all) => pacedLoops(all, 50, 5)),
+  fast: () => compare("10 robots at 1,000 Hz (G7)", ["raw", "limber"], 10, 10, 1, (all) => pacedLoops(all, 1000, 5)),
+  idle: idleStreams,
+};
+for (const [section, run] of Object.entries(SECTIONS)) if (isWanted(section)) await run();
 
-const rss = (): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]);
-const before = rss();
-const idle = await robots(`http://127.0.0.1:${gateway.port}`, gateway.key, 20, 500);
-await new Promise((resolve) => setTimeout(resolve, 3000));
-console.log(`\n500 idle streams: ${((rss() - before) / 500).toFixed(0)} kB each (goal 100)`);
-idle.close();
+/** What a stream that nothing is said on holds. */
+async function idleStreams(): Promise<void> {
+  const rss = (): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]);
+  const before = rss();
+  const idle = await robots(`http://127.0.0.1:${gateway.port}`, gateway.key, 20, 500);
+  await new Promise((resolve) => setTimeout(resolve, 3000));
+  console.log(`\n500 idle streams: ${((rss() - before) / 500).toFixed(0)} kB each (goal 100)`);
+  idle.close();
+}
 
 await Promise.all([gateway, upstream, raw, connect].map((started) => started.stop()));
 rmSync(folder, { recursive: true, force: true });
