@@ -61,6 +61,13 @@ export class MessageReader {
     if (this.#broken !== undefined) throw this.#broken;
     let at = 0;
     while (at < chunk.length) {
+      if (this.#prefixRead === 0) {
+        const end = this.#wholeMessage(chunk, at);
+        if (end > at) {
+          at = end;
+          continue;
+        }
+      }
       if (this.#prefixRead < PREFIX) at = this.#readPrefix(chunk, at);
       if (this.#prefixRead === PREFIX) at = this.#readMessage(chunk, at);
     }
@@ -70,6 +77,17 @@ export class MessageReader {
   end(): void {
     if (this.#broken !== undefined) throw this.#broken;
     if (this.#prefixRead > 0) throw this.#break("truncated");
+  }
+
+  /** Hands on a plain message that lies whole in a chunk, as nearly all do; where it ends, or `from` when it's another one. */
+  #wholeMessage(chunk: Buffer, from: number): number {
+    const body = from + PREFIX;
+    if (body > chunk.length || chunk[from] !== 0) return from;
+    const length = chunk[from + 1]! * 0x1000000 + (chunk[from + 2]! << 16) + (chunk[from + 3]! << 8) + chunk[from + 4]!;
+    const end = body + length;
+    if (end > chunk.length || length > this.#maxBytes) return from;
+    this.#deliver(chunk.subarray(body, end), false);
+    return end;
   }
 
   #readPrefix(chunk: Buffer, from: number): number {

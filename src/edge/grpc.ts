@@ -205,7 +205,13 @@ class GrpcCall {
       },
       "ignored",
     );
-    this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
+    this.#stream.on("data", (chunk: Buffer) => {
+      try {
+        reader.push(chunk);
+      } catch (thrown) {
+        this.#failRead(thrown);
+      }
+    });
     this.#stream.once("end", () => {
       const close = (): void =>
         this.#guarded(() => {
@@ -234,14 +240,18 @@ class GrpcCall {
         if (unsent === 0) before = undefined;
       });
     };
+    const send = (frame: Buffer | Promise<Buffer>): void | Promise<void> => {
+      if (frame instanceof Promise) return frame.then((framed) => void this.#write(framed));
+      this.#write(frame);
+    };
     const stream = this.#stream;
     return {
-      say: (message) =>
-        inTurn(() => {
-          const frame = this.#framed(message);
-          if (frame instanceof Promise) return frame.then((framed) => void this.#write(framed));
-          this.#write(frame);
-        }),
+      say: (message) => {
+        if (before !== undefined) return inTurn(() => send(this.#framed(message)));
+        const frame = this.#framed(message);
+        if (frame instanceof Promise) inTurn(() => send(frame));
+        else this.#write(frame);
+      },
       get behind() {
         return unsent > 1 || stream.writableNeedDrain;
       },
@@ -258,9 +268,13 @@ class GrpcCall {
     try {
       run();
     } catch (thrown) {
-      this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, this.#options.maxMessageBytes) : thrown);
+      this.#failRead(thrown);
     }
   };
+
+  #failRead(thrown: unknown): void {
+    this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, this.#options.maxMessageBytes) : thrown);
+  }
 
   async #answer(admission: Admission, bytes: Buffer, context: CallContext): Promise<void> {
     if (this.#over) return;

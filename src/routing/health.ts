@@ -50,6 +50,9 @@ export type CircuitListener = (offering: Offering, state: "opened" | "closed") =
 /** An operator's hand on a breaker; `closed` gives it back to itself. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
+/** More reports than this wait for nobody. */
+const MOST_WAITING = 128;
+
 /** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
 export class HealthBoard {
   /** Told of every breaker that opens or closes. */
@@ -60,8 +63,8 @@ export class HealthBoard {
   private readonly watchers = new Set<Set<string>>();
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
-  /** When offerings were last reported on whose figures nobody has looked at since. */
-  private readonly unwritten = new Map<string, number>();
+  /** Calls that ended well and are not taken in yet: many at once cost less, and nobody knows before he looks. */
+  private waiting: { readonly cell: Cell; readonly offeringId: string; readonly report: Report }[] = [];
   private view_: HealthView;
 
   /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
@@ -70,9 +73,9 @@ export class HealthBoard {
     this.view_ = advertisedView(snapshot);
   }
 
-  /** The figures, indexed as the newest snapshot is. What calls came to is written into them when somebody looks. */
+  /** The figures, indexed as the newest snapshot is. What calls came to is in them when somebody looks. */
   get view(): HealthView {
-    if (this.unwritten.size > 0) this.catchUp();
+    this.catchUp();
     return this.view_;
   }
 
@@ -88,6 +91,7 @@ export class HealthBoard {
 
   /** The same as sliced work; the view changes in its last slice. */
   *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
+    this.catchUp();
     const view = advertisedView(snapshot);
     // What changes while this is put down is written once more at the end.
     const changed = new Set<string>();
@@ -130,18 +134,15 @@ export class HealthBoard {
   report(offeringId: string, report: Report): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
-    // Only a call that did not end well is judged by what is usual.
-    if (report.outcome !== "ok" && this.unwritten.size > 0) this.catchUp();
-    const row = this.rowOf(offeringId);
-    const verdict = cell.note(report, this.view_.p95Ms[row]!);
-    this.move(offeringId, cell, { kind: verdict, at: report.at });
-    this.unwritten.set(offeringId, report.at);
-    if (this.view_.snapshot.offerings[row]?.simulated === false)
-      for (const changed of this.watchers) changed.add(offeringId);
+    const isNews = report.outcome !== "ok" || cell.breaker.state !== "closed";
+    if (isNews) this.catchUp();
+    this.waiting.push({ cell, offeringId, report });
+    if (isNews || this.waiting.length >= MOST_WAITING) this.catchUp();
   }
 
   /** Takes in what another replica tells. Its failures never open a breaker here: they shorten the way to it. */
   hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
+    this.catchUp();
     const cell = this.cellOf(offeringId);
     if (!cell) return;
     const { calls, failures } = cell.hear(replica, told, now);
@@ -151,6 +152,7 @@ export class HealthBoard {
 
   /** What this replica tells the others of an offering; undefined where it knows nothing. */
   tell(offeringId: string, now: number): Hearsay | undefined {
+    this.catchUp();
     const cell = this.cells.get(offeringId);
     if (!cell) return undefined;
     const { tally, breaker, usedAt, coldMs, unitsPerS } = cell;
@@ -175,6 +177,7 @@ export class HealthBoard {
 
   /** An operator's hand on a breaker; one that is there already changes nothing. */
   force(offeringId: string, state: ForcedState, now: number): void {
+    this.catchUp();
     const cell = this.cellOf(offeringId);
     const isForced = cell?.breaker.state === "forced_open" || cell?.breaker.state === "forced_closed";
     if (!cell || cell.breaker.state === state || (state === "closed" && !isForced)) return;
@@ -183,6 +186,7 @@ export class HealthBoard {
 
   /** Lets figures fade that nobody refreshed, so that an offering that was slow once is tried again. Due every few seconds. */
   *age(now: number): Sliced<void> {
+    this.catchUp();
     let count = 0;
     for (const [id, cell] of this.cells) {
       if (cell.latency) this.write(id, cell, now);
@@ -195,6 +199,7 @@ export class HealthBoard {
     let changed = new Set<string>();
     this.watchers.add(changed);
     return () => {
+      this.catchUp();
       const seen = changed;
       this.watchers.delete(changed);
       changed = new Set();
@@ -210,11 +215,13 @@ export class HealthBoard {
 
   /** What is known of every offering. */
   *figures(now: number): IterableIterator<OfferingHealth> {
+    this.catchUp();
     for (const offering of this.view_.snapshot.offerings) yield figuresOf(offering, this.cells.get(offering.id), now);
   }
 
   /** What is known of one offering; undefined when the newest snapshot has none of this id. */
   figureOf(offeringId: string, now: number): OfferingHealth | undefined {
+    this.catchUp();
     const row = this.rowOf(offeringId);
     return row < 0 ? undefined : figuresOf(this.view_.snapshot.offerings[row]!, this.cells.get(offeringId), now);
   }
@@ -245,12 +252,23 @@ export class HealthBoard {
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 
+  /** Takes in what waits, in order; the figures are written once for each offering. */
   private catchUp(): void {
-    for (const [id, at] of this.unwritten) {
-      const cell = this.cells.get(id);
-      if (cell) this.write(id, cell, at);
+    if (this.waiting.length === 0) return;
+    const reports = this.waiting;
+    this.waiting = [];
+    const noted = new Map<string, { cell: Cell; at: number }>();
+    for (const { cell, offeringId, report } of reports) {
+      // Only a call that did not end well is judged by what is usual, and such a one never waits.
+      const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+      this.move(offeringId, cell, { kind: verdict, at: report.at });
+      noted.set(offeringId, { cell, at: report.at });
     }
-    this.unwritten.clear();
+    for (const [offeringId, { cell, at }] of noted) {
+      this.write(offeringId, cell, at);
+      if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
+        for (const changed of this.watchers) changed.add(offeringId);
+    }
   }
 
   private write(offeringId: string, cell: Cell, now: number): void {

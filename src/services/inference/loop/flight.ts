@@ -16,6 +16,11 @@ export class Flight extends Cancel implements Hearer {
   readonly #asker: Asker;
   readonly #question: Dispatch<Seen>;
 
+  /** Its number. */
+  get id(): number {
+    return this.#question.flight;
+  }
+
   constructor(asker: Asker, question: Dispatch<Seen>) {
     super();
     this.#asker = asker;

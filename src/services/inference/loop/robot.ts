@@ -19,6 +19,7 @@ import { asRefusal, Reason, Refusal, refuse } from "../../../refusal.ts";
 import {
   type Deliver,
   type Dispatch,
+  type Hedges,
   type Hold,
   Loop,
   type LoopEffect,
@@ -65,9 +66,11 @@ export class Robot implements Carried, Asker {
   readonly #tab: Tab;
   readonly #loop: Loop<Seen>;
   readonly #deadlineMs: number;
-  readonly #flights = new Map<number, Flight>();
+  /** One, or two where it was hedged. */
+  readonly #flights: Flight[] = [];
   readonly #sights = new Sights();
   readonly #ways: Ways;
+  readonly #hedges: Hedges;
   /** The stream's part of the names of its chunks. */
   readonly #name: string;
   readonly #course: Course;
@@ -101,6 +104,7 @@ export class Robot implements Carried, Asker {
     this.#session = session;
     refuseLargeMetadata(open.metadata);
     this.#house = house;
+    this.#hedges = hedgesOf(house, call);
     this.#speaker = speaker;
     this.#call = call;
     this.#instruction = open.instruction ?? "";
@@ -287,15 +291,19 @@ export class Robot implements Carried, Asker {
 
   /** What comes of it is heard no more. */
   #callOff(id: number): void {
-    const flight = this.#flights.get(id);
-    this.#flights.delete(id);
-    flight?.abort(undefined);
+    this.#landed(id)?.abort(undefined);
+  }
+
+  /** Ends a flight that is on its way; undefined where it is no longer. */
+  #landed(id: number): Flight | undefined {
+    const at = this.#flights.findIndex((flight) => flight.id === id);
+    return at < 0 ? undefined : this.#flights.splice(at, 1)[0];
   }
 
   #dispatch(effect: Dispatch<Seen>): void {
     const flight = new Flight(this, effect);
-    this.#flights.set(effect.flight, flight);
-    hedgesOf(this.#house, this.#call).earn();
+    this.#flights.push(flight);
+    this.#hedges.earn();
     const may = this.#admitted(effect);
     if (!(may instanceof Promise)) {
       this.#ask(effect, flight);
@@ -330,7 +338,7 @@ export class Robot implements Carried, Asker {
   }
 
   answered({ flight, step, sighting }: Dispatch<Seen>, answer: ActAnswer): void {
-    if (!this.#flights.delete(flight)) return;
+    if (!this.#landed(flight)) return;
     try {
       if (this.#ways.exceeds(step, sighting.payload, answer))
         this.#failed(flight, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
@@ -342,7 +350,7 @@ export class Robot implements Carried, Asker {
   }
 
   failed({ flight }: Dispatch<Seen>, thrown: unknown): void {
-    if (this.#flights.delete(flight)) this.#failed(flight, thrown);
+    if (this.#landed(flight)) this.#failed(flight, thrown);
   }
 
   #failed(flight: number, thrown: unknown): void {
@@ -354,7 +362,7 @@ export class Robot implements Carried, Asker {
 
   /** No credit ends the loop; a ledger that is away and a rate limit make the robot hold. */
   #unpaid(flight: number, thrown: unknown): void {
-    this.#flights.delete(flight);
+    this.#landed(flight);
     const refusal = asRefusal(thrown);
     const at = steadyNow();
     if (refusal.reason === Reason.STORE_UNAVAILABLE) this.#happen({ kind: "unpaid", at, flight });

@@ -9,7 +9,10 @@ import { type Plan, sameWay } from "../../../routing/index.ts";
 import type { Call } from "../../call.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "../bill.ts";
 
-/** A bill is settled after this long, so that little is in doubt when the gateway dies. */
+/**
+ * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
+ * so that they share their commits.
+ */
 const BILL_MS = 1_000;
 /** The next bill is opened when this share of the last one is used, in time or in credit. */
 const AHEAD = 0.8;
@@ -23,6 +26,7 @@ interface Page {
   readonly bill: Bill;
   readonly chunks: number;
   readonly openedAt: number;
+  readonly endsAt: number;
   /** Credit that is left, in micro-dollars. */
   leftMicro: number;
   used: number;
@@ -57,7 +61,7 @@ export class Tab {
    */
   cover(plan: Plan): void | Promise<void> {
     const page = this.#page;
-    if (page && page.leftMicro >= plan.ceilingMicro && steadyNow() - page.openedAt < BILL_MS) {
+    if (page && page.leftMicro >= plan.ceilingMicro && steadyNow() < page.endsAt) {
       this.#lookAhead(page, plan);
       return undefined;
     }
@@ -125,8 +129,8 @@ export class Tab {
   #lookAhead(page: Page, plan: Plan): void {
     if (this.#next || this.#ahead) return;
     const used = 1 - page.leftMicro / (page.chunks * plan.ceilingMicro || 1);
-    const old = (steadyNow() - page.openedAt) / BILL_MS;
-    if (page.used === 0 || Math.max(used, old) < AHEAD) return;
+    const isNew = used < AHEAD && steadyNow() < page.endsAt - (1 - AHEAD) * BILL_MS;
+    if (page.used === 0 || isNew) return;
     this.#next = this.#open(plan, this.#size(page)).then(
       async (next) => {
         await this.#made(next);
@@ -196,6 +200,7 @@ export class Tab {
       bill,
       chunks,
       openedAt: now,
+      endsAt: Math.ceil(now / BILL_MS + 0.5) * BILL_MS,
       leftMicro: whole.ceilingMicro,
       used: 0,
       usedAt: now,

@@ -57,7 +57,8 @@ export function chunkOf(
   { at, stream, space, route }: { at: number; stream: string; space: string; route: Route | undefined },
 ): LoopChunk {
   const { sighting, answer, step } = effect;
-  return {
+  const { tMs } = sighting;
+  const chunk: LoopChunk = {
     $typeName: "limber.v1.LoopChunk",
     chunkId: `chunk${stream}-${sighting.step}`,
     action: new SentAction(space, answer, answer.dtMs || step.offering.dtMs),
@@ -73,9 +74,10 @@ export function chunkOf(
     },
     droppedObservations: effect.dropped,
     replayed: false,
-    ...(sighting.tMs !== undefined && { observationTime: sighting.tMs }),
-    ...(route && { route }),
   };
+  if (tMs !== undefined) chunk.observationTime = tMs;
+  if (route) chunk.route = route;
+  return chunk;
 }
 
 /** A chunk that was charged on an earlier stream, given again. */
