@@ -83,7 +83,7 @@ import { webhookService } from "./services/webhook.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
-import { claim, unclaim } from "./store/idempotency.ts";
+import { Claims, unclaim } from "./store/idempotency.ts";
 import { KeyCache } from "./store/key-cache.ts";
 import { findKey } from "./store/keys.ts";
 import { Ledger } from "./store/ledger.ts";
@@ -277,6 +277,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(async () => bell?.close());
   const ring = (jobId: string): void => bell?.ring(jobId);
   const scenarios = loadScenarios(config.scenarioPacks);
+  const claims = new Claims(sql);
   const gate = createGate({
     services: [
       [InferenceService, inference],
@@ -328,7 +329,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     ],
     keys,
     idempotency: {
-      claim: (claimant) => claim(sql, { ...claimant, till: till.name }),
+      claim: (claimant) => claims.claim({ ...claimant, till: till.name }),
       release: (claimed) => unclaim(sql, claimed),
     },
     limits,

@@ -39,9 +39,19 @@ const PASSING: ReadonlySet<Reason> = new Set([
 
 /** Makes calls through the gate, as a principal whose key was looked at just before. */
 export function laterCalls(gate: Gate, principalOf: (keyId: string) => Promise<KeyPrincipal>) {
+  const looking = new Map<string, Promise<KeyPrincipal>>();
+  /** Calls that begin in one go look once. */
+  const lookOnce = (keyId: string): Promise<KeyPrincipal> => {
+    const known = looking.get(keyId);
+    if (known) return known;
+    const look = principalOf(keyId);
+    looking.set(keyId, look);
+    queueMicrotask(() => looking.delete(keyId));
+    return look;
+  };
   return async (keyId: string, call: LaterCall): Promise<LaterAnswer> => {
     try {
-      const principal = await principalOf(keyId);
+      const principal = await lookOnce(keyId);
       return await answer(gate, METHODS[call.contract], principal, call);
     } catch (thrown) {
       const refusal = refusalOf(thrown, call.signal);

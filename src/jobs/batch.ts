@@ -2,17 +2,8 @@
 import { newId, sleep } from "../ambient.ts";
 import { emit, type Happening } from "../services/emit.ts";
 import type { Signal } from "../signal.ts";
-import {
-  advance,
-  dropRest,
-  endItems,
-  type HeldJob,
-  type ItemEnd,
-  type ItemRecord,
-  MOST_TRIES,
-  outcomeOf,
-  takeItems,
-} from "../store/jobs.ts";
+import { type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/job-items.ts";
+import { advance, dropRest, type HeldJob } from "../store/jobs.ts";
 import { type Sql, type Tx, tx } from "../store/tx.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
@@ -46,6 +37,7 @@ export interface BatchParts {
 
 /** Requests of one batch that run at one time: each waits for its claim and for its charge to be durable, which others may share. */
 const AT_ONCE = 64;
+const GATHER_MS = 5;
 const CROWDED_MS = 20;
 /** Waits between the tries of a request whose refusal passes by itself. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];
@@ -87,11 +79,13 @@ class Run {
       for (const item of taken) this.#begin(item);
       if (this.#running.size === 0 && this.#ended.length === 0) break;
       if (this.#ended.length === 0) await Promise.race(this.#running);
+      // What ends at nearly the same time is written down together.
+      if (this.#running.size > 0) await sleep(GATHER_MS);
     }
     await this.#close();
   }
 
-  /** What ended is written down and what comes next is taken, in one transaction; what a lost worker did is not kept. */
+  /** What ended is written down and what comes next is taken, in one statement; what a lost worker did is not kept. */
   async #writeAndTake(): Promise<ItemRecord[]> {
     const { lost, stopped } = this.#watch;
     lost.throwIfAborted();
@@ -99,10 +93,7 @@ class Run {
     if (free > 0 && !stopped.aborted) await this.#letOthersFirst();
     const ended = this.#ended.splice(0);
     try {
-      return await tx(this.#parts.sql, async (tx) => {
-        if (ended.length > 0) await endItems(tx, this.#job, ended);
-        return free > 0 && !stopped.aborted ? await takeItems(tx, this.#job, free, POISON) : [];
-      });
+      return await turn(this.#parts.sql, this.#job, { ended, take: stopped.aborted ? 0 : free, poison: POISON });
     } catch (thrown) {
       this.#ended.unshift(...ended);
       throw thrown;

@@ -25,7 +25,8 @@ import {
   isExternal,
 } from "../services/evaluation/request.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
-import { advance, endItems, type HeldJob, listItems, takeItems } from "../store/jobs.ts";
+import { listItems, turn } from "../store/job-items.ts";
+import { advance, type HeldJob } from "../store/jobs.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
@@ -148,7 +149,7 @@ class Run {
 
   /** Takes the next episode and holds its price; answers its place, or the number of all when none is left. */
   async #begin(): Promise<number> {
-    const [next] = await tx(this.#parts.sql, (tx) => takeItems(tx, this.#job, 1, EPISODE_LOST));
+    const [next] = await turn(this.#parts.sql, this.#job, { take: 1, poison: EPISODE_LOST });
     if (!next) return this.#request.episodes;
     const payer = await this.#parts.principal(this.#job.keyId);
     this.#bill = await openEpisodeBill(this.#parts, { payer, jobId: this.#job.id, index: next.index }, this.#request);
@@ -162,9 +163,8 @@ class Run {
     this.#bill = undefined;
     this.#episodes.push({ ...episode, keptActions: true });
     const response = factsOfEpisode(episode, this.#request.media !== "none");
-    await tx(this.#parts.sql, (tx) =>
-      endItems(tx, this.#job, [{ index: episode.index, state: fault ? "failed" : "completed", response, costMicro }]),
-    );
+    const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
+    await turn(this.#parts.sql, this.#job, { ended: [end] });
     if (episode.index + 1 < this.#request.episodes) await this.#begin();
   }
 

@@ -20,6 +20,7 @@ import { nearNames } from "../routing/near.ts";
 import { variantFor } from "../scenarios/index.ts";
 import type { Scenario, Variant } from "../scenarios/scenario.ts";
 import { audit } from "../store/audit.ts";
+import { listItems } from "../store/job-items.ts";
 import * as store from "../store/jobs.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { AddressRefused, checkUrl } from "../upstream/guard.ts";
@@ -63,7 +64,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
     return job;
   };
   const shown = async (job: store.JobRecord) =>
-    shownEvaluation(job, await store.listItems(sql, job.id, 0, job.total), scenarios);
+    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios);
 
   return {
     async evaluate(asked, call) {
@@ -113,7 +114,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
       let told = 0;
       for (;;) {
         const job = await jobOf(call, jobId);
-        const items = await store.listItems(sql, jobId, told, job.total);
+        const items = await listItems(sql, jobId, told, job.total);
         for (const item of items) {
           if (!item.response) break;
           yield create(WatchEvaluationResponseSchema, { event: { case: "episode", value: shownEpisode(item) } });

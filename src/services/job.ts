@@ -24,6 +24,7 @@ import { wordOfContract } from "../contracts/contract.ts";
 import { toUsd } from "../money/price.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { audit } from "../store/audit.ts";
+import * as parts from "../store/job-items.ts";
 import * as store from "../store/jobs.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
@@ -78,7 +79,7 @@ export function jobService({ sql, ring }: JobParts): Implementation<typeof JobSe
     async getBatch({ jobId, items }, call) {
       const job = await batchOf(keyOf(call).orgId, jobId);
       const batch = await shown(sql, job);
-      if (items) batch.items = (await store.outlineOf(sql, jobId)).map(outlined);
+      if (items) batch.items = (await parts.outlineOf(sql, jobId)).map(outlined);
       return create(GetBatchResponseSchema, { batch });
     },
 
@@ -98,7 +99,7 @@ export function jobService({ sql, ring }: JobParts): Implementation<typeof JobSe
     async *listBatchResults({ jobId }, call) {
       const { total } = await batchOf(keyOf(call).orgId, jobId);
       for (let from = 0; from < total; from += RESULTS_AT_ONCE) {
-        for (const item of await store.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
+        for (const item of await parts.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
           yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, item) });
         }
       }
@@ -147,7 +148,7 @@ const CONTRACTS = { act: Contract.ACT, predict: Contract.PREDICT } as const;
 
 async function shown(sql: Sql, job: store.JobRecord): Promise<Batch> {
   const { contract, metadata } = job.request as { contract: keyof typeof CONTRACTS; metadata?: JsonObject };
-  const failures = job.counts.failed > 0 ? await store.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
+  const failures = job.counts.failed > 0 ? await parts.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
   return create(BatchSchema, {
     id: job.id,
     object: "batch",
@@ -176,7 +177,7 @@ function wordsOfError(error: object | undefined): { code: string; message: strin
 export const statusOf = ({ status }: Pick<store.JobRecord, "status">): JobStatus =>
   JobStatus[status.toUpperCase() as keyof typeof JobStatus]; // the store's words are the schema's in lower case
 
-const ITEM_STATUS: Readonly<Record<store.ItemState, BatchItemStatus>> = {
+const ITEM_STATUS: Readonly<Record<parts.ItemState, BatchItemStatus>> = {
   queued: BatchItemStatus.QUEUED,
   running: BatchItemStatus.RUNNING,
   completed: BatchItemStatus.COMPLETED,
@@ -184,7 +185,7 @@ const ITEM_STATUS: Readonly<Record<store.ItemState, BatchItemStatus>> = {
   cancelled: BatchItemStatus.CANCELLED,
 };
 
-const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof store.outlineOf>>[number]) => ({
+const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof parts.outlineOf>>[number]) => ({
   $typeName: "limber.v1.BatchItem" as const,
   index,
   ...(customId !== undefined && { customId }),
@@ -192,7 +193,7 @@ const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<type
   costUsd: toUsd(costMicro),
 });
 
-function resultOf(jobId: string, { index, customId, state, response, error }: store.ItemRecord) {
+function resultOf(jobId: string, { index, customId, state, response, error }: parts.ItemRecord) {
   const { status_code: statusCode, body } = (response ?? {}) as { status_code?: number; body?: JsonObject };
   const result: MessageInitShape<typeof BatchResultSchema> = {
     id: `${jobId}.${index}`,

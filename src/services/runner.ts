@@ -14,17 +14,8 @@ import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
 import type { Scenario, Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
-import {
-  endItems,
-  Fenced,
-  findJob,
-  type Hold,
-  type ItemRecord,
-  type JobRecord,
-  listItems,
-  type Renewed,
-  renew,
-} from "../store/jobs.ts";
+import { type ItemRecord, listItems, turn } from "../store/job-items.ts";
+import { Fenced, findJob, type Hold, type JobRecord, type Renewed, renew } from "../store/jobs.ts";
 import { beginItem, takeOutside } from "../store/outside.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { type Call, type Implementation, type KeyPrincipal, keyOf } from "./call.ts";
@@ -148,7 +139,8 @@ async function keep(
   await claimed(
     tx(sql, async (tx) => {
       const state = fault ? "failed" : "completed";
-      if (await beginItem(tx, hold, index)) await endItems(tx, hold, [{ index, state, response: facts, costMicro }]);
+      if (await beginItem(tx, hold, index))
+        await turn(tx, hold, { ended: [{ index, state, response: facts, costMicro }] });
     }),
   );
 }

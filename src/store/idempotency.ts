@@ -2,6 +2,7 @@
  * Idempotency keys: the first call with a key runs, the others get its answer. A claim belongs to the till that made it: while
  * that till lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
  */
+import { breathe } from "../ambient.ts";
 import { Reason, refuse } from "../refusal.ts";
 import type { Sql } from "./tx.ts";
 
@@ -31,18 +32,72 @@ const RETRY_AFTER_S = 1;
  * `idempotency_in_progress` (and Retry-After) while the first call still runs.
  */
 export async function claim(sql: Sql, claimant: Claimant): Promise<Claim> {
-  const { orgId, key, method, claimId, till } = claimant;
-  const hash = Buffer.from(claimant.hash);
-  const claimed = await sql`
+  const [isClaimed] = await claimAll(sql, [claimant]);
+  return isClaimed ? { kind: "run", claimId: claimant.claimId } : earlier(sql, claimant);
+}
+
+/** Claims that come together, made in one statement. */
+export class Claims {
+  readonly #sql: Sql;
+  #waiting: { claimant: Claimant; claimed: PromiseWithResolvers<boolean> }[] = [];
+
+  constructor(sql: Sql) {
+    this.#sql = sql;
+  }
+
+  /** As the function of this name. */
+  async claim(claimant: Claimant): Promise<Claim> {
+    const claimed = Promise.withResolvers<boolean>();
+    if (this.#waiting.push({ claimant, claimed }) === 1) void this.#claimSoon();
+    return (await claimed.promise) ? { kind: "run", claimId: claimant.claimId } : earlier(this.#sql, claimant);
+  }
+
+  async #claimSoon(): Promise<void> {
+    await breathe();
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    try {
+      const answers = await claimAll(
+        this.#sql,
+        waiting.map(({ claimant }) => claimant),
+      );
+      for (const [i, { claimed }] of waiting.entries()) claimed.resolve(answers[i] ?? false);
+    } catch (thrown) {
+      for (const { claimed } of waiting) claimed.reject(thrown);
+    }
+  }
+}
+
+/** Which of the claimants have their keys now; of several that want one key, the first. */
+async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boolean[]> {
+  const firsts = new Map<string, Claimant>();
+  for (const each of claimants) {
+    const name = `${each.orgId} ${each.key}`;
+    if (!firsts.has(name)) firsts.set(name, each);
+  }
+  // In one order everywhere, so that no two statements wait for each other.
+  const rows = [...firsts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
+  const claimed = await sql<{ claim_id: string }[]>`
     insert into idempotency as i (org_id, key, hash, claim_id, till_id, method)
-    values (${orgId}, ${key}, ${hash}, ${claimId}, ${till}, ${method})
+    select org, key, decode(hash, 'hex'), claim, till, method from unnest(
+      ${rows.map(({ orgId }) => orgId)}::text[], ${rows.map(({ key }) => key)}::text[],
+      ${rows.map(({ hash }) => Buffer.from(hash).toString("hex"))}::text[], ${rows.map(({ claimId }) => claimId)}::text[],
+      ${rows.map(({ till }) => till)}::text[], ${rows.map(({ method }) => method)}::text[]) as row (org, key, hash, claim, till, method)
     on conflict (org_id, key) do update set
       hash = excluded.hash, claim_id = excluded.claim_id, till_id = excluded.till_id, method = excluded.method,
       response = null, created = now()
     where i.created < now() - make_interval(hours => ${LIFE_HOURS})
       or (i.response is null and i.hash = excluded.hash
-        and exists (select from till where id = i.till_id and fenced_at is not null))`;
-  if (claimed.count > 0) return { kind: "run", claimId };
+        and exists (select from till where id = i.till_id and fenced_at is not null))
+    returning claim_id`;
+  const have = new Set(claimed.map(({ claim_id }) => claim_id));
+  return claimants.map(({ claimId }) => have.has(claimId));
+}
+
+/** What became of the call that has the key. */
+async function earlier(sql: Sql, claimant: Claimant): Promise<Claim> {
+  const { orgId, key } = claimant;
+  const hash = Buffer.from(claimant.hash);
   const [first] = await sql<{ same: boolean; response: Buffer | null }[]>`
     select hash = ${hash} as same, response from idempotency where org_id = ${orgId} and key = ${key}`;
   // The first call ended without a charge between the two statements: the key is free again.

@@ -63,21 +63,6 @@ export interface HeldJob extends JobRecord {
   epoch: number;
 }
 
-/** Where a part of a job stands. */
-export type ItemState = keyof ItemCounts;
-
-/** A part of a job. */
-export interface ItemRecord {
-  index: number;
-  customId: string | undefined;
-  state: ItemState;
-  request: object | undefined;
-  response: object | undefined;
-  error: object | undefined;
-  costMicro: number;
-  tries: number;
-}
-
 /** What a job is made from. */
 export interface NewJob {
   kind: JobKind;
@@ -94,8 +79,6 @@ export interface NewJob {
 
 /** How long a worker holds a job after its last word: fixed, so that a dead one's jobs go on within half a minute. */
 export const LEASE_S = 30;
-/** How often one part is begun before it's given up: it may be what ends its workers. */
-export const MOST_TRIES = 5;
 const IDEMPOTENCY_HOURS = 24;
 
 /**
@@ -209,53 +192,6 @@ export async function listJobs(
   return rows.map(jobOf);
 }
 
-/** Parts of a job from `from` on, in order. */
-export async function listItems(sql: Queryable, jobId: string, from: number, limit: number): Promise<ItemRecord[]> {
-  const rows = await sql<ItemRow[]>`
-    select * from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`;
-  return rows.map(itemOf);
-}
-
-/** How the parts of a job stand, without what they hold. */
-export async function outlineOf(
-  sql: Queryable,
-  jobId: string,
-): Promise<Pick<ItemRecord, "index" | "customId" | "state" | "costMicro">[]> {
-  const rows = await sql<ItemRow[]>`
-    select index, custom_id, state, cost_micro from job_item where job_id = ${jobId} order by index`;
-  return rows.map(itemOf);
-}
-
-/** The first parts that failed, in order. */
-export async function failuresOf(sql: Queryable, jobId: string, limit: number): Promise<ItemRecord[]> {
-  const rows = await sql<ItemRow[]>`
-    select index, custom_id, state, error, cost_micro from job_item
-    where job_id = ${jobId} and state = 'failed' order by index limit ${limit}`;
-  return rows.map(itemOf);
-}
-
-interface ItemRow {
-  index: number;
-  custom_id: string | null;
-  state: ItemState;
-  request?: object | null;
-  response?: object | null;
-  error?: object | null;
-  cost_micro: string;
-  tries?: number;
-}
-
-const itemOf = (row: ItemRow): ItemRecord => ({
-  index: row.index,
-  customId: row.custom_id ?? undefined,
-  state: row.state,
-  request: row.request ?? undefined,
-  response: row.response ?? undefined,
-  error: row.error ?? undefined,
-  costMicro: Number(row.cost_micro),
-  tries: row.tries ?? 0,
-});
-
 /**
  * Calls a job off: one that no worker holds ends at once, one that runs is told of by notification. Answers what it was before;
  * undefined where there is none.
@@ -358,55 +294,6 @@ export async function dropRest(tx: Tx, hold: Hold): Promise<void> {
 /** Gives a job back to the queue, unfinished. */
 export async function giveBack(sql: Queryable, { id, owner, epoch }: Hold): Promise<void> {
   await sql`update job set lease_until = null where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
-}
-
-/**
- * Takes up to `limit` parts of a held job that nobody works on: waiting ones, and those that an earlier owner left behind. A part that
- * was begun too often is failed instead, with `poison`.
- */
-export async function takeItems(tx: Tx, hold: Hold, limit: number, poison: object): Promise<ItemRecord[]> {
-  await renew(tx, hold);
-  await tx`
-    update job_item set state = 'failed', rank = 9, error = ${tx.json(poison as never)}
-    where job_id = ${hold.id} and state = 'running' and epoch < ${hold.epoch} and tries >= ${MOST_TRIES}`;
-  const rows = await tx<ItemRow[]>`
-    update job_item set state = 'running', rank = 3, epoch = ${hold.epoch}, tries = tries + 1
-    where job_id = ${hold.id} and index in (
-      select index from job_item where job_id = ${hold.id} and (state = 'queued' or (state = 'running' and epoch < ${hold.epoch}))
-      order by index limit ${limit})
-    returning *`;
-  return rows.map(itemOf).sort((a, b) => a.index - b.index);
-}
-
-/** What became of a part. */
-export interface ItemEnd {
-  index: number;
-  state: "completed" | "failed";
-  response?: object | undefined;
-  error?: object | undefined;
-  costMicro: number;
-}
-
-/** Writes down what became of parts of a held job; of a fenced worker nothing is kept. */
-export async function endItems(tx: Tx, hold: Hold, ends: readonly ItemEnd[]): Promise<void> {
-  await renew(tx, hold);
-  await tx`
-    update job_item as item set state = ended.state, rank = 9, response = ended.response, error = ended.error, cost_micro = ended.cost
-    from (
-      select (e->>'index')::int as index, e->>'state' as state, e->'response' as response, e->'error' as error, (e->>'costMicro')::bigint as cost
-      from jsonb_array_elements(${tx.json(ends as never)}) as e
-    ) as ended
-    where item.job_id = ${hold.id} and item.index = ended.index and item.state = 'running' and item.epoch = ${hold.epoch}`;
-}
-
-/** What a job's parts came to. */
-export async function outcomeOf(tx: Tx, id: string): Promise<{ cancelled: boolean; dropped: boolean; ran: boolean }> {
-  const [outcome] = await tx<{ cancelled: boolean; dropped: boolean; ran: boolean }[]>`
-    select cancelled_at is not null as cancelled,
-      exists (select from job_item where job_id = job.id and state = 'cancelled') as dropped,
-      exists (select from job_item where job_id = job.id and state = 'completed') as ran
-    from job where id = ${id}`;
-  return outcome ?? { cancelled: false, dropped: false, ran: false };
 }
 
 /** Jobs of everyone, counted. */

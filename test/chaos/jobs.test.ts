@@ -6,7 +6,7 @@ import { Crew } from "../support/crew.ts";
 import { honestSteps } from "../support/model.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
-const KILLS = 5;
+const KILLS = 10;
 
 it(`${KILLS} kills of workers in the middle of batches: each item has one outcome and one charge, each job ends and is told of once`, async () => {
   const { wrong, begunAgain } = await besiegeJobs({ kills: KILLS, seed: 3 });

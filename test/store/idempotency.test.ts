@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
-import { claim, pruneIdempotency, unclaim } from "../../src/store/idempotency.ts";
+import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/idempotency.ts";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import { balanceOf } from "../../src/store/orgs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -166,5 +166,23 @@ describe("an idempotency key", () => {
     expect((await claimFor("b")).kind).toBe("run");
     await db.sql`update idempotency set created = now() - interval '26 hours'`;
     expect(await pruneIdempotency(db.sql)).toBeGreaterThan(0);
+  });
+});
+
+describe("claims that come together", () => {
+  it("are one statement: each key has one caller that runs, the others are told so, and another body is refused", async () => {
+    const claims = new Claims(db.sql);
+    const ask = (key: string, body = "a", claimId = newId("req")) =>
+      claims.claim({
+        ...{ orgId: payer.orgId, key, claimId, hash: hashOf(body), till: replica.till.name },
+        method: "limber.v1.InferenceService.Act",
+      });
+    const [one, two, again, other] = await Promise.allSettled([ask("t1"), ask("t2"), ask("t1"), ask("t2", "b")]);
+    expect([one, two]).toMatchObject([{ value: { kind: "run" } }, { value: { kind: "run" } }]);
+    expect(again).toMatchObject({ reason: { reason: Reason.IDEMPOTENCY_IN_PROGRESS } });
+    expect(other).toMatchObject({ reason: { reason: Reason.IDEMPOTENCY_CONFLICT } });
+    const many = Array.from({ length: 50 }, (_, i) => [`m${i}`, `m${49 - i}`]);
+    const runs = await Promise.allSettled(many.flat().map((key) => ask(key)));
+    expect(runs.filter(({ status }) => status === "fulfilled")).toHaveLength(50);
   });
 });

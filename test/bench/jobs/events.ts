@@ -1,0 +1,79 @@
+/** Events: from commit to a subscriber, and what one costs on its way into a stream. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as rest } from "node:timers/promises";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { newId } from "../../../src/ambient.ts";
+import { NatsLink } from "../../../src/events/link.ts";
+import { Relay } from "../../../src/events/relay.ts";
+import { startPostgres } from "../../../src/store/embedded.ts";
+import { migrate } from "../../../src/store/migrate.ts";
+import { Notices } from "../../../src/store/notices.ts";
+import { appendEvents } from "../../../src/store/outbox.ts";
+import { connect, tx } from "../../../src/store/tx.ts";
+import { hear, makeStream, startNats } from "../../support/nats.ts";
+import { cpuMicros } from "./house.ts";
+
+const EVENTS = 500;
+const STORED = 20_000;
+/** As many as a relay carries at one time. */
+const AT_ONCE = 100;
+
+const at = (sorted: readonly number[], share: number): string =>
+  (sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(1);
+const eventOf = () => {
+  const id = newId("evt");
+  const data = { case: "keyCreated" as const, value: { keyId: newId("key") } };
+  const payload = toBinary(EventSchema, create(EventSchema, { id, apiVersion: "0.1.0", orgId: "org_bench", data }));
+  return { id, name: "key.created", orgId: "org_bench", payload };
+};
+
+/** Prints milliseconds from an event's commit to a subscriber of NATS. */
+export async function eventLatency(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
+  const postgres = await startPostgres({ dataDir: join(folder, "events") });
+  const nats = await startNats();
+  const sql = connect(postgres.url, { max: 4 });
+  await migrate(sql);
+  const notices = await Notices.open(postgres.url);
+  const relay = new Relay({ sql, notices, url: nats.url, warn: (text) => console.log(text) });
+  const subscriber = await hear(nats.url, "limber.v1.>");
+  const took: number[] = [];
+  for (let i = 0; i < EVENTS; i++) {
+    await tx(sql, (tx) => appendEvents(tx, [eventOf()]));
+    const committed = performance.now();
+    while (subscriber.heard.length <= i) await rest(0);
+    took.push(performance.now() - committed);
+  }
+  took.sort((a, b) => a - b);
+  console.log(`event from commit to a NATS subscriber: p50 ${at(took, 0.5)} ms, p99 ${at(took, 0.99)} ms`);
+  await subscriber.close();
+  await relay.close();
+  await notices.close();
+  await sql.end();
+  await postgres.stop();
+  await nats.close();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+/** Prints what CPU an event takes on its way into a stream in files (goal N1: 3 us). */
+export async function eventCost(): Promise<void> {
+  const nats = await startNats();
+  await makeStream(nats.url);
+  const link = await NatsLink.dial(nats.url);
+  const publish = async (count: number, atOnce: number): Promise<number> => {
+    const events = Array.from({ length: count }, (_, position) => ({ ...eventOf(), position, createdMs: 0 }));
+    const before = process.cpuUsage();
+    for (let from = 0; from < count; from += atOnce) await link.publish(events.slice(from, from + atOnce));
+    return cpuMicros(before) / count;
+  };
+  await publish(5_000, AT_ONCE);
+  const rounds = [await publish(STORED, AT_ONCE), await publish(STORED, AT_ONCE), await publish(STORED, AT_ONCE)];
+  const alone = await publish(2_000, 1);
+  const told = rounds.map((each) => each.toFixed(1)).join(" ");
+  console.log(`N1 an event into a stream: ${told} us of CPU, ${AT_ONCE} at a time; ${alone.toFixed(0)} us alone`);
+  await link.close();
+  await nats.close();
+}

@@ -1,0 +1,99 @@
+/** Webhooks: to many receivers of which some are dead, and what one delivery costs. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as rest } from "node:timers/promises";
+import { Webhook } from "standardwebhooks";
+import { guardedAgent } from "../../../src/upstream/guard.ts";
+import { post } from "../../../src/upstream/post.ts";
+import { start } from "../support/processes.ts";
+import { cpuMicros, openBenchHouse, seconds } from "./house.ts";
+
+/** An organisation has at most 50. */
+const ORGS = 2;
+const [HOOKS, DEAD] = [50, 5];
+const HAPPENINGS = 40;
+
+/** Prints deliveries a second to 100 receivers of which 10 accept connections and stay silent. */
+export async function webhooks(): Promise<void> {
+  const { admin, json, close } = await openBenchHouse();
+  let got = 0;
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => {
+      got++;
+      response.writeHead(204).end();
+    });
+  });
+  const silent = createServer(() => {});
+  for (const each of [server, silent]) await new Promise<void>((resolve) => each.listen(0, "127.0.0.1", resolve));
+  const [port, dead] = [server, silent].map((each) => (each.address() as AddressInfo).port); // a TCP server's address is never a string
+  const orgs: string[] = [];
+  for (let i = 0; i < ORGS; i++) {
+    const { id } = await admin("/v1/orgs", { name: `org ${i}` });
+    const { key } = await admin(`/v1/orgs/${id}/keys`, { role: "owner" });
+    orgs.push(id);
+    for (let hook = 0; hook < HOOKS; hook++) {
+      const to = hook < DEAD ? dead : port;
+      await json("/v1/webhooks", { url: `http://127.0.0.1:${to}/${hook}`, events: ["key.created"] }, key);
+    }
+  }
+  const live = ORGS * (HOOKS - DEAD);
+  while (got < live) await rest(20); // each is greeted with a ping
+  const goal = got + live * HAPPENINGS;
+  const began = performance.now();
+  await Promise.all(
+    orgs.map(async (org) => {
+      for (let i = 0; i < HAPPENINGS; i++) await admin(`/v1/orgs/${org}/keys`, { role: "viewer" });
+    }),
+  );
+  const happened = seconds(began);
+  while (got < goal) await rest(10);
+  const rate = (live * HAPPENINGS) / seconds(began);
+  console.log(
+    `webhooks to ${ORGS * HOOKS} receivers of which ${ORGS * DEAD} never answer: ${rate.toFixed(0)} a second (the causes took ${happened.toFixed(1)} s of ${seconds(began).toFixed(1)})`,
+  );
+  for (const each of [server, silent]) {
+    each.close();
+    each.closeAllConnections();
+  }
+  await close();
+}
+
+const AT_ONCE = 128;
+const POSTS = 20_000;
+const BODY = JSON.stringify({ id: "evt_1", type: "batch.completed", data: { text: "x".repeat(900) } });
+const SECRET = `whsec_${Buffer.alloc(24, 7).toString("base64")}`;
+
+/** Prints what CPU a signed delivery takes here, and against the platform's own fetch (goal W1: 50 us, a tenth). */
+export async function deliveryCost(): Promise<void> {
+  const upstream = await start("test/bench/support/upstream.ts", ["0"], (line) => line.startsWith("{"));
+  const { rest: port }: { rest: number } = JSON.parse(upstream.line);
+  const url = `http://127.0.0.1:${port}/hook`;
+  const agent = guardedAgent({ allowPrivate: true }, { silenceMs: 10_000, connections: AT_ONCE });
+  const webhook = new Webhook(SECRET);
+  const headers = (): Record<string, string> => ({
+    "content-type": "application/json",
+    "webhook-id": "evt_1",
+    "webhook-signature": webhook.sign("evt_1", new Date(), BODY),
+  });
+  const limits = { agent, allowPrivate: true, timeoutMs: 10_000, maxBytes: 64 << 10 };
+  const ours = () => post(url, { ...limits, headers: headers(), body: BODY });
+  const fetched = async () => (await fetch(url, { method: "POST", headers: headers(), body: BODY })).arrayBuffer();
+  const signing = async () => headers();
+  const cost = async (send: () => Promise<unknown>, count: number): Promise<number> => {
+    let left = count;
+    const before = process.cpuUsage();
+    const worker = async (): Promise<void> => {
+      while (left-- > 0) await send();
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, worker));
+    return cpuMicros(before) / count;
+  };
+  await cost(ours, 5_000);
+  await cost(fetched, 2_000);
+  const [mine, theirs, signed] = [await cost(ours, POSTS), await cost(fetched, POSTS / 4), await cost(signing, POSTS)];
+  console.log(
+    `W1 a signed delivery: ${mine.toFixed(1)} us of CPU, of which signing ${signed.toFixed(1)}; ${(theirs / mine).toFixed(1)} times less than global fetch (${theirs.toFixed(0)} us)`,
+  );
+  await agent.destroy();
+  await upstream.stop();
+}
