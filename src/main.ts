@@ -58,5 +58,8 @@ function end(thrown: unknown): never {
   process.exit(1);
 }
 
+// What is written down of a crash holds no environment, where secrets are, and nothing of an error but its message.
+process.report.excludeEnv = true;
 process.on("unhandledRejection", end);
+process.on("uncaughtException", end);
 main().catch(end);
