@@ -105,11 +105,23 @@ function ulid(): string {
     randomFillSync(pool);
     taken = 0;
   }
+  const ms = clock.wall();
+  if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms) };
+  let tail = stamped.text;
+  for (let i = 0; i < 16; i += 2) tail += PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! & 31)];
+  return tail;
+}
+
+/** Every two letters. */
+const PAIRS = Array.from({ length: 1024 }, (_, i) => `${ALPHABET[i >> 5]}${ALPHABET[i & 31]}`);
+
+/** Many names are made in one millisecond. */
+let stamped = { ms: Number.NaN, text: "" };
+
+function stampOf(ms: number): string {
   let stamp = "";
-  for (let rest = clock.wall(), i = 0; i < 10; i++, rest = Math.floor(rest / 32)) stamp = ALPHABET[rest % 32] + stamp;
-  let tail = "";
-  for (let i = 0; i < 16; i++) tail += ALPHABET[pool[taken++]! & 31];
-  return stamp + tail;
+  for (let rest = ms, i = 0; i < 10; i++, rest = Math.floor(rest / 32)) stamp = ALPHABET[rest % 32] + stamp;
+  return stamp;
 }
 
 /** The prefixes that a resource's name may start with. */

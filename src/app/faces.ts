@@ -52,9 +52,10 @@ export async function openFaces({
   closers.add(async () => lines.close());
   const note = (line: LogLine): void => {
     metrics.count(line);
-    const { cause, ...told } = line;
-    if (line.status >= 500 && cause !== undefined) log.error({ ...told, err: cause }, "call");
-    else if (log.isLevelEnabled("info")) lines.add(line);
+    if (line.status >= 500 && line.cause !== undefined) {
+      const { cause, ...told } = line;
+      log.error({ ...told, err: cause }, "call");
+    } else if (log.isLevelEnabled("info")) lines.add(line);
   };
   const { act, actStream, predict, predictStream } = InferenceService.method;
   const hot = [act, actStream, predict, predictStream];

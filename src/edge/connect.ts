@@ -226,7 +226,7 @@ function lineOf(
     ...(facts && { code: facts.code }),
     ...(principal?.kind === "key" && { keyId: principal.keyId }),
     ...(refusal?.cause !== undefined && { cause: refusal.cause }),
-    ...callerIdOf(context.requestHeader.get("x-request-id")),
+    callerRequestId: callerIdOf(context.requestHeader.get("x-request-id")),
   };
 }
 

@@ -13,7 +13,7 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { Access, type Rpc, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { type SafetyBounds, SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { every, now } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../services/call.ts";
@@ -205,13 +205,10 @@ export function createGate(parts: GateParts): Gate {
   const serveOnce = async (
     door: Door,
     method: DescMethod,
-    principal: Principal,
+    { principal, key }: { principal: KeyPrincipal; key: string },
     request: Message,
     context: CallContext,
   ): Promise<Message> => {
-    const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
-    if (key === undefined || principal.kind !== "key")
-      return answerOf(door, request, callOf(principal, context, undefined));
     if (wantsStream(method, request)) throw streamReplay();
 
     const claim = { orgId: principal.orgId, key, claimId: context.requestId, promised: false };
@@ -263,8 +260,13 @@ export function createGate(parts: GateParts): Gate {
     async unary(method, admission, request, context) {
       takeKeyFromHeader(method, request, context);
       assertValid(method.input, request);
+      const door = doorOf(method);
+      const { principal } = admission;
       try {
-        return await serveOnce(doorOf(method), method, admission.principal, request, context);
+        const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
+        if (key === undefined || principal.kind !== "key")
+          return await answerOf(door, request, callOf(principal, context, undefined));
+        return await serveOnce(door, method, { principal, key }, request, context);
       } catch (thrown) {
         throw asToldToCallers(thrown, "begun");
       }
@@ -396,12 +398,29 @@ export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
     throw refuse(Reason.KEY_EXPIRED, NO_SUCH_KEY);
   }
+  const known = principals.get(record);
+  if (known) return known;
   const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings, bounds } =
     record;
   const who = { keyId: id, orgId, role, userId, permissions };
-  const limits = bounds && { bounds: boundsFrom(bounds) };
-  return { kind: "key", ...who, scopes, models, environment, workspaceId, robotId, settings, ...limits };
+  const limits = bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }; // written by toJson
+  const principal = {
+    kind: "key" as const,
+    ...who,
+    scopes,
+    models,
+    environment,
+    workspaceId,
+    robotId,
+    settings,
+    ...limits,
+  };
+  principals.set(record, principal);
+  return principal;
 }
+
+/** By the key's record, which is the same object for as long as the key is in memory unchanged. */
+const principals = new WeakMap<KeyRecord, KeyPrincipal>();
 
 /** The same; undefined instead of a refusal. */
 export function payerOf(record: KeyRecord | undefined): KeyPrincipal | undefined {
@@ -467,15 +486,4 @@ function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
-}
-
-/** By the key's record, which is the same object for as long as the key is in memory. */
-const readBounds = new WeakMap<object, SafetyBounds>();
-
-function boundsFrom(json: object): SafetyBounds {
-  const known = readBounds.get(json);
-  if (known) return known;
-  const bounds = fromJson(SafetyBoundsSchema, json as Parameters<typeof fromJson>[1]); // written by toJson
-  readBounds.set(json, bounds);
-  return bounds;
 }

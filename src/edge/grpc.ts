@@ -383,10 +383,10 @@ class GrpcCall {
       rpc: `${this.#method.parent.typeName}/${this.#method.name}`,
       status: facts?.status ?? 200,
       latencyMs: steadyNow() - this.#startedAt,
-      ...(facts && { code: facts.code }),
-      ...(principal?.kind === "key" && { keyId: principal.keyId }),
-      ...(this.#refusal?.cause !== undefined && { cause: this.#refusal.cause }),
-      ...callerIdOf(this.#headers["x-request-id"]),
+      code: facts?.code,
+      keyId: principal?.kind === "key" ? principal.keyId : undefined,
+      cause: this.#refusal?.cause,
+      callerRequestId: callerIdOf(this.#headers["x-request-id"]),
     });
   }
 }

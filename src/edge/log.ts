@@ -13,12 +13,12 @@ export interface LogLine {
   /** The HTTP status that the answer has over REST. */
   status: number;
   /** The word of the refusal; absent on success. */
-  code?: string;
+  code?: string | undefined;
   /** Whose call it was; absent when it was not admitted, or needs no key. */
-  keyId?: string;
+  keyId?: string | undefined;
   latencyMs: number;
   /** The id that the caller gave the request. */
-  callerRequestId?: string;
+  callerRequestId?: string | undefined;
   /** What was thrown, for refusals with a cause and for bugs. */
   cause?: unknown;
 }
@@ -29,8 +29,8 @@ export type Log = (line: LogLine) => void;
 const SANE_ID = /^[\w.:-]{1,128}$/;
 
 /** The caller's own id of a request, when it is fit for a log. */
-export function callerIdOf(header: string | readonly string[] | null | undefined): { callerRequestId?: string } {
-  return typeof header === "string" && SANE_ID.test(header) ? { callerRequestId: header } : {};
+export function callerIdOf(header: string | readonly string[] | null | undefined): string | undefined {
+  return typeof header === "string" && SANE_ID.test(header) ? header : undefined;
 }
 
 /** The level of these lines, as pino numbers it. */

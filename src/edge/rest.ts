@@ -217,7 +217,8 @@ export class RestFace {
     });
     const admission = admitted instanceof Promise ? await admitted : admitted;
     exchange.admission = admission;
-    const message = await readMessage(exchange);
+    const reading = readMessage(exchange);
+    const message = reading instanceof Promise ? await reading : reading;
     const { gate } = this.#options;
     if (method.methodKind === "server_streaming") {
       const messages = gate.serverStream(method, admission, message, context);
@@ -261,10 +262,10 @@ export class RestFace {
       rpc: `${route.method.parent.typeName}/${route.method.name}`,
       status: facts?.status ?? response.statusCode,
       latencyMs: steadyNow() - startedAt,
-      ...(facts && { code: facts.code }),
-      ...(principal?.kind === "key" && { keyId: principal.keyId }),
-      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
-      ...callerIdOf(request.headers["x-request-id"]),
+      code: facts?.code,
+      keyId: principal?.kind === "key" ? principal.keyId : undefined,
+      cause: refusal?.cause,
+      callerRequestId: callerIdOf(request.headers["x-request-id"]),
     });
   }
 }
@@ -272,13 +273,18 @@ export class RestFace {
 const NO_PARAMETERS: Parameters = {};
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
-async function readMessage({ route, request, inputs }: Exchange): Promise<Message> {
+function readMessage(exchange: Exchange): Message | Promise<Message> {
+  const { route, request, inputs } = exchange;
+  if (Object.values(inputs.path as Parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
+  const body = route.dialect.readBody(route, request);
+  return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
+}
+
+function messageOf({ route, request, inputs }: Exchange, body: unknown): Message {
   const desc = route.method.input;
   const decoder = decoderOf(desc);
   const faults = new Faults();
   const parameters = inputs.path as Parameters; // sound: put there by `serve`
-  if (Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
-  const body = await route.dialect.readBody(route, request);
   if (!route.raw) inputs.body = body;
   const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
   if (route.body === undefined) refuseMembers(body, faults);

@@ -3,7 +3,6 @@ import { create } from "@bufbuild/protobuf";
 import {
   type Attempt,
   AttemptFailureSchema,
-  AttemptSchema,
   AttemptStatus,
   type DirectRoute,
   DirectRouteSchema,
@@ -38,13 +37,25 @@ export interface Outcome {
 
 /** The Route record of an inference answer. */
 export function routeOf({ tries, step, hedgeMicro }: Outcome, pin?: PinOutcome): Route {
-  return create(RouteSchema, {
-    ...servedBy(step),
-    attempts: attemptsOf(tries),
-    fallbackUsed: step !== undefined && step.rank > 0,
-    ...(hedgeMicro !== undefined && { hedgeCostUsd: hedgeMicro / 1e6 }),
-    ...(pin !== undefined && { pin }),
-  });
+  const attempts = attemptsOf(tries);
+  const hedgeCostUsd = hedgeMicro === undefined ? undefined : hedgeMicro / 1e6;
+  if (!step) return create(RouteSchema, { attempts, hedgeCostUsd, pin });
+  const { id, model, provider, region, precision, simulated } = step.offering;
+  // Written out, as calls in a control loop don't pay for `create`.
+  return {
+    $typeName: "limber.v1.Route",
+    offeringId: id,
+    model,
+    provider,
+    region,
+    precision,
+    simulated,
+    attempts,
+    fallbackUsed: step.rank > 0,
+    hedgeCostUsd,
+    pin,
+    byok: step.ownKey ? true : undefined,
+  };
 }
 
 /** The Route record of a call that went straight to its provider. */
@@ -52,17 +63,16 @@ export const directRouteOf = (step: PlanStep): DirectRoute => create(DirectRoute
 
 /** The tries as the Route record lists them. */
 export function attemptsOf(tries: readonly Try[]): Attempt[] {
-  return tries.map(({ step, status, latencyMs, reason }) =>
-    create(AttemptSchema, {
-      model: step.offering.model,
-      provider: step.offering.provider,
-      offeringId: step.offering.id,
-      status: STATUSES[status],
-      latencyMs: Math.round(latencyMs * 1000) / 1000,
-      ...(reason !== undefined && { reason }),
-      ...(step.ownKey && { byok: true }),
-    }),
-  );
+  return tries.map(({ step, status, latencyMs, reason }) => ({
+    $typeName: "limber.v1.Attempt",
+    model: step.offering.model,
+    provider: step.offering.provider,
+    offeringId: step.offering.id,
+    status: STATUSES[status],
+    latencyMs: Math.round(latencyMs * 1000) / 1000,
+    reason,
+    byok: step.ownKey ? true : undefined,
+  }));
 }
 
 const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
@@ -73,8 +83,7 @@ const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
   cancelled: AttemptStatus.CANCELLED,
 };
 
-function servedBy(step: PlanStep | undefined) {
-  if (!step) return {};
+function servedBy(step: PlanStep) {
   const { id, model, provider, region, precision, simulated } = step.offering;
   return { offeringId: id, model, provider, region, precision, simulated, ...(step.ownKey && { byok: true }) };
 }

@@ -1,6 +1,6 @@
 /** Inference: the only place that knows the whole story of a call, from the request to the record. */
 import { create } from "@bufbuild/protobuf";
-import { ActionSchema, type SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import {
   type ActRequest,
   ActRequestSchema,
@@ -111,19 +111,26 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
   const { model, dtMs: usualMs } = charge.step.offering;
   const dtMs = answer.dtMs || usualMs;
   const { steps, note, gpuSeconds } = answer;
-  return create(ActResponseSchema, {
+  // Written out: calls in a control loop don't pay for `create`, which asks the schema about every field.
+  return {
+    $typeName: "limber.v1.ActResponse",
     id: trip.named("act"),
     object: "world.action",
     created: nowSeconds(),
     model,
-    action: create(ActionSchema, { space: trip.plan.intent.actionSpace ?? "", steps, dtMs, note }),
+    action: { $typeName: "limber.v1.Action", space: trip.plan.intent.actionSpace ?? "", steps, dtMs, note },
     route,
-    usage: { actionSteps: steps.length, gpuSeconds, costUsd: toUsd(charge.costMicro) },
+    usage: {
+      $typeName: "limber.v1.ActUsage",
+      actionSteps: steps.length,
+      gpuSeconds,
+      costUsd: toUsd(charge.costMicro),
+    },
     chunkId: trip.named("chunk"),
     validUntilMs: dtMs * steps.length,
     observationAgeMs: Math.round((steadyNow() - trip.arrivedAt) * 1000) / 1000,
     prediction: request.returnPrediction ? answer.prediction : [],
-  });
+  };
 }
 
 /** Predict, whole: the frames of one model, all of them or none. */

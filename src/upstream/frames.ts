@@ -103,9 +103,9 @@ const MAX_KEPT_PIXELS = 1920 * 1080;
 export class FrameSet {
   readonly #sources: readonly FrameSource[];
   readonly #options: FrameOptions;
-  readonly #encoded = new Map<number, Promise<EncodedFrame>>();
-  readonly #decoded = new Map<number, Promise<RgbPixels>>();
-  readonly #resized = new Map<string, Promise<RgbPixels>>();
+  readonly #encoded: (EncodedFrame | Promise<EncodedFrame>)[] = [];
+  /** Made when a wire first asks for pixels: most pass pictures on as they came. */
+  #pixels: { decoded: Map<number, Promise<RgbPixels>>; resized: Map<string, Promise<RgbPixels>> } | undefined;
 
   constructor(sources: readonly FrameSource[], options: FrameOptions) {
     this.#sources = sources;
@@ -122,16 +122,28 @@ export class FrameSet {
     await Promise.all(this.#sources.map((_, index) => this.bytes(index)));
   }
 
-  /** The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. */
-  bytes(index: number): Promise<EncodedFrame> {
-    return kept(this.#encoded, index, () => this.#load(this.#source(index)));
+  /**
+   * The picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. At once
+   * when it came with the request and when it is there already.
+   */
+  bytes(index: number): EncodedFrame | Promise<EncodedFrame> {
+    const known = this.#encoded[index];
+    if (known !== undefined) return known;
+    const loaded = this.#load(this.#source(index));
+    this.#encoded[index] = loaded;
+    return loaded;
   }
 
   /** The picture's pixels in the size that an upstream takes. Transparency is dropped; the camera's rotation tag is ignored. */
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
     const { path } = this.#source(index);
     const key = `${index} ${size.width}x${size.height} ${size.fit}`;
-    return kept(this.#resized, key, () => this.#inTime(path, this.#resize(index, size)));
+    return kept(this.#kept.resized, key, () => this.#inTime(path, this.#resize(index, size)));
+  }
+
+  get #kept() {
+    this.#pixels ??= { decoded: new Map(), resized: new Map() };
+    return this.#pixels;
   }
 
   #source(index: number): FrameSource {
@@ -140,8 +152,16 @@ export class FrameSet {
     return source;
   }
 
-  async #load(source: FrameSource): Promise<EncodedFrame> {
-    const bytes = await this.#read(source);
+  #load(source: FrameSource): EncodedFrame | Promise<EncodedFrame> {
+    try {
+      const read = this.#read(source);
+      return read instanceof Promise ? read.then((bytes) => this.#look(source, bytes)) : this.#look(source, read);
+    } catch (refused) {
+      return Promise.reject(refused);
+    }
+  }
+
+  #look(source: FrameSource, bytes: Buffer): EncodedFrame {
     const refused = (reason: FrameReason): FrameRefused => new FrameRefused(reason, source.path);
     if (bytes.length > MAX_BYTES) throw refused("frame_too_large");
     const header = readImageHeader(bytes);
@@ -178,7 +198,7 @@ export class FrameSet {
     const { bytes, width, height } = await this.bytes(index);
     const { path } = this.#source(index);
     if (width * height > MAX_KEPT_PIXELS) return decoded(path, fitted(open(bytes), { width, height }, size));
-    const pixels = await kept(this.#decoded, index, () => decoded(path, open(bytes)));
+    const pixels = await kept(this.#kept.decoded, index, () => decoded(path, open(bytes)));
     if (pixels.width === size.width && pixels.height === size.height) return pixels;
     return decoded(path, fitted(reopen(pixels), pixels, size));
   }

@@ -66,8 +66,8 @@ const setOf = (url: string, options: Partial<FrameOptions> = {}): FrameSet =>
 const openly = { agent: privateAgent, allowPrivate: true };
 const WHOLE = { width: WIDTH, height: HEIGHT, fit: "pad" } as const;
 
-async function refusalOf(attempt: Promise<unknown>): Promise<FrameRefused> {
-  const error = await attempt.then(
+async function refusalOf(attempt: unknown): Promise<FrameRefused> {
+  const error = await Promise.resolve(attempt).then(
     () => undefined,
     (thrown: unknown) => thrown,
   );

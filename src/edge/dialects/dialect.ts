@@ -9,8 +9,8 @@ import type { RestRoute } from "../rest/route.ts";
 export interface Dialect {
   /** The content type of answers. */
   readonly contentType: string;
-  /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
-  readBody(route: RestRoute, request: Request): Promise<unknown>;
+  /** The request's body, or a promise of it, as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
+  readBody(route: RestRoute, request: Request): unknown;
   /** Whether members and parameters that the schema does not know are passed over rather than refused. */
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */

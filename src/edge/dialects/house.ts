@@ -7,14 +7,16 @@ import type { Dialect } from "./dialect.ts";
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
-/** The JSON value of a body of one of the content types that `type` matches; an empty object where there is no body. */
-export async function readJson(
+/** The JSON value, or a promise of it, of a body of one of the content types that `type` matches; an empty object where there is no body. */
+export function readJson(
   request: Request,
   { type = JSON_TYPE, named = "application/json", most = MAX_BODY_BYTES } = {},
-): Promise<unknown> {
-  const bytes = await readBody(request, type, named, most);
-  return bytes.length === 0 ? {} : parseBody(bytes);
+): unknown {
+  const bytes = readBody(request, type, named, most);
+  return bytes instanceof Promise ? bytes.then(parsed) : parsed(bytes);
 }
+
+const parsed = (bytes: Buffer): unknown => (bytes.length === 0 ? {} : parseBody(bytes));
 
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
 export const house: Dialect = {
@@ -22,7 +24,7 @@ export const house: Dialect = {
   readBody: (route, request) => {
     const most = route.maxBodyBytes;
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", most);
-    return route.verb === "GET" ? Promise.resolve({}) : readJson(request, { most });
+    return route.verb === "GET" ? {} : readJson(request, { most });
   },
   ignoresUnknown: false,
   plain: true,

@@ -12,6 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { blankOf } from "../../codecs/protobuf/blank.ts";
 import type { Faults } from "./faults.ts";
 import { nearest } from "./near.ts";
 import { wordsOf } from "./words.ts";
@@ -62,8 +63,9 @@ function compile(desc: DescMessage): Decoder {
 const fieldsOf = (message: Message): Fields => message as unknown as Fields;
 
 function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
+  const blank = blankOf(desc);
   return (value, faults) => {
-    const message = create(desc);
+    const message = blank() as Message;
     if (!isObject(value)) {
       faults.add("dict_type", "must be an object");
       return message;
@@ -83,8 +85,9 @@ function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
   const [only, ...others] = desc.fields;
   if (only?.fieldKind !== "list" || others.length > 0) throw new Error(`${desc.typeName} cannot be inline`);
   const list = listReader(only);
+  const blank = blankOf(desc);
   return (value, faults) => {
-    const message = create(desc);
+    const message = blank() as Message;
     const items = list(value, faults);
     if (items !== undefined) fieldsOf(message)[only.localName] = items;
     else ready();

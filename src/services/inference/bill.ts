@@ -69,8 +69,11 @@ export class Bill {
     hold.intend(intent);
   }
 
-  /** Holds the plan's dearest way, or refuses with 402 before any upstream is called; the promise is on its way to the disk. */
-  static async open(till: HouseTill, plan: Plan, call: Call, asked: Asked): Promise<Bill> {
+  /**
+   * Holds the plan's dearest way, at once when the key's lease has it, or refuses with 402 before any upstream is called; the promise
+   * is on its way to the disk.
+   */
+  static open(till: HouseTill, plan: Plan, call: Call, asked: Asked): Bill | Promise<Bill> {
     const { orgId, keyId, workspaceId } = keyOf(call);
     const first = plan.steps[0]!.offering;
     const held = till.hold({ orgId, keyId, workspaceId }, plan.ceilingMicro, estimateOf(plan));
@@ -84,10 +87,12 @@ export class Bill {
       offeringId: first.id,
       unit: unitOf(plan),
     };
-    const hold = held instanceof Promise ? await held : held;
-    // From here on the record of the call's end keeps the key with the answer, or frees it.
-    if (call.idempotency) call.idempotency.promised = true;
-    return new Bill(hold, { plan, call, asked }, intent);
+    const opened = (hold: Hold<IntentRecord, RequestRecord>): Bill => {
+      // From here on the record of the call's end keeps the key with the answer, or frees it.
+      if (call.idempotency) call.idempotency.promised = true;
+      return new Bill(hold, { plan, call, asked }, intent);
+    };
+    return held instanceof Promise ? held.then(opened) : opened(held);
   }
 
   /** The most that may be charged, in micro-dollars. */

@@ -146,17 +146,23 @@ export class Trip {
   }
 
   /** Holds what the plan may cost, or refuses with 402. */
-  openBill(): Promise<Bill> {
-    const { till, unpaid } = this.#house;
-    return Bill.open(till, this.plan, this.call, this.#asked).catch((thrown: unknown) => {
-      if (asRefusal(thrown).reason === Reason.INSUFFICIENT_CREDITS) unpaid(keyOf(this.call).orgId);
+  openBill(): Bill | Promise<Bill> {
+    const unpaid = (thrown: unknown): never => {
+      if (asRefusal(thrown).reason === Reason.INSUFFICIENT_CREDITS) this.#house.unpaid(keyOf(this.call).orgId);
       throw thrown;
-    });
+    };
+    try {
+      const bill = Bill.open(this.#house.till, this.plan, this.call, this.#asked);
+      return bill instanceof Promise ? bill.catch(unpaid) : bill;
+    } catch (thrown) {
+      return unpaid(thrown);
+    }
   }
 
   /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
   async billed<T>(paid: (bill: Bill) => Promise<T>): Promise<T> {
-    const bill = await this.openBill();
+    const opening = this.openBill();
+    const bill = opening instanceof Promise ? await opening : opening;
     try {
       return await paid(bill);
     } catch (thrown) {

@@ -37,18 +37,30 @@ interface Pieces {
 /** An act call that only lacks its id on the stream. */
 export type PreparedAct = Pieces;
 
-/** Collects and writes an act call; waits for pictures that are still being fetched. */
-export async function prepareAct(
+/** Collects and writes an act call, at once where no picture is still being fetched. */
+export function prepareAct(
   model: string,
   input: ActInput,
   frames: FrameSet,
+  call: Pick<CallOptions, "requestId" | "budgetMs">,
+): PreparedAct | Promise<PreparedAct> {
+  const { cameras } = frames;
+  const pictures = firstOf(frames, cameras.length);
+  if (!(pictures instanceof Promise)) return writeAct(model, input, cameras, pictures, call);
+  return pictures.then((fetched) => writeAct(model, input, cameras, fetched, call));
+}
+
+function writeAct(
+  model: string,
+  input: ActInput,
+  cameras: readonly string[],
+  pictures: readonly EncodedFrame[],
   { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
-): Promise<PreparedAct> {
+): PreparedAct {
   const call = actCallOf(model, input, requestId, wholeMs(budgetMs));
   const count = picturesIn(input.observations);
-  const pictures = await firstOf(frames, frames.cameras.length);
   const goal = pictures[count];
-  const goalFrame = goal && withPicture(create(FrameSchema, { camera: frames.cameras[count] ?? "" }), goal);
+  const goalFrame = goal && withPicture(create(FrameSchema, { camera: cameras[count] ?? "" }), goal);
   if (sizeOf(pictures) <= SMALL_BYTES) {
     const observations = filled(input.observations, pictures);
     return whole(writeMessage(ActCallSchema, { ...call, observations, ...(goalFrame && { goalImage: goalFrame }) }));
@@ -165,8 +177,15 @@ const SMALL_BYTES = 8 << 10;
 const sizeOf = (pictures: readonly EncodedFrame[]): number =>
   pictures.reduce((sum, { bytes }) => sum + bytes.length, 0);
 
-const firstOf = (frames: FrameSet, count: number): Promise<EncodedFrame[]> =>
-  Promise.all(Array.from({ length: count }, (_, i) => frames.bytes(i)));
+function firstOf(frames: FrameSet, count: number): EncodedFrame[] | Promise<EncodedFrame[]> {
+  const pictures: EncodedFrame[] = [];
+  for (let i = 0; i < count; i++) {
+    const picture = frames.bytes(i);
+    if (picture instanceof Promise) return Promise.all(Array.from({ length: count }, (_, each) => frames.bytes(each)));
+    pictures.push(picture);
+  }
+  return pictures;
+}
 
 /** The caller's frame with the picture's bytes in place of its address. */
 const withPicture = (frame: Frame, { bytes, format, width, height }: EncodedFrame): Frame => ({

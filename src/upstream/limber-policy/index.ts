@@ -33,7 +33,8 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
     async act(target, input, frames, call) {
-      const prepared = await prepareAct(target.model, input, frames, call);
+      const preparing = prepareAct(target.model, input, frames, call);
+      const prepared = preparing instanceof Promise ? await preparing : preparing;
       return channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), call.signal);
     },
     line(target, input, { requestId }) {

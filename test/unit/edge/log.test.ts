@@ -11,7 +11,7 @@ const whole: LogLine = {
   latencyMs: 1.5,
   code: "rate_limited",
   keyId: "key_1",
-  ...callerIdOf("the-caller:1"),
+  callerRequestId: callerIdOf("the-caller:1"),
 };
 const { code: _, keyId: __, callerRequestId: ___, ...plain } = whole;
 

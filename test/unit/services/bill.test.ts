@@ -127,12 +127,8 @@ describe("while the ledger does not answer", () => {
     const { clock, charged, answer, till } = await openSilent();
     const first = await Bill.open(till, plan, callWith(undefined), { modelRequested: "a" });
     await clock.advance(5_000);
-    const refused = await Bill.open(
-      till,
-      plan,
-      { ...callWith(undefined), requestId: "req_2" },
-      { modelRequested: "a" },
-    ).then(
+    const again = { ...callWith(undefined), requestId: "req_2" };
+    const refused = await Promise.try(() => Bill.open(till, plan, again, { modelRequested: "a" })).then(
       () => expect.unreachable("the ledger is away"),
       (thrown) => thrown,
     );

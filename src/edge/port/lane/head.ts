@@ -19,6 +19,22 @@ const END = "\r\n\r\n";
 const FORM = /^POST (\/[\w./-]*) HTTP\/1\.1\r\n(?:[!#$%&'*+.^_`|~\w-]+:[\t -~]*\r\n)+$/;
 const LENGTH = /^\d{1,7}$/;
 
+/** The names that most calls bear, as they are often written: looked up for less than the price of making them small. */
+const KNOWN: ReadonlyMap<string, string> = new Map(
+  [
+    "host",
+    "connection",
+    "authorization",
+    "content-type",
+    "content-length",
+    "user-agent",
+    "accept",
+    "accept-encoding",
+  ].flatMap((name) =>
+    [name, name.replaceAll(/\b\w/g, (letter) => letter.toUpperCase())].map((written) => [written, name]),
+  ),
+);
+
 /** Headers that change how a connection or a body is read. */
 const NOT_PLAIN = new Set(["transfer-encoding", "expect", "upgrade", "trailer"]);
 
@@ -33,7 +49,8 @@ export function readPlainHead(bytes: Buffer): PlainHead | undefined {
   for (let at = text.indexOf("\r\n") + 2; at < text.length; ) {
     const colon = text.indexOf(":", at);
     const over = text.indexOf("\r\n", colon);
-    const name = text.slice(at, colon).toLowerCase();
+    const written = text.slice(at, colon);
+    const name = KNOWN.get(written) ?? written.toLowerCase();
     if (name in headers || NOT_PLAIN.has(name)) return undefined;
     headers[name] = text.slice(colon + 1, over).trim();
     at = over + 2;

@@ -1,0 +1,326 @@
+/** The attempts of one request: which step of the plan is asked when, who answers first, and what is written down of each. */
+import type { Clock } from "../../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { Reason, Refusal, refuse } from "../../refusal.ts";
+import { Cancel, type Signal } from "../../signal.ts";
+import type { HealthBoard } from "../health.ts";
+import type { Hedges } from "../hedge.ts";
+import { isNeutral } from "../own-keys.ts";
+import { mayHedge, type Plan, type PlanStep } from "../plan.ts";
+import { type Outcome, refusalOfTries, routeOf, type Try } from "../record.ts";
+
+/** What one attempt is given. */
+export interface AttemptOptions {
+  /** Aborted when the answer is no longer wanted. */
+  readonly signal: Signal;
+  /** Milliseconds for this attempt. */
+  readonly budgetMs: number;
+}
+
+/** What attempting needs of the world. */
+export interface AttemptWorld {
+  readonly clock: Clock;
+  readonly health: Pick<HealthBoard, "admit" | "report">;
+  readonly hedges: Hedges;
+  /** Aborted when the caller leaves. */
+  readonly signal: Signal;
+}
+
+/** Why an upstream is told to stop: nobody waits for it any more. One for all, as it says nothing of the one. */
+export const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
+
+/** How an attempt ends. `left`: the caller did not read on. */
+export type Ending = "ok" | "error" | "cancelled" | "left";
+
+/** One attempt under way, from its start until it is over or called off: what its call is given, and what becomes of it. */
+export class Flight<T> implements AttemptOptions {
+  readonly step: PlanStep;
+  readonly record: Try;
+  /** Calls it off. */
+  readonly signal = new Cancel();
+  readonly budgetMs: number;
+  /** Its time is the request's, not its own. */
+  readonly isLast: boolean;
+  readonly #race: Race<T>;
+  #forgetTimer: () => void = nothing;
+  #over = false;
+
+  constructor(race: Race<T>, step: PlanStep, startedAt: number, budgetMs: number) {
+    this.step = step;
+    this.record = { step, startedAt, status: "running", latencyMs: 0, reason: undefined };
+    this.budgetMs = budgetMs;
+    this.isLast = budgetMs < step.budgetMs;
+    this.#race = race;
+  }
+
+  /** Tells the race of exactly one end of the call, unless it is called off before. */
+  watch(call: Promise<T>, clock: Clock): void {
+    this.#forgetTimer = clock.after(this.budgetMs, this.#late);
+    call.then(this.#answered, this.#threw);
+  }
+
+  callOff(): void {
+    this.#forgetTimer();
+    this.signal.abort(CALLED_OFF);
+  }
+
+  /** True the first time, if nobody has called it off. */
+  #end(): boolean {
+    if (this.#over || this.signal.aborted) return false;
+    this.#over = true;
+    this.#forgetTimer();
+    return true;
+  }
+
+  readonly #answered = (answer: T): void => {
+    if (this.#end()) this.#race.answered(this, answer);
+  };
+
+  readonly #threw = (thrown: unknown): void => {
+    if (thrown instanceof UpstreamFailure) this.#fail(thrown.failure);
+    else if (this.#end()) this.#race.broke(this, thrown);
+  };
+
+  /** Which clock it ran out on is the request's or its own. */
+  readonly #late = (): void => this.#fail(this.isLast ? AttemptFailure.DEADLINE : AttemptFailure.TIMEOUT);
+
+  #fail(failure: AttemptFailure): void {
+    if (!this.#end()) return;
+    this.signal.abort(CALLED_OFF);
+    this.#race.failed(this, failure);
+  }
+}
+
+const nothing = (): void => {};
+
+/** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
+class Race<T> {
+  readonly #run: Run<T>;
+  readonly #resolve: (won: Won<T> | undefined) => void;
+  readonly #reject: (thrown: unknown) => void;
+  #flying: Flight<T>[] = [];
+  #cancelHedge: () => void = nothing;
+
+  constructor(run: Run<T>, resolve: (won: Won<T> | undefined) => void, reject: (thrown: unknown) => void) {
+    this.#run = run;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  begin(first: PlanStep): void {
+    const run = this.#run;
+    this.#flying.push(run.fly(this, first));
+    run.world.hedges.earn();
+    const { hedgeAfterMs } = run.plan;
+    if (hedgeAfterMs === undefined) return;
+    this.#cancelHedge = run.world.clock.after(hedgeAfterMs, () => {
+      const second = run.hedgeFor(first);
+      if (second) this.#flying.push(run.fly(this, second));
+    });
+  }
+
+  answered(flight: Flight<T>, answer: T): void {
+    this.#land(flight);
+    for (const loser of this.#flying) this.#run.paysFor(loser.step);
+    this.#finish();
+    this.#resolve({ flight, answer });
+  }
+
+  failed(flight: Flight<T>, failure: AttemptFailure): void {
+    this.#land(flight);
+    this.#run.end(flight, "error", failure, 0);
+    if (this.#flying.length > 0) return;
+    this.#finish();
+    this.#resolve(undefined);
+  }
+
+  broke(flight: Flight<T>, thrown: unknown): void {
+    this.#land(flight);
+    this.#run.end(flight, "cancelled", undefined, 0);
+    this.#finish();
+    this.#reject(thrown);
+  }
+
+  /** The caller has left. */
+  leave(): void {
+    this.#finish();
+    this.#reject(this.#run.left());
+  }
+
+  #land(flight: Flight<T>): void {
+    this.#flying = this.#flying.filter((other) => other !== flight);
+  }
+
+  #finish(): void {
+    this.#cancelHedge();
+    this.#run.onLeave(nothing);
+    for (const flight of this.#flying) {
+      flight.callOff();
+      this.#run.end(flight, "cancelled", undefined, 0);
+    }
+  }
+}
+
+/** Who answered first, and what. */
+export interface Won<T> {
+  readonly flight: Flight<T>;
+  readonly answer: T;
+}
+
+/** The attempts of one request. */
+export class Run<T> {
+  readonly plan: Plan;
+  readonly world: AttemptWorld;
+  private readonly call: (step: PlanStep, options: AttemptOptions) => Promise<T>;
+  private readonly tries: Try[] = [];
+  private readonly untried: PlanStep[];
+  private outOfTime = false;
+  private hedgeMicro: number | undefined;
+  /** What the caller's leaving does at the moment. */
+  private leave: () => void = nothing;
+  private readonly onAbort = (): void => this.leave();
+
+  constructor(plan: Plan, world: AttemptWorld, call: (step: PlanStep, options: AttemptOptions) => Promise<T>) {
+    this.plan = plan;
+    this.world = world;
+    this.call = call;
+    this.untried = plan.steps.slice();
+    world.signal.addEventListener("abort", this.onAbort, { once: true });
+  }
+
+  close(): void {
+    this.world.signal.removeEventListener("abort", this.onAbort);
+  }
+
+  outcome(step: PlanStep): Outcome & { step: PlanStep } {
+    return { tries: this.tries, step, hedgeMicro: this.hedgeMicro };
+  }
+
+  async firstAnswer(): Promise<Won<T>> {
+    for (;;) {
+      if (this.world.signal.aborted) throw this.left();
+      const step = this.nextStep();
+      if (!step) throw this.refusal();
+      const won = await this.race(step);
+      if (won) return won;
+    }
+  }
+
+  /** The next step that fits into the time that is left and whose breaker lets it through. */
+  private nextStep(): PlanStep | undefined {
+    for (let step = this.untried[0]; step !== undefined; step = this.untried[0]) {
+      if (!this.fits(step)) this.outOfTime = true;
+      else if (this.admits(step)) return step;
+      this.untried.shift();
+    }
+    return undefined;
+  }
+
+  private fits(step: PlanStep): boolean {
+    const left = this.leftMs();
+    return left > 0 && (step.p50Ms <= left || step.p50Ms === Number.POSITIVE_INFINITY);
+  }
+
+  private admits(step: PlanStep): boolean {
+    const { health, clock } = this.world;
+    return health.admit(step.offering.id, clock.steady(), this.budgetOf(step), this.plan.strictOrder);
+  }
+
+  private leftMs(): number {
+    return this.plan.endsAt - this.world.clock.steady();
+  }
+
+  private budgetOf(step: PlanStep): number {
+    return Math.min(step.budgetMs, this.leftMs());
+  }
+
+  /** Asks one step, and a second when it is late. Undefined when all that were asked failed. */
+  private race(first: PlanStep): Promise<Won<T> | undefined> {
+    return new Promise((resolve, reject) => {
+      const race = new Race(this, resolve, reject);
+      this.leave = () => race.leave();
+      race.begin(first);
+    });
+  }
+
+  /** The step to ask beside a late one; the budget of hedges has paid for it. */
+  hedgeFor(first: PlanStep): PlanStep | undefined {
+    for (const step of this.untried) {
+      if (!mayHedge(first, step, this.plan.maxCostMicro) || !this.fits(step)) continue;
+      if (!this.world.hedges.spend() || !this.admits(step)) return undefined;
+      this.hedgeMicro ??= 0;
+      return step;
+    }
+    return undefined;
+  }
+
+  /** Adds a loser of a hedge to the bill. */
+  paysFor({ costMicro }: PlanStep): void {
+    if (this.hedgeMicro !== undefined) this.hedgeMicro += costMicro;
+  }
+
+  /** Starts one attempt, which tells the race what becomes of it. */
+  fly(race: Race<T>, step: PlanStep): Flight<T> {
+    const at = this.untried.indexOf(step);
+    if (at >= 0) this.untried.splice(at, 1);
+    const { clock } = this.world;
+    const flight = new Flight(race, step, clock.steady(), this.budgetOf(step));
+    this.tries.push(flight.record);
+    flight.watch(this.started(step, flight), clock);
+    return flight;
+  }
+
+  private started(step: PlanStep, options: AttemptOptions): Promise<T> {
+    try {
+      return this.call(step, options);
+    } catch (thrown) {
+      return Promise.reject(thrown);
+    }
+  }
+
+  /** Writes down how an attempt ended, for the caller and for the health of its offering. */
+  end(
+    flight: Pick<Flight<unknown>, "record" | "step">,
+    how: Ending,
+    reason: AttemptFailure | undefined,
+    units: number,
+  ): void {
+    const { record, step } = flight;
+    const at = this.world.clock.steady();
+    // A caller who leaves a stream has had an answer as far as he read it.
+    record.status = how === "left" ? "ok" : how;
+    record.latencyMs = at - record.startedAt;
+    record.reason = reason;
+    if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
+    const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
+    this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
+  }
+
+  /** Calls `run` when the time of the whole request is over; the returned function forgets it. */
+  atEnd(run: () => void): () => void {
+    return this.world.clock.after(this.leftMs(), run);
+  }
+
+  /** What the caller's leaving does from now on. */
+  onLeave(leave: () => void): void {
+    this.leave = leave;
+    if (this.world.signal.aborted) leave();
+  }
+
+  /** Why nothing came of it, by what was tried so far. */
+  refusal(): Refusal {
+    return refusalOfTries(this.tries, this.outOfTime);
+  }
+
+  /** The refusal of a request whose caller left, or that its own signal refused. */
+  left(): Refusal {
+    const route = routeOf({ tries: this.tries, step: undefined, hedgeMicro: this.hedgeMicro });
+    const { reason } = this.world.signal;
+    if (!(reason instanceof Refusal)) return refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left", {}, { route });
+    const { retryAfter } = reason;
+    return refuse(reason.reason, reason.message, reason.details, {
+      route,
+      ...(retryAfter !== undefined && { retryAfter }),
+    });
+  }
+}
