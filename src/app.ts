@@ -91,6 +91,7 @@ import { migrate } from "./store/migrate.ts";
 import { Notices } from "./store/notices.ts";
 import { takeRates } from "./store/rates.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "./store/rollups.ts";
+import { releaseServer, takeServer } from "./store/server-leases.ts";
 import { loadSupply } from "./store/supply.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
 import { MOST_AT_ONE_HOOK } from "./store/webhooks.ts";
@@ -179,7 +180,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
   closers.add(() => broadcaster.close());
-  const upstream = createUpstream(guard);
+  const upstream = createUpstream(guard, {
+    take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
+    release: (server, released) => releaseServer(sql, { server, ...released }),
+  });
   closers.add(() => upstream.close());
   const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
   closers.add(() => ferry.close());

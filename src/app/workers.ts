@@ -30,6 +30,7 @@ import { pruneEvents, pruneUnsent } from "../store/outbox.ts";
 import { prunePins } from "../store/pins.ts";
 import { pruneRates } from "../store/rates.ts";
 import { pruneRollups } from "../store/rollups.ts";
+import { pruneServerLeases } from "../store/server-leases.ts";
 import type { Sql } from "../store/tx.ts";
 import { pruneDeliveries } from "../store/webhooks.ts";
 import type { FrameOptions } from "../upstream/frames.ts";
@@ -91,6 +92,7 @@ export function startWorkers(house: WorkerHouse): void {
     () => pruneIdempotency(sql),
     () => pruneLoopSessions(sql),
     () => pruneMoorings(sql),
+    () => pruneServerLeases(sql),
     () => pruneCodes(sql),
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),

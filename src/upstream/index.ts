@@ -5,6 +5,7 @@ import { cosmosNim } from "./cosmos-nim/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { type GuardOptions, guardedLookup } from "./guard.ts";
+import { localLeases, type ServerLeases } from "./leases.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
 import { Dock } from "./limber-outbound/dock.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
@@ -33,8 +34,8 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-/** Opens the wires, to go where the options allow; connections are made on first use. */
-export function createUpstream(options: GuardOptions): Upstream {
+/** Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are others. */
+export function createUpstream(options: GuardOptions, leases: ServerLeases = localLeases()): Upstream {
   const reach: Reach = { ...options, lookup: guardedLookup(options) };
   const native = limberPolicy(reach);
   const dock = new Dock();
@@ -44,7 +45,7 @@ export function createUpstream(options: GuardOptions): Upstream {
     gr00tZmq(reach), // Isaac-GR00T
     gr00tHttp(reach), // its older form over HTTP
     openvlaAct(reach), // OpenVLA and OpenVLA-OFT
-    lerobotAsync(reach), // LeRobot's asynchronous inference
+    lerobotAsync(reach, leases), // LeRobot's asynchronous inference
     oipV2Grpc(reach), // KServe and Triton
     oipV2Rest(reach), // and over HTTP
     vllmOmniVideos(reach), // world models, as jobs

@@ -51,6 +51,11 @@ export async function verify(
   ).finally(() => endProgress(parts.sql, known.id).catch(() => {}));
   if (busy && !report.passed && !asker.owner)
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
+  // What serves calls is not taken from them because it had no time for a probe.
+  if (busy && !report.passed && (known.status === "live" || known.status === "degraded")) {
+    const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
+    throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);
+  }
   const failures = report.passed ? 0 : known.probeFailures + 1;
   const to = nextStatus(known.status, report.passed, asker.owner ? FAILURES_TO_SUSPEND : failures);
   const moved = await tx(parts.sql, async (tx) => {

@@ -1,10 +1,14 @@
 /**
  * One robot at a time: LeRobot's server keeps one queue for whoever asks, so a call has the server for itself, and a session has it until it
- * has been silent for a while. The lease is this replica's own: the server can't be told of others.
+ * has been silent for a while. The lease is that of all replicas; the server can't be told of it, so an answer that came after its end is
+ * thrown away.
  */
-import { now, steadyNow } from "../../ambient.ts";
+import { createHash } from "node:crypto";
+import { now, sleep, steadyNow } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { calledOff, unreachable } from "../failures.ts";
 import { GrpcCalls } from "../grpc.ts";
+import type { ServerLeases, Taken } from "../leases.ts";
 import type { Address, Server } from "../servers.ts";
 import { Turns } from "../turns.ts";
 import type { CallOptions } from "../wire.ts";
@@ -12,24 +16,31 @@ import { readActions } from "./decode.ts";
 import { encodeNothing } from "./encode.ts";
 
 const LEASE_MS = 30_000;
+/** A call keeps the server this much longer than it may take. */
+const GRACE_MS = 1_000;
+/** How often a server is asked for again that another replica is about to give back. */
+const AGAIN_MS = 15;
 /** Further apart than any chunk is long, so that no step is taken for one that was predicted before. */
 const TIMESTEP = 10_000;
-const MAX_TIMESTEP = 2 ** 30;
+const MAX_TIMESTEPS = 100_000;
 
 type Method = "Ready" | "SendPolicyInstructions" | "SendObservations" | "GetActions";
+
+/** What a call does with the server that it has: the answer, and what the server is set up with then. */
+type Work<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
 
 /** One server, and who has it. */
 export class Leased implements Server {
   readonly #calls: GrpcCalls;
+  readonly #leases: ServerLeases;
+  readonly #name: string;
   readonly #turns = new Turns();
-  #holder: string | undefined;
-  #heldUntil = 0;
-  /** The setup that the server has loaded, as far as we know. */
-  #loaded: string | undefined;
-  #timestep = 0;
+  #released: Promise<void> = Promise.resolve();
 
-  constructor(address: Address) {
+  constructor(address: Address, leases: ServerLeases) {
     this.#calls = new GrpcCalls(address);
+    this.#leases = leases;
+    this.#name = createHash("sha256").update(address.url.href).digest("hex");
   }
 
   get idle(): boolean {
@@ -43,40 +54,33 @@ export class Leased implements Server {
     observe: (timestep: number, timestamp: number) => Buffer,
     call: CallOptions,
   ): Promise<{ pickle: Buffer; timestep: number }> {
-    return this.#turns.run(call.signal, async () => {
-      this.#lease(session);
-      try {
-        await this.#prepare(session, setup, call);
-        this.#timestep = this.#timestep >= MAX_TIMESTEP ? 0 : this.#timestep + TIMESTEP;
-        const timestep = this.#timestep;
-        await this.#ask("SendObservations", observe(timestep, now() / 1_000), call);
-        for (let tries = 0; tries < 2; tries++) {
-          const pickle = readActions(await this.#ask("GetActions", encodeNothing(), call));
-          if (pickle.length > 0) return { pickle, timestep };
-        }
-        throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server has no actions: did its policy fail?");
-      } catch (error) {
-        // A server that was started anew has no policy, and nothing tells so but a failure.
-        this.#loaded = undefined;
-        throw error;
-      } finally {
-        this.#heldUntil = steadyNow() + LEASE_MS;
+    const digest = createHash("sha256").update(setup).digest("hex");
+    return this.#has(session, call, async ({ epoch, session: before, setup: loaded }) => {
+      if (before !== session || loaded !== digest) await this.#ask("Ready", encodeNothing(), call);
+      if (loaded !== digest) await this.#ask("SendPolicyInstructions", setup, call);
+      const timestep = (epoch % MAX_TIMESTEPS) * TIMESTEP;
+      await this.#ask("SendObservations", observe(timestep, now() / 1_000), call);
+      for (let tries = 0; tries < 2; tries++) {
+        const pickle = readActions(await this.#ask("GetActions", encodeNothing(), call));
+        if (pickle.length > 0) return { answer: { pickle, timestep }, setup: digest };
       }
+      throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server has no actions: did its policy fail?");
     });
   }
 
   /** Resolves when the server answers; its queue is empty then. */
   ready(call: CallOptions): Promise<void> {
-    return this.#turns.run(call.signal, async () => {
+    return this.#has("", call, async ({ setup }) => {
       await this.#ask("Ready", encodeNothing(), call);
+      return { answer: undefined, setup };
     });
   }
 
   /** How many bytes of actions the server has right after its queue was emptied: none, when nobody else talks to it. */
   unasked(call: CallOptions): Promise<number> {
-    return this.#turns.run(call.signal, async () => {
+    return this.#has("", call, async ({ setup }) => {
       await this.#ask("Ready", encodeNothing(), call);
-      return readActions(await this.#ask("GetActions", encodeNothing(), call)).length;
+      return { answer: readActions(await this.#ask("GetActions", encodeNothing(), call)).length, setup };
     });
   }
 
@@ -84,18 +88,41 @@ export class Leased implements Server {
     this.#calls.close();
   }
 
-  #lease(session: string): void {
-    if (this.#holder !== undefined && this.#holder !== session && steadyNow() < this.#heldUntil)
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server serves another session");
+  /** Does the work while nobody else has the server. */
+  #has<T>(session: string, call: CallOptions, work: Work<T>): Promise<T> {
+    return this.#turns.run(call.signal, async () => {
+      await this.#released;
+      const began = steadyNow();
+      const runMs = Math.max(0, call.budgetMs) + GRACE_MS;
+      const taken = await this.#take(session, runMs, call);
+      // A server that was started anew has no policy, and nothing tells so but a failure.
+      let known: string | undefined;
+      try {
+        const { answer, setup } = await work(taken);
+        if (steadyNow() - began >= runMs)
+          throw new UpstreamFailure(AttemptFailure.TIMEOUT, "the answer came after the lease's end");
+        known = setup;
+        return answer;
+      } finally {
+        const released = { epoch: taken.epoch, keepMs: session === "" ? 0 : LEASE_MS, setup: known };
+        // Who can't give it back gives it up by its end.
+        this.#released = this.#leases.release(this.#name, released).catch(() => {});
+      }
+    });
   }
 
-  async #prepare(session: string, setup: Buffer, call: CallOptions): Promise<void> {
-    const key = setup.toString("latin1");
-    if (this.#holder === session && this.#loaded === key) return;
-    await this.#ask("Ready", encodeNothing(), call);
-    if (this.#loaded !== key) await this.#ask("SendPolicyInstructions", setup, call);
-    this.#loaded = key;
-    this.#holder = session;
+  async #take(session: string, runMs: number, { signal }: CallOptions): Promise<Taken> {
+    for (;;) {
+      const taken = await this.#leases.take(this.#name, session, runMs).catch((cause: unknown) => {
+        throw unreachable("nobody can say who has the server", cause);
+      });
+      if (typeof taken === "object") return taken;
+      if (taken === "busy")
+        throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server serves another session");
+      await sleep(AGAIN_MS, signal).catch(() => {
+        throw calledOff(signal);
+      });
+    }
   }
 
   #ask(method: Method, message: Buffer, call: CallOptions): Promise<Buffer> {

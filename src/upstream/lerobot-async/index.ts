@@ -1,6 +1,7 @@
 /** LeRobot's asynchronous inference: gRPC around pickles, for one robot at a time. The policy is the offering's, never the caller's. */
 import { NumberType } from "../../../gen/limber/v1/supply_pb.ts";
 import { GRPC_SCHEMES } from "../grpc.ts";
+import type { ServerLeases } from "../leases.ts";
 import { partsOf } from "../observe.ts";
 import { Profiles, picture, plainProfile, values } from "../profile.ts";
 import { type Reach, Servers } from "../servers.ts";
@@ -25,8 +26,8 @@ const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }), {
 });
 
 /** Opens the wire; connections are made on first use. */
-export function lerobotAsync(reach: Reach): Wire {
-  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address));
+export function lerobotAsync(reach: Reach, leases: ServerLeases): Wire {
+  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address, leases));
   return {
     id: "lerobot-async",
     schemes: Object.keys(GRPC_SCHEMES),

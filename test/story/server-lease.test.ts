@@ -1,0 +1,140 @@
+/** A server that serves one robot at a time, called from two gateways on one database: one lease for both. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { type LerobotServer, startLerobotServer } from "../support/servers/lerobot.ts";
+
+const STEPS = [
+  [1, 2],
+  [3, 4],
+];
+const DECLARATION = {
+  runtime: "lerobot-async",
+  max_horizon: 2,
+  profile: {
+    proprio: ["a", "b", "c"].map((key, start) => ({ start, end: start + 1, key, dtype: "f8" })),
+    constants: [
+      { key: "policy_type", text: "act" },
+      { key: "pretrained_name_or_path", text: "acme/act" },
+    ],
+  },
+};
+
+let one: App;
+let other: App;
+let server: LerobotServer;
+let robot: Caller;
+
+let model = "";
+let id = "";
+let supplier: Caller;
+let next = 0;
+
+beforeAll(async () => {
+  one = await openApp();
+  other = await openApp({ database: one.database });
+  const limit = { requests: 10_000, window_s: 1, burst: 10_000, concurrency: 100 };
+  robot = await one.caller(10, { role: "owner", rate_limit: limit });
+  supplier = await one.caller(0, { role: "supplier" });
+  await one.call("/v1/supply/providers", { name: "acme" }, { key: supplier.key });
+});
+afterAll(async () => {
+  await other.close();
+  await one.close();
+});
+
+beforeEach(async () => {
+  server = await startLerobotServer();
+  answerTwoWays();
+  model = `acme/arm${next++}`;
+  const body = { ...ACT_DECLARATION, ...DECLARATION, model, endpoint: server.endpoint };
+  ({ id } = (await one.call("/v1/supply/providers/acme/models", body, { key: supplier.key })).body);
+  expect((await verify(one)).body.offering.status).toBe("live");
+  await vi.waitFor(async () => expect((await act(other, undefined)).status).toBe(200));
+});
+afterEach(() => server.close());
+
+/** As a policy does: two observations, two chunks; then the same one for ever. */
+function answerTwoWays(): void {
+  const steps = (value: number) =>
+    ({
+      kind: "steps",
+      steps: [
+        [value, 2],
+        [3, 4],
+      ],
+    }) as const;
+  server.behave(steps(0), steps(9), steps(1));
+}
+
+const verify = (app: App) => app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
+const act = (app: App, session: string | undefined, more: object = {}) =>
+  app.call(
+    "/v1/act",
+    {
+      ...{ model, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [1, 2, 3] }] },
+      provider: { ...(session && { session_id: session }), ...more },
+    },
+    { key: robot.key },
+  );
+const asked = (name: string) => server.asked.filter((method) => method === name).length;
+const forget = () => one.sql`update server_lease set until = now(), running_until = now()`;
+
+describe("the lease of a server", () => {
+  it("is one session's at both gateways, and the session may call either: nothing is set up or emptied again", async () => {
+    expect((await act(one, "first")).body.action.steps).toEqual(STEPS);
+    const [ready, setups] = [asked("Ready"), asked("SendPolicyInstructions")];
+    for (const app of [other, one, other]) expect((await act(app, "first")).body.action.steps).toEqual(STEPS);
+    expect([asked("Ready"), asked("SendPolicyInstructions")]).toEqual([ready, setups]);
+    for (const app of [one, other]) {
+      const { body } = await act(app, "second");
+      expect(body.route.attempts).toMatchObject([{ reason: "upstream_busy" }]);
+    }
+    await forget(); // the thirty seconds of silence, as the database's clock has them
+    await vi.waitFor(async () => expect((await act(other, "second")).status).toBe(200));
+    expect([asked("Ready"), asked("SendPolicyInstructions")]).toEqual([ready + 1, setups]);
+    expect((await act(one, "first")).body.error).toBeDefined();
+  });
+
+  it("lets one call at a time reach the server, however many come at both gateways at once", async () => {
+    const from = server.asked.length;
+    const calls = Array.from({ length: 24 }, (_, i) => act(i % 2 === 0 ? one : other, "first"));
+    for (const { status, body } of await Promise.all(calls)) expect([status, body.action?.steps]).toEqual([200, STEPS]);
+    const methods = server.asked.slice(from).filter((method) => method !== "Ready");
+    expect(methods).toEqual(Array.from({ length: 24 }, () => ["SendObservations", "GetActions"]).flat());
+  });
+
+  it("ends with the time of a call whose gateway died, and the next one sets the server up anew", async () => {
+    await act(one, "first");
+    const setups = asked("SendPolicyInstructions");
+    // What a gateway leaves behind that is killed in the middle of a call.
+    await one.sql`update server_lease set taker = 'replica_gone', epoch = epoch + 1, running_until = now() + interval '1 second',
+      until = now() + interval '1 second'`;
+    const waited = act(other, "first");
+    expect((await waited).body.action.steps).toEqual(STEPS);
+    expect(asked("SendPolicyInstructions")).toBe(setups + 1);
+  });
+
+  it("is not broken by a probe, which finds nothing out about a server that serves somebody", async () => {
+    await act(one, "first");
+    const { status, body } = await verify(other);
+    expect([status, body.error.code]).toEqual([409, "offering_not_verifiable"]);
+    expect((await act(one, "first")).body.action.steps).toEqual(STEPS);
+    await forget();
+    answerTwoWays();
+    expect((await verify(other)).body.offering.status).toBe("live");
+  });
+
+  it("is not given back by who has lost it", async () => {
+    const { promise: later, resolve: answerNow } = Promise.withResolvers<void>();
+    server.behave({ kind: "later", steps: STEPS, after: later }, { kind: "steps", steps: STEPS });
+    const before = server.acts.length;
+    const slow = act(one, "first");
+    await vi.waitFor(() => expect(server.acts.length).toBeGreaterThan(before));
+    await one.sql`update server_lease set taker = 'somebody', session = 'x', epoch = epoch + 1, until = now() + interval '1 minute'`;
+    answerNow();
+    await slow;
+    await act(one, undefined);
+    const [row] = await one.sql`select taker, session from server_lease where taker = 'somebody'`;
+    expect(row).toEqual({ taker: "somebody", session: "x" });
+  });
+});
