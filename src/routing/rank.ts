@@ -28,23 +28,35 @@ export class Shortlist {
   }
 
   /**
-   * Takes in those of the first `count` rows that are among the best and not in yet, all of one group. They come in ascending
+   * Takes in those of the first `count` rows, all of one group, that are among the best and not in yet. They come in ascending
    * order, so that an equal one stays behind.
    */
   offer(rows: Uint32Array, scores: Float64Array, count: number, group: number): void {
-    // Rows that other targets brought may come again.
-    const others = this.count > 0;
-    let bar = this.bar(group);
-    for (let i = 0; i < count; i++) {
-      const score = scores[i]!;
-      if (score >= bar) continue;
-      if (others && this.has(rows[i]!)) continue;
-      this.insert(rows[i]!, group, score);
-      bar = this.bar(group);
-    }
+    if (this.count === 0) this.fill(rows, scores, count, group);
+    else this.offerGrouped(rows, scores, count, () => group);
   }
 
-  /** The same for rows of which each has a group of its own. */
+  /** The same for an empty list, where no row comes twice and groups need no look: most plans have only one. */
+  private fill(from: Uint32Array, all: Float64Array, count: number, group: number): void {
+    const { rows, scores, groups } = this;
+    const last = rows.length - 1;
+    groups.fill(group);
+    let held = 0;
+    for (let i = 0; i < count; i++) {
+      const score = all[i]!;
+      if (held > last && score >= scores[last]!) continue;
+      let place = held > last ? last : held++;
+      for (; place > 0 && score < scores[place - 1]!; place--) {
+        rows[place] = rows[place - 1]!;
+        scores[place] = scores[place - 1]!;
+      }
+      rows[place] = from[i]!;
+      scores[place] = score;
+    }
+    this.count = held;
+  }
+
+  /** The same for rows that each have a group of their own. */
   offerGrouped(rows: Uint32Array, scores: Float64Array, count: number, groupOf: (row: number) => number): void {
     const others = this.count > 0;
     for (let i = 0; i < count; i++) {
