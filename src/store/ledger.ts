@@ -1,7 +1,8 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0036_charges.sql`. */
 import postgres from "postgres";
 import type { Notices } from "./notices.ts";
 import type { EventRecord } from "./outbox.ts";
+import { json, promisedOf, settledOf } from "./settlements.ts";
 import type { Sql } from "./tx.ts";
 
 /** What is known of a request when it is dispatched. */
@@ -30,7 +31,11 @@ export interface RequestRecord extends IntentRecord {
   httpStatus: number | null;
   errorCode: string | null;
   latencyMs: number | null;
-  /** The rest of the log record, as JSON. */
+  /** Served with the caller's own key at the provider. */
+  byok: boolean;
+  /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
+  attemptMs?: number | undefined;
+  /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
   log?: object;
   /** The call's idempotency key: with a response it is kept for replays, without one the key is free again. */
   claim?: { key: string; claimId: string; response?: Uint8Array };
@@ -120,16 +125,27 @@ export class Ledger {
 
   /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
   async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
-    const intents = json(batch.intents.map(intentRow));
-    const settled = json(batch.settlements.map(({ lease, record }) => requestRow(lease, record)));
-    const claims = json(batch.settlements.flatMap(({ record }) => claimRow(record)));
-    const events = json(batch.settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow)));
+    const { kinds: k, requests: r } = settledOf(batch.settlements);
+    const claims = rows(batch.settlements.flatMap(({ record }) => claimRow(record)));
+    const events = rows(batch.settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow)));
     const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
     try {
-      const [row] = await this.#sql<{ answer: Answer | null }[]>`select till_commit(
-        ${till}, ${batch.number}::int8, ${this.#life}::text::interval, ${intents}::text, ${settled}::text::json,
-        ${over}::text::int8[], ${json(batch.moves)}::text::json, ${claims}::text::json, ${events}::text::json
-      ) as answer`;
+      const [row] = await this.#sql.unsafe<{ answer: Answer | null }[]>(
+        TILL_COMMIT,
+        [
+          till,
+          batch.number,
+          this.#life,
+          promisedOf(batch.intents),
+          over,
+          rows(batch.moves),
+          claims,
+          events,
+          ...k,
+          ...r,
+        ],
+        { prepare: true },
+      );
       const answer = row?.answer;
       if (answer?.fenced) return { kind: "fenced" };
       return { kind: "done", takes: answer?.takes ?? [], recalled: answer?.recalled ?? [] };
@@ -176,54 +192,24 @@ function split(payload: string): [string, string] {
   return [payload.slice(0, at), payload.slice(at + 1)];
 }
 
-/** What JSON can say and PostgreSQL's text can't hold: U+0000 and half a surrogate pair. */
-const UNHOLDABLE = /\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
+const rows = (of: readonly unknown[]): string | null => (of.length === 0 ? null : json(of));
 
-function json(rows: readonly unknown[]): string | null {
-  if (rows.length === 0) return null;
-  const text = JSON.stringify(rows);
-  return text.includes("\\u") ? text.replace(UNHOLDABLE, "\\ufffd") : text;
-}
+/** The types of what `till_commit` takes. */
+const TYPES = [
+  ..."text int8 interval text int8[] json json json".split(" "),
+  ..."text[] text[] text[] request_status[] text[] text[] text[] text[] text[] int8[] int8[] bool[] bool[] int2[] text[]".split(
+    " ",
+  ),
+  ..."int4[] text[] int8[] int8[] real[] real[] int4[] text[]".split(" "),
+];
+/** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
+const TILL_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 
 /** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
 const REFUSED = /^(?:22|23|42|P0)/;
 
 const refusedByServer = (cause: unknown): boolean =>
   cause instanceof postgres.PostgresError && REFUSED.test(cause.code);
-
-const intentRow = (record: IntentRecord): object => ({
-  org_id: record.orgId,
-  request_id: record.requestId,
-  key_id: record.keyId,
-  contract: record.contract,
-  model: record.model,
-  provider: record.provider,
-  offering_id: record.offeringId,
-  unit: record.unit,
-});
-
-/** What is usual is left out: half of what a settlement costs is the reading of it. */
-const requestRow = (lease: string | null, record: RequestRecord): object => ({
-  lease: lease ?? undefined,
-  org_id: record.orgId,
-  request_id: record.requestId,
-  key_id: record.keyId,
-  status: record.status === "settled" ? undefined : record.status,
-  contract: record.contract,
-  model: record.model,
-  provider: record.provider,
-  offering_id: record.offeringId,
-  unit: record.unit,
-  units: record.units || undefined,
-  cost_micro: record.costMicro || undefined,
-  wake_up_micro: record.wakeUpMicro || undefined,
-  hedge_cost_micro: record.hedgeCostMicro ?? undefined,
-  simulated: record.simulated || undefined,
-  http_status: record.httpStatus ?? undefined,
-  error_code: record.errorCode ?? undefined,
-  latency_ms: record.latencyMs ?? undefined,
-  log: record.log,
-});
 
 function claimRow({ orgId, claim }: RequestRecord): object[] {
   if (!claim) return [];

@@ -69,7 +69,8 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
   const { contract, workspaceId, since, cursor, limit } = filter;
   const rows = await sql`
     select request_id, created, contract, key_id, (select workspace_id from key where key.id = key_id) as workspace_id, model, provider,
-      offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms, log
+      offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms,
+      attempt_ms, log
     from request where org_id = ${orgId}
       ${contract === undefined ? sql`` : sql`and contract = ${contract}`}
       ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
@@ -95,8 +96,16 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
     simulated: row.simulated,
     byok: row.byok,
     latencyMs: row.latency_ms,
-    log: row.log,
+    log: detailsOf(row as Parameters<typeof detailsOf>[0]),
   }));
+}
+
+/** What was written at settlement, with the attempt that only its time was kept of. */
+function detailsOf(row: { log: string | null; attempt_ms: number | null; offering_id: string }): CallDetails | null {
+  const details: CallDetails | null = row.log === null ? null : JSON.parse(row.log);
+  if (row.attempt_ms === null) return details;
+  const attempts = [{ offering_id: row.offering_id, status: "ok", latency_ms: row.attempt_ms }];
+  return { ...details, attempts };
 }
 
 /** What the audit log calls what is done to supply and to money, by how it begins; all else is administration. */
@@ -138,10 +147,10 @@ const STRIPPED = 5_000;
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
   const { count } = await sql`
-    update request set log = case when byok then '{"byok":true}'::json end
+    update request set log = null, attempt_ms = null
     where (org_id, request_id) in (
       select request.org_id, request_id from request left join org_settings using (org_id)
-      where log is not null and log::text <> '{"byok":true}'
+      where (log is not null or attempt_ms is not null)
         and request.created < now() - make_interval(days => coalesce(retention_days, 30))
       limit ${STRIPPED})`;
   return count;

@@ -59,7 +59,7 @@ export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginRe
   const seconds = JSON.stringify(Object.fromEntries(hardware.map(({ name }) => [name, query.secondOf(name)])));
   const rows = await sql<(MarginRow & { byOrg: number; byModel: number })[]>`
     with served as (
-      select r.org_id, r.model, r.status, r.cost_micro, r.request_id,
+      select r.org_id, r.model, r.status, r.cost_micro, r.lease,
         coalesce(r.latency_ms, 0) / 1000 as busy_s,
         coalesce(o.scaledown_s, ${assumedScaledownS}) as warm_s,
         o.scaledown_s is null as assumed,
@@ -72,7 +72,7 @@ export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginRe
     ), cost as (
       select s.*, s.busy_s * s.micro_per_s as busy_micro,
         least(greatest(coalesce(s.gap_s, s.warm_s), 0), s.warm_s) * s.micro_per_s as idle_micro,
-        coalesce((select amount_micro from transfer where cause = s.request_id and kind = 'charge'), 0) as ledger_micro
+        case when s.lease is null then 0 else s.cost_micro end as ledger_micro
       from served as s ${orgId === undefined ? sql`` : sql`where org_id = ${orgId}`}
     ), summed as (
       select org_id as "orgId", model, grouping(org_id) = 0 as of_org, grouping(model) = 0 as of_model,

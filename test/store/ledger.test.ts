@@ -242,9 +242,10 @@ describe("a hold", () => {
     hold.intend(intent);
     await hold.durable;
     const [page] = await db.sql<{ promised: string }[]>`select promised from intent`;
-    expect(JSON.parse(page!.promised)).toMatchObject([
-      { request_id: intent.requestId, key_id: payer.keyId, contract: "act" },
-    ]);
+    expect(JSON.parse(page!.promised)).toMatchObject({
+      kinds: [{ key_id: payer.keyId, contract: "act" }],
+      requests: [[0, intent.requestId]],
+    });
     await hold.settle(endOf(intent, PRICE));
     expect(await openIntents()).toBe(0);
   });
@@ -427,6 +428,10 @@ describe("the ledger", () => {
     await expect(db.sql`update transfer set amount_micro = 1`).rejects.toThrow("append-only");
     await expect(db.sql`delete from transfer`).rejects.toThrow("append-only");
     await expect(db.sql`truncate transfer`).rejects.toThrow("append-only");
+    await expect(db.sql`update request set cost_micro = 1`).rejects.toThrow("append-only");
+    await expect(db.sql`update request set lease = 'lease_other'`).rejects.toThrow("append-only");
+    await expect(db.sql`delete from request`).rejects.toThrow("append-only");
+    await expect(db.sql`truncate request`).rejects.toThrow("append-only");
   });
 
   it("adds credit once per idempotency key, under concurrent calls too, and refuses another amount", async () => {

@@ -130,8 +130,10 @@ export const endOf = (intent: IntentRecord, costMicro: number, more: Partial<Req
   simulated: false,
   httpStatus: 200,
   errorCode: null,
+  byok: false,
   latencyMs: 20.5,
-  log: { attempts: [{ offering_id: intent.offeringId, status: "ok", latency_ms: 20.5 }] },
+  attemptMs: 20.25,
+  log: { model_requested: intent.model, region: "eu-central" },
   ...more,
 });
 

@@ -60,6 +60,7 @@ export async function openEpisodeBill(
       wakeUpMicro: 0,
       hedgeCostMicro: null,
       simulated: false,
+      byok: false,
       httpStatus: ended === "settled" ? 200 : null,
       errorCode: null,
       latencyMs: null,

@@ -152,7 +152,8 @@ export class Bill {
       httpStatus: status,
       errorCode: code,
       latencyMs: this.#elapsedMs(),
-      log: this.#log(refusal.route),
+      byok: false,
+      ...this.#log(refusal.route),
       ...this.#claim(undefined),
     };
     this.#tell(record, refusal.route);
@@ -181,7 +182,8 @@ export class Bill {
       httpStatus: 200,
       errorCode: null,
       latencyMs: this.#elapsedMs(),
-      log: this.#log(route, step.ownKey),
+      byok: step.ownKey === true,
+      ...this.#log(route),
       ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
       ...claim,
     };
@@ -212,27 +214,38 @@ export class Bill {
     return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
   }
 
-  #log(route: Route | undefined, ownKey = false): object {
+  #log(route: Route | undefined): Pick<RequestRecord, "log" | "attemptMs"> {
     const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
-    return {
+    const attemptMs = onlyAttemptOf(route);
+    const log = {
       model_requested: modelRequested,
       session_id: sessionId,
       deadline_ms: deadlineMs,
       metadata,
       preset,
       stream_id: streamId,
-      byok: ownKey ? true : undefined,
       region: route?.region,
       precision: route?.precision,
-      fallback_used: route?.fallbackUsed,
-      attempts: route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
-        offering_id: offeringId,
-        status: wordOf(AttemptStatusSchema.value[status]?.name, "ATTEMPT_STATUS_"),
-        reason: reason === undefined ? undefined : wordOf(AttemptFailureSchema.value[reason]?.name, "ATTEMPT_FAILURE_"),
-        latency_ms: latencyMs,
-      })),
+      fallback_used: route?.fallbackUsed || undefined,
+      attempts:
+        attemptMs !== undefined
+          ? undefined
+          : route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
+              offering_id: offeringId,
+              status: wordOf(AttemptStatusSchema.value[status]?.name, "ATTEMPT_STATUS_"),
+              reason:
+                reason === undefined ? undefined : wordOf(AttemptFailureSchema.value[reason]?.name, "ATTEMPT_FAILURE_"),
+              latency_ms: latencyMs,
+            })),
     };
+    return { log, attemptMs };
   }
+}
+
+/** How long the one attempt of a route took that succeeded at once; undefined where there is more to tell. */
+function onlyAttemptOf(route: Route | undefined): number | undefined {
+  const only = route?.attempts.length === 1 ? route.attempts[0] : undefined;
+  return only?.status === AttemptStatus.OK && only.offeringId === route?.offeringId ? only.latencyMs : undefined;
 }
 
 /** The unit of a plan's contract; the schema's zero value plans nothing. */

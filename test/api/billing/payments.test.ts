@@ -408,11 +408,9 @@ describe("money that goes back", () => {
     const { org, key, id } = await paid();
     // What was spent meanwhile.
     await app.sql`
-      with gone as (update account set available_micro = available_micro - 15000000 where org_id = ${org} returning org_id),
-        spent as (insert into transfer (cause, kind, org_id, debit, credit, amount_micro)
-          values (${`req_${org}`}, 'charge', ${org}, 'available', 'spent', 15000000))
-      insert into request (org_id, request_id, key_id, status, contract, cost_micro)
-      select org_id, ${`req_${org}`}, ${`key_${org}`}, 'settled', 'act', 15000000 from gone`;
+      with gone as (update account set available_micro = available_micro - 15000000 where org_id = ${org} returning org_id)
+      insert into request (org_id, request_id, key_id, status, contract, cost_micro, lease)
+      select org_id, ${`req_${org}`}, ${`key_${org}`}, 'settled', 'act', 15000000, 'available' from gone`;
     await app.sql`update account set requests = 1 where org_id = ${org}`;
     await app.sql`insert into key_day (key_id, day, org_id, taken_micro) values (${`key_${org}`}, now(), ${org}, 15000000)`;
     const { event, id: refund } = stripe.refund(id, 2000);

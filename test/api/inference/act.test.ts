@@ -345,8 +345,7 @@ describe("a client that leaves", () => {
     await expect(call).rejects.toThrow();
     await expect.poll(model.cancelled).toBe(before + 1);
     model.script.act = undefined;
-    const [spent] =
-      await app.sql`select count(*)::int as charges from transfer where org_id = ${org} and kind = 'charge'`;
+    const [spent] = await app.sql`select count(*)::int as charges from entry where org_id = ${org} and kind = 'charge'`;
     expect(spent?.charges).toBe(0);
     const { body } = await app.call("/v1/billing/balance", undefined, { key });
     expect(body).toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });

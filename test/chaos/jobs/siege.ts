@@ -147,7 +147,7 @@ export async function judge(crew: Crew, jobs: readonly { id: string; caller: Cal
   }
   // A call that died before it was settled leaves a row without a charge; the one that counts is settled, once.
   const charged = await crew.sql<{ call: string | null; times: number; micro: number }[]>`
-    select log -> 'metadata' ->> 'call' as call, count(*)::int as times, sum(cost_micro)::int as micro
+    select log::json -> 'metadata' ->> 'call' as call, count(*)::int as times, sum(cost_micro)::int as micro
     from request where status = 'settled' group by 1`;
   for (const { call, times, micro } of charged)
     if (call === null || times !== 1 || micro !== ITEM_MICRO)

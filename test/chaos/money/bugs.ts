@@ -39,10 +39,11 @@ export const BUGS = {
         loop
           perform 1 from account where org_id = last.org_id for update;
           last.request_id := last.request_id || p_till;
-          insert into request (org_id, request_id, key_id, status, contract, model, units, cost_micro, log)
-          values (last.org_id, last.request_id, last.key_id, 'settled', last.contract, last.model, last.units, last.cost_micro, last.log);
-          insert into transfer (cause, kind, org_id, debit, credit, amount_micro)
-          values (last.request_id, 'charge', last.org_id, 'available', 'spent', last.cost_micro);
+          insert into request (org_id, request_id, key_id, status, contract, model, units, cost_micro, lease, log)
+          values (
+            last.org_id, last.request_id, last.key_id, 'settled', last.contract, last.model, last.units, last.cost_micro,
+            'available', last.log
+          );
           update account set available_micro = available_micro - last.cost_micro, requests = requests + 1
           where org_id = last.org_id;
           update key_day set taken_micro = taken_micro + last.cost_micro

@@ -14,7 +14,7 @@ interface Row {
 /** Whatever is wrong, in words; empty when all is well. `org` is the callers' organisation, and nothing runs any more. */
 export async function verdict(sql: Sql, org: string, callers: Log, grantedMicro: number): Promise<string[]> {
   const rows = await sql<Row[]>`
-    select request_id, status, cost_micro as cost, log -> 'metadata' ->> 'call' as call from request where org_id = ${org}`;
+    select request_id, status, cost_micro as cost, log::json -> 'metadata' ->> 'call' as call from request where org_id = ${org}`;
   const [account] = await sql<{ granted: number; available: number; held: number }[]>`
     select granted_micro as granted, available_micro as available,
       (select coalesce(sum(amount_micro - spent_micro), 0) from lease where org_id = ${org}) as held
