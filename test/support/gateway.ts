@@ -69,6 +69,8 @@ export interface Launched {
   readonly ready: Promise<Gateway>;
   /** Resolves when it has ended. */
   readonly ended: Promise<Ended>;
+  /** What it has printed so far. */
+  readonly stderr: () => string;
 }
 
 /** Starts a gateway from the source tree `tree` and waits for nothing. */
@@ -76,7 +78,7 @@ export function launchGateway(env: Readonly<Record<string, string>>, tree?: stri
   const { child, stdout, stderr, ended } = launch(env, tree);
   const ready = readyOf({ child, stdout, stderr, ended });
   ready.catch(() => {});
-  return { pid: child.pid!, ready, ended };
+  return { pid: child.pid!, ready, ended, stderr: () => stderr.join("") };
 }
 
 async function readyOf({ child, stdout, stderr, ended }: ReturnType<typeof launch>): Promise<Gateway> {

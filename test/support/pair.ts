@@ -68,6 +68,11 @@ export class Pair {
     return this.#urls[place];
   }
 
+  /** The end of what a gateway has said of its faults so far. */
+  stderrOf(place: number): string {
+    return this.#places[place]?.stderr().slice(-2_000) ?? "";
+  }
+
   /** Starts a gateway at place 0 or 1; resolves when it's ready, or when it was killed before. */
   async start(place: number): Promise<Gateway | undefined> {
     const launched = launchGateway(this.#env, this.#tree);

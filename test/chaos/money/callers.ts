@@ -52,6 +52,7 @@ export class Callers {
   readonly #random: () => number;
   readonly #replayable: Told[] = [];
   #backlog: Told[] = [];
+  #listening: ((place: number) => void)[] = [];
   #stopped = false;
   #running: Promise<unknown> = Promise.resolve();
 
@@ -129,10 +130,27 @@ export class Callers {
     if (this.#backlog.length > 0) await rest(300);
   }
 
+  /** Resolves with the place of the gateway that answers next, at once when it does; undefined when none does for `ms`. */
+  nextAnswer(ms: number): Promise<number | undefined> {
+    const { promise, resolve } = Promise.withResolvers<number | undefined>();
+    this.#listening.push(resolve);
+    return Promise.race([promise, rest(ms, undefined, { ref: false })]);
+  }
+
+  /** What became last of the calls that have no answer yet, and how many there are of each. */
+  get waiting(): Record<string, number> {
+    const open = [...this.told.values()].filter(({ text, answered }) => text === undefined && answered.size === 0);
+    const counts = Map.groupBy(open, ({ last }) => last);
+    return Object.fromEntries([...counts].map(([last, calls]) => [last, calls.length]));
+  }
+
   async #ask(told: Told): Promise<void> {
-    const url = this.#pair.urlOf(this.#random() < 0.5 ? 0 : 1) ?? this.#pair.urlOf(0) ?? this.#pair.urlOf(1);
+    const first = this.#random() < 0.5 ? 0 : 1;
+    const place = this.#pair.urlOf(first) === undefined ? 1 - first : first;
+    const url = this.#pair.urlOf(place);
     if (url === undefined) await rest(50);
     const answer = await this.#tryToPost(url, told);
+    if (answer?.status === 200) for (const tell of this.#listening.splice(0)) tell(place);
     if (answer === undefined || !this.#hear(told, answer)) {
       if (told.keyed && told.text === undefined) this.#backlog.push(told);
     }

@@ -14,6 +14,8 @@ export interface Siege extends PairOptions {
   /** The share of kills that hit PostgreSQL. */
   readonly postgresShare?: number;
   readonly callers?: number;
+  /** The share of kills that hit a gateway in the moment in which it has answered. */
+  readonly aimedShare?: number;
   /** At the end the time of the dead is over at once, instead of when it is. */
   readonly hasten?: boolean;
   /** Told after every kill. */
@@ -39,8 +41,10 @@ const CREDIT_USD = 1_000;
 const ANSWERS = 8;
 /** Some kills come at once after another, while what died is still coming up; more of them when that was the database. */
 const AT_ONCE = { gateway: 0.15, postgres: 0.5 };
-const STUCK_MS = 30_000;
+/** Both gateways and the database may have to come up again, on a machine that does much else. */
+const STUCK_MS = 90_000;
 const PAYERS = 2;
+const AIMED = 0.25;
 
 /** Opens a pair, kills as told, ends it and judges. */
 export async function besiege(siege: Siege): Promise<Outcome> {
@@ -64,31 +68,32 @@ async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promi
   const callers = new Callers(pair, key, seeded(siege.seed + 1));
   const payers = new Payers(pair, stripe, key, seeded(siege.seed + 2));
   const kills = { gateway: 0, postgres: 0 };
-  const starting = [Promise.resolve(), Promise.resolve()];
+  const keepers = [0, 1].map((place) => new Keeper(pair, place));
   let atOnce = 0;
   callers.start(siege.callers ?? 16);
   payers.start(PAYERS);
 
   for (let killed = 0; killed < siege.kills; killed++) {
-    if (random() >= atOnce && !(await answered(callers, ANSWERS))) break;
-    await rest(random() * 300);
+    if (random() >= atOnce && !(await answered(pair, callers, ANSWERS))) break;
+    const aimed = random() < (siege.aimedShare ?? AIMED);
+    if (!aimed) await rest(random() * 300);
     if (random() < (siege.postgresShare ?? 0.05)) {
       kills.postgres++;
       atOnce = AT_ONCE.postgres;
       pair.killPostgres();
     } else {
-      const place = random() < 0.5 ? 0 : 1;
+      const chosen = random() < 0.5 ? 0 : 1;
+      const place = aimed ? ((await callers.nextAnswer(STUCK_MS)) ?? chosen) : chosen;
       kills.gateway++;
       atOnce = AT_ONCE.gateway;
-      await pair.kill(place);
-      starting[place] = startAgain(pair, place);
+      await keepers[place]!.kill();
     }
     const { answers } = callers;
     const faults = callers.faults.length + payers.faults.length + pair.mishaps.length;
     siege.progress?.(`${killed + 1}/${siege.kills} kills, ${answers} answers, ${faults} faults`);
   }
 
-  await Promise.all(starting);
+  await Promise.all(keepers.map(({ up }) => up));
   if (siege.hasten) await buryTheDead(pair);
   await Promise.all([callers.stop(), payers.stop()]);
   const wrong = [...pair.mishaps, ...payers.faults];
@@ -125,29 +130,71 @@ async function buryTheDead(pair: Pair): Promise<void> {
     where fenced_at is null and alive_until < now() + make_interval(secs => ${RENEWED.leftS})`;
 }
 
-/** A start that PostgreSQL's death interrupts is made again. */
-async function startAgain(pair: Pair, place: number): Promise<void> {
-  for (let tries = 0; ; tries++) {
-    try {
-      await pair.start(place);
-      return;
-    } catch (error) {
-      if (tries === 20) throw error;
-      await rest(100);
+/** Brings one gateway up again whenever it was killed, never two at its place. */
+class Keeper {
+  readonly #pair: Pair;
+  readonly #place: number;
+  #kills = 0;
+  /** Resolves when it's up, or was killed again. */
+  up: Promise<void> = Promise.resolve();
+
+  constructor(pair: Pair, place: number) {
+    this.#pair = pair;
+    this.#place = place;
+  }
+
+  async kill(): Promise<void> {
+    const kill = ++this.#kills;
+    await this.#pair.kill(this.#place);
+    this.up = this.up.then(() => this.#start(kill));
+    this.up.catch(() => {}); // told where it's awaited
+  }
+
+  /** A start that PostgreSQL's death interrupts is made again. */
+  async #start(kill: number): Promise<void> {
+    for (let tries = 0; kill === this.#kills; tries++) {
+      try {
+        await this.#pair.start(this.#place);
+        return;
+      } catch (error) {
+        if (tries === 60) throw error;
+        await rest(200);
+      }
     }
   }
 }
 
 /** Waits for `count` more answers; answers false, and it's a fault, when none come any more. */
-async function answered(callers: Callers, count: number): Promise<boolean> {
+async function answered(pair: Pair, callers: Callers, count: number): Promise<boolean> {
   const goal = callers.answers + count;
-  const end = performance.now() + STUCK_MS;
+  let { answers } = callers;
+  let end = performance.now() + STUCK_MS;
   while (callers.answers < goal) {
+    if (callers.answers > answers) {
+      answers = callers.answers;
+      end = performance.now() + STUCK_MS;
+    }
     if (performance.now() > end) {
-      callers.faults.push(`no call was answered for ${STUCK_MS / 1000} s`);
+      callers.faults.push(`no call was answered for ${STUCK_MS / 1000} s\n${await stateOf(pair, callers)}`);
       return false;
     }
     await rest(5);
   }
   return true;
+}
+
+/** What everything is waiting for, for who has to find out. */
+async function stateOf(pair: Pair, callers: Callers): Promise<string> {
+  const database = await Promise.race([
+    pair.sql`
+      select state, wait_event, left(query, 80) as query, extract(epoch from now() - query_start)::int as seconds, count(*)::int
+      from pg_stat_activity where datname = current_database() group by 1, 2, 3, 4 order by 5 desc limit 20`.catch(
+      String,
+    ),
+    rest(5_000, "no answer in 5 s"),
+  ]);
+  const gateways = [0, 1].map((place) => ({ url: pair.urlOf(place), stderr: pair.stderrOf(place) }));
+  const { postgres, mishaps } = pair;
+  const server = { pid: postgres.pid, restarts: postgres.restarts };
+  return JSON.stringify({ gateways, server, database, calls: callers.waiting, mishaps }, null, 2);
 }
