@@ -1,4 +1,6 @@
 /** World models over HTTP: what each of the three kinds is asked, what its files come to, and what happens when nobody waits any more. */
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -313,5 +315,59 @@ describe("a video's container", () => {
       }
     }
     expect(refused).toBeGreaterThan(100);
+  });
+});
+
+const REAL = spawnSync("ffmpeg", ["-version"], { stdio: "ignore" }).status === 0;
+
+describe.runIf(REAL)("a video that ffmpeg made, decoded by ffmpeg", () => {
+  const LEVELS = [0, 60, 120, 180, 240];
+  let made: string;
+  beforeAll(async () => {
+    made = await mkdtemp(join(tmpdir(), "video-"));
+    for (const [i, level] of LEVELS.entries()) await writeFile(join(made, `${i}.png`), await shown(level));
+  });
+  afterAll(() => rm(made, { recursive: true }));
+  beforeEach(() => {
+    process.env.PATH = path; // the machine's own decoder, not the stand-in
+  });
+
+  /** Large enough that its codec keeps the colour. */
+  const shown = (level: number): Promise<Buffer> =>
+    sharp({ create: { width: 64, height: 32, channels: 3, background: { r: level, g: level, b: level } } })
+      .png()
+      .toBuffer();
+  const video = (name: string, ...how: string[]): Buffer => {
+    const file = join(made, name);
+    const args = ["-loglevel", "error", "-y", "-framerate", "10", "-i", join(made, "%d.png"), ...how, file];
+    const { status, stderr } = spawnSync("ffmpeg", args);
+    if (status !== 0) throw new Error(String(stderr));
+    return readFileSync(file);
+  };
+
+  it.each([
+    ["with its tables at the end", []],
+    ["with its tables at the start", ["-movflags", "+faststart"]],
+    ["in fragments", ["-movflags", "+frag_keyframe+empty_moov", "-g", "2"]],
+  ])("%s is counted by its container and gives the pictures after the first, in order", async (_, how) => {
+    const file = video("plain.mp4", "-c:v", "mpeg4", "-q:v", "1", ...how);
+    expect(countMp4Frames(file)).toBe(LEVELS.length);
+    const said = (): Said => ({ json: { b64_video: base64(file) } });
+    const frames = await predict("cosmos-nim", said, { horizon: 4 });
+    expect(frames.map(({ width, height }) => [width, height])).toEqual(LEVELS.slice(1).map(() => [64, 32]));
+    for (const [i, red] of (await reds(frames)).entries()) expect(Math.abs(red - LEVELS[i + 1]!)).toBeLessThan(8);
+  });
+
+  it("that is cut or damaged fails with a word of ours", async () => {
+    const file = video("cut.mp4", "-c:v", "mpeg4", "-movflags", "+faststart");
+    const broken = Buffer.from(file);
+    broken.fill(0x5a, file.indexOf("mdat") + 4);
+    for (const bytes of [file.subarray(0, file.length / 2), broken]) {
+      const failure = await failureIn(
+        predict("cosmos-nim", () => ({ json: { b64_video: base64(bytes) } }), { horizon: 4 }),
+      );
+      expect(["MALFORMED_ANSWER", "UNREADABLE_FRAME", "WRONG_STEP_COUNT"]).toContain(nameOf(failure));
+      await server.close();
+    }
   });
 });

@@ -52,3 +52,36 @@ export async function startChatServer(
   server.behave({ kind: "steps", steps: [] });
   return { ...server, chats: () => server.requests.map((body) => JSON.parse(body.toString()) as Chat) };
 }
+
+/** Numbers as places in thousandths: twenty-five above minus ten each. */
+const PLACES = { from: -10, per: 25 } as const;
+
+/** The numbers that a place between 0 and 1 holds. */
+export const numberAt = (place: number): number => Math.round(((place * 1_000) / PLACES.per + PLACES.from) * 1e6) / 1e6;
+
+/** A model that finds the first two numbers of each step as a point, in the convention of thousandths. */
+export function startPointingServer(): Promise<HttpActServer> {
+  const points = (steps: readonly (readonly number[])[]): string =>
+    JSON.stringify(
+      steps.map((step) => ({ point_2d: step.map((value) => (value - PLACES.from) * PLACES.per), label: "it" })),
+    );
+  return startHttpServer({
+    path: "/v1/chat/completions",
+    base: "/v1",
+    read: (body, headers) => {
+      const { messages } = JSON.parse(body.toString()) as Chat;
+      const prompt = messages[0]?.content.find(({ type }) => type === "text")?.text ?? "";
+      return { instruction: /call \d+|go on/.exec(prompt)?.[0] ?? "", proprio: [], headers };
+    },
+    answer: (steps) => ({ body: completion(points(steps)) }),
+    error: (text) => ({ body: JSON.stringify({ error: { message: text, type: "server_error" } }), status: 500 }),
+    odd: {
+      bomb: { body: completion(JSON_BOMB.body.toString()) },
+      text: NOT_TEXT,
+      batch: { body: completion('[{"point_2d": [[1, 2], [3, 4]]}]') },
+      objects: { body: completion('[{"point_2d": [{}, {}]}]') },
+      short: { body: '{"choices":[' },
+    },
+    others: { "GET /v1/models": () => ({ body: '{"data":[{"id":"test/model"}]}' }) },
+  });
+}

@@ -22,6 +22,8 @@ export interface Body {
 export interface HttpSpeech {
   /** The path that acts are posted to; every other path is in `others` or 404. */
   readonly path: string;
+  /** Other names of that path, by method and path, where it has several. */
+  readonly also?: RegExp;
   /** The end of the server's own address, such as `/v1`. */
   readonly base?: string;
   readonly read: (body: Buffer, headers: IncomingHttpHeaders) => ReceivedAct;
@@ -30,6 +32,8 @@ export interface HttpSpeech {
   readonly odd: Readonly<Record<Oddity, Body>>;
   /** Other paths, by method and path, such as `GET /health`. */
   readonly others?: Readonly<Record<string, (body: Buffer, headers: IncomingHttpHeaders) => Body>>;
+  /** Paths beyond those, by method and path. */
+  readonly rest?: (name: string) => Body | undefined;
 }
 
 /** A server with every body that was posted to it. */
@@ -54,9 +58,9 @@ export async function startHttpServer(speech: HttpSpeech): Promise<HttpActServer
     const body = Buffer.concat(chunks);
     const name = `${request.method} ${request.url}`;
     asked.push(name);
-    if (name !== `POST ${speech.path}`) {
-      const other = speech.others?.[name];
-      return send(response, other ? other(body, request.headers) : { body: "Not Found", status: 404 });
+    if (name !== `POST ${speech.path}` && !speech.also?.test(name)) {
+      const other = speech.others?.[name]?.(body, request.headers) ?? speech.rest?.(name);
+      return send(response, other ?? { body: "Not Found", status: 404 });
     }
     requests.push(body);
     acts.push(speech.read(body, request.headers));

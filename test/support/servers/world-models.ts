@@ -1,6 +1,8 @@
-/** A world model's HTTP server that answers as a function says, and the files that such servers answer with. */
+/** World models over HTTP: a server that answers as a function says, three that do as they are told, and the files that they answer with. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
+import sharp from "sharp";
+import { type HttpActServer, type HttpSpeech, JSON_BOMB, NOT_TEXT, startHttpServer } from "./http.ts";
 
 /** What a server got. */
 export interface Asked {
@@ -75,11 +77,11 @@ export const track = (kind: string, samples: number): Buffer =>
     ),
   );
 
-/** A video file of so many pictures, with a sound track beside them; its pictures themselves are not there. */
-export const mp4 = (frames: number): Buffer =>
+/** A video file of so many pictures, with a sound track beside them; its pictures themselves are what is given. */
+export const mp4 = (frames: number, content = Buffer.alloc(100, 7)): Buffer =>
   Buffer.concat([
     box("ftyp", Buffer.from("isom"), uint32(512)),
-    box("mdat", Buffer.alloc(100, 7)),
+    box("mdat", content),
     box("moov", track("soun", 999), track("vide", frames)),
   ]);
 
@@ -90,3 +92,97 @@ export const fragmentedMp4 = (...runs: readonly number[]): Buffer =>
     box("moov", track("vide", 0)),
     ...runs.map((samples) => box("moof", box("traf", box("trun", uint32(0, samples))))),
   ]);
+
+type Steps = readonly (readonly number[])[];
+
+/** Numbers as they are shown: the first two of a step are a picture's red and green, in eighths above minus ten. */
+const SHADES = { from: -10, per: 8 } as const;
+const shade = (value = 0): number => (value - SHADES.from) * SHADES.per;
+
+/** A picture that holds the first two numbers of a step. */
+const pictureOf = ([red, green]: readonly number[]): Promise<Buffer> =>
+  sharp({ create: { width: 8, height: 4, channels: 3, background: { r: shade(red), g: shade(green), b: 0 } } })
+    .png()
+    .toBuffer();
+
+/** The numbers that a picture holds. */
+export async function stepIn(picture: Uint8Array): Promise<number[]> {
+  const pixels = await sharp(picture).raw().toBuffer();
+  return [pixels[0]!, pixels[1]!].map((value) => value / SHADES.per + SHADES.from);
+}
+
+const videoOf = async (steps: Steps): Promise<Buffer> =>
+  mp4(steps.length, Buffer.concat(await Promise.all(steps.map(pictureOf))));
+
+const ODD_JSON = { bomb: JSON_BOMB, text: NOT_TEXT } as const;
+
+/** vLLM-Omni: jobs that are done as soon as they are made. */
+export function startOmniServer(): Promise<HttpActServer> {
+  const files = new Map<string, Buffer>();
+  let made = 0;
+  const job = (id: unknown, more: object = {}) => ({ body: JSON.stringify({ id, status: "completed", ...more }) });
+  const speech: HttpSpeech = {
+    path: "/v1/videos",
+    read: (body, headers) => {
+      const prompt = /name="prompt"\r\n\r\n(.*?)\r\n/.exec(body.toString("latin1"))?.[1] ?? "";
+      return { instruction: prompt, proprio: [], headers };
+    },
+    answer: async (steps) => {
+      const id = `video-${made++}`;
+      files.set(`GET /v1/videos/${id}/content`, await videoOf(steps));
+      return job(id);
+    },
+    error: (text) => job("video-x", { status: "failed", error: { message: text } }),
+    odd: { ...ODD_JSON, batch: job(["a", "b"]), objects: job({}), short: { body: '{"id":"video-0",' } },
+    others: { "GET /health": () => ({ body: "{}" }) },
+    rest: (name) => {
+      const body = files.get(name);
+      return body && { body, type: "video/mp4" };
+    },
+  };
+  return startHttpServer(speech);
+}
+
+/** A Cosmos NIM. */
+export const startCosmosServer = (): Promise<HttpActServer> =>
+  startHttpServer({
+    path: "/v1/infer",
+    read: (body, headers) => ({ instruction: JSON.parse(body.toString()).prompt, proprio: [], headers }),
+    answer: async (steps) => ({ body: JSON.stringify({ b64_video: (await videoOf(steps)).toString("base64") }) }),
+    error: (text) => ({ body: JSON.stringify({ detail: text }), status: 500 }),
+    odd: {
+      ...ODD_JSON,
+      batch: { body: JSON.stringify({ b64_video: ["AAAA", "AAAA"] }) },
+      objects: { body: JSON.stringify({ b64_video: { data: "AAAA" } }) },
+      short: { body: '{"b64_video":"AAAA' },
+    },
+    others: { "GET /v1/health/ready": () => ({ body: '{"status":"ready"}' }) },
+  });
+
+/** A Cog container, whose predictions are put under an id of the caller's. */
+export function startCogServer(): Promise<HttpActServer> {
+  const prediction = (output: unknown) => ({ body: JSON.stringify({ status: "succeeded", output }) });
+  const inputs = { image: {}, prompt: {}, num_frames: {} };
+  return startHttpServer({
+    path: "/predictions",
+    also: /^PUT \/predictions\/[^/]+$/,
+    read: (body, headers) => ({ instruction: JSON.parse(body.toString()).input.prompt, proprio: [], headers }),
+    answer: async (steps) => {
+      const pictures = await Promise.all(steps.map(pictureOf));
+      return prediction(pictures.map((each) => `data:image/png;base64,${each.toString("base64")}`));
+    },
+    error: (text) => ({ body: JSON.stringify({ status: "failed", error: text }) }),
+    odd: {
+      ...ODD_JSON,
+      batch: prediction([["AAAA"], ["AAAA"]]),
+      objects: prediction([{}, {}]),
+      short: { body: '{"status":"succeeded","output":[' },
+    },
+    others: {
+      "GET /openapi.json": () => ({
+        body: JSON.stringify({ components: { schemas: { Input: { properties: inputs } } } }),
+      }),
+      "GET /health-check": () => ({ body: '{"status":"READY"}' }),
+    },
+  });
+}

@@ -1,28 +1,34 @@
-/** Every wire keeps the same promises about acts, whatever the server does. */
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+/** Every wire keeps the same promises about what it is asked, be it to act, to predict or to find, whatever the server does. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type ActServer, ODDITIES } from "../support/act-server.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../support/bad-upstream.ts";
-import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
-import { ACT_WIRES } from "./act-wires.ts";
+import { installStandInDecoder } from "../support/stand-in-decoder.ts";
+import { callWith, failureIn, nameOf, observed, targetAt } from "../support/wire-calls.ts";
+import { EVERY_WIRE } from "./every-wire.ts";
 
 const STEPS = [
   [0.5, -0.25],
   [1.5, -0.75],
 ];
-const NO_FRAMES = framesOf();
 
-describe.each(ACT_WIRES)("an act over $id", (row) => {
+let uninstall: () => Promise<void>;
+beforeAll(async () => {
+  uninstall = await installStandInDecoder();
+});
+afterAll(() => uninstall());
+
+describe.each(EVERY_WIRE)("$contract over $id", (row) => {
   const { id, scheme, start, told } = row;
   let upstream: Upstream;
-  let wire: Required<Pick<Wire, "act" | "health">>;
+  let wire: Wire;
   let server: ActServer;
 
   beforeEach(async () => {
     upstream = createUpstream({ allowPrivate: true });
-    wire = upstream.wireOf(id) as Required<Wire>; // all of these act
+    wire = upstream.wireOf(id)!;
     server = await start();
   });
   afterEach(async () => {
@@ -31,21 +37,21 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
   });
 
   const act = (more = {}, signal?: AbortSignal, endpoint = server.endpoint) =>
-    wire.act(target(endpoint), actInput(more), NO_FRAMES, callWith(signal));
+    row.ask(wire, target(endpoint), more, signal);
   const target = (endpoint = server.endpoint, more = {}) => targetAt(endpoint, { ...told, ...more });
   const received = (count: number) => vi.waitFor(() => expect(server.acts).toHaveLength(count));
 
   it("brings the observation to the server and the server's numbers back", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     const answer = await act({ observations: [observed({ proprio: [9] }), observed({ proprio: [1, 2, 3] })] });
-    expect(rowsOf(answer)).toEqual(STEPS);
+    expect(answer.rows).toEqual(STEPS);
     expect(answer.gpuSeconds).toBe(row.gpuSeconds);
-    expect(server.acts).toMatchObject([{ instruction: "go on", proprio: [1, 2, 3] }]);
+    expect(server.acts).toMatchObject([{ instruction: "go on", proprio: row.contract === "act" ? [1, 2, 3] : [] }]);
   });
 
   it("keeps one connection over many acts", async () => {
     server.behave({ kind: "steps", steps: STEPS });
-    for (let i = 0; i < 5; i++) expect(rowsOf(await act())).toEqual(STEPS);
+    for (let i = 0; i < 5; i++) expect((await act()).rows).toEqual(STEPS);
     expect(server.counts.connections).toBeLessThanOrEqual(row.connections);
   });
 
@@ -55,7 +61,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
       ...(answers.map((steps) => ({ kind: "steps", steps }) as const) as [{ kind: "steps"; steps: number[][] }]),
     );
     const acts = answers.map((_, i) => act({ horizon: 1, instruction: `call ${i}` }));
-    const rows = (await Promise.all(acts)).map((answer) => rowsOf(answer)[0]);
+    const rows = (await Promise.all(acts)).map((answer) => answer.rows[0]);
     const asked = server.acts.map(({ instruction }) => Number(instruction.slice(5)));
     expect(new Set(asked).size).toBe(20);
     for (const [order, call] of asked.entries()) expect(rows[call]).toEqual(answers[order]?.[0]);
@@ -64,24 +70,29 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
   it("shows the credential that the offering names, and no other header of ours but the agent", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     const auth = { type: "api_key", secret: "sk-123" } as const;
-    await wire.act(target(server.endpoint, { auth }), actInput(), NO_FRAMES, callWith());
+    await row.ask(wire, target(server.endpoint, { auth }));
     const bearer = { ...auth, type: "bearer" } as const;
-    await wire.act(target(server.endpoint, { auth: bearer }), actInput(), NO_FRAMES, callWith());
+    await row.ask(wire, target(server.endpoint, { auth: bearer }));
     await act();
     const seen = server.acts.map(({ headers }) => headers.authorization);
     expect(seen).toEqual(row.shows);
     if (row.namesAgent) expect(server.acts[0]?.headers["user-agent"]).toBe("limber");
   });
 
-  it("hands on what only the contract can judge: a wrong dimension and numbers that aren't finite", async () => {
-    const odd = [
-      [1, 2, 3],
-      [Number.NaN, Number.POSITIVE_INFINITY, 0],
-    ];
-    const carried = row.carriesNaN ? odd : odd.map((step) => step.map((value) => (Number.isFinite(value) ? value : 0)));
-    server.behave({ kind: "steps", steps: carried });
-    expect(rowsOf(await act())).toEqual(carried);
-  });
+  it.runIf(row.contract === "act")(
+    "hands on what only the contract can judge: a wrong dimension and numbers that aren't finite",
+    async () => {
+      const odd = [
+        [1, 2, 3],
+        [Number.NaN, Number.POSITIVE_INFINITY, 0],
+      ];
+      const carried = row.carriesNaN
+        ? odd
+        : odd.map((step) => step.map((value) => (Number.isFinite(value) ? value : 0)));
+      server.behave({ kind: "steps", steps: carried });
+      expect((await act()).rows).toEqual(carried);
+    },
+  );
 
   it.each([
     ["reset", ["CONNECTION_LOST"]],
@@ -91,7 +102,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
   ] as const)("fails on an answer that is %s, and the next act gets a right one", async (kind, names) => {
     server.behave({ kind }, { kind: "steps", steps: STEPS });
     expect(names).toContain(nameOf(await failureIn(act())));
-    expect(rowsOf(await act())).toEqual(STEPS);
+    expect((await act()).rows).toEqual(STEPS);
   });
 
   it.each(ODDITIES)(
@@ -103,7 +114,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
         nameOf(failure),
       );
       expect(failure.message).not.toMatch(/html.{20}/);
-      expect(rowsOf(await act())).toEqual(STEPS);
+      expect((await act()).rows).toEqual(STEPS);
     },
   );
 
@@ -115,7 +126,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
     expect(failure.message).not.toContain("hunter2");
     expect(failure.message).toMatch(row.says);
     expect(failure.message.length).toBeLessThanOrEqual(200);
-    expect(rowsOf(await act())).toEqual(STEPS);
+    expect((await act()).rows).toEqual(STEPS);
   });
 
   it("ends at once when it's called off, tells the server in the protocol's way, and the next act works", async () => {
@@ -126,7 +137,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
     await vi.waitFor(() => expect(server.counts.cancelled).toBe(1));
-    expect(rowsOf(await act())).toEqual(STEPS);
+    expect((await act()).rows).toEqual(STEPS);
   });
 
   it("ends with the failure that the caller's signal carries, when it carries one", async () => {
@@ -152,22 +163,22 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
     await first;
     const second = act({ horizon: 1 });
     answerNow();
-    expect(rowsOf(await second)).toEqual([[8, 8]]);
+    expect((await second).rows).toEqual([[8, 8]]);
     server.behave({ kind: "steps", steps: [[9, 9]] });
-    expect(rowsOf(await act({ horizon: 1 }))).toEqual([[9, 9]]);
+    expect((await act({ horizon: 1 })).rows).toEqual([[9, 9]]);
   });
 
   it("never takes a second answer to one act for the answer to the next", async () => {
     server.behave({ kind: "twice", steps: STEPS }, { kind: "steps", steps: [[5, 5]] });
-    expect(rowsOf(await act())).toEqual(STEPS);
-    expect(rowsOf(await act({ horizon: 1 }))).toEqual([[5, 5]]);
+    expect((await act()).rows).toEqual(STEPS);
+    expect((await act({ horizon: 1 })).rows).toEqual([[5, 5]]);
   });
 
   it("goes on after the server was restarted between two acts", async () => {
     server.behave({ kind: "steps", steps: STEPS });
     await act();
     await server.restart();
-    expect(rowsOf(await act())).toEqual(STEPS);
+    expect((await act()).rows).toEqual(STEPS);
     expect(server.counts.connections).toBeGreaterThan(1);
   });
 
@@ -183,7 +194,7 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
     expect(nameOf(await failureIn(act()))).toBe("UNREACHABLE");
     await server.restart();
     server.behave({ kind: "steps", steps: STEPS });
-    const rows = await vi.waitFor(async () => rowsOf(await act()), { timeout: 5_000 });
+    const rows = await vi.waitFor(async () => (await act()).rows, { timeout: 5_000 });
     expect(rows).toEqual(STEPS);
   });
 
@@ -213,10 +224,10 @@ describe.each(ACT_WIRES)("an act over $id", (row) => {
 
   it("never goes to loopback, by address or by name, unless private addresses are allowed", async () => {
     const guarded = createUpstream({ allowPrivate: false });
-    const strict = guarded.wireOf(id) as Required<Wire>;
+    const strict = guarded.wireOf(id)!;
     const port = new URL(server.endpoint).port;
     for (const host of ["127.0.0.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]"]) {
-      const call = strict.act(target(`${scheme}://${host}:${port}`), actInput(), NO_FRAMES, callWith());
+      const call = row.ask(strict, target(`${scheme}://${host}:${port}`));
       expect(nameOf(await failureIn(call))).toBe("UNREACHABLE");
     }
     expect(server.counts.connections).toBe(0);
