@@ -12,6 +12,8 @@ export interface CrewOptions {
   readonly workers: number;
   /** More of the environment of all. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Brings the reference provider too. */
+  readonly reference?: boolean;
 }
 
 /** A process that works off jobs, and the name under which it holds them. */
@@ -49,12 +51,16 @@ export class Crew {
   }
 
   /** Starts everything and registers the model. */
-  static async open({ workers, env }: CrewOptions): Promise<Crew> {
+  static async open({ workers, env, reference = false }: CrewOptions): Promise<Crew> {
     const dir = scratchDir();
     const [model, postgres] = await Promise.all([startModel(), startPostgres({ dataDir: join(dir.path, "crew") })]);
     const crew = new Crew(model, postgres, dir, env);
     try {
-      crew.#api = await startGateway({ ...crew.#env, LIMBER_ROLES: "api" });
+      crew.#api = await startGateway({
+        ...crew.#env,
+        LIMBER_ROLES: "api",
+        LIMBER_REFERENCE_SUPPLY: String(reference),
+      });
       const { key } = await crew.caller(0, { role: "supplier" });
       await crew.well("/v1/supply/providers", { name: "acme" }, { key });
       const declaration = { ...ACT_DECLARATION, model: "acme/base", endpoint: model.endpoint };

@@ -5,6 +5,7 @@ import type { Caller } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
 import { Crew } from "../../support/crew.ts";
 import { honestSteps } from "../../support/model.ts";
+import { until } from "./until.ts";
 
 /** How to besiege. */
 export interface JobSiege {
@@ -33,7 +34,6 @@ const OPEN = 3;
 const HORIZON = 2;
 const ITEM_MICRO = HORIZON * 100;
 const MODEL_MS = 400;
-const STUCK_MS = 90_000;
 
 /** Opens a crew, kills workers as told while batches run, lets all of them end, and judges. */
 export async function besiegeJobs(siege: JobSiege): Promise<JobOutcome> {
@@ -120,14 +120,6 @@ async function allEnd(crew: Crew): Promise<string[]> {
     return [];
   } catch (error) {
     return [String(error)];
-  }
-}
-
-async function until(what: string, fact: () => Promise<boolean>): Promise<void> {
-  const end = performance.now() + STUCK_MS;
-  while (!(await fact())) {
-    if (performance.now() > end) throw new Error(`waited ${STUCK_MS / 1000} s for ${what}`);
-    await rest(20);
   }
 }
 

@@ -1,0 +1,10 @@
+/** A small season; `npm run chaos:season` is the whole: 200 items, 50 episodes of every scenario in each of its action spaces. */
+import { expect, it } from "vitest";
+import { CASES, liveThrough } from "./season/season.ts";
+
+it("a batch and an evaluation that lose their worker in the middle end with exact counts, costs and intervals, and everyone hears the same", async () => {
+  const cases = [CASES.findIndex(({ id }) => id === "base-nav")];
+  const { wrong, kills } = await liveThrough({ items: 200, episodes: 4, cases });
+  expect(wrong).toEqual([]);
+  expect(kills).toBe(2);
+}, 300_000);
