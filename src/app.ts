@@ -188,7 +188,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
   closers.add(() => ferry.close());
   const supply = new LiveSupply(upstream);
-  const shelf = new RegistryShelf(supply);
+  const scenarios = loadScenarios(config.scenarioPacks);
+  const shelf = new RegistryShelf(supply, scenarios.values());
   const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
   closers.add(() => circuits.close());
   const loader = new SupplyLoader(async () => {
@@ -280,7 +281,6 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const bell = natsUrl === undefined ? undefined : new JobBell({ url: natsUrl, wake });
   closers.add(async () => bell?.close());
   const ring = (jobId: string): void => bell?.ring(jobId);
-  const scenarios = loadScenarios(config.scenarioPacks);
   const claims = new Claims(sql);
   const gate = createGate({
     services: [

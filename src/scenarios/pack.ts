@@ -128,6 +128,7 @@ function readPack(folder: string): Scenario {
     version,
     title,
     description,
+    topic: "",
     source,
     success: successOf(pack),
     variants: [variantOf(pack, mjcf, assets)],

@@ -94,6 +94,8 @@ export interface Scenario {
   readonly version: string;
   readonly title: string;
   readonly description: string;
+  /** What it is about, in a word of the catalog's; empty where nobody said. */
+  readonly topic: string;
   /** What counts as success, in one sentence. */
   readonly success: string;
   /** The public specification that it re-implements; empty where it is this project's own. */

@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/registry.proto.
  */
 export const file_limber_v1_registry: GenFile = /*@__PURE__*/
-  fileDesc("ChhsaW1iZXIvdjEvcmVnaXN0cnkucHJvdG8SCWxpbWJlci52MSLOBQoFTW9kZWwSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEgwKBG5hbWUYAyABKAkSDgoGdmVuZG9yGAQgASgJEg8KB3N1bW1hcnkYBSABKAkSDgoGbGltaXRzGAYgASgJEiIKBGtpbmQYByABKA4yFC5saW1iZXIudjEuTW9kZWxLaW5kEiEKBmRvbWFpbhgIIAEoDjIRLmxpbWJlci52MS5Eb21haW4SDgoGZmFtaWx5GAkgASgJEiIKBHRpZXIYCiABKA4yFC5saW1iZXIudjEuTW9kZWxUaWVyEiAKA2VyYRgLIAEoDjITLmxpbWJlci52MS5Nb2RlbEVyYRImCgljb250cmFjdHMYDCADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSKgoLZW1ib2RpbWVudHMYDSADKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudBIVCg1hY3Rpb25fc3BhY2VzGA4gAygJEhAKCGZlYXR1cmVkGA8gASgIEhEKCXByb3ZpZGVycxgQIAMoCRIaChJzZXJ2YWJsZV9jYW5kaWRhdGUYESABKAgSEQoEeWVhchgSIAEoDUgAiAEBEhUKCHBhcmFtc19iGBMgASgBSAGIAQESFAoHbGljZW5zZRgUIAEoCUgCiAEBEhIKBWFyeGl2GBUgASgJSAOIAQESEQoEcmVwbxgWIAEoCUgEiAEBEhQKB3dlaWdodHMYFyABKAlIBYgBARIRCglwcm90b2NvbHMYGCADKAkSDwoHc291cmNlcxgZIAMoCRIxCglvZmZlcmluZ3MYGiABKAsyGS5saW1iZXIudjEuTW9kZWxPZmZlcmluZ3NIBogBAUIHCgVfeWVhckILCglfcGFyYW1zX2JCCgoIX2xpY2Vuc2VCCAoGX2FyeGl2QgcKBV9yZXBvQgoKCF93ZWlnaHRzQgwKCl9vZmZlcmluZ3MiQwoOTW9kZWxPZmZlcmluZ3MSKwoJb2ZmZXJpbmdzGAEgAygLMhgubGltYmVyLnYxLk1vZGVsT2ZmZXJpbmc6BMi8GAEikwUKDU1vZGVsT2ZmZXJpbmcSCgoCaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSKQoGc3RhdHVzGAMgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzEigKB2NpcmN1aXQYBCABKA4yFy5saW1iZXIudjEuQ2lyY3VpdFN0YXRlEg8KB3J1bnRpbWUYBSABKAkSDgoGcmVnaW9uGAYgASgJEhEKCXByZWNpc2lvbhgHIAEoCRIQCghoYXJkd2FyZRgIIAEoCRImCgljb250cmFjdHMYCSADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgKIAMoCRITCgtlbWJvZGltZW50cxgLIAMoCRIoCgZwcmljZXMYDCADKAsyGC5saW1iZXIudjEuT2ZmZXJpbmdQcmljZRITCgt3YWtlX3VwX3VzZBgNIAEoARIMCgRjb2xkGA4gASgIEjAKDWFkdmVydGlzZWRfbXMYDyABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSLgoLbWVhc3VyZWRfbXMYECABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSIwoKdXB0aW1lXzMwZBgRIAEoAUgAUgp1cHRpbWVfMzBkiAEBEhMKC21heF9ob3Jpem9uGBIgASgNEg0KBWR0X21zGBMgASgNEhcKCmFjdGlvbl9kaW0YFCABKA1IAYgBARISCgpwYXJhbWV0ZXJzGBUgAygJEjIKD2RhdGFfY29sbGVjdGlvbhgWIAEoDjIZLmxpbWJlci52MS5EYXRhQ29sbGVjdGlvbkINCgtfdXB0aW1lXzMwZEINCgtfYWN0aW9uX2RpbSJnCg1PZmZlcmluZ1ByaWNlEiUKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0EgwKBHVuaXQYAiABKAkSEAoIbGlzdF91c2QYAyABKAESDwoHbm93X3VzZBgEIAEoASJeCg5MYXRlbmN5RmlndXJlcxIQCgNwNTAYASABKAFIAIgBARIQCgNwOTUYAiABKAFIAYgBARIQCgNwOTkYAyABKAFIAogBAUIGCgRfcDUwQgYKBF9wOTVCBgoEX3A5OSKDAgoIU2NlbmFyaW8SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEgwKBG5hbWUYAyABKAkSDgoGdmVuZG9yGAQgASgJEgwKBHllYXIYBSABKA0SIQoGdGFyZ2V0GAYgASgOMhEubGltYmVyLnYxLkRvbWFpbhINCgV0b3BpYxgHIAEoCRIQCghydW5uYWJsZRgIIAEoCBIUCgdsaWNlbnNlGAkgASgJSACIAQESEgoFYXJ4aXYYCiABKAlIAYgBARIRCgRyZXBvGAsgASgJSAKIAQESDwoHc291cmNlcxgMIAMoCUIKCghfbGljZW5zZUIICgZfYXJ4aXZCBwoFX3JlcG8i3AEKCkxpdGVyYXR1cmUSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg0KBXRpdGxlGAMgASgJEicKBGtpbmQYBCABKA4yGS5saW1iZXIudjEuTGl0ZXJhdHVyZUtpbmQSDAoEeWVhchgFIAEoDRIhCgZkb21haW4YBiABKA4yES5saW1iZXIudjEuRG9tYWluEhIKBWFyeGl2GAcgASgJSACIAQESEQoEcmVwbxgIIAEoCUgBiAEBEg8KB3NvdXJjZXMYCSADKAlCCAoGX2FyeGl2QgcKBV9yZXBvIoUCCg9Qcm92aWRlckxpc3RpbmcSDAoEbmFtZRgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSFQoIaG9tZXBhZ2UYAyABKAlIAIgBARIPCgdyZWdpb25zGAQgAygJEjIKD2RhdGFfY29sbGVjdGlvbhgFIAEoDjIZLmxpbWJlci52MS5EYXRhQ29sbGVjdGlvbhIOCgZtb2RlbHMYBiADKAkSJgoJY29udHJhY3RzGAcgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0EhUKDWFjdGlvbl9zcGFjZXMYCCADKAkSFgoObGl2ZV9vZmZlcmluZ3MYCSABKA1CCwoJX2hvbWVwYWdlIjoKC0ZhY2V0VmFsdWVzEiUKBnZhbHVlcxgBIAMoCzIVLmxpbWJlci52MS5GYWNldFZhbHVlOgTIvBgBImAKCkZhY2V0VmFsdWUSDQoFdmFsdWUYASABKAkSDQoFY291bnQYAiABKA0SEgoKbGl2ZV9jb3VudBgDIAEoDRIUCgdtZWFuaW5nGAQgASgJSACIAQFCCgoIX21lYW5pbmcigQIKEUFjdGlvblNwYWNlTGF5b3V0EgoKAmlkGAEgASgJEhcKBGRpbXMYAiABKA1CBJi9GAFIAIgBARIWCglkaW1zX3J1bGUYAyABKAlIAYgBARINCgV1bml0cxgEIAEoCRIWCglyZWZlcmVuY2UYBSABKAlIAogBARImCgZmaWVsZHMYBiADKAsyFi5saW1iZXIudjEuQWN0aW9uRmllbGQSLQoNb3RoZXJfbGF5b3V0cxgHIAMoCzIWLmxpbWJlci52MS5PdGhlckxheW91dBIMCgRub3RlGAggASgJQgcKBV9kaW1zQgwKCl9kaW1zX3J1bGVCDAoKX3JlZmVyZW5jZSI6CgtBY3Rpb25GaWVsZBIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSDwoHbWVhbmluZxgDIAEoCSI4CgtPdGhlckxheW91dBIMCgRuYW1lGAEgASgJEg0KBW9yZGVyGAIgAygJEgwKBG5vdGUYAyABKAkitgEKDEFsaWFzTGlzdGluZxIKCgJpZBgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRImCgZmaWx0ZXIYAyABKAsyFi5saW1iZXIudjEuQWxpYXNGaWx0ZXISJgoEc29ydBgEIAEoDjITLmxpbWJlci52MS5Tb3J0QXhpc0gAiAEBEiwKC3Jlc29sdmVzX3RvGAUgAygLMhcubGltYmVyLnYxLk1vZGVsU3VtbWFyeUIHCgVfc29ydCKZAQoLQWxpYXNGaWx0ZXISKgoIY29udHJhY3QYASABKA4yEy5saW1iZXIudjEuQ29udHJhY3RIAIgBARImCgZkb21haW4YAiABKA4yES5saW1iZXIudjEuRG9tYWluSAGIAQESEwoGZmFtaWx5GAMgASgJSAKIAQFCCwoJX2NvbnRyYWN0QgkKB19kb21haW5CCQoHX2ZhbWlseSKKAQoMTW9kZWxTdW1tYXJ5EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGdmVuZG9yGAMgASgJEiYKCWNvbnRyYWN0cxgEIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAUgAygJEhEKCXByb3ZpZGVycxgGIAMoCSJGCg5WYXJpYW50TGlzdGluZxIOCgZzdWZmaXgYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDwoHZXhhbXBsZRgDIAEoCSJOChFQcmVmZXJlbmNlTGlzdGluZxIkCgV2YWx1ZRgBIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlEhMKC2Rlc2NyaXB0aW9uGAIgASgJIpUBCgtMaXZlTGlzdGluZxIOCgZtb2RlbHMYASADKAkSEQoJcHJvdmlkZXJzGAIgAygJEiYKCWNvbnRyYWN0cxgDIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAQgAygJEhYKDmNhdGFsb2dfbW9kZWxzGAUgASgNEgwKBG5vdGUYBiABKAkioQIKB1J1bnRpbWUSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCgl0cmFuc3BvcnQYAyABKAkSEQoJZGlyZWN0aW9uGAQgASgJEiYKCWNvbnRyYWN0cxgFIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIRCgllbmNvZGluZ3MYBiADKAkSEwoLdXJsX3NjaGVtZXMYByADKAkSDAoEYXV0aBgIIAMoCRIQCghzdGF0ZWZ1bBgJIAEoCRIRCglzdHJlYW1pbmcYCiABKAgSEQoJZGlzY292ZXJ5GAsgASgJEhAKCHByb2ZpbGVzGAwgAygJEhsKDm9wdGlvbnNfc2NoZW1hGA0gASgJSACIAQFCEQoPX29wdGlvbnNfc2NoZW1hKrwBCgxDaXJjdWl0U3RhdGUSHQoZQ0lSQ1VJVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFENJUkNVSVRfU1RBVEVfQ0xPU0VEEAESFgoSQ0lSQ1VJVF9TVEFURV9PUEVOEAISGwoXQ0lSQ1VJVF9TVEFURV9IQUxGX09QRU4QAxIdChlDSVJDVUlUX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQ0lSQ1VJVF9TVEFURV9GT1JDRURfQ0xPU0VEEAUqhQEKCU1vZGVsS2luZBIaChZNT0RFTF9LSU5EX1VOU1BFQ0lGSUVEEAASKwoWTU9ERUxfS0lORF9XT1JMRF9NT0RFTBABGg+CvBgLd29ybGQtbW9kZWwSFQoRTU9ERUxfS0lORF9QT0xJQ1kQAhIYChRNT0RFTF9LSU5EX1JFQVNPTklORxADKoIBCgZEb21haW4SFgoSRE9NQUlOX1VOU1BFQ0lGSUVEEAASEwoPRE9NQUlOX0VNQk9ESUVEEAESEgoORE9NQUlOX0RSSVZJTkcQAhIPCgtET01BSU5fR0FNRRADEhIKDkRPTUFJTl9TQ0lFTkNFEAQSEgoORE9NQUlOX0dFTkVSQUwQBSp0CglNb2RlbFRpZXISGgoWTU9ERUxfVElFUl9VTlNQRUNJRklFRBAAEhcKE01PREVMX1RJRVJfU0VSVkFCTEUQARIaChZNT0RFTF9USUVSX0lOVEVHUkFUSU9OEAISFgoSTU9ERUxfVElFUl9DQVRBTE9HEAMqUwoITW9kZWxFcmESGQoVTU9ERUxfRVJBX1VOU1BFQ0lGSUVEEAASFQoRTU9ERUxfRVJBX0NVUlJFTlQQARIVChFNT0RFTF9FUkFfQ0xBU1NJQxACKpMCCgpFbWJvZGltZW50EhoKFkVNQk9ESU1FTlRfVU5TUEVDSUZJRUQQABISCg5FTUJPRElNRU5UX0FSTRABEhcKE0VNQk9ESU1FTlRfSFVNQU5PSUQQAhIYChRFTUJPRElNRU5UX1FVQURSVVBFRBADEisKFkVNQk9ESU1FTlRfTU9CSUxFX0JBU0UQBBoPgrwYC21vYmlsZS1iYXNlEhYKEkVNQk9ESU1FTlRfVkVISUNMRRAFEi8KGEVNQk9ESU1FTlRfVklSVFVBTF9BR0VOVBAGGhGCvBgNdmlydHVhbC1hZ2VudBIXChNFTUJPRElNRU5UX0FHTk9TVElDEAcSEwoPRU1CT0RJTUVOVF9OT05FEAgqpQEKDkxpdGVyYXR1cmVLaW5kEh8KG0xJVEVSQVRVUkVfS0lORF9VTlNQRUNJRklFRBAAEhoKFkxJVEVSQVRVUkVfS0lORF9TVVJWRVkQARIcChhMSVRFUkFUVVJFX0tJTkRfUE9TSVRJT04QAhIaChZMSVRFUkFUVVJFX0tJTkRfVEhFT1JZEAMSHAoYTElURVJBVFVSRV9LSU5EX1RVVE9SSUFMEARiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_preferences, file_limber_v1_supply]);
+  fileDesc("ChhsaW1iZXIvdjEvcmVnaXN0cnkucHJvdG8SCWxpbWJlci52MSLOBQoFTW9kZWwSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEgwKBG5hbWUYAyABKAkSDgoGdmVuZG9yGAQgASgJEg8KB3N1bW1hcnkYBSABKAkSDgoGbGltaXRzGAYgASgJEiIKBGtpbmQYByABKA4yFC5saW1iZXIudjEuTW9kZWxLaW5kEiEKBmRvbWFpbhgIIAEoDjIRLmxpbWJlci52MS5Eb21haW4SDgoGZmFtaWx5GAkgASgJEiIKBHRpZXIYCiABKA4yFC5saW1iZXIudjEuTW9kZWxUaWVyEiAKA2VyYRgLIAEoDjITLmxpbWJlci52MS5Nb2RlbEVyYRImCgljb250cmFjdHMYDCADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSKgoLZW1ib2RpbWVudHMYDSADKA4yFS5saW1iZXIudjEuRW1ib2RpbWVudBIVCg1hY3Rpb25fc3BhY2VzGA4gAygJEhAKCGZlYXR1cmVkGA8gASgIEhEKCXByb3ZpZGVycxgQIAMoCRIaChJzZXJ2YWJsZV9jYW5kaWRhdGUYESABKAgSEQoEeWVhchgSIAEoDUgAiAEBEhUKCHBhcmFtc19iGBMgASgBSAGIAQESFAoHbGljZW5zZRgUIAEoCUgCiAEBEhIKBWFyeGl2GBUgASgJSAOIAQESEQoEcmVwbxgWIAEoCUgEiAEBEhQKB3dlaWdodHMYFyABKAlIBYgBARIRCglwcm90b2NvbHMYGCADKAkSDwoHc291cmNlcxgZIAMoCRIxCglvZmZlcmluZ3MYGiABKAsyGS5saW1iZXIudjEuTW9kZWxPZmZlcmluZ3NIBogBAUIHCgVfeWVhckILCglfcGFyYW1zX2JCCgoIX2xpY2Vuc2VCCAoGX2FyeGl2QgcKBV9yZXBvQgoKCF93ZWlnaHRzQgwKCl9vZmZlcmluZ3MiQwoOTW9kZWxPZmZlcmluZ3MSKwoJb2ZmZXJpbmdzGAEgAygLMhgubGltYmVyLnYxLk1vZGVsT2ZmZXJpbmc6BMi8GAEikwUKDU1vZGVsT2ZmZXJpbmcSCgoCaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSKQoGc3RhdHVzGAMgASgOMhkubGltYmVyLnYxLk9mZmVyaW5nU3RhdHVzEigKB2NpcmN1aXQYBCABKA4yFy5saW1iZXIudjEuQ2lyY3VpdFN0YXRlEg8KB3J1bnRpbWUYBSABKAkSDgoGcmVnaW9uGAYgASgJEhEKCXByZWNpc2lvbhgHIAEoCRIQCghoYXJkd2FyZRgIIAEoCRImCgljb250cmFjdHMYCSADKA4yEy5saW1iZXIudjEuQ29udHJhY3QSFQoNYWN0aW9uX3NwYWNlcxgKIAMoCRITCgtlbWJvZGltZW50cxgLIAMoCRIoCgZwcmljZXMYDCADKAsyGC5saW1iZXIudjEuT2ZmZXJpbmdQcmljZRITCgt3YWtlX3VwX3VzZBgNIAEoARIMCgRjb2xkGA4gASgIEjAKDWFkdmVydGlzZWRfbXMYDyABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSLgoLbWVhc3VyZWRfbXMYECABKAsyGS5saW1iZXIudjEuTGF0ZW5jeUZpZ3VyZXMSIwoKdXB0aW1lXzMwZBgRIAEoAUgAUgp1cHRpbWVfMzBkiAEBEhMKC21heF9ob3Jpem9uGBIgASgNEg0KBWR0X21zGBMgASgNEhcKCmFjdGlvbl9kaW0YFCABKA1IAYgBARISCgpwYXJhbWV0ZXJzGBUgAygJEjIKD2RhdGFfY29sbGVjdGlvbhgWIAEoDjIZLmxpbWJlci52MS5EYXRhQ29sbGVjdGlvbkINCgtfdXB0aW1lXzMwZEINCgtfYWN0aW9uX2RpbSJnCg1PZmZlcmluZ1ByaWNlEiUKCGNvbnRyYWN0GAEgASgOMhMubGltYmVyLnYxLkNvbnRyYWN0EgwKBHVuaXQYAiABKAkSEAoIbGlzdF91c2QYAyABKAESDwoHbm93X3VzZBgEIAEoASJeCg5MYXRlbmN5RmlndXJlcxIQCgNwNTAYASABKAFIAIgBARIQCgNwOTUYAiABKAFIAYgBARIQCgNwOTkYAyABKAFIAogBAUIGCgRfcDUwQgYKBF9wOTVCBgoEX3A5OSK4AwoIU2NlbmFyaW8SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEgwKBG5hbWUYAyABKAkSDgoGdmVuZG9yGAQgASgJEhEKBHllYXIYBSABKA1IAIgBARIhCgZ0YXJnZXQYBiABKA4yES5saW1iZXIudjEuRG9tYWluEg0KBXRvcGljGAcgASgJEhAKCHJ1bm5hYmxlGAggASgIEhQKB2xpY2Vuc2UYCSABKAlIAYgBARISCgVhcnhpdhgKIAEoCUgCiAEBEhEKBHJlcG8YCyABKAlIA4gBARIPCgdzb3VyY2VzGAwgAygJEhEKCXJ1bnNfaGVyZRgNIAEoCBIUCgdzdW1tYXJ5GA4gASgJSASIAQESFAoHc3VjY2VzcxgPIAEoCUgFiAEBEhQKB3ZlcnNpb24YECABKAlIBogBARIsCgh2YXJpYW50cxgRIAMoCzIaLmxpbWJlci52MS5TY2VuYXJpb1ZhcmlhbnRCBwoFX3llYXJCCgoIX2xpY2Vuc2VCCAoGX2FyeGl2QgcKBV9yZXBvQgoKCF9zdW1tYXJ5QgoKCF9zdWNjZXNzQgoKCF92ZXJzaW9uIoYBCg9TY2VuYXJpb1ZhcmlhbnQSFAoMYWN0aW9uX3NwYWNlGAEgASgJEhUKDWFjdGlvbl9maWVsZHMYAiADKAkSDQoFdW5pdHMYAyABKAkSFQoNcHJvcHJpb19uYW1lcxgEIAMoCRINCgVkdF9tcxgFIAEoARIRCgltYXhfc3RlcHMYBiABKA0i3AEKCkxpdGVyYXR1cmUSCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEg0KBXRpdGxlGAMgASgJEicKBGtpbmQYBCABKA4yGS5saW1iZXIudjEuTGl0ZXJhdHVyZUtpbmQSDAoEeWVhchgFIAEoDRIhCgZkb21haW4YBiABKA4yES5saW1iZXIudjEuRG9tYWluEhIKBWFyeGl2GAcgASgJSACIAQESEQoEcmVwbxgIIAEoCUgBiAEBEg8KB3NvdXJjZXMYCSADKAlCCAoGX2FyeGl2QgcKBV9yZXBvIoUCCg9Qcm92aWRlckxpc3RpbmcSDAoEbmFtZRgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSFQoIaG9tZXBhZ2UYAyABKAlIAIgBARIPCgdyZWdpb25zGAQgAygJEjIKD2RhdGFfY29sbGVjdGlvbhgFIAEoDjIZLmxpbWJlci52MS5EYXRhQ29sbGVjdGlvbhIOCgZtb2RlbHMYBiADKAkSJgoJY29udHJhY3RzGAcgAygOMhMubGltYmVyLnYxLkNvbnRyYWN0EhUKDWFjdGlvbl9zcGFjZXMYCCADKAkSFgoObGl2ZV9vZmZlcmluZ3MYCSABKA1CCwoJX2hvbWVwYWdlIjoKC0ZhY2V0VmFsdWVzEiUKBnZhbHVlcxgBIAMoCzIVLmxpbWJlci52MS5GYWNldFZhbHVlOgTIvBgBImAKCkZhY2V0VmFsdWUSDQoFdmFsdWUYASABKAkSDQoFY291bnQYAiABKA0SEgoKbGl2ZV9jb3VudBgDIAEoDRIUCgdtZWFuaW5nGAQgASgJSACIAQFCCgoIX21lYW5pbmcigQIKEUFjdGlvblNwYWNlTGF5b3V0EgoKAmlkGAEgASgJEhcKBGRpbXMYAiABKA1CBJi9GAFIAIgBARIWCglkaW1zX3J1bGUYAyABKAlIAYgBARINCgV1bml0cxgEIAEoCRIWCglyZWZlcmVuY2UYBSABKAlIAogBARImCgZmaWVsZHMYBiADKAsyFi5saW1iZXIudjEuQWN0aW9uRmllbGQSLQoNb3RoZXJfbGF5b3V0cxgHIAMoCzIWLmxpbWJlci52MS5PdGhlckxheW91dBIMCgRub3RlGAggASgJQgcKBV9kaW1zQgwKCl9kaW1zX3J1bGVCDAoKX3JlZmVyZW5jZSI6CgtBY3Rpb25GaWVsZBIMCgRuYW1lGAEgASgJEgwKBHVuaXQYAiABKAkSDwoHbWVhbmluZxgDIAEoCSI4CgtPdGhlckxheW91dBIMCgRuYW1lGAEgASgJEg0KBW9yZGVyGAIgAygJEgwKBG5vdGUYAyABKAkitgEKDEFsaWFzTGlzdGluZxIKCgJpZBgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRImCgZmaWx0ZXIYAyABKAsyFi5saW1iZXIudjEuQWxpYXNGaWx0ZXISJgoEc29ydBgEIAEoDjITLmxpbWJlci52MS5Tb3J0QXhpc0gAiAEBEiwKC3Jlc29sdmVzX3RvGAUgAygLMhcubGltYmVyLnYxLk1vZGVsU3VtbWFyeUIHCgVfc29ydCKZAQoLQWxpYXNGaWx0ZXISKgoIY29udHJhY3QYASABKA4yEy5saW1iZXIudjEuQ29udHJhY3RIAIgBARImCgZkb21haW4YAiABKA4yES5saW1iZXIudjEuRG9tYWluSAGIAQESEwoGZmFtaWx5GAMgASgJSAKIAQFCCwoJX2NvbnRyYWN0QgkKB19kb21haW5CCQoHX2ZhbWlseSKKAQoMTW9kZWxTdW1tYXJ5EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGdmVuZG9yGAMgASgJEiYKCWNvbnRyYWN0cxgEIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAUgAygJEhEKCXByb3ZpZGVycxgGIAMoCSJGCg5WYXJpYW50TGlzdGluZxIOCgZzdWZmaXgYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDwoHZXhhbXBsZRgDIAEoCSJOChFQcmVmZXJlbmNlTGlzdGluZxIkCgV2YWx1ZRgBIAEoDjIVLmxpbWJlci52MS5QcmVmZXJlbmNlEhMKC2Rlc2NyaXB0aW9uGAIgASgJIpUBCgtMaXZlTGlzdGluZxIOCgZtb2RlbHMYASADKAkSEQoJcHJvdmlkZXJzGAIgAygJEiYKCWNvbnRyYWN0cxgDIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIVCg1hY3Rpb25fc3BhY2VzGAQgAygJEhYKDmNhdGFsb2dfbW9kZWxzGAUgASgNEgwKBG5vdGUYBiABKAkioQIKB1J1bnRpbWUSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIRCgl0cmFuc3BvcnQYAyABKAkSEQoJZGlyZWN0aW9uGAQgASgJEiYKCWNvbnRyYWN0cxgFIAMoDjITLmxpbWJlci52MS5Db250cmFjdBIRCgllbmNvZGluZ3MYBiADKAkSEwoLdXJsX3NjaGVtZXMYByADKAkSDAoEYXV0aBgIIAMoCRIQCghzdGF0ZWZ1bBgJIAEoCRIRCglzdHJlYW1pbmcYCiABKAgSEQoJZGlzY292ZXJ5GAsgASgJEhAKCHByb2ZpbGVzGAwgAygJEhsKDm9wdGlvbnNfc2NoZW1hGA0gASgJSACIAQFCEQoPX29wdGlvbnNfc2NoZW1hKrwBCgxDaXJjdWl0U3RhdGUSHQoZQ0lSQ1VJVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFENJUkNVSVRfU1RBVEVfQ0xPU0VEEAESFgoSQ0lSQ1VJVF9TVEFURV9PUEVOEAISGwoXQ0lSQ1VJVF9TVEFURV9IQUxGX09QRU4QAxIdChlDSVJDVUlUX1NUQVRFX0ZPUkNFRF9PUEVOEAQSHwobQ0lSQ1VJVF9TVEFURV9GT1JDRURfQ0xPU0VEEAUqhQEKCU1vZGVsS2luZBIaChZNT0RFTF9LSU5EX1VOU1BFQ0lGSUVEEAASKwoWTU9ERUxfS0lORF9XT1JMRF9NT0RFTBABGg+CvBgLd29ybGQtbW9kZWwSFQoRTU9ERUxfS0lORF9QT0xJQ1kQAhIYChRNT0RFTF9LSU5EX1JFQVNPTklORxADKoIBCgZEb21haW4SFgoSRE9NQUlOX1VOU1BFQ0lGSUVEEAASEwoPRE9NQUlOX0VNQk9ESUVEEAESEgoORE9NQUlOX0RSSVZJTkcQAhIPCgtET01BSU5fR0FNRRADEhIKDkRPTUFJTl9TQ0lFTkNFEAQSEgoORE9NQUlOX0dFTkVSQUwQBSp0CglNb2RlbFRpZXISGgoWTU9ERUxfVElFUl9VTlNQRUNJRklFRBAAEhcKE01PREVMX1RJRVJfU0VSVkFCTEUQARIaChZNT0RFTF9USUVSX0lOVEVHUkFUSU9OEAISFgoSTU9ERUxfVElFUl9DQVRBTE9HEAMqUwoITW9kZWxFcmESGQoVTU9ERUxfRVJBX1VOU1BFQ0lGSUVEEAASFQoRTU9ERUxfRVJBX0NVUlJFTlQQARIVChFNT0RFTF9FUkFfQ0xBU1NJQxACKpMCCgpFbWJvZGltZW50EhoKFkVNQk9ESU1FTlRfVU5TUEVDSUZJRUQQABISCg5FTUJPRElNRU5UX0FSTRABEhcKE0VNQk9ESU1FTlRfSFVNQU5PSUQQAhIYChRFTUJPRElNRU5UX1FVQURSVVBFRBADEisKFkVNQk9ESU1FTlRfTU9CSUxFX0JBU0UQBBoPgrwYC21vYmlsZS1iYXNlEhYKEkVNQk9ESU1FTlRfVkVISUNMRRAFEi8KGEVNQk9ESU1FTlRfVklSVFVBTF9BR0VOVBAGGhGCvBgNdmlydHVhbC1hZ2VudBIXChNFTUJPRElNRU5UX0FHTk9TVElDEAcSEwoPRU1CT0RJTUVOVF9OT05FEAgqpQEKDkxpdGVyYXR1cmVLaW5kEh8KG0xJVEVSQVRVUkVfS0lORF9VTlNQRUNJRklFRBAAEhoKFkxJVEVSQVRVUkVfS0lORF9TVVJWRVkQARIcChhMSVRFUkFUVVJFX0tJTkRfUE9TSVRJT04QAhIaChZMSVRFUkFUVVJFX0tJTkRfVEhFT1JZEAMSHAoYTElURVJBVFVSRV9LSU5EX1RVVE9SSUFMEARiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_contract, file_limber_v1_preferences, file_limber_v1_supply]);
 
 /**
  * A model of the catalog, served or not.
@@ -482,13 +482,13 @@ export const LatencyFiguresSchema: GenMessage<LatencyFigures> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 4);
 
 /**
- * A benchmark, simulator or evaluation suite; never routable.
+ * A benchmark, simulator or evaluation suite, of the catalog or run by this gateway itself; never routable.
  *
  * @generated from message limber.v1.Scenario
  */
 export type Scenario = Message<"limber.v1.Scenario"> & {
   /**
-   * Its slug, `owner/name`.
+   * Its slug, `owner/name`; a plain name such as `arm-reach` where this gateway runs it.
    *
    * @generated from field: string id = 1;
    */
@@ -516,11 +516,11 @@ export type Scenario = Message<"limber.v1.Scenario"> & {
   vendor: string;
 
   /**
-   * When it was first published.
+   * When it was first published; absent where nobody said.
    *
-   * @generated from field: uint32 year = 5;
+   * @generated from field: optional uint32 year = 5;
    */
-  year: number;
+  year?: number | undefined;
 
   /**
    * The field that it tries models in.
@@ -570,6 +570,41 @@ export type Scenario = Message<"limber.v1.Scenario"> & {
    * @generated from field: repeated string sources = 12;
    */
   sources: string[];
+
+  /**
+   * `POST /v1/evaluate` runs it on this gateway; others need a runner of yours.
+   *
+   * @generated from field: bool runs_here = 13;
+   */
+  runsHere: boolean;
+
+  /**
+   * What has to be done, where it runs here.
+   *
+   * @generated from field: optional string summary = 14;
+   */
+  summary?: string | undefined;
+
+  /**
+   * What counts as success, where it runs here.
+   *
+   * @generated from field: optional string success = 15;
+   */
+  success?: string | undefined;
+
+  /**
+   * The version of its rules, where it runs here. Scores compare only under one version.
+   *
+   * @generated from field: optional string version = 16;
+   */
+  version?: string | undefined;
+
+  /**
+   * The ways to take it, one for each action space, the first being what is taken unless another is asked for; empty where it doesn't run here.
+   *
+   * @generated from field: repeated limber.v1.ScenarioVariant variants = 17;
+   */
+  variants: ScenarioVariant[];
 };
 
 /**
@@ -578,6 +613,62 @@ export type Scenario = Message<"limber.v1.Scenario"> & {
  */
 export const ScenarioSchema: GenMessage<Scenario> = /*@__PURE__*/
   messageDesc(file_limber_v1_registry, 5);
+
+/**
+ * One way to take a scenario: what its policies are told and what they answer.
+ *
+ * @generated from message limber.v1.ScenarioVariant
+ */
+export type ScenarioVariant = Message<"limber.v1.ScenarioVariant"> & {
+  /**
+   * The action space.
+   *
+   * @generated from field: string action_space = 1;
+   */
+  actionSpace: string;
+
+  /**
+   * The numbers of an action, in order.
+   *
+   * @generated from field: repeated string action_fields = 2;
+   */
+  actionFields: string[];
+
+  /**
+   * Their units.
+   *
+   * @generated from field: string units = 3;
+   */
+  units: string;
+
+  /**
+   * The numbers of `proprio`, in order.
+   *
+   * @generated from field: repeated string proprio_names = 4;
+   */
+  proprioNames: string[];
+
+  /**
+   * Time of one control step, in milliseconds.
+   *
+   * @generated from field: double dt_ms = 5;
+   */
+  dtMs: number;
+
+  /**
+   * Control steps that an episode has at most.
+   *
+   * @generated from field: uint32 max_steps = 6;
+   */
+  maxSteps: number;
+};
+
+/**
+ * Describes the message limber.v1.ScenarioVariant.
+ * Use `create(ScenarioVariantSchema)` to create a new message.
+ */
+export const ScenarioVariantSchema: GenMessage<ScenarioVariant> = /*@__PURE__*/
+  messageDesc(file_limber_v1_registry, 6);
 
 /**
  * A survey, position paper, theory paper or tutorial; never routable.
@@ -654,7 +745,7 @@ export type Literature = Message<"limber.v1.Literature"> & {
  * Use `create(LiteratureSchema)` to create a new message.
  */
 export const LiteratureSchema: GenMessage<Literature> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 6);
+  messageDesc(file_limber_v1_registry, 7);
 
 /**
  * A provider, as anyone may see it.
@@ -731,7 +822,7 @@ export type ProviderListing = Message<"limber.v1.ProviderListing"> & {
  * Use `create(ProviderListingSchema)` to create a new message.
  */
 export const ProviderListingSchema: GenMessage<ProviderListing> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 7);
+  messageDesc(file_limber_v1_registry, 8);
 
 /**
  * The values of one facet.
@@ -752,7 +843,7 @@ export type FacetValues = Message<"limber.v1.FacetValues"> & {
  * Use `create(FacetValuesSchema)` to create a new message.
  */
 export const FacetValuesSchema: GenMessage<FacetValues> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 8);
+  messageDesc(file_limber_v1_registry, 9);
 
 /**
  * A value that `GET /v1/models` filters by.
@@ -794,7 +885,7 @@ export type FacetValue = Message<"limber.v1.FacetValue"> & {
  * Use `create(FacetValueSchema)` to create a new message.
  */
 export const FacetValueSchema: GenMessage<FacetValue> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 9);
+  messageDesc(file_limber_v1_registry, 10);
 
 /**
  * How the numbers of one action space are laid out.
@@ -864,7 +955,7 @@ export type ActionSpaceLayout = Message<"limber.v1.ActionSpaceLayout"> & {
  * Use `create(ActionSpaceLayoutSchema)` to create a new message.
  */
 export const ActionSpaceLayoutSchema: GenMessage<ActionSpaceLayout> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 10);
+  messageDesc(file_limber_v1_registry, 11);
 
 /**
  * One number of an action.
@@ -899,7 +990,7 @@ export type ActionField = Message<"limber.v1.ActionField"> & {
  * Use `create(ActionFieldSchema)` to create a new message.
  */
 export const ActionFieldSchema: GenMessage<ActionField> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 11);
+  messageDesc(file_limber_v1_registry, 12);
 
 /**
  * Another order of the numbers of an action space.
@@ -934,7 +1025,7 @@ export type OtherLayout = Message<"limber.v1.OtherLayout"> & {
  * Use `create(OtherLayoutSchema)` to create a new message.
  */
 export const OtherLayoutSchema: GenMessage<OtherLayout> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 12);
+  messageDesc(file_limber_v1_registry, 13);
 
 /**
  * A router alias that live supply can serve.
@@ -983,7 +1074,7 @@ export type AliasListing = Message<"limber.v1.AliasListing"> & {
  * Use `create(AliasListingSchema)` to create a new message.
  */
 export const AliasListingSchema: GenMessage<AliasListing> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 13);
+  messageDesc(file_limber_v1_registry, 14);
 
 /**
  * What the models of an alias have in common.
@@ -1018,7 +1109,7 @@ export type AliasFilter = Message<"limber.v1.AliasFilter"> & {
  * Use `create(AliasFilterSchema)` to create a new message.
  */
 export const AliasFilterSchema: GenMessage<AliasFilter> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 14);
+  messageDesc(file_limber_v1_registry, 15);
 
 /**
  * A model in a few words.
@@ -1074,7 +1165,7 @@ export type ModelSummary = Message<"limber.v1.ModelSummary"> & {
  * Use `create(ModelSummarySchema)` to create a new message.
  */
 export const ModelSummarySchema: GenMessage<ModelSummary> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 15);
+  messageDesc(file_limber_v1_registry, 16);
 
 /**
  * A suffix to a slug or alias that orders the plan.
@@ -1109,7 +1200,7 @@ export type VariantListing = Message<"limber.v1.VariantListing"> & {
  * Use `create(VariantListingSchema)` to create a new message.
  */
 export const VariantListingSchema: GenMessage<VariantListing> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 16);
+  messageDesc(file_limber_v1_registry, 17);
 
 /**
  * A value of `preference`.
@@ -1137,7 +1228,7 @@ export type PreferenceListing = Message<"limber.v1.PreferenceListing"> & {
  * Use `create(PreferenceListingSchema)` to create a new message.
  */
 export const PreferenceListingSchema: GenMessage<PreferenceListing> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 17);
+  messageDesc(file_limber_v1_registry, 18);
 
 /**
  * What can be called at this moment.
@@ -1193,7 +1284,7 @@ export type LiveListing = Message<"limber.v1.LiveListing"> & {
  * Use `create(LiveListingSchema)` to create a new message.
  */
 export const LiveListingSchema: GenMessage<LiveListing> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 18);
+  messageDesc(file_limber_v1_registry, 19);
 
 /**
  * A wire protocol that the gateway can serve supply over.
@@ -1298,7 +1389,7 @@ export type Runtime = Message<"limber.v1.Runtime"> & {
  * Use `create(RuntimeSchema)` to create a new message.
  */
 export const RuntimeSchema: GenMessage<Runtime> = /*@__PURE__*/
-  messageDesc(file_limber_v1_registry, 19);
+  messageDesc(file_limber_v1_registry, 20);
 
 /**
  * Whether calls go through to an offering.

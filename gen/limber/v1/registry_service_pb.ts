@@ -272,7 +272,7 @@ export type ListScenariosRequest = Message<"limber.v1.ListScenariosRequest"> & {
   target?: Domain | undefined;
 
   /**
-   * Whether their code is released.
+   * Whether their code is released; it is that of all that this gateway runs itself.
    *
    * @generated from field: optional bool runnable = 2;
    */
@@ -314,7 +314,7 @@ export type ListScenariosResponse = Message<"limber.v1.ListScenariosResponse"> &
   object: string;
 
   /**
-   * The page, by slug.
+   * The page: what this gateway runs itself, then the catalog, each by slug.
    *
    * @generated from field: repeated limber.v1.Scenario data = 2;
    */

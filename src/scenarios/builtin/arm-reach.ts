@@ -107,7 +107,12 @@ const shifts: Variant = {
 
 /** One arm, one goal. */
 export const armReach: Scenario = reachScenario(
-  { id: "arm-reach", title: "Arm reach", description: "Bring the hand of a seven-joint arm to a goal." },
+  {
+    id: "arm-reach",
+    title: "Arm reach",
+    description: "Bring the hand of a seven-joint arm to a goal.",
+    topic: "manipulation",
+  },
   shifts,
   joints,
 );

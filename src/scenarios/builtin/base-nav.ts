@@ -218,6 +218,7 @@ export const baseNav: Scenario = {
   version: "1.0.0",
   title: "Base navigation",
   description: "Drive a round base to a goal pose between five pillars.",
+  topic: "navigation",
   success: `The base stands within ${NEAR_M} m and ${NEAR_RAD} rad of its goal pose and has touched nothing.`,
   source: "",
   variants: [twists, waypoints],

@@ -36,6 +36,7 @@ export const cartpoleBalance: Scenario = {
   version: "1.0.0",
   title: "Cart-pole balance",
   description: "Push a cart along its rail so that the pole on it stays upright.",
+  topic: "control-suite",
   success: "The pole stands for all 500 steps: within 12 degrees of upright and 2.4 m of the middle.",
   source: "Gymnasium CartPole-v1",
   variants: [

@@ -49,6 +49,7 @@ export const pendulumSwingup: Scenario = {
   version: "1.0.0",
   title: "Pendulum swing-up",
   description: "Swing a pendulum up with a torque too weak to lift it, and hold it upright.",
+  topic: "control-suite",
   success: `The pendulum is within ${UPRIGHT_RAD} rad of upright in each of the last ${UPRIGHT_STEPS} of ${STEPS} steps.`,
   source: "Gymnasium Pendulum-v1",
   variants: [

@@ -207,6 +207,7 @@ export const armPickPlace: Scenario = {
   version: "1.0.0",
   title: "Arm pick and place",
   description: "Pick a block up from the table and put it down on its mark.",
+  topic: "manipulation",
   success: `The block, once lifted, lies released within ${NEAR_M * 1000} mm of its mark for 3 steps.`,
   source: "",
   variants: [shifts, joints],

@@ -147,6 +147,7 @@ export const pushT: Scenario = {
   version: "1.0.0",
   title: "Push-T",
   description: "Push a T-shaped block onto its mark with a round pusher.",
+  topic: "manipulation",
   success: `At some step the T covers at least ${ENOUGH * 100} % of its mark.`,
   source: "gym-pusht PushT-v0 (state observations)",
   variants: [

@@ -166,7 +166,7 @@ function withGrippers<T>(
 
 /** A scenario in which hands reach goals. */
 export const reachScenario = (
-  facts: Pick<Scenario, "id" | "title" | "description">,
+  facts: Pick<Scenario, "id" | "title" | "description" | "topic">,
   ...variants: Scenario["variants"]
 ): Scenario => ({
   ...facts,

@@ -36,6 +36,7 @@ export const bimanualReach: Scenario = reachScenario(
     id: "bimanual-reach",
     title: "Bimanual reach",
     description: "Bring both hands of a pair of six-joint arms to their goals.",
+    topic: "manipulation",
   },
   reaching(twoArms),
 );
@@ -60,6 +61,7 @@ export const humanoidReach: Scenario = reachScenario(
     id: "humanoid-reach",
     title: "Humanoid reach",
     description: "Bring both hands of a humanoid to their goals while its pelvis is held.",
+    topic: "humanoid",
   },
   reaching(upperBody("joint_pos_23", humanoid(["z"], []), [0.1, 0, 0])),
   reaching(upperBody("joint_pos_29", humanoid(["z", "x", "y"], ["y", "z"]), [0.1, 0, 0])),

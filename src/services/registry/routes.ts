@@ -4,7 +4,7 @@ import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { type AliasListing, AliasListingSchema, type Domain, type Model } from "../../../gen/limber/v1/registry_pb.ts";
 import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { ALIAS_PREFIX } from "../../brand.ts";
-import type { Contract } from "../../contracts/contract.ts";
+import { Contract } from "../../contracts/contract.ts";
 import { ALIASES, type Alias, type Axis, type Offering, type Snapshot, VARIANTS } from "../../routing/index.ts";
 import { DOMAINS, valuesIn } from "./words.ts";
 
@@ -26,16 +26,23 @@ const SORTS: Readonly<Record<Axis, SortAxis>> = {
 const NOTE =
   "Only live supply serves calls. The other models of the catalog answer with placeholders, and only where provider.allow_simulated asks for them.";
 
-/** The route listing of a snapshot: of one contract, or of all. `modelOf` gives the registry's entry of a slug. */
-export function routesOf(
-  snapshot: Snapshot,
-  contract: Contract | undefined,
-  modelOf: (slug: string) => Model | undefined,
-): ListRoutesResponse {
-  const serves = (offering: Offering): boolean => contract === undefined || offering.contracts.includes(contract);
+/** What a route listing is made from. */
+interface RouteParts {
+  snapshot: Snapshot;
+  /** The registry's entry of a slug. */
+  modelOf(slug: string): Model | undefined;
+  /** Action spaces that a scenario is here for: what acts in one can be evaluated. */
+  evaluated: ReadonlySet<string>;
+}
+
+/** The route listing of a snapshot: of one contract, or of all. */
+export function routesOf(parts: RouteParts, contract: Contract | undefined): ListRoutesResponse {
+  const { snapshot } = parts;
+  const serves = (offering: Offering): boolean =>
+    contract === undefined || contractsOf(offering, parts).includes(contract);
   const live = snapshot.offerings.slice(0, snapshot.registered).filter(serves);
   const aliases = ALIASES.map((alias) =>
-    aliasListing(alias, offeringsOf(snapshot, alias).filter(serves), modelOf),
+    aliasListing(alias, offeringsOf(snapshot, alias).filter(serves), parts),
   ).filter(({ resolvesTo }) => resolvesTo.length > 0);
   return create(ListRoutesResponseSchema, {
     object: "list",
@@ -49,7 +56,7 @@ export function routesOf(
     live: {
       models: sorted(live.map(({ model }) => model)),
       providers: sorted(live.map(({ provider }) => provider)),
-      ...servedBy(live),
+      ...servedBy(live, parts),
       catalogModels: snapshot.catalog.size,
       note: NOTE,
     },
@@ -66,7 +73,7 @@ function offeringsOf(snapshot: Snapshot, alias: Alias): Offering[] {
 function aliasListing(
   { id, description, filter, sort }: Alias,
   offerings: readonly Offering[],
-  modelOf: (slug: string) => Model | undefined,
+  parts: RouteParts,
 ): AliasListing {
   const { contract, domain, family } = filter;
   const [known] = valuesIn<Domain>(DOMAINS, domain === undefined ? [] : [domain]);
@@ -82,16 +89,22 @@ function aliasListing(
     ...(sort && { sort: SORTS[sort] }),
     resolvesTo: byModel.map(([slug, served]) => ({
       id: slug,
-      name: modelOf(slug)?.name ?? slug,
-      vendor: modelOf(slug)?.vendor ?? "",
-      ...servedBy(served),
+      name: parts.modelOf(slug)?.name ?? slug,
+      vendor: parts.modelOf(slug)?.vendor ?? "",
+      ...servedBy(served, parts),
       providers: sorted(served.map(({ provider }) => provider)),
     })),
   });
 }
 
-const servedBy = (offerings: readonly Offering[]) => ({
-  contracts: [...new Set(offerings.flatMap(({ contracts }) => contracts))].sort((a, b) => a - b),
+/** What an offering can be asked for; the gateway itself evaluates what acts. */
+function contractsOf({ contracts, actionSpaces }: Offering, { evaluated }: RouteParts): readonly Contract[] {
+  const isTried = contracts.includes(Contract.ACT) && actionSpaces.some((space) => evaluated.has(space));
+  return isTried ? [...contracts, Contract.EVALUATE] : contracts;
+}
+
+const servedBy = (offerings: readonly Offering[], parts: RouteParts) => ({
+  contracts: [...new Set(offerings.flatMap((each) => contractsOf(each, parts)))].sort((a, b) => a - b),
   actionSpaces: sorted(offerings.flatMap(({ actionSpaces }) => actionSpaces)),
 });
 

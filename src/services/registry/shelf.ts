@@ -16,26 +16,26 @@ import {
   type ProviderListing,
   ProviderListingSchema,
   type Scenario,
-  ScenarioSchema,
 } from "../../../gen/limber/v1/registry_pb.ts";
 import type { ListModelsRequest, ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { atOnce, type Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
 import type { Offering, Snapshot } from "../../routing/index.ts";
+import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
 import {
   type Catalog,
   type CatalogEntry,
   type LiteratureLine,
   NO_CATALOG,
-  type ScenarioLine,
   type Taxonomy,
 } from "../../store/catalog.ts";
 import type { ModelRecord, OfferingRecord, ProviderRecord, Supply } from "../../store/supply.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { routesOf } from "./routes.ts";
+import { runScenarioOf, scenarioOf } from "./scenarios.ts";
 import { indexing } from "./search.ts";
-import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, valuesIn, wordIn } from "./words.ts";
+import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
 export interface Entry {
@@ -105,7 +105,7 @@ export interface RegistryView {
   routes(contract: Contract | undefined): ListRoutesResponse;
   /** By name. */
   providers(): readonly ProviderListing[];
-  /** By slug. */
+  /** What this gateway runs itself, then the catalog; each by slug. */
   scenarios(): readonly Scenario[];
   /** By slug. */
   literature(): readonly Literature[];
@@ -117,12 +117,15 @@ const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
 /** The registry of this replica. */
 export class RegistryShelf {
   readonly #supply: LiveSupply;
+  readonly #here: readonly RunScenario[];
   #catalog: Catalog = NO_CATALOG;
   #view: RegistryView;
 
-  constructor(supply: LiveSupply) {
+  /** `here` are the scenarios that this gateway runs itself. */
+  constructor(supply: LiveSupply, here: Iterable<RunScenario> = []) {
     this.#supply = supply;
-    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot));
+    this.#here = [...here].sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot, this.#here));
   }
 
   /** The catalog that is on the shelf. */
@@ -132,7 +135,7 @@ export class RegistryShelf {
 
   /** Takes over to what the store has now, after `LiveSupply` did, in its last slice. */
   *adopting(known: Supply, catalog: Catalog): Sliced<void> {
-    this.#view = yield* makingView(known, catalog, this.#supply.snapshot);
+    this.#view = yield* makingView(known, catalog, this.#supply.snapshot, this.#here);
     this.#catalog = catalog;
   }
 
@@ -142,7 +145,12 @@ export class RegistryShelf {
   }
 }
 
-function* makingView(known: Supply, catalog: Catalog, snapshot: Snapshot): Sliced<RegistryView> {
+function* makingView(
+  known: Supply,
+  catalog: Catalog,
+  snapshot: Snapshot,
+  here: readonly RunScenario[],
+): Sliced<RegistryView> {
   const live: Offering[] = [];
   const liveOf = new Map<string, Offering[]>();
   for (let row = 0; row < snapshot.registered; row++) {
@@ -165,6 +173,8 @@ function* makingView(known: Supply, catalog: Catalog, snapshot: Snapshot): Slice
   const index = yield* indexing(entries.map(({ model }) => searchedOf(model)));
   const records = once(() => new Map(known.offerings.map((record) => [record.id, record])));
   const routes = new Map<Contract | undefined, ListRoutesResponse>();
+  const evaluated = new Set(here.flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
+  const routeParts = { snapshot, modelOf: (slug: string) => bySlug.get(slug)?.model, evaluated };
   return {
     entries,
     find: (slug) => bySlug.get(slug),
@@ -174,13 +184,13 @@ function* makingView(known: Supply, catalog: Catalog, snapshot: Snapshot): Slice
     routes(contract) {
       let listed = routes.get(contract);
       if (!listed) {
-        listed = routesOf(snapshot, contract, (slug) => bySlug.get(slug)?.model);
+        listed = routesOf(routeParts, contract);
         routes.set(contract, listed);
       }
       return listed;
     },
     providers: once(() => providersOf(known.providers, live)),
-    scenarios: once(() => catalog.scenarios.map(scenarioOf)),
+    scenarios: once(() => [...here.map(runScenarioOf), ...catalog.scenarios.map(scenarioOf)]),
     literature: once(() => catalog.literature.map(literatureOf)),
     actionSpaces: once(() => layoutsOf(catalog.taxonomy)),
   };
@@ -242,12 +252,6 @@ function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: rea
   };
   return { model, facets };
 }
-
-/** Messages leave out what is not known, where the store has null. */
-const told = <T extends object>(facts: T): { [K in keyof T]?: Exclude<T[K], null> } =>
-  Object.fromEntries(Object.entries(facts).filter(([, fact]) => fact !== null)) as {
-    [K in keyof T]?: Exclude<T[K], null>;
-  }; // nulls are gone
 
 function factsOf({
   year,
@@ -311,22 +315,6 @@ function providersOf(providers: readonly ProviderRecord[], live: readonly Offeri
       actionSpaces: union(offerings.flatMap(({ actionSpaces }) => actionSpaces)).sort(),
       liveOfferings: offerings.length,
     });
-  });
-}
-
-function scenarioOf({ slug, name, owner, year, target, topic, runnable, sources, license, arxiv, repo }: ScenarioLine) {
-  const [domain] = valuesIn<Domain>(DOMAINS, [target]);
-  return create(ScenarioSchema, {
-    id: slug,
-    object: "scenario",
-    name,
-    vendor: owner,
-    year,
-    target: domain ?? Domain.UNSPECIFIED,
-    topic,
-    runnable,
-    ...told({ license, arxiv, repo }),
-    sources,
   });
 }
 

@@ -63,3 +63,9 @@ export function valuesIn<T>(vocabulary: Readonly<Record<string, T>>, words: read
 export function wordIn<T>(vocabulary: Readonly<Record<string, T>>, value: T | undefined): string | undefined {
   return Object.keys(vocabulary).find((word) => vocabulary[word] === value);
 }
+
+/** Messages leave out what is not known, where the store has null. */
+export const told = <T extends object>(facts: T): { [K in keyof T]?: Exclude<T[K], null> } =>
+  Object.fromEntries(Object.entries(facts).filter(([, fact]) => fact !== null)) as {
+    [K in keyof T]?: Exclude<T[K], null>;
+  }; // nulls are gone

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { Embodiment, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
 import { RegistryService } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { importCatalog } from "../../../src/store/catalog.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
@@ -68,7 +69,7 @@ describe("with supply", () => {
     id: "openvla/openvla-7b",
     name: "OpenVLA",
     vendor: "OpenVLA team",
-    contracts: ["act"],
+    contracts: ["act", "evaluate"],
     action_spaces: ["ee_delta_6d_grip"],
     providers: ["acme", "zeta"],
   };
@@ -102,7 +103,7 @@ describe("with supply", () => {
       live: {
         models: ["openvla/openvla-7b", "own/dreams"],
         providers: ["acme", "zeta"],
-        contracts: ["act", "predict"],
+        contracts: ["act", "predict", "evaluate"],
         action_spaces: ["ee_delta_6d_grip"],
         catalog_models: MODELS.length + 1,
         note: description,
@@ -119,7 +120,10 @@ describe("with supply", () => {
     expect(predict.aliases.map(({ id }: { id: string }) => id)).not.toContain("service/auto:vla");
     for (const { resolves_to } of predict.aliases) expect(resolves_to).toEqual([dreams]);
     expect(predict.live).toMatchObject({ models: ["own/dreams"], providers: ["acme"], contracts: ["predict"] });
-    expect((await get("/v1/routes?contract=evaluate")).aliases).toEqual([]);
+    // The gateway itself evaluates what acts where a scenario takes place.
+    const evaluate = await get("/v1/routes?contract=evaluate");
+    expect(evaluate.aliases.map(({ id }: { id: string }) => id)).toContain("service/auto:vla");
+    for (const { resolves_to } of evaluate.aliases) expect(resolves_to).toEqual([openvla]);
     expect((await app.call("/v1/routes?contract=fly")).status).toBe(422);
   });
 
@@ -205,14 +209,50 @@ describe("GET /v1/scenarios", () => {
     id: slug,
     object: "scenario",
     vendor: owner,
+    runs_here: false,
+    variants: [],
     ...facts,
   });
+  const here = BUILT_IN.map(({ id }) => id).sort();
+  const idsOf = (data: readonly { id: string }[]) => data.map(({ id }) => id);
 
-  it("has every scenario, each as the catalog states it", async () => {
+  it("has what this gateway runs itself, then every scenario of the catalog as that states it", async () => {
     const { data, ...page } = await get("/v1/scenarios");
-    expect(page).toEqual({ object: "list", total: rows.length, limit: 1000, offset: 0 });
-    expect(data).toEqual(rows.map(shown));
-    expect((await get("/v1/scenarios?limit=2&offset=3")).data).toEqual(rows.slice(3, 5).map(shown));
+    expect(page).toEqual({ object: "list", total: here.length + rows.length, limit: 1000, offset: 0 });
+    expect(idsOf(data.slice(0, here.length))).toEqual(here);
+    expect(data.slice(here.length)).toEqual(rows.map(shown));
+    const { data: second } = await get(`/v1/scenarios?limit=2&offset=${here.length + 3}`);
+    expect(second).toEqual(rows.slice(3, 5).map(shown));
+  });
+
+  it("says of what it runs itself what policies are told, what they answer, and what counts", async () => {
+    const { data } = await get("/v1/scenarios?runnable=true&target=embodied&limit=8");
+    expect(data.every(({ runs_here }: { runs_here: boolean }) => runs_here)).toBe(true);
+    const cartpole = data.find(({ id }: { id: string }) => id === "cartpole-balance");
+    expect(cartpole).toEqual({
+      id: "cartpole-balance",
+      object: "scenario",
+      name: "Cart-pole balance",
+      vendor: "limber",
+      target: "embodied",
+      topic: "control-suite",
+      runnable: true,
+      runs_here: true,
+      sources: [],
+      summary: expect.stringContaining("CartPole-v1"),
+      success: expect.stringContaining("500 steps"),
+      version: "1.0.0",
+      variants: [
+        {
+          action_space: "continuous_nd",
+          action_fields: ["force"],
+          units: "N, -10 to 10",
+          proprio_names: ["cart_x", "cart_v", "pole_angle", "pole_omega"],
+          dt_ms: 20,
+          max_steps: 500,
+        },
+      ],
+    });
   });
 
   it.each([
@@ -224,7 +264,11 @@ describe("GET /v1/scenarios", () => {
       (row: { runnable: boolean; target: string }) => row.runnable && row.target === "driving",
     ],
   ])("%s", async (query, holds) => {
-    expect((await get(`/v1/scenarios?${query}`)).data).toEqual(rows.filter(holds).map(shown));
+    const { data } = await get(`/v1/scenarios?${query}`);
+    const own = data.filter(({ runs_here }: { runs_here: boolean }) => runs_here);
+    expect(data.slice(own.length)).toEqual(rows.filter(holds).map(shown));
+    // All that runs here is code that is released, and tries robots.
+    expect(idsOf(own)).toEqual(query === "runnable=true" ? here : []);
   });
 
   it("refuses what it does not know with 422", async () => {
