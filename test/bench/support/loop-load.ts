@@ -39,17 +39,47 @@ function observe(step: number): Buffer {
   return frame;
 }
 
+/** A chunk is field 2 of an answer; a hold, say, is another. */
+const isChunk = (message: Buffer): boolean => message[0] === 0x12;
+
+/** The step that a chunk begins at, which stands behind its name and its action. */
+function stepOf(message: Buffer): number {
+  let at = 1;
+  const varint = (): number => {
+    let value = 0;
+    for (let weight = 1; ; weight *= 128) {
+      const byte = message[at++]!;
+      value += (byte & 0x7f) * weight;
+      if (byte < 0x80) return value;
+    }
+  };
+  varint();
+  for (let i = 0; i < 2; i++) {
+    at += 1;
+    const length = varint();
+    at += length;
+  }
+  at += 1;
+  return varint() - FIRST_STEP;
+}
+
 /** One robot. */
 export class BenchRobot {
   readonly #stream: ClientHttp2Stream;
   readonly opened: Promise<void>;
-  #told = (): void => {};
+  /** A relay's answers are all alike, and come in order. */
+  readonly #inOrder: boolean;
   #steps = 0;
-  /** Answers after the first message, and those of them that were no chunk. */
-  answers = 0;
+  /** Steps that were asked about and not answered, and when. */
+  #open: { step: number; at: number }[] = [];
+  /** Milliseconds until each chunk came. */
+  latencies: number[] = [];
+  /** Answers after the first message that were no chunk. */
   others = 0;
+  #told = (): void => {};
 
   constructor(session: ClientHttp2Session, key: string) {
+    this.#inOrder = key === "";
     this.#stream = session.request({
       ":method": "POST",
       ":path": LOOP_PATH,
@@ -62,34 +92,43 @@ export class BenchRobot {
     this.opened = opened.promise;
     let first = true;
     const reader = new MessageReader(1 << 20, (message) => {
-      if (first) {
-        first = false;
-        opened.resolve();
-        return;
-      }
-      this.answers += 1;
-      // A chunk is field 2 of the answer; a hold, say, is another.
-      if (message[0] !== 0x12) {
-        this.others += 1;
-        if (process.env.BENCH_TALK) console.log(JSON.stringify(fromBinary(ActStreamResponseSchema, message).event));
-      }
-      this.#told();
+      if (first) opened.resolve();
+      else this.#hear(message);
+      first = false;
     });
     this.#stream.on("data", (chunk: Buffer) => reader.push(chunk));
     this.#stream.write(openFrame);
   }
 
-  /** Sends an observation and resolves with the milliseconds until its answer. */
-  ask(): Promise<number> {
-    const began = performance.now();
+  /** Sends an observation. */
+  send(): void {
+    this.#open.push({ step: ++this.#steps, at: performance.now() });
+    this.#stream.write(observe(this.#steps));
+  }
+
+  /** Sends an observation and resolves when something is answered. */
+  ask(): Promise<void> {
     return new Promise((resolve) => {
-      this.#told = () => resolve(performance.now() - began);
-      this.#stream.write(observe(++this.#steps));
+      this.#told = resolve;
+      this.send();
     });
   }
 
   close(): void {
     this.#stream.close(8);
+  }
+
+  #hear(message: Buffer): void {
+    if (!isChunk(message)) {
+      this.others += 1;
+      if (process.env.BENCH_TALK) console.log(JSON.stringify(fromBinary(ActStreamResponseSchema, message).event));
+    } else {
+      const step = this.#inOrder ? this.#open[0]?.step : stepOf(message);
+      while (this.#open[0] && this.#open[0].step < step!) this.#open.shift();
+      const asked = this.#open.shift();
+      if (asked) this.latencies.push(performance.now() - asked.at);
+    }
+    this.#told();
   }
 }
 
@@ -117,57 +156,50 @@ export interface LoopLoad {
   latencies: number[];
 }
 
-/** Every robot asks again as soon as it was answered, `each` times. */
-export async function closedLoops(all: readonly BenchRobot[], each: number): Promise<LoopLoad> {
-  const latencies: number[] = [];
-  const before = all.reduce((sum, { others }) => sum + others, 0);
-  await Promise.all(
-    all.map(async (robot) => {
-      for (let i = 0; i < each; i++) latencies.push(await robot.ask());
-    }),
-  );
-  latencies.sort((a, b) => a - b);
-  const others = all.reduce((sum, robot) => sum + robot.others, 0) - before;
-  return { sent: latencies.length, carried: latencies.length - others, others, latencies };
+/** What robots saw since they were last asked. */
+function seenBy(all: readonly BenchRobot[], sent: number): LoopLoad {
+  const latencies = all.flatMap((robot) => robot.latencies).sort((a, b) => a - b);
+  const others = all.reduce((sum, robot) => sum + robot.others, 0);
+  for (const robot of all) Object.assign(robot, { latencies: [], others: 0 });
+  return { sent, carried: latencies.length, others, latencies };
 }
 
-/** Every robot asks `hz` times a second for `seconds`, unless its last question is still open: that step counts as not carried. */
+/** Every robot asks again as soon as it was answered, `each` times. */
+export async function closedLoops(all: readonly BenchRobot[], each: number): Promise<LoopLoad> {
+  seenBy(all, 0);
+  await Promise.all(
+    all.map(async (robot) => {
+      for (let i = 0; i < each; i++) await robot.ask();
+    }),
+  );
+  return seenBy(all, all.length * each);
+}
+
+/** Every robot sends an observation `hz` times a second for `seconds`, answered or not. */
 export async function pacedLoops(all: readonly BenchRobot[], hz: number, seconds: number): Promise<LoopLoad> {
-  const latencies: number[] = [];
-  let sent = 0;
-  const before = all.reduce((sum, { others }) => sum + others, 0);
+  seenBy(all, 0);
   const period = 1000 / hz;
   const began = performance.now();
-  const waiting = new Set<BenchRobot>();
-  const last: Promise<void>[] = [];
   const state = all.map((robot, i) => ({ robot, next: began + (i / all.length) * period, left: hz * seconds }));
   await new Promise<void>((resolve) => {
     const turn = (): void => {
       const now = performance.now();
       let open = 0;
       for (const each of state) {
-        while (each.left > 0 && each.next <= now) {
+        if (each.left > 0 && each.next <= now) {
           each.next += period;
           each.left -= 1;
-          sent += 1;
-          if (waiting.has(each.robot)) continue;
-          waiting.add(each.robot);
-          last.push(
-            each.robot.ask().then((ms) => {
-              waiting.delete(each.robot);
-              latencies.push(ms);
-            }),
-          );
+          each.robot.send();
         }
         open += each.left;
       }
-      if (open > 0) setTimeout(turn, 1);
-      else resolve();
+      if (open === 0) resolve();
+      // A timer sleeps for a millisecond at least.
+      else if (hz >= 500) setImmediate(turn);
+      else setTimeout(turn, 1);
     };
     turn();
   });
-  await Promise.race([Promise.all(last), new Promise((resolve) => setTimeout(resolve, 2000))]);
-  latencies.sort((a, b) => a - b);
-  const others = all.reduce((sum, robot) => sum + robot.others, 0) - before;
-  return { sent, carried: latencies.length - others, others, latencies };
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  return seenBy(all, all.length * hz * seconds);
 }
