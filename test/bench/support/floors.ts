@@ -26,6 +26,23 @@ async function restFloor(): Promise<number> {
   return (app.server.address() as AddressInfo).port;
 }
 
+/** Fastify in front, undici behind; a stream of events is piped through. */
+async function eventsFloor(): Promise<number> {
+  const pool = new Pool(upstream, { connections: 256 });
+  const app = fastify();
+  app.post("/v1/predict/stream", async (request, reply) => {
+    const answer = await pool.request({
+      method: "POST",
+      path: "/frames",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(request.body),
+    });
+    return reply.type("text/event-stream").send(answer.body);
+  });
+  await app.listen({ port: 0, host: "127.0.0.1" });
+  return (app.server.address() as AddressInfo).port;
+}
+
 /** Connect's own gRPC handler in front, Connect's own gRPC client behind; messages are typed. */
 function connectFloor(): Promise<number> {
   const client = createClient(InferenceService, createGrpcTransport({ baseUrl: upstream }));
@@ -58,6 +75,6 @@ function http2Floor(): Promise<number> {
   return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port)));
 }
 
-const FLOORS = { rest: restFloor, connect: connectFloor, http2: http2Floor };
+const FLOORS = { rest: restFloor, events: eventsFloor, connect: connectFloor, http2: http2Floor };
 console.log(JSON.stringify({ port: await FLOORS[kind as keyof typeof FLOORS]() }));
 process.on("SIGTERM", () => process.exit(0));

@@ -18,13 +18,15 @@ const ADMIN_TOKEN = "benchmark-admin-token";
 
 /**
  * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as
- * `bench/instant`, or several servers of it, each by a provider of its own. `flags` are Node's own.
+ * `bench/instant`, or several servers of it, each by a provider of its own. `flags` are Node's own; `served` is what the servers
+ * declare.
  */
 export async function openGateway(
   dataDir: string,
   endpoint: string | readonly string[],
   env: Record<string, string> = {},
   flags: string[] = [],
+  served: object = ACTS,
 ): Promise<Bench> {
   mkdirSync(dataDir, { recursive: true });
   const settings = {
@@ -38,7 +40,7 @@ export async function openGateway(
   const log = join(dataDir, "log");
   const process: Started = await start("src/main.ts", [], ready, { env: settings, flags, log });
   const port = Number(new URL(process.line.slice("limber ready ".length)).port);
-  const key = await furnish(port, [endpoint].flat());
+  const key = await furnish(port, [endpoint].flat(), served);
   const database = descendants(process.pid);
   return {
     pid: process.pid,
@@ -57,7 +59,9 @@ function safeCpu(pid: number): number {
   }
 }
 
-async function furnish(port: number, endpoints: readonly string[]): Promise<string> {
+const ACTS = { contracts: ["act"], action_spaces: ["ee_delta_6d_grip"], price_per_action_step: 0.000001 };
+
+async function furnish(port: number, endpoints: readonly string[], served: object): Promise<string> {
   const call = async (
     path: string,
     body: unknown,
@@ -90,9 +94,7 @@ async function furnish(port: number, endpoints: readonly string[]): Promise<stri
         runtime: "limber-policy",
         endpoint,
         hardware: "cpu",
-        contracts: ["act"],
-        action_spaces: ["ee_delta_6d_grip"],
-        price_per_action_step: 0.000001,
+        ...served,
         dt_ms: 50,
       },
       bearer,

@@ -186,7 +186,7 @@ export async function pacedLoops(all: readonly BenchRobot[], hz: number, seconds
       const now = performance.now();
       let open = 0;
       for (const each of state) {
-        if (each.left > 0 && each.next <= now) {
+        while (each.left > 0 && each.next <= now) {
           each.next += period;
           each.left -= 1;
           each.robot.send();
@@ -194,8 +194,6 @@ export async function pacedLoops(all: readonly BenchRobot[], hz: number, seconds
         open += each.left;
       }
       if (open === 0) resolve();
-      // A timer sleeps for a millisecond at least.
-      else if (hz >= 500) setImmediate(turn);
       else setTimeout(turn, 1);
     };
     turn();
