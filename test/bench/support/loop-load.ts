@@ -1,6 +1,7 @@
 /** Robots for benchmarks: control loops on bare HTTP/2 streams that send one observation after the other, or at a pace. */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema, ActStreamResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage, MessageReader } from "../../../src/codecs/grpc.ts";
 
@@ -11,14 +12,17 @@ export const LOOP_PATH = "/limber.v1.InferenceService/ActStream";
 const FIRST_STEP = 2 ** 21;
 const PROPRIO = Array.from({ length: 14 }, (_, i) => i / 16);
 
-const openFrame = frameMessage(
-  toBinary(
-    ActStreamRequestSchema,
-    create(ActStreamRequestSchema, {
-      message: { case: "open", value: { model: "bench/instant", instruction: "pick up the cup" } },
-    }),
-  ),
-);
+/** What a robot opens its loop with. */
+type Open = MessageInitShape<typeof LoopOpenSchema>;
+const OPEN: Open = { model: "bench/instant", instruction: "pick up the cup" };
+
+const openFrame = (open: Open): Buffer =>
+  frameMessage(
+    toBinary(
+      ActStreamRequestSchema,
+      create(ActStreamRequestSchema, { message: { case: "open", value: create(LoopOpenSchema, open) } }),
+    ),
+  );
 const observationFrame = frameMessage(
   toBinary(
     ActStreamRequestSchema,
@@ -41,6 +45,7 @@ function observe(step: number): Buffer {
 
 /** A chunk is field 2 of an answer; a hold, say, is another. */
 const isChunk = (message: Buffer): boolean => message[0] === 0x12;
+const ENDED = 0x22;
 
 /** The step that a chunk begins at, which stands behind its name and its action. */
 function stepOf(message: Buffer): number {
@@ -77,8 +82,12 @@ export class BenchRobot {
   /** Answers after the first message that were no chunk. */
   others = 0;
   #told = (): void => {};
+  /** When it was last told that another offering serves it, and that the loop is over. */
+  movedAt = Number.NaN;
+  endedAt = Number.NaN;
+  #plainBytes = 0;
 
-  constructor(session: ClientHttp2Session, key: string) {
+  constructor(session: ClientHttp2Session, key: string, open: Open) {
     this.#inOrder = key === "";
     this.#stream = session.request({
       ":method": "POST",
@@ -97,7 +106,7 @@ export class BenchRobot {
       first = false;
     });
     this.#stream.on("data", (chunk: Buffer) => reader.push(chunk));
-    this.#stream.write(openFrame);
+    this.#stream.write(openFrame(open));
   }
 
   /** Sends an observation. */
@@ -118,11 +127,22 @@ export class BenchRobot {
     this.#stream.close(8);
   }
 
+  /** A chunk that is larger than the one before may have a route in it. */
+  #lookAtRoute(message: Buffer): void {
+    if (message.length > this.#plainBytes + 20) {
+      const { event } = fromBinary(ActStreamResponseSchema, message);
+      if (event.case === "chunk" && event.value.route) this.movedAt = performance.now();
+      else this.#plainBytes = message.length;
+    }
+  }
+
   #hear(message: Buffer): void {
     if (!isChunk(message)) {
       this.others += 1;
+      if (message[0] === ENDED) this.endedAt = performance.now();
       if (process.env.BENCH_TALK) console.log(JSON.stringify(fromBinary(ActStreamResponseSchema, message).event));
     } else {
+      this.#lookAtRoute(message);
       const step = this.#inOrder ? this.#open[0]?.step : stepOf(message);
       while (this.#open[0] && this.#open[0].step < step!) this.#open.shift();
       const asked = this.#open.shift();
@@ -133,10 +153,10 @@ export class BenchRobot {
 }
 
 /** Opens `count` robots over `connections`. */
-export async function robots(origin: string, key: string, connections: number, count: number) {
+export async function robots(origin: string, key: string, connections: number, count: number, open = OPEN) {
   const sessions = Array.from({ length: connections }, () => connect(origin));
   for (const session of sessions) session.on("error", () => undefined);
-  const all = Array.from({ length: count }, (_, i) => new BenchRobot(sessions[i % connections]!, key));
+  const all = Array.from({ length: count }, (_, i) => new BenchRobot(sessions[i % connections]!, key, open));
   await Promise.all(all.map(({ opened }) => opened));
   return {
     all,
