@@ -68,6 +68,7 @@ async function compare(
   times: number,
   load: (all: readonly BenchRobot[]) => Promise<LoopLoad>,
 ): Promise<void> {
+  for (const name of names) await run(name, connections, count, load); // warm-up
   const results = new Map<Name, Result[]>(names.map((name) => [name, []]));
   for (let round = 0; round < times; round++)
     for (const name of names) results.get(name)!.push(await run(name, connections, count, load));
