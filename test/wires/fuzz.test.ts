@@ -1,5 +1,6 @@
 /** Whatever bytes a server answers with, what comes of them is an answer or an UpstreamFailure. */
 import { readFileSync } from "node:fs";
+import { getHeapStatistics } from "node:v8";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import {
@@ -25,10 +26,11 @@ import {
 } from "../../src/upstream/limber-policy/decode.ts";
 import { arrayOfTensor, type Tensor } from "../../src/upstream/oip/tensors.ts";
 import { readInfer as readGrpcInfer, readMetadata as readGrpcMetadata } from "../../src/upstream/oip-v2-grpc/decode.ts";
-import { readInfer as readRestInfer } from "../../src/upstream/oip-v2-rest/decode.ts";
+import { readInfer as readRestInfer, readMetadata as readRestMetadata } from "../../src/upstream/oip-v2-rest/decode.ts";
 import { CONVENTIONS } from "../../src/upstream/openai-chat/conventions.ts";
 import { readCompletion, readPlaces } from "../../src/upstream/openai-chat/decode.ts";
 import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
+import { MAX_MESSAGE_BYTES } from "../../src/upstream/servers.ts";
 import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";
@@ -166,6 +168,15 @@ const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unkno
     (bytes) => readRestInfer(bytes, "a", undefined).map(toArray),
   ],
   [
+    "a model's own description over HTTP",
+    [
+      Buffer.from(
+        '{"name":"m","platform":"p","inputs":[{"name":"x","datatype":"FP32","shape":[-1,3]}],"outputs":[{"name":"y","datatype":"FP32","shape":[1,2,7]}]}',
+      ),
+    ],
+    readRestMetadata,
+  ],
+  [
     "LeRobot's chunk",
     [readFileSync(new URL("../golden/wire-samples/lerobot_actions.pkl", import.meta.url))],
     (bytes) => readChunk(bytes, 0, 1),
@@ -213,20 +224,39 @@ it("reads no text for long, however it is made to", () => {
   expect(slow).toEqual([]);
 });
 
-it.each(READERS)("reads 10,000 damaged forms of %s without any other error", (_, good, read) => {
-  let failures = 0;
-  for (const bytes of mutations(
-    good.map((each) => Buffer.from(each)),
-    10_000,
-    7,
-  )) {
-    try {
-      read(bytes);
-    } catch (error) {
-      failures++;
-      if (!(error instanceof UpstreamFailure))
-        throw new Error(`${bytes.toString("hex")} made another error`, { cause: error });
+/** What one damaged frame may cost, whatever it claims: of the thread's own time, and of memory. */
+const MOST_CPU_US = 100_000;
+
+const heldBytes = (): number => {
+  const { external_memory, used_heap_size } = getHeapStatistics();
+  return external_memory + used_heap_size;
+};
+
+it.each(READERS)(
+  "reads 10,000 damaged forms of %s without any other error, none for long, and none into more memory than a message may have",
+  (_, good, read) => {
+    let failures = 0;
+    const slow: string[] = [];
+    const large: string[] = [];
+    for (const bytes of mutations(
+      good.map((each) => Buffer.from(each)),
+      10_000,
+      7,
+    )) {
+      const held = heldBytes();
+      const began = process.threadCpuUsage();
+      try {
+        read(bytes);
+      } catch (error) {
+        failures++;
+        if (!(error instanceof UpstreamFailure))
+          throw new Error(`${bytes.toString("hex")} made another error`, { cause: error });
+      }
+      const { user, system } = process.threadCpuUsage(began);
+      if (user + system > MOST_CPU_US) slow.push(bytes.toString("hex"));
+      if (heldBytes() - held > MAX_MESSAGE_BYTES) large.push(bytes.toString("hex"));
     }
-  }
-  expect(failures).toBeGreaterThan(100);
-});
+    expect(failures).toBeGreaterThan(100);
+    expect([slow, large]).toEqual([[], []]);
+  },
+);
