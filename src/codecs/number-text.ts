@@ -17,13 +17,17 @@ export function writeNumber(bytes: Uint8Array, value: number, at: number): numbe
       return end;
     }
   }
-  const text = String(value === 0 ? 0 : value);
+  if (value === 0) {
+    bytes[at] = ZERO;
+    return at + 1;
+  }
+  const text = String(value);
   for (let i = 0; i < text.length; i++) bytes[at + i] = text.charCodeAt(i);
   return at + text.length;
 }
 
 /** Within these no number has an exponent, and each has a power of ten that is a double to bring it to seventeen digits. */
-const LEAST = 1e-6;
+const LEAST = 2e-6;
 const MOST = 2 ** 31;
 
 const MINUS = 0x2d;
@@ -94,11 +98,11 @@ function writeFraction(bytes: Uint8Array, value: number, at: number): number {
     if (off > reach + UNSURE) break;
     if (off > reach - UNSURE || Math.abs(off - wider / 2) < UNSURE) return 0;
     nearest = candidate;
-    // With fewer digits than nine the upper half would have to be rounded too; `String` is quick with few digits.
-    if (wider === LOW) return 0;
+    if (wider === LOW) break; // nothing is left of the lower half
   }
-  if (nearest < 0 || nearest >= LOW || high >= 1e9 || high < 1e8) return 0;
-  return place(bytes, high, nearest, exponent, at);
+  const carry = nearest === LOW ? 1 : 0;
+  if (nearest < 0 || high + carry >= 1e9 || high < 1e8) return 0;
+  return place(bytes, high + carry, nearest - carry * LOW, exponent, at);
 }
 
 /** Writes seventeen digits with the point behind the first and `exponent` more, without the zeros at their end. */

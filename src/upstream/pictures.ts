@@ -7,11 +7,13 @@ import type { FrameSource } from "./frames.ts";
  * goal image, if there is one.
  */
 export function frameSources(observations: readonly Observation[], goal?: Frame): FrameSource[] {
-  const sources = observations.flatMap(({ frames, depth }, at) => [
-    ...frames.map((frame, i) => sourceOf(frame, `observations.${at}.frames.${i}`)),
-    ...depth.map((frame, i) => sourceOf(frame, `observations.${at}.depth.${i}`)),
-  ]);
-  return goal === undefined ? sources : [...sources, sourceOf(goal, "goal_image")];
+  const sources: FrameSource[] = [];
+  for (const [at, { frames, depth }] of observations.entries()) {
+    for (const [i, frame] of frames.entries()) sources.push(sourceOf(frame, `observations.${at}.frames.${i}`));
+    for (const [i, frame] of depth.entries()) sources.push(sourceOf(frame, `observations.${at}.depth.${i}`));
+  }
+  if (goal !== undefined) sources.push(sourceOf(goal, "goal_image"));
+  return sources;
 }
 
 /** How many pictures the observations have; the goal image, if there is one, stands behind them. */

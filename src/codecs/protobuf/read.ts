@@ -21,7 +21,7 @@ export function readMessage<D extends DescMessage>(
   options?: Partial<BinaryReadOptions>,
 ): MessageShape<D> {
   const source = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-  const cursor: Cursor = { source, at: 0 };
+  const cursor: Cursor = { source, view: undefined, at: 0 };
   try {
     // Sound: the reader was made from this descriptor.
     return readerOf(desc)(cursor, source.length, undefined, 0) as MessageShape<D>;
@@ -36,6 +36,8 @@ const UNSURE = new Error("unsure");
 
 interface Cursor {
   readonly source: Buffer;
+  /** Of the same bytes, once numbers are read from it. */
+  view: DataView | undefined;
   at: number;
 }
 
@@ -137,7 +139,8 @@ function doublesInto(items: (target: Fields) => unknown[]): Member["put"] {
     const { source, at } = cursor;
     const end = at + length;
     if (length % DOUBLE_BYTES !== 0 || end > source.length) throw UNSURE;
-    for (let i = at; i < end; i += DOUBLE_BYTES) list.push(source.readDoubleLE(i));
+    cursor.view ??= new DataView(source.buffer, source.byteOffset, source.length);
+    for (let i = at; i < end; i += DOUBLE_BYTES) list.push(cursor.view.getFloat64(i, true));
     cursor.at = end;
   };
 }

@@ -1,11 +1,15 @@
 /** The bare programs that the gateway is compared with: they relay one act call and do nothing else. */
 import { connect, createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { setFlagsFromString } from "node:v8";
 import { type ConnectRouter, createClient } from "@connectrpc/connect";
 import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { Pool } from "undici";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+
+// As the gateway sets it.
+setFlagsFromString("--no-allocation-site-pretenuring");
 
 const [kind, upstream] = [process.argv[2], process.argv[3] ?? ""];
 
