@@ -13,7 +13,6 @@ import { evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { tellExpiring } from "../services/account/expiring.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
 import { keepProbing } from "../services/supply/schedule.ts";
 import type { SupplyParts } from "../services/supply.ts";
@@ -101,7 +100,6 @@ export function startWorkers(house: WorkerHouse): void {
     () => forgetLogs(sql),
     () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
     () => prunePins(sql, now() - PIN_SILENCE_MS),
-    () => tellExpiring(sql),
   ];
   if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
   if (forgotten) jobs.push(forgotten);

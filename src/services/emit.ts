@@ -20,12 +20,12 @@ export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
  */
 export const emit = (tx: Tx, orgId: string, data: Happening): Promise<void> => appendEvents(tx, [eventOf(orgId, data)]);
 
-/** The same as a record, for writes that carry their events with them; with an `id` for what must be told once. */
-export function eventOf(orgId: string, data: Happening, id = newId("evt")): EventRecord {
+/** The same as a record, for writes that carry their events with them. */
+export function eventOf(orgId: string, data: Happening): EventRecord {
   const name = EVENT_NAMES.get(data.case);
   if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
   const event = create(EventSchema, {
-    id,
+    id: newId("evt"),
     apiVersion: API_VERSION,
     createdAt: nowSeconds(),
     orgId,

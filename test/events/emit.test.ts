@@ -1,6 +1,6 @@
 /** What happened is written with its cause: in one transaction, once. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { EVENT_NAMES } from "../../src/services/emit.ts";
 import { type OutboxEvent, pruneUnsent, unsentEvents } from "../../src/store/outbox.ts";
@@ -63,21 +63,6 @@ describe("an API call", () => {
       ["offering.verified", { offeringId: passed.offering.id, reportId: passed.report.id }],
       ["offering.rejected", { offeringId: failed.offering.id, reportId: failed.report.id }],
     ]);
-  });
-
-  it("that fails after it was routed causes one event, for whoever asks for such", async () => {
-    const model = await startModel();
-    await app.supply({ provider: "failing", model: "failing/base", endpoint: model.endpoint });
-    const { org, key } = await app.caller();
-    model.script.act = (_call, _answer, served) => served.end(13, "no");
-    const request = { model: "failing/base", action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
-    const answer = await app.call("/v1/act", request, { key });
-    expect(answer.status).toBe(502);
-    const failed = async () => (await outbox(org)).filter(({ row }) => row.name === "request.failed");
-    await vi.waitFor(async () => expect(await failed()).toHaveLength(1), { timeout: 10_000 });
-    const value = { contract: "act", model: "failing/base", code: answer.body.error.code };
-    expect((await failed())[0]!.event.data.value).toMatchObject({ ...value, requestId: answer.body.error.request_id });
-    await model.close();
   });
 
   it("that is refused causes none", async () => {

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLHDAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEi4KDGtleV9leHBpcmluZxgUIAEoCzIWLmxpbWJlci52MS5LZXlFeHBpcmluZ0gAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASMgoOcmVxdWVzdF9mYWlsZWQYQCABKAsyGC5saW1iZXIudjEuUmVxdWVzdEZhaWxlZEgAEjAKDXJvYm90X3N0b3BwZWQYRiABKAsyFy5saW1iZXIudjEuUm9ib3RTdG9wcGVkSAASNgoQd2ViaG9va19kaXNhYmxlZBhQIAEoCzIaLmxpbWJlci52MS5XZWJob29rRGlzYWJsZWRIABIfCgRwaW5nGFEgASgLMg8ubGltYmVyLnYxLlBpbmdIAEIGCgRkYXRhIhwKCktleUNyZWF0ZWQSDgoGa2V5X2lkGAEgASgJIhwKCktleVJldm9rZWQSDgoGa2V5X2lkGAEgASgJIjEKC0tleUV4cGlyaW5nEg4KBmtleV9pZBgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgNIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSJSCg1SZXF1ZXN0RmFpbGVkEhIKCnJlcXVlc3RfaWQYASABKAkSEAoIY29udHJhY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEY29kZRgEIAEoCSJVCgxSb2JvdFN0b3BwZWQSDwoHc3RvcF9pZBgBIAEoCRIjCgVzY29wZRgCIAEoDjIULmxpbWJlci52MS5TdG9wU2NvcGUSDwoHc3ViamVjdBgDIAEoCSIgCg5CYXRjaENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiHQoLQmF0Y2hGYWlsZWQSDgoGam9iX2lkGAEgASgJIiAKDkJhdGNoQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSIeCgxCYXRjaEV4cGlyZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25Db21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIiIKEEV2YWx1YXRpb25GYWlsZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25DYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIjsKEU9mZmVyaW5nU3VzcGVuZGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSImCg9PZmZlcmluZ1JlbW92ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiMgoPV2ViaG9va0Rpc2FibGVkEg8KB2hvb2tfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhcKBFBpbmcSDwoHaG9va19pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLjCwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJIiAKDkJhdGNoQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIdCgtCYXRjaEZhaWxlZBIOCgZqb2JfaWQYASABKAkiIAoOQmF0Y2hDYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIh4KDEJhdGNoRXhwaXJlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiIgoQRXZhbHVhdGlvbkZhaWxlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiOwoRT2ZmZXJpbmdTdXNwZW5kZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -208,14 +208,6 @@ export type Event = Message<"limber.v1.Event"> & {
     case: "keyRevoked";
   } | {
     /**
-     * A key ends within seven days. Told once.
-     *
-     * @generated from field: limber.v1.KeyExpiring key_expiring = 20;
-     */
-    value: KeyExpiring;
-    case: "keyExpiring";
-  } | {
-    /**
      * The breaker of an offering opened after failures: no replica's calls count on it until it has recovered.
      *
      * @generated from field: limber.v1.OfferingCircuitOpened offering_circuit_opened = 60;
@@ -246,14 +238,6 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: RouteFallbackUsed;
     case: "routeFallbackUsed";
-  } | {
-    /**
-     * A call failed after it was routed; what was refused before is told to the caller alone.
-     *
-     * @generated from field: limber.v1.RequestFailed request_failed = 64;
-     */
-    value: RequestFailed;
-    case: "requestFailed";
   } | {
     /**
      * Robots were stopped in an emergency.
@@ -331,34 +315,6 @@ export const KeyRevokedSchema: GenMessage<KeyRevoked> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 2);
 
 /**
- * A key ends within seven days.
- *
- * @generated from message limber.v1.KeyExpiring
- */
-export type KeyExpiring = Message<"limber.v1.KeyExpiring"> & {
-  /**
-   * The key.
-   *
-   * @generated from field: string key_id = 1;
-   */
-  keyId: string;
-
-  /**
-   * When, in unix seconds.
-   *
-   * @generated from field: uint32 expires_at = 2;
-   */
-  expiresAt: number;
-};
-
-/**
- * Describes the message limber.v1.KeyExpiring.
- * Use `create(KeyExpiringSchema)` to create a new message.
- */
-export const KeyExpiringSchema: GenMessage<KeyExpiring> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 3);
-
-/**
  * An offering passed the conformance probe and is live.
  *
  * @generated from message limber.v1.OfferingVerified
@@ -384,7 +340,7 @@ export type OfferingVerified = Message<"limber.v1.OfferingVerified"> & {
  * Use `create(OfferingVerifiedSchema)` to create a new message.
  */
 export const OfferingVerifiedSchema: GenMessage<OfferingVerified> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 4);
+  messageDesc(file_limber_v1_event, 3);
 
 /**
  * An offering failed the conformance probe; it is never routed to.
@@ -412,7 +368,7 @@ export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
  * Use `create(OfferingRejectedSchema)` to create a new message.
  */
 export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 5);
+  messageDesc(file_limber_v1_event, 4);
 
 /**
  * A payment was paid and credited.
@@ -440,7 +396,7 @@ export type PaymentSucceeded = Message<"limber.v1.PaymentSucceeded"> & {
  * Use `create(PaymentSucceededSchema)` to create a new message.
  */
 export const PaymentSucceededSchema: GenMessage<PaymentSucceeded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 6);
+  messageDesc(file_limber_v1_event, 5);
 
 /**
  * A payment was refused by the bank, or nobody paid in time.
@@ -468,7 +424,7 @@ export type PaymentFailed = Message<"limber.v1.PaymentFailed"> & {
  * Use `create(PaymentFailedSchema)` to create a new message.
  */
 export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 7);
+  messageDesc(file_limber_v1_event, 6);
 
 /**
  * The balance fell below a tenth of what it was when credit was last added.
@@ -496,7 +452,7 @@ export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
  * Use `create(BalanceLowSchema)` to create a new message.
  */
 export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 8);
+  messageDesc(file_limber_v1_event, 7);
 
 /**
  * A call was refused because the balance did not cover it.
@@ -517,7 +473,7 @@ export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
  * Use `create(BalanceExhaustedSchema)` to create a new message.
  */
 export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 9);
+  messageDesc(file_limber_v1_event, 8);
 
 /**
  * A person became an active member.
@@ -545,7 +501,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 10);
+  messageDesc(file_limber_v1_event, 9);
 
 /**
  * A member was removed or deactivated.
@@ -566,7 +522,7 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 11);
+  messageDesc(file_limber_v1_event, 10);
 
 /**
  * The breaker of an offering opened after failures.
@@ -601,7 +557,7 @@ export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> &
  * Use `create(OfferingCircuitOpenedSchema)` to create a new message.
  */
 export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 12);
+  messageDesc(file_limber_v1_event, 11);
 
 /**
  * An offering whose breaker was open has recovered.
@@ -636,7 +592,7 @@ export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> &
  * Use `create(OfferingCircuitClosedSchema)` to create a new message.
  */
 export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 13);
+  messageDesc(file_limber_v1_event, 12);
 
 /**
  * A session moved to another checkpoint or provider.
@@ -685,7 +641,7 @@ export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
  * Use `create(SessionPinLostSchema)` to create a new message.
  */
 export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 14);
+  messageDesc(file_limber_v1_event, 13);
 
 /**
  * A call was served by another offering than the first of its plan.
@@ -734,49 +690,7 @@ export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
  * Use `create(RouteFallbackUsedSchema)` to create a new message.
  */
 export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 15);
-
-/**
- * A call failed after it was routed.
- *
- * @generated from message limber.v1.RequestFailed
- */
-export type RequestFailed = Message<"limber.v1.RequestFailed"> & {
-  /**
-   * The request.
-   *
-   * @generated from field: string request_id = 1;
-   */
-  requestId: string;
-
-  /**
-   * Its contract, such as `act`.
-   *
-   * @generated from field: string contract = 2;
-   */
-  contract: string;
-
-  /**
-   * The model that was planned first.
-   *
-   * @generated from field: string model = 3;
-   */
-  model: string;
-
-  /**
-   * The word of the refusal.
-   *
-   * @generated from field: string code = 4;
-   */
-  code: string;
-};
-
-/**
- * Describes the message limber.v1.RequestFailed.
- * Use `create(RequestFailedSchema)` to create a new message.
- */
-export const RequestFailedSchema: GenMessage<RequestFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 16);
+  messageDesc(file_limber_v1_event, 14);
 
 /**
  * Robots were stopped in an emergency.
@@ -811,7 +725,7 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  * Use `create(RobotStoppedSchema)` to create a new message.
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 17);
+  messageDesc(file_limber_v1_event, 15);
 
 /**
  * A batch ended with its results at hand.
@@ -832,7 +746,7 @@ export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
  * Use `create(BatchCompletedSchema)` to create a new message.
  */
 export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 18);
+  messageDesc(file_limber_v1_event, 16);
 
 /**
  * A batch ended without one request that could run.
@@ -853,7 +767,7 @@ export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
  * Use `create(BatchFailedSchema)` to create a new message.
  */
 export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 19);
+  messageDesc(file_limber_v1_event, 17);
 
 /**
  * A batch was called off.
@@ -874,7 +788,7 @@ export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
  * Use `create(BatchCancelledSchema)` to create a new message.
  */
 export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 20);
+  messageDesc(file_limber_v1_event, 18);
 
 /**
  * A batch was given up with requests that had not run within its time.
@@ -895,7 +809,7 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  * Use `create(BatchExpiredSchema)` to create a new message.
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 21);
+  messageDesc(file_limber_v1_event, 19);
 
 /**
  * An evaluation ended with its scores at hand.
@@ -916,7 +830,7 @@ export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
  * Use `create(EvaluationCompletedSchema)` to create a new message.
  */
 export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 22);
+  messageDesc(file_limber_v1_event, 20);
 
 /**
  * An evaluation ended without a score.
@@ -937,7 +851,7 @@ export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
  * Use `create(EvaluationFailedSchema)` to create a new message.
  */
 export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 23);
+  messageDesc(file_limber_v1_event, 21);
 
 /**
  * An evaluation was called off.
@@ -958,7 +872,7 @@ export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
  * Use `create(EvaluationCancelledSchema)` to create a new message.
  */
 export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 24);
+  messageDesc(file_limber_v1_event, 22);
 
 /**
  * An offering failed the probe repeatedly; it is not routed to until it passes again.
@@ -986,7 +900,7 @@ export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
  * Use `create(OfferingSuspendedSchema)` to create a new message.
  */
 export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 25);
+  messageDesc(file_limber_v1_event, 23);
 
 /**
  * An offering was withdrawn.
@@ -1007,7 +921,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 26);
+  messageDesc(file_limber_v1_event, 24);
 
 /**
  * A webhook was disabled.
@@ -1035,7 +949,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 27);
+  messageDesc(file_limber_v1_event, 25);
 
 /**
  * Nothing happened.
@@ -1056,5 +970,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 28);
+  messageDesc(file_limber_v1_event, 26);
 

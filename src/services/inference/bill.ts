@@ -154,7 +154,6 @@ export class Bill {
       latencyMs: this.#elapsedMs(),
       byok: false,
       ...this.#log(refusal.route),
-      events: [this.#failedWith(code)],
       ...this.#claim(undefined),
     };
     this.#tell(record, refusal.route);
@@ -203,11 +202,6 @@ export class Bill {
     const failedOfferingIds = failed.map((attempt) => attempt.offeringId);
     const value = { requestId, model, provider, offeringId, failedOfferingIds };
     return eventOf(orgId, { case: "routeFallbackUsed", value });
-  }
-
-  #failedWith(code: string): EventRecord {
-    const { orgId, requestId, contract, model } = this.#intent;
-    return eventOf(orgId, { case: "requestFailed", value: { requestId, contract, model, code } });
   }
 
   #claim(response: Uint8Array | undefined): Pick<RequestRecord, "claim"> {

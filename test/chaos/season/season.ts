@@ -3,6 +3,7 @@ import { spanIdOf } from "../../../src/events/broadcast/call.ts";
 import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { clopperPearson, wilson } from "../../../src/scenarios/scores.ts";
+import { EVENT_NAMES } from "../../../src/services/emit.ts";
 import { brokenInvariants } from "../../../src/store/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
@@ -39,8 +40,8 @@ export interface SeasonOutcome {
 /** Every built-in scenario in each of its action spaces. */
 export const CASES = BUILT_IN.flatMap(({ id, variants }) => variants.map(({ actionSpace }) => ({ id, actionSpace })));
 
-/** All: those of calls need asking for. */
-const EVENTS = ["*", "request.failed", "route.fallback_used"];
+/** By name: `*` leaves out those of calls. */
+const EVENTS = [...EVENT_NAMES.values()];
 const EPISODE_USD = 0.01;
 const STEP_USD = 0.0001;
 const HORIZON = 8;
