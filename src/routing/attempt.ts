@@ -52,8 +52,7 @@ export async function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: Att
   try {
     const { flight, answer } = await run.firstAnswer();
     run.end(flight, "ok", undefined, calls.unitsOf(answer));
-    const { tries, step, hedgeMicro } = run.outcome(flight.step);
-    return { answer, tries, step, hedgeMicro };
+    return { answer, ...run.outcome(flight.step) };
   } finally {
     run.close();
   }

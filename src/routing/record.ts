@@ -6,6 +6,7 @@ import {
   AttemptStatus,
   type DirectRoute,
   DirectRouteSchema,
+  type HedgeWithheld,
   type PinOutcome,
   type Route,
   RouteSchema,
@@ -33,13 +34,15 @@ export interface Outcome {
   readonly step: PlanStep | undefined;
   /** What the loser of a hedge is paid, in micro-dollars; undefined when no hedge was sent. */
   readonly hedgeMicro: number | undefined;
+  /** Why a hedge that was due was not sent. */
+  readonly hedgeWithheld?: HedgeWithheld | undefined;
 }
 
 /** The Route record of an inference answer. */
-export function routeOf({ tries, step, hedgeMicro }: Outcome, pin?: PinOutcome): Route {
+export function routeOf({ tries, step, hedgeMicro, hedgeWithheld }: Outcome, pin?: PinOutcome): Route {
   const attempts = attemptsOf(tries);
   const hedgeCostUsd = hedgeMicro === undefined ? undefined : hedgeMicro / 1e6;
-  if (!step) return create(RouteSchema, { attempts, hedgeCostUsd, pin });
+  if (!step) return create(RouteSchema, { attempts, hedgeCostUsd, hedgeWithheld, pin });
   const { id, model, provider, region, precision, simulated } = step.offering;
   // Written out, as calls in a control loop don't pay for `create`.
   return {
@@ -53,6 +56,7 @@ export function routeOf({ tries, step, hedgeMicro }: Outcome, pin?: PinOutcome):
     attempts,
     fallbackUsed: step.rank > 0,
     hedgeCostUsd,
+    hedgeWithheld,
     pin,
     byok: step.ownKey ? true : undefined,
   };

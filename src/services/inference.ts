@@ -72,7 +72,7 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 
   return trip.billed(async (bill) => {
-    const { answer, step, tries, hedgeMicro } = await attemptPlan(trip.plan, trip.world, {
+    const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = trip.reach(step, dim);
@@ -85,9 +85,10 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
     });
     // A stop that was ordered meanwhile stops this action too.
     house.stops.assertMayMove(mover);
+    const { step, hedgeMicro } = outcome;
     const charge = trip.charge(step, act.unitsOf(answer), hedgeMicro);
     const pin = trip.pinned(step);
-    const route = routeOf({ tries, step, hedgeMicro }, pin instanceof Promise ? await pin : pin);
+    const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = actResponse(trip, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
@@ -143,7 +144,7 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
   const frames = trip.frames(request.observations, request.goalImage);
 
   return trip.billed(async (bill) => {
-    const { answer, step, tries, hedgeMicro } = await attemptPlan(trip.plan, trip.world, {
+    const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
         const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
@@ -153,9 +154,10 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
       },
       unitsOf: predict.unitsOf,
     });
+    const { step, hedgeMicro } = outcome;
     const charge = trip.charge(step, predict.unitsOf(answer), hedgeMicro);
     const pin = trip.pinned(step);
-    const route = routeOf({ tries, step, hedgeMicro }, pin instanceof Promise ? await pin : pin);
+    const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = create(PredictResponseSchema, {
       id: trip.named("pred"),
       object: "world.prediction",

@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/route.proto.
  */
 export const file_limber_v1_route: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvcm91dGUucHJvdG8SCWxpbWJlci52MSKtAgoFUm91dGUSDQoFbW9kZWwYASABKAkSDgoGcmVnaW9uGAIgASgJEhEKCXByZWNpc2lvbhgDIAEoCRIkCghhdHRlbXB0cxgEIAMoCzISLmxpbWJlci52MS5BdHRlbXB0EhUKDWZhbGxiYWNrX3VzZWQYBSABKAgSEQoJc2ltdWxhdGVkGAYgASgIEhsKDmhlZGdlX2Nvc3RfdXNkGAcgASgBSACIAQESEAoIcHJvdmlkZXIYCCABKAkSEwoLb2ZmZXJpbmdfaWQYCSABKAkSJwoDcGluGAogASgOMhUubGltYmVyLnYxLlBpbk91dGNvbWVIAYgBARIRCgRieW9rGAsgASgISAKIAQFCEQoPX2hlZGdlX2Nvc3RfdXNkQgYKBF9waW5CBwoFX2J5b2silQEKC0RpcmVjdFJvdXRlEg0KBW1vZGVsGAEgASgJEg4KBnJlZ2lvbhgCIAEoCRIRCglwcmVjaXNpb24YAyABKAkSEQoJc2ltdWxhdGVkGAQgASgIEhAKCHByb3ZpZGVyGAUgASgJEhMKC29mZmVyaW5nX2lkGAYgASgJEhEKBGJ5b2sYByABKAhIAIgBAUIHCgVfYnlvayLUAQoHQXR0ZW1wdBINCgVtb2RlbBgBIAEoCRIoCgZzdGF0dXMYAiABKA4yGC5saW1iZXIudjEuQXR0ZW1wdFN0YXR1cxISCgpsYXRlbmN5X21zGAMgASgBEi4KBnJlYXNvbhgEIAEoDjIZLmxpbWJlci52MS5BdHRlbXB0RmFpbHVyZUgAiAEBEhAKCHByb3ZpZGVyGAUgASgJEhMKC29mZmVyaW5nX2lkGAYgASgJEhEKBGJ5b2sYByABKAhIAYgBAUIJCgdfcmVhc29uQgcKBV9ieW9rKn4KDUF0dGVtcHRTdGF0dXMSHgoaQVRURU1QVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFBVFRFTVBUX1NUQVRVU19PSxABEhgKFEFUVEVNUFRfU1RBVFVTX0VSUk9SEAISHAoYQVRURU1QVF9TVEFUVVNfQ0FOQ0VMTEVEEAMq7QQKDkF0dGVtcHRGYWlsdXJlEh8KG0FUVEVNUFRfRkFJTFVSRV9VTlNQRUNJRklFRBAAEhsKF0FUVEVNUFRfRkFJTFVSRV9USU1FT1VUEAESHwobQVRURU1QVF9GQUlMVVJFX1VOUkVBQ0hBQkxFEAISIwofQVRURU1QVF9GQUlMVVJFX0NPTk5FQ1RJT05fTE9TVBADEiIKHkFUVEVNUFRfRkFJTFVSRV9VUFNUUkVBTV9FUlJPUhAEEiEKHUFUVEVNUFRfRkFJTFVSRV9VUFNUUkVBTV9BVVRIEAUSIQodQVRURU1QVF9GQUlMVVJFX1VQU1RSRUFNX0JVU1kQBhIiCh5BVFRFTVBUX0ZBSUxVUkVfSU5QVVRfUkVKRUNURUQQBxIkCiBBVFRFTVBUX0ZBSUxVUkVfTUFMRk9STUVEX0FOU1dFUhAIEiQKIEFUVEVNUFRfRkFJTFVSRV9BTlNXRVJfVE9PX0xBUkdFEAkSJwojQVRURU1QVF9GQUlMVVJFX0FDVElPTl9ESU1fTUlTTUFUQ0gQChIlCiFBVFRFTVBUX0ZBSUxVUkVfTk9OX0ZJTklURV9BQ1RJT04QCxIgChxBVFRFTVBUX0ZBSUxVUkVfRU1QVFlfQU5TV0VSEAwSJAogQVRURU1QVF9GQUlMVVJFX1dST05HX1NURVBfQ09VTlQQDRIkCiBBVFRFTVBUX0ZBSUxVUkVfVU5SRUFEQUJMRV9GUkFNRRAOEhwKGEFUVEVNUFRfRkFJTFVSRV9ERUFETElORRAPEiEKHUFUVEVNUFRfRkFJTFVSRV9VTlNBRkVfQUNUSU9OEBAqawoKUGluT3V0Y29tZRIbChdQSU5fT1VUQ09NRV9VTlNQRUNJRklFRBAAEhMKD1BJTl9PVVRDT01FX05FVxABEhQKEFBJTl9PVVRDT01FX0tFUFQQAhIVChFQSU5fT1VUQ09NRV9NT1ZFRBADYgZwcm90bzM");
+  fileDesc("ChVsaW1iZXIvdjEvcm91dGUucHJvdG8SCWxpbWJlci52MSL3AgoFUm91dGUSDQoFbW9kZWwYASABKAkSDgoGcmVnaW9uGAIgASgJEhEKCXByZWNpc2lvbhgDIAEoCRIkCghhdHRlbXB0cxgEIAMoCzISLmxpbWJlci52MS5BdHRlbXB0EhUKDWZhbGxiYWNrX3VzZWQYBSABKAgSEQoJc2ltdWxhdGVkGAYgASgIEhsKDmhlZGdlX2Nvc3RfdXNkGAcgASgBSACIAQESEAoIcHJvdmlkZXIYCCABKAkSEwoLb2ZmZXJpbmdfaWQYCSABKAkSJwoDcGluGAogASgOMhUubGltYmVyLnYxLlBpbk91dGNvbWVIAYgBARIRCgRieW9rGAsgASgISAKIAQESNQoOaGVkZ2Vfd2l0aGhlbGQYDCABKA4yGC5saW1iZXIudjEuSGVkZ2VXaXRoaGVsZEgDiAEBQhEKD19oZWRnZV9jb3N0X3VzZEIGCgRfcGluQgcKBV9ieW9rQhEKD19oZWRnZV93aXRoaGVsZCKVAQoLRGlyZWN0Um91dGUSDQoFbW9kZWwYASABKAkSDgoGcmVnaW9uGAIgASgJEhEKCXByZWNpc2lvbhgDIAEoCRIRCglzaW11bGF0ZWQYBCABKAgSEAoIcHJvdmlkZXIYBSABKAkSEwoLb2ZmZXJpbmdfaWQYBiABKAkSEQoEYnlvaxgHIAEoCEgAiAEBQgcKBV9ieW9rItQBCgdBdHRlbXB0Eg0KBW1vZGVsGAEgASgJEigKBnN0YXR1cxgCIAEoDjIYLmxpbWJlci52MS5BdHRlbXB0U3RhdHVzEhIKCmxhdGVuY3lfbXMYAyABKAESLgoGcmVhc29uGAQgASgOMhkubGltYmVyLnYxLkF0dGVtcHRGYWlsdXJlSACIAQESEAoIcHJvdmlkZXIYBSABKAkSEwoLb2ZmZXJpbmdfaWQYBiABKAkSEQoEYnlvaxgHIAEoCEgBiAEBQgkKB19yZWFzb25CBwoFX2J5b2sqxgEKDUhlZGdlV2l0aGhlbGQSHgoaSEVER0VfV0lUSEhFTERfVU5TUEVDSUZJRUQQABIbChdIRURHRV9XSVRISEVMRF9OT19FUVVBTBABEh8KG0hFREdFX1dJVEhIRUxEX01BWF9DT1NUX1VTRBACEhsKF0hFREdFX1dJVEhIRUxEX0RFQURMSU5FEAMSGQoVSEVER0VfV0lUSEhFTERfQlVER0VUEAQSHwobSEVER0VfV0lUSEhFTERfQ0lSQ1VJVF9PUEVOEAUqfgoNQXR0ZW1wdFN0YXR1cxIeChpBVFRFTVBUX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUFUVEVNUFRfU1RBVFVTX09LEAESGAoUQVRURU1QVF9TVEFUVVNfRVJST1IQAhIcChhBVFRFTVBUX1NUQVRVU19DQU5DRUxMRUQQAyrtBAoOQXR0ZW1wdEZhaWx1cmUSHwobQVRURU1QVF9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASGwoXQVRURU1QVF9GQUlMVVJFX1RJTUVPVVQQARIfChtBVFRFTVBUX0ZBSUxVUkVfVU5SRUFDSEFCTEUQAhIjCh9BVFRFTVBUX0ZBSUxVUkVfQ09OTkVDVElPTl9MT1NUEAMSIgoeQVRURU1QVF9GQUlMVVJFX1VQU1RSRUFNX0VSUk9SEAQSIQodQVRURU1QVF9GQUlMVVJFX1VQU1RSRUFNX0FVVEgQBRIhCh1BVFRFTVBUX0ZBSUxVUkVfVVBTVFJFQU1fQlVTWRAGEiIKHkFUVEVNUFRfRkFJTFVSRV9JTlBVVF9SRUpFQ1RFRBAHEiQKIEFUVEVNUFRfRkFJTFVSRV9NQUxGT1JNRURfQU5TV0VSEAgSJAogQVRURU1QVF9GQUlMVVJFX0FOU1dFUl9UT09fTEFSR0UQCRInCiNBVFRFTVBUX0ZBSUxVUkVfQUNUSU9OX0RJTV9NSVNNQVRDSBAKEiUKIUFUVEVNUFRfRkFJTFVSRV9OT05fRklOSVRFX0FDVElPThALEiAKHEFUVEVNUFRfRkFJTFVSRV9FTVBUWV9BTlNXRVIQDBIkCiBBVFRFTVBUX0ZBSUxVUkVfV1JPTkdfU1RFUF9DT1VOVBANEiQKIEFUVEVNUFRfRkFJTFVSRV9VTlJFQURBQkxFX0ZSQU1FEA4SHAoYQVRURU1QVF9GQUlMVVJFX0RFQURMSU5FEA8SIQodQVRURU1QVF9GQUlMVVJFX1VOU0FGRV9BQ1RJT04QECprCgpQaW5PdXRjb21lEhsKF1BJTl9PVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPUElOX09VVENPTUVfTkVXEAESFAoQUElOX09VVENPTUVfS0VQVBACEhUKEVBJTl9PVVRDT01FX01PVkVEEANiBnByb3RvMw");
 
 /**
  * What was tried to serve a request, and who served it. Failures are included, never hidden.
@@ -94,6 +94,13 @@ export type Route = Message<"limber.v1.Route"> & {
    * @generated from field: optional bool byok = 11;
    */
   byok?: boolean | undefined;
+
+  /**
+   * Why no second provider was asked though the first was late and `hedge` asked for one; absent otherwise.
+   *
+   * @generated from field: optional limber.v1.HedgeWithheld hedge_withheld = 12;
+   */
+  hedgeWithheld?: HedgeWithheld | undefined;
 };
 
 /**
@@ -230,6 +237,68 @@ export const AttemptSchema: GenMessage<Attempt> = /*@__PURE__*/
   messageDesc(file_limber_v1_route, 2);
 
 /**
+ * Why a hedge that was due was not sent.
+ *
+ * @generated from enum limber.v1.HedgeWithheld
+ */
+export const HedgeWithheld = {
+  /**
+   * Not stated.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * No other provider of the plan serves the same checkpoint with actions that mean the same.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_NO_EQUAL = 1;
+   */
+  NO_EQUAL: 1,
+
+  /**
+   * Both together would cost more than `max_cost_usd`.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_MAX_COST_USD = 2;
+   */
+  MAX_COST_USD: 2,
+
+  /**
+   * No other one is expected to finish in the time that is left.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_DEADLINE = 3;
+   */
+  DEADLINE: 3,
+
+  /**
+   * So many calls are slow that hedges would only make them slower.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_BUDGET = 4;
+   */
+  BUDGET: 4,
+
+  /**
+   * The other ones rest after failures.
+   *
+   * @generated from enum value: HEDGE_WITHHELD_CIRCUIT_OPEN = 5;
+   */
+  CIRCUIT_OPEN: 5,
+} as const;
+
+/**
+ * Why a hedge that was due was not sent.
+ *
+ * @generated from enum limber.v1.HedgeWithheld
+ */
+export type HedgeWithheld = (typeof HedgeWithheld)[keyof typeof HedgeWithheld] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.HedgeWithheld.
+ */
+export const HedgeWithheldSchema: GenEnum<HedgeWithheld> = /*@__PURE__*/
+  enumDesc(file_limber_v1_route, 0);
+
+/**
  * How an attempt ended.
  *
  * @generated from enum limber.v1.AttemptStatus
@@ -275,7 +344,7 @@ export type AttemptStatus = (typeof AttemptStatus)[keyof typeof AttemptStatus] |
  * Describes the enum limber.v1.AttemptStatus.
  */
 export const AttemptStatusSchema: GenEnum<AttemptStatus> = /*@__PURE__*/
-  enumDesc(file_limber_v1_route, 0);
+  enumDesc(file_limber_v1_route, 1);
 
 /**
  * Why an attempt failed, in the gateway's own words.
@@ -414,7 +483,7 @@ export type AttemptFailure = (typeof AttemptFailure)[keyof typeof AttemptFailure
  * Describes the enum limber.v1.AttemptFailure.
  */
 export const AttemptFailureSchema: GenEnum<AttemptFailure> = /*@__PURE__*/
-  enumDesc(file_limber_v1_route, 1);
+  enumDesc(file_limber_v1_route, 2);
 
 /**
  * What became of a session's pin.
@@ -462,5 +531,5 @@ export type PinOutcome = (typeof PinOutcome)[keyof typeof PinOutcome] | UnknownE
  * Describes the enum limber.v1.PinOutcome.
  */
 export const PinOutcomeSchema: GenEnum<PinOutcome> = /*@__PURE__*/
-  enumDesc(file_limber_v1_route, 2);
+  enumDesc(file_limber_v1_route, 3);
 

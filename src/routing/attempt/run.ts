@@ -1,4 +1,5 @@
 /** The attempts of one request: which step of the plan is asked when, who answers first, and what is written down of each. */
+import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import type { Clock } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../refusal.ts";
@@ -176,6 +177,7 @@ export class Run<T> {
   private readonly untried: PlanStep[];
   private outOfTime = false;
   private hedgeMicro: number | undefined;
+  private hedgeWithheld: HedgeWithheld | undefined;
   /** What the caller's leaving does at the moment. */
   private leave: () => void = nothing;
   private readonly onAbort = (): void => this.leave();
@@ -193,7 +195,8 @@ export class Run<T> {
   }
 
   outcome(step: PlanStep): Outcome & { step: PlanStep } {
-    return { tries: this.tries, step, hedgeMicro: this.hedgeMicro };
+    const { tries, hedgeMicro, hedgeWithheld } = this;
+    return { tries, step, hedgeMicro, hedgeWithheld };
   }
 
   async firstAnswer(): Promise<Won<T>> {
@@ -243,14 +246,25 @@ export class Run<T> {
     });
   }
 
-  /** The step to ask beside a late one; the budget of hedges has paid for it. */
+  /** The step to ask beside a late one, which the budget of hedges has paid for; where there is none, the route says why. */
   hedgeFor(first: PlanStep): PlanStep | undefined {
+    let why: HedgeWithheld = HedgeWithheld.NO_EQUAL;
+    let paid = false;
     for (const step of this.untried) {
-      if (!mayHedge(first, step, this.plan.maxCostMicro) || !this.fits(step)) continue;
-      if (!this.world.hedges.spend() || !this.admits(step)) return undefined;
-      this.hedgeMicro ??= 0;
-      return step;
+      if (!mayHedge(first, step, Number.POSITIVE_INFINITY)) continue;
+      if (!mayHedge(first, step, this.plan.maxCostMicro)) why = HedgeWithheld.MAX_COST_USD;
+      else if (!this.fits(step)) why = HedgeWithheld.DEADLINE;
+      else if (!paid && !this.world.hedges.spend()) why = HedgeWithheld.BUDGET;
+      else {
+        paid = true;
+        why = HedgeWithheld.CIRCUIT_OPEN;
+        if (!this.admits(step)) continue;
+        this.hedgeMicro ??= 0;
+        this.hedgeWithheld = undefined;
+        return step;
+      }
     }
+    this.hedgeWithheld = why;
     return undefined;
   }
 

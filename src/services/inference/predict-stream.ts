@@ -69,7 +69,7 @@ class Delivered {
   frames = 0;
   readonly #trip: Trip;
   #step: PlanStep | undefined;
-  #tried: Pick<Outcome, "tries" | "hedgeMicro"> = { tries: [], hedgeMicro: undefined };
+  #tried: Omit<Outcome, "step"> = { tries: [], hedgeMicro: undefined };
   #gpuSeconds = 0;
 
   constructor(trip: Trip) {
@@ -77,7 +77,7 @@ class Delivered {
   }
 
   /** Notes who serves. `tried` is brought up to date by the attempt while the stream runs. */
-  begin(step: PlanStep, tried: Pick<Outcome, "tries" | "hedgeMicro">): void {
+  begin(step: PlanStep, tried: Omit<Outcome, "step">): void {
     this.#step = step;
     this.#tried = tried;
   }

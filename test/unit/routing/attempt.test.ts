@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../../src/refusal.ts";
 import { type AttemptOptions, type AttemptWorld, attemptPlan, attemptStream } from "../../../src/routing/attempt.ts";
@@ -272,8 +273,8 @@ describe("hedging", () => {
     await clock.advance(74);
     expect(upstream.asked()).toEqual(["a"]);
     await clock.advance(51);
-    const { answer, step, tries, hedgeMicro } = await outcome;
-    expect([answer, step.offering.id]).toEqual(["quick", "b"]);
+    const { answer, step, tries, hedgeMicro, hedgeWithheld } = await outcome;
+    expect([answer, step.offering.id, hedgeWithheld]).toEqual(["quick", "b", undefined]);
     expect(tries.map((each) => each.status)).toEqual(["cancelled", "ok"]);
     expect(upstream.given[0]!.options.signal.aborted).toBe(true);
     expect(hedgeMicro).toBe(1600);
@@ -331,24 +332,53 @@ describe("hedging", () => {
     const upstream = calls({ a: late(clock, 100, answers("first")), b: answers("mixed") });
     const outcome = attemptPlan(plan, world, upstream);
     await clock.advance(100);
-    expect((await outcome).answer).toBe("first");
+    const { answer, hedgeMicro, hedgeWithheld } = await outcome;
+    expect([answer, hedgeMicro, hedgeWithheld]).toEqual(["first", undefined, HedgeWithheld.NO_EQUAL]);
     expect(plan.steps).toHaveLength(2);
     expect(upstream.asked()).toEqual(["a"]);
   });
 
-  test("not sent when both together would break max_cost_usd, which counts hedges", async () => {
-    const { world, plan, clock } = house(pair, { hedge: { afterMs: 10 }, maxCostUsd: 0.0031 });
-    const upstream = calls({ a: late(clock, 100, answers("first")), b: answers("dear") });
-    const outcome = attemptPlan(plan(), world, upstream);
-    await clock.advance(100);
-    await outcome;
-    expect(upstream.asked()).toEqual(["a"]);
-    expect(plan().ceilingMicro).toBe(1600);
+  const HELD_BACK: readonly [
+    string,
+    HedgeWithheld,
+    { maxCostUsd?: number; deadlineMs?: number },
+    (of: ReturnType<typeof house>) => void,
+  ][] = [
+    ["both together would break max_cost_usd", HedgeWithheld.MAX_COST_USD, { maxCostUsd: 0.0031 }, () => {}],
+    ["nobody is expected to finish in time", HedgeWithheld.DEADLINE, { deadlineMs: 120 }, () => {}],
+    [
+      "too many were sent already",
+      HedgeWithheld.BUDGET,
+      {},
+      ({ world }) => {
+        while (world.hedges.spend());
+      },
+    ],
+    [
+      "the other one began to rest after the plan was made",
+      HedgeWithheld.CIRCUIT_OPEN,
+      {},
+      ({ health }) => {
+        health.force("b", "forced_open", 0);
+      },
+    ],
+  ];
+  test.each(HELD_BACK)("not sent when %s, and the route says so", async (_, why, preferences, happens) => {
+    const all = house(pair, { hedge: { afterMs: 75 }, ...preferences });
+    const plan = all.plan();
+    happens(all);
+    const upstream = calls({ a: late(all.clock, 100, answers("first")), b: answers("no") });
+    const outcome = attemptPlan(plan, all.world, upstream);
+    await all.clock.advance(100);
+    const { hedgeWithheld, ...rest } = await outcome;
+    expect([hedgeWithheld, rest.hedgeMicro, upstream.asked()]).toEqual([why, undefined, ["a"]]);
+    expect(routeOf({ ...rest, hedgeWithheld }).hedgeWithheld).toBe(why);
   });
 
   test("the ceiling holds the first and its hedge", () => {
     const { plan } = house([offering("a"), offering("b", { priceNano: { 1: 300_000 } })], { hedge: { afterMs: 10 } });
     expect(plan().ceilingMicro).toBe(1600 + 4800);
+    expect(house(pair, { hedge: { afterMs: 10 }, maxCostUsd: 0.0031 }).plan().ceilingMicro).toBe(1600);
   });
 
   test("of calls that are 20 times slow once in fifty, hedging cuts p99 five times and makes four in a hundred more calls at most", async () => {
