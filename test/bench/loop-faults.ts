@@ -1,6 +1,7 @@
 /**
  * What robots notice when something goes wrong: the time from a provider's death to the next chunk from its equal, and the time from
- * an emergency stop to the end of every loop, on the replica that was told and on another. `node test/bench/loop-faults.ts [times]`
+ * an emergency stop, or from the revocation of a key, to the end of every loop, on the replica that was told and on another.
+ * `node test/bench/loop-faults.ts [times] [deaths|stops]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -83,8 +84,18 @@ async function stops(): Promise<void> {
       `emergency stop, ${name}: loops ended after p50 ${at(took, 0.5)} ms, at the latest ${at(took, 1)} ms (goal 200)`,
     );
   }
+  const { id: keyId } = await pair.well(0, "/v1/key", undefined, { key });
+  const parties = await Promise.all([0, 1].map((place) => robots(pair.urlOf(place)!, key, 10, 10, open)));
+  const loads = parties.map(({ all }) => pacedLoops(all, HZ, 2));
+  await wait(300);
+  const asked = performance.now();
+  await pair.sql`update key set disabled = true where id = ${keyId}`;
+  await Promise.all(loads);
+  const took = parties.flatMap(({ all }) => all.map(({ endedAt }) => endedAt - asked));
+  console.log(`revoked key: loops ended after p50 ${at(took, 0.5)} ms, at the latest ${at(took, 1)} ms (goal 1,000)`);
+  for (const party of parties) party.close();
   await pair.close();
 }
 
-await deaths();
-await stops();
+if (process.argv[3] !== "stops") await deaths();
+if (process.argv[3] !== "deaths") await stops();

