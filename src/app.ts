@@ -274,7 +274,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     ownKeys,
     sessions,
     broadcast: broadcaster,
-    unpaid: (orgId) => alerts.unpaid(orgId),
+    unpaid: (reason, key) => alerts.unpaid(reason, key),
   });
   const workers: Worker[] = [];
   const wake = config.roles.has("worker") ? () => workers.forEach((worker) => void worker.wake()) : undefined;

@@ -13,10 +13,12 @@ import { evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
+import { tellOfEndingKeys } from "../services/account/expiry.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
 import { keepProbing } from "../services/supply/schedule.ts";
 import type { SupplyParts } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
+import { pruneTold } from "../store/alerts.ts";
 import { closeAllMonths } from "../store/commitments.ts";
 import { pruneIdempotency } from "../store/idempotency.ts";
 import { pruneJobs } from "../store/jobs.ts";
@@ -94,6 +96,8 @@ export function startWorkers(house: WorkerHouse): void {
     () => pruneMoorings(sql),
     () => pruneServerLeases(sql),
     () => pruneCodes(sql),
+    () => tellOfEndingKeys(sql),
+    () => pruneTold(sql, now()),
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),
     () => pruneDeliveries(sql, RESULT_DAYS),

@@ -6,6 +6,7 @@ const CHANNELS = [
   "lease_wanted",
   "lease_returned",
   "balance_low",
+  "budget_used",
   "key_changed",
   "supply_changed",
   "circuit_forced",

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSLjCwoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIlUKDFJvYm90U3RvcHBlZBIPCgdzdG9wX2lkGAEgASgJEiMKBXNjb3BlGAIgASgOMhQubGltYmVyLnYxLlN0b3BTY29wZRIPCgdzdWJqZWN0GAMgASgJIiAKDkJhdGNoQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIdCgtCYXRjaEZhaWxlZBIOCgZqb2JfaWQYASABKAkiIAoOQmF0Y2hDYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIh4KDEJhdGNoRXhwaXJlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiIgoQRXZhbHVhdGlvbkZhaWxlZBIOCgZqb2JfaWQYASABKAkiJQoTRXZhbHVhdGlvbkNhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiOwoRT2ZmZXJpbmdTdXNwZW5kZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIiYKD09mZmVyaW5nUmVtb3ZlZBITCgtvZmZlcmluZ19pZBgBIAEoCSIyCg9XZWJob29rRGlzYWJsZWQSDwoHaG9va19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiFwoEUGluZxIPCgdob29rX2lkGAEgASgJYgZwcm90bzM", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSL/DAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiMQoLS2V5RXhwaXJpbmcSDgoGa2V5X2lkGAEgASgJEhIKCmV4cGlyZXNfYXQYAiABKA0ijQEKD0J1ZGdldFRocmVzaG9sZBINCgVzY29wZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB3BlcmNlbnQYAyABKA0SEQoJbGltaXRfdXNkGAQgASgBEhAKCHVzZWRfdXNkGAUgASgBEhYKCXJlc2V0c19hdBgGIAEoDUgAiAEBQgwKCl9yZXNldHNfYXQiYgoNUmVxdWVzdEZhaWxlZBISCgpyZXF1ZXN0X2lkGAEgASgJEhAKCGNvbnRyYWN0GAIgASgJEg0KBW1vZGVsGAMgASgJEgwKBGNvZGUYBCABKAkSDgoGa2V5X2lkGAUgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSJVCgxSb2JvdFN0b3BwZWQSDwoHc3RvcF9pZBgBIAEoCRIjCgVzY29wZRgCIAEoDjIULmxpbWJlci52MS5TdG9wU2NvcGUSDwoHc3ViamVjdBgDIAEoCSIgCg5CYXRjaENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiHQoLQmF0Y2hGYWlsZWQSDgoGam9iX2lkGAEgASgJIiAKDkJhdGNoQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSIeCgxCYXRjaEV4cGlyZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25Db21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIiIKEEV2YWx1YXRpb25GYWlsZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25DYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIjsKEU9mZmVyaW5nU3VzcGVuZGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSImCg9PZmZlcmluZ1JlbW92ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiMgoPV2ViaG9va0Rpc2FibGVkEg8KB2hvb2tfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhcKBFBpbmcSDwoHaG9va19pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -126,6 +126,30 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: BalanceExhausted;
     case: "balanceExhausted";
+  } | {
+    /**
+     * A key will end soon. Told once for each end that it is given, seven days before; keys made for less are not spoken of.
+     *
+     * @generated from field: limber.v1.KeyExpiring key_expiring = 20;
+     */
+    value: KeyExpiring;
+    case: "keyExpiring";
+  } | {
+    /**
+     * A budget is used to 80 or to 100 percent. Told once for each of them and each time that the budget is renewed or changed.
+     *
+     * @generated from field: limber.v1.BudgetThreshold budget_threshold = 28;
+     */
+    value: BudgetThreshold;
+    case: "budgetThreshold";
+  } | {
+    /**
+     * A call failed after it had been promised; nothing was charged. Sent to webhooks that ask for it by name.
+     *
+     * @generated from field: limber.v1.RequestFailed request_failed = 64;
+     */
+    value: RequestFailed;
+    case: "requestFailed";
   } | {
     /**
      * A batch ended with its results at hand.
@@ -315,6 +339,139 @@ export const KeyRevokedSchema: GenMessage<KeyRevoked> = /*@__PURE__*/
   messageDesc(file_limber_v1_event, 2);
 
 /**
+ * A key will end soon.
+ *
+ * @generated from message limber.v1.KeyExpiring
+ */
+export type KeyExpiring = Message<"limber.v1.KeyExpiring"> & {
+  /**
+   * The key.
+   *
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+
+  /**
+   * When it ends, in unix seconds.
+   *
+   * @generated from field: uint32 expires_at = 2;
+   */
+  expiresAt: number;
+};
+
+/**
+ * Describes the message limber.v1.KeyExpiring.
+ * Use `create(KeyExpiringSchema)` to create a new message.
+ */
+export const KeyExpiringSchema: GenMessage<KeyExpiring> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 3);
+
+/**
+ * A budget is used to a share of it.
+ *
+ * @generated from message limber.v1.BudgetThreshold
+ */
+export type BudgetThreshold = Message<"limber.v1.BudgetThreshold"> & {
+  /**
+   * Whose budget: `key` or `workspace`.
+   *
+   * @generated from field: string scope = 1;
+   */
+  scope: string;
+
+  /**
+   * The key or the workspace.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+
+  /**
+   * 80 or 100. 100 too where a call was refused because what is left did not cover it.
+   *
+   * @generated from field: uint32 percent = 3;
+   */
+  percent: number;
+
+  /**
+   * The budget, in US dollars.
+   *
+   * @generated from field: double limit_usd = 4;
+   */
+  limitUsd: number;
+
+  /**
+   * What is used of it, in US dollars.
+   *
+   * @generated from field: double used_usd = 5;
+   */
+  usedUsd: number;
+
+  /**
+   * When it is renewed, in unix seconds; absent where never.
+   *
+   * @generated from field: optional uint32 resets_at = 6;
+   */
+  resetsAt?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.BudgetThreshold.
+ * Use `create(BudgetThresholdSchema)` to create a new message.
+ */
+export const BudgetThresholdSchema: GenMessage<BudgetThreshold> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 4);
+
+/**
+ * A call failed after it had been promised.
+ *
+ * @generated from message limber.v1.RequestFailed
+ */
+export type RequestFailed = Message<"limber.v1.RequestFailed"> & {
+  /**
+   * The request.
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * Its contract, such as `act`.
+   *
+   * @generated from field: string contract = 2;
+   */
+  contract: string;
+
+  /**
+   * The model that it asked for.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * The reason, such as `all_candidates_failed`.
+   *
+   * @generated from field: string code = 4;
+   */
+  code: string;
+
+  /**
+   * The key that called.
+   *
+   * @generated from field: string key_id = 5;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message limber.v1.RequestFailed.
+ * Use `create(RequestFailedSchema)` to create a new message.
+ */
+export const RequestFailedSchema: GenMessage<RequestFailed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 5);
+
+/**
  * An offering passed the conformance probe and is live.
  *
  * @generated from message limber.v1.OfferingVerified
@@ -340,7 +497,7 @@ export type OfferingVerified = Message<"limber.v1.OfferingVerified"> & {
  * Use `create(OfferingVerifiedSchema)` to create a new message.
  */
 export const OfferingVerifiedSchema: GenMessage<OfferingVerified> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 3);
+  messageDesc(file_limber_v1_event, 6);
 
 /**
  * An offering failed the conformance probe; it is never routed to.
@@ -368,7 +525,7 @@ export type OfferingRejected = Message<"limber.v1.OfferingRejected"> & {
  * Use `create(OfferingRejectedSchema)` to create a new message.
  */
 export const OfferingRejectedSchema: GenMessage<OfferingRejected> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 4);
+  messageDesc(file_limber_v1_event, 7);
 
 /**
  * A payment was paid and credited.
@@ -396,7 +553,7 @@ export type PaymentSucceeded = Message<"limber.v1.PaymentSucceeded"> & {
  * Use `create(PaymentSucceededSchema)` to create a new message.
  */
 export const PaymentSucceededSchema: GenMessage<PaymentSucceeded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 5);
+  messageDesc(file_limber_v1_event, 8);
 
 /**
  * A payment was refused by the bank, or nobody paid in time.
@@ -424,7 +581,7 @@ export type PaymentFailed = Message<"limber.v1.PaymentFailed"> & {
  * Use `create(PaymentFailedSchema)` to create a new message.
  */
 export const PaymentFailedSchema: GenMessage<PaymentFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 6);
+  messageDesc(file_limber_v1_event, 9);
 
 /**
  * The balance fell below a tenth of what it was when credit was last added.
@@ -452,7 +609,7 @@ export type BalanceLow = Message<"limber.v1.BalanceLow"> & {
  * Use `create(BalanceLowSchema)` to create a new message.
  */
 export const BalanceLowSchema: GenMessage<BalanceLow> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 7);
+  messageDesc(file_limber_v1_event, 10);
 
 /**
  * A call was refused because the balance did not cover it.
@@ -473,7 +630,7 @@ export type BalanceExhausted = Message<"limber.v1.BalanceExhausted"> & {
  * Use `create(BalanceExhaustedSchema)` to create a new message.
  */
 export const BalanceExhaustedSchema: GenMessage<BalanceExhausted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 8);
+  messageDesc(file_limber_v1_event, 11);
 
 /**
  * A person became an active member.
@@ -501,7 +658,7 @@ export type MemberAdded = Message<"limber.v1.MemberAdded"> & {
  * Use `create(MemberAddedSchema)` to create a new message.
  */
 export const MemberAddedSchema: GenMessage<MemberAdded> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 9);
+  messageDesc(file_limber_v1_event, 12);
 
 /**
  * A member was removed or deactivated.
@@ -522,7 +679,7 @@ export type MemberRemoved = Message<"limber.v1.MemberRemoved"> & {
  * Use `create(MemberRemovedSchema)` to create a new message.
  */
 export const MemberRemovedSchema: GenMessage<MemberRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 10);
+  messageDesc(file_limber_v1_event, 13);
 
 /**
  * The breaker of an offering opened after failures.
@@ -557,7 +714,7 @@ export type OfferingCircuitOpened = Message<"limber.v1.OfferingCircuitOpened"> &
  * Use `create(OfferingCircuitOpenedSchema)` to create a new message.
  */
 export const OfferingCircuitOpenedSchema: GenMessage<OfferingCircuitOpened> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 11);
+  messageDesc(file_limber_v1_event, 14);
 
 /**
  * An offering whose breaker was open has recovered.
@@ -592,7 +749,7 @@ export type OfferingCircuitClosed = Message<"limber.v1.OfferingCircuitClosed"> &
  * Use `create(OfferingCircuitClosedSchema)` to create a new message.
  */
 export const OfferingCircuitClosedSchema: GenMessage<OfferingCircuitClosed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 12);
+  messageDesc(file_limber_v1_event, 15);
 
 /**
  * A session moved to another checkpoint or provider.
@@ -641,7 +798,7 @@ export type SessionPinLost = Message<"limber.v1.SessionPinLost"> & {
  * Use `create(SessionPinLostSchema)` to create a new message.
  */
 export const SessionPinLostSchema: GenMessage<SessionPinLost> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 13);
+  messageDesc(file_limber_v1_event, 16);
 
 /**
  * A call was served by another offering than the first of its plan.
@@ -690,7 +847,7 @@ export type RouteFallbackUsed = Message<"limber.v1.RouteFallbackUsed"> & {
  * Use `create(RouteFallbackUsedSchema)` to create a new message.
  */
 export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 14);
+  messageDesc(file_limber_v1_event, 17);
 
 /**
  * Robots were stopped in an emergency.
@@ -725,7 +882,7 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  * Use `create(RobotStoppedSchema)` to create a new message.
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 15);
+  messageDesc(file_limber_v1_event, 18);
 
 /**
  * A batch ended with its results at hand.
@@ -746,7 +903,7 @@ export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
  * Use `create(BatchCompletedSchema)` to create a new message.
  */
 export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 16);
+  messageDesc(file_limber_v1_event, 19);
 
 /**
  * A batch ended without one request that could run.
@@ -767,7 +924,7 @@ export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
  * Use `create(BatchFailedSchema)` to create a new message.
  */
 export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 17);
+  messageDesc(file_limber_v1_event, 20);
 
 /**
  * A batch was called off.
@@ -788,7 +945,7 @@ export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
  * Use `create(BatchCancelledSchema)` to create a new message.
  */
 export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 18);
+  messageDesc(file_limber_v1_event, 21);
 
 /**
  * A batch was given up with requests that had not run within its time.
@@ -809,7 +966,7 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  * Use `create(BatchExpiredSchema)` to create a new message.
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 19);
+  messageDesc(file_limber_v1_event, 22);
 
 /**
  * An evaluation ended with its scores at hand.
@@ -830,7 +987,7 @@ export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
  * Use `create(EvaluationCompletedSchema)` to create a new message.
  */
 export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 20);
+  messageDesc(file_limber_v1_event, 23);
 
 /**
  * An evaluation ended without a score.
@@ -851,7 +1008,7 @@ export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
  * Use `create(EvaluationFailedSchema)` to create a new message.
  */
 export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 21);
+  messageDesc(file_limber_v1_event, 24);
 
 /**
  * An evaluation was called off.
@@ -872,7 +1029,7 @@ export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
  * Use `create(EvaluationCancelledSchema)` to create a new message.
  */
 export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 22);
+  messageDesc(file_limber_v1_event, 25);
 
 /**
  * An offering failed the probe repeatedly; it is not routed to until it passes again.
@@ -900,7 +1057,7 @@ export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
  * Use `create(OfferingSuspendedSchema)` to create a new message.
  */
 export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 23);
+  messageDesc(file_limber_v1_event, 26);
 
 /**
  * An offering was withdrawn.
@@ -921,7 +1078,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 24);
+  messageDesc(file_limber_v1_event, 27);
 
 /**
  * A webhook was disabled.
@@ -949,7 +1106,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 25);
+  messageDesc(file_limber_v1_event, 28);
 
 /**
  * Nothing happened.
@@ -970,5 +1127,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 26);
+  messageDesc(file_limber_v1_event, 29);
 

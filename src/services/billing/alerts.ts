@@ -1,8 +1,12 @@
-/** Tells an organisation that its balance is low, or was not enough: each once, until credit is added again. */
+/** Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more. */
+import { now } from "../../ambient.ts";
 import { toUsd } from "../../money/price.ts";
+import { Reason } from "../../refusal.ts";
+import { type ReachedShare, reachedShares } from "../../store/alerts.ts";
 import type { Notices } from "../../store/notices.ts";
 import { tellExhausted, tellLow } from "../../store/orgs.ts";
 import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import type { KeyPrincipal } from "../call.ts";
 import { emit, type Happening } from "../emit.ts";
 
 /** What alerts need of the house. */
@@ -12,21 +16,29 @@ export interface AlertParts {
   warn(text: string): void;
 }
 
-/** The most organisations of which this process remembers that they were told. */
+/** The most organisations, keys and workspaces of which this process remembers that they were told. */
 const REMEMBERED = 10_000;
+/** How long a budget that was not enough is remembered: it may be renewed. */
+const BUDGET_MS = 60_000;
 
-/** Watches balances, beside every other replica: the database knows who was told. */
+type Found = readonly { orgId: string; happening: Happening }[];
+
+/** Watches balances and budgets, beside every other replica: the database knows who was told. */
 export class BalanceAlerts {
   readonly #parts: AlertParts;
   readonly #off: (() => void)[];
-  /** Told of an empty balance, and no credit has come since: their next refusals ask nobody. */
-  readonly #told = new Set<string>();
+  /** Told of what was not enough: until when their next refusals ask nobody. */
+  readonly #told = new Map<string, number>();
   readonly #pending = new Set<Promise<void>>();
 
   constructor(parts: AlertParts) {
     this.#parts = parts;
     this.#off = [
       parts.notices.on("balance_low", (orgId) => this.#tell(orgId, low)),
+      parts.notices.on("budget_used", (holder) => {
+        this.#told.delete(holder);
+        this.#tell(holder, (tx) => shares(tx, holder, false));
+      }),
       parts.notices.on(
         "lease_returned",
         (orgId) => this.#told.delete(orgId),
@@ -35,12 +47,16 @@ export class BalanceAlerts {
     ];
   }
 
-  /** Hears of a call that the balance did not cover. */
-  unpaid(orgId: string): void {
-    if (this.#told.has(orgId)) return;
-    if (this.#told.size >= REMEMBERED) this.#told.clear();
-    this.#told.add(orgId);
-    this.#tell(orgId, exhausted);
+  /** Hears of a call that was refused; it tells of those that the balance or a budget did not cover. */
+  unpaid(reason: Reason, { orgId, keyId, workspaceId }: KeyPrincipal): void {
+    if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
+    const holder =
+      reason === Reason.KEY_BUDGET_EXHAUSTED
+        ? keyId
+        : reason === Reason.WORKSPACE_BUDGET_EXHAUSTED
+          ? workspaceId
+          : undefined;
+    if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
   }
 
   /** Hears of nothing more; resolves when what it heard of is told. */
@@ -49,27 +65,51 @@ export class BalanceAlerts {
     await Promise.all(this.#pending);
   }
 
-  #tell(orgId: string, what: (tx: Tx, orgId: string) => Promise<Happening | undefined>): void {
+  #lacks(name: string, untilMs: number, what: (tx: Tx, name: string) => Promise<Found>): void {
+    if ((this.#told.get(name) ?? 0) > now()) return;
+    if (this.#told.size >= REMEMBERED) this.#told.clear();
+    this.#told.set(name, untilMs);
+    this.#tell(name, what);
+  }
+
+  #tell(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
     const telling = tx(this.#parts.sql, async (tx) => {
-      const happening = await what(tx, orgId);
-      if (happening) await emit(tx, orgId, happening);
+      for (const { orgId, happening } of await what(tx, name)) await emit(tx, orgId, happening);
     }).catch((error: unknown) => {
-      this.#told.delete(orgId);
-      this.#parts.warn(`an alert of a balance was not told: ${error instanceof Error ? error.message : error}`);
+      this.#told.delete(name);
+      this.#parts.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
     });
     this.#pending.add(telling);
     void telling.finally(() => this.#pending.delete(telling));
   }
 }
 
-async function low(tx: Tx, orgId: string): Promise<Happening | undefined> {
+async function low(tx: Tx, orgId: string): Promise<Found> {
   const found = await tellLow(tx, orgId);
-  if (!found) return undefined;
-  const { balanceMicro, lowMicro } = found;
-  return { case: "balanceLow", value: { balanceUsd: toUsd(balanceMicro), thresholdUsd: toUsd(lowMicro) } };
+  if (!found) return [];
+  const value = { balanceUsd: toUsd(found.balanceMicro), thresholdUsd: toUsd(found.lowMicro) };
+  return [{ orgId, happening: { case: "balanceLow", value } }];
 }
 
-async function exhausted(tx: Tx, orgId: string): Promise<Happening | undefined> {
+async function exhausted(tx: Tx, orgId: string): Promise<Found> {
   const found = await tellExhausted(tx, orgId);
-  return found && { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } };
+  if (!found) return [];
+  return [{ orgId, happening: { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } } }];
 }
+
+async function shares(tx: Tx, holder: string, isShort: boolean): Promise<Found> {
+  const reached = await reachedShares(tx, holder, now(), isShort);
+  return reached.map((share) => ({ orgId: share.orgId, happening: thresholdOf(holder, share) }));
+}
+
+const thresholdOf = (subject: string, share: ReachedShare): Happening => ({
+  case: "budgetThreshold",
+  value: {
+    scope: share.scope,
+    subject,
+    percent: share.percent,
+    limitUsd: toUsd(share.budgetMicro),
+    usedUsd: toUsd(share.usedMicro),
+    ...(share.resetsAt !== null && { resetsAt: share.resetsAt }),
+  },
+});

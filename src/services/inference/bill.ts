@@ -11,7 +11,7 @@ import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { StoreAway } from "../../money/pump.ts";
 import type { Hold, Till } from "../../money/till.ts";
-import { factsOf, type Refusal } from "../../refusal.ts";
+import { factsOf, Reason, type Refusal } from "../../refusal.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../store/ledger.ts";
 import type { EventRecord } from "../../store/outbox.ts";
@@ -154,6 +154,8 @@ export class Bill {
       latencyMs: this.#elapsedMs(),
       byok: false,
       ...this.#log(refusal.route),
+      // Who leaves knows it.
+      ...(refusal.reason !== Reason.CLIENT_CLOSED_REQUEST && { events: [this.#failed(code)] }),
       ...this.#claim(undefined),
     };
     this.#tell(record, refusal.route);
@@ -194,6 +196,12 @@ export class Bill {
   #tell(record: RequestRecord, route: Route | undefined, step?: PlanStep): void {
     const { watch } = this.#asked;
     if (watch) watch.ended(endedOf({ call: this.#call, plan: this.#plan, asked: this.#asked, record, route, step }));
+  }
+
+  #failed(code: string): EventRecord {
+    const { orgId, requestId, contract, keyId } = this.#intent;
+    const value = { requestId, contract, model: this.#asked.modelRequested, code, keyId };
+    return eventOf(orgId, { case: "requestFailed", value });
   }
 
   #fallbackUsed({ model, provider, offeringId, attempts }: Route): EventRecord {

@@ -8,7 +8,7 @@ import type { Intent } from "../../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { charge } from "../../money/price.ts";
-import { asRefusal, Reason } from "../../refusal.ts";
+import { asRefusal, type Reason } from "../../refusal.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -22,7 +22,7 @@ import {
 import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import { frameSources } from "../../upstream/pictures.ts";
 import type { CallOptions, Wire } from "../../upstream/wire.ts";
-import { type Call, keyOf } from "../call.ts";
+import { type Call, type KeyPrincipal, keyOf } from "../call.ts";
 import type { Mover, StopBook } from "../robot/stop-book.ts";
 import type { LiveSupply } from "../supply/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
@@ -42,8 +42,8 @@ export interface InferenceParts extends Books {
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
-  /** Hears of an organisation's call that its balance did not cover. */
-  unpaid(orgId: string): void;
+  /** Hears of a key's call that was refused for want of credit or budget. */
+  unpaid(reason: Reason, key: KeyPrincipal): void;
   stops: StopBook;
   /** Sends spans of calls to the targets of their organisations. */
   broadcast: { of(orgId: string): Watch | undefined };
@@ -148,7 +148,7 @@ export class Trip {
   /** Holds what the plan may cost, or refuses with 402. */
   openBill(): Bill | Promise<Bill> {
     const unpaid = (thrown: unknown): never => {
-      if (asRefusal(thrown).reason === Reason.INSUFFICIENT_CREDITS) this.#house.unpaid(keyOf(this.call).orgId);
+      this.#house.unpaid(asRefusal(thrown).reason, keyOf(this.call));
       throw thrown;
     };
     try {

@@ -1,0 +1,48 @@
+/** What organisations are told before it hurts, each once: whoever asks first learns it, and has to tell it in the same transaction. */
+import type { Queryable, Tx } from "./tx.ts";
+
+/** A share of a budget that is reached. Amounts are micro-dollars. */
+export interface ReachedShare {
+  orgId: string;
+  scope: "key" | "workspace";
+  percent: number;
+  budgetMicro: number;
+  usedMicro: number;
+  /** When the budget is renewed, in unix seconds; null where never. */
+  resetsAt: number | null;
+}
+
+/** The shares of a key's or workspace's budget that are reached and were not told yet; all where a call was refused for want of it. */
+export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
+  return tx<ReachedShare[]>`
+    select org_id as "orgId", scope, percent, budget_micro as "budgetMicro", used_micro as "usedMicro", resets_at as "resetsAt"
+    from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
+}
+
+/** Forgets shares of budgets that were renewed since. */
+export async function pruneTold(sql: Queryable, atMs: number): Promise<void> {
+  await sql`delete from budget_told where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
+}
+
+const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
+
+/** A key that will end. */
+export interface EndingKey {
+  id: string;
+  orgId: string;
+  /** In unix seconds. */
+  expiresAt: number;
+}
+
+/** Keys that end within `days` days, were made for longer than that, and of whose end nobody was told; some of them at a time. */
+export async function endingKeys(tx: Tx, atMs: number, days: number, limit: number): Promise<EndingKey[]> {
+  const at = new Date(atMs);
+  return tx<EndingKey[]>`
+    update key set expiry_told = expires_at where id in (
+      select id from key
+      where expires_at > ${at} and expires_at <= ${at}::timestamptz + make_interval(days => ${days})
+        and expires_at - created > make_interval(days => ${days})
+        and not disabled and expiry_told is distinct from expires_at
+      order by expires_at limit ${limit} for update skip locked
+    ) returning id, org_id as "orgId", extract(epoch from expires_at)::bigint as "expiresAt"`;
+}

@@ -1,0 +1,62 @@
+/** The event `key.expiring`. */
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { tellOfEndingKeys } from "../../../src/services/account/expiry.ts";
+import { type App, openApp } from "../../support/app.ts";
+
+let app: App;
+beforeAll(async () => {
+  app = await openApp();
+});
+afterAll(() => app.close());
+
+const DAY_S = 86_400;
+const told = async (org: string) =>
+  (await app.sql`select payload from outbox where org_id = ${org} and name = 'key.expiring' order by position`).map(
+    ({ payload }) => fromBinary(EventSchema, payload).data.value,
+  );
+
+it("is told once for each end, seven days before, by any number of replicas at once", async () => {
+  const { org } = await app.caller(0);
+  const now = Math.floor(Date.now() / 1000);
+  const make = async (facts: object): Promise<string> => (await app.admin(`/v1/orgs/${org}/keys`, facts)).id;
+  const soon = await make({ expires_at: now + 6 * DAY_S });
+  const late = await make({ expires_at: now + 8 * DAY_S });
+  const short = await make({ expires_at: now + 2 * DAY_S });
+  const over = await make({ expires_at: now + 6 * DAY_S });
+  const revoked = await make({ expires_at: now + 6 * DAY_S });
+  await make({});
+  const past = app.sql`now() - interval '90 days'`;
+  await app.sql`update key set created = ${past} where org_id = ${org} and id <> ${short}`;
+  await app.sql`update key set expires_at = now() - interval '1 s' where id = ${over}`;
+  await app.sql`update key set disabled = true where id = ${revoked}`;
+
+  await Promise.all(Array.from({ length: 8 }, () => tellOfEndingKeys(app.sql)));
+  expect(await told(org)).toMatchObject([{ keyId: soon, expiresAt: now + 6 * DAY_S }]);
+  await tellOfEndingKeys(app.sql);
+  expect(await told(org)).toHaveLength(1);
+
+  await app.sql`update key set expires_at = expires_at - interval '1 day' where id in (${soon}, ${late})`;
+  await tellOfEndingKeys(app.sql);
+  const ends = (await told(org)).map((each) => each as { keyId: string; expiresAt: number });
+  expect(ends.map(({ keyId, expiresAt }) => [keyId, expiresAt - now]).sort()).toEqual(
+    [
+      [soon, 6 * DAY_S],
+      [soon, 5 * DAY_S],
+      [late, 7 * DAY_S],
+    ].sort(),
+  );
+});
+
+it("is told of more keys than are looked at at once", async () => {
+  const { org } = await app.caller(0);
+  const { id } = await app.admin(`/v1/orgs/${org}/keys`, {});
+  await app.sql`
+    insert into key select (jsonb_populate_record(key, jsonb_build_object(
+      'id', 'key_many_' || n, 'hash', '\\x' || encode(sha256(('many ' || n)::bytea), 'hex'),
+      'created', now() - interval '30 days', 'expires_at', now() + interval '1 day'))).*
+    from key, generate_series(1, 450) as n where id = ${id}`;
+  await tellOfEndingKeys(app.sql);
+  expect(await told(org)).toHaveLength(450);
+});
