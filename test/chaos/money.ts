@@ -15,6 +15,9 @@ const progress = (line: string): void => {
   if (tty) process.stderr.write(`\r${line}`);
   else if (told % 25 === 0 || told === kills) console.error(line);
 };
-const { wrong, ...figures } = await besiege({ kills, seed, progress });
+// Who has no more patience asks once, and hears what came until then.
+const enough = new AbortController();
+process.once("SIGTERM", () => enough.abort());
+const { wrong, ...figures } = await besiege({ kills, seed, progress, enough: enough.signal });
 if (tty) process.stderr.write("\n");
 process.exit(tell("money", seed, figures, wrong));

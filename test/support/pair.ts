@@ -93,6 +93,17 @@ export class Pair {
     return gateway;
   }
 
+  /** Ends a gateway as an operator does, and starts it again. */
+  async restart(place: number): Promise<void> {
+    const launched = this.#places[place]!;
+    this.#urls[place] = undefined;
+    delete this.#places[place];
+    signal(launched.pid, "SIGTERM");
+    const { code, stderr } = await launched.ended;
+    if (code !== 0) throw new Error(`a gateway ended with ${code} when it was asked to: ${stderr}`);
+    await this.start(place);
+  }
+
   /** Kills a gateway as a crash would, whether it's ready or not; resolves when it's gone. */
   async kill(place: number): Promise<void> {
     const launched = this.#places[place]!;
