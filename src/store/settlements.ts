@@ -97,10 +97,17 @@ export function settledOf(settlements: readonly Settlement[]): Settled {
   ] as Columns;
   const kindPlaces = new Places();
   const logPlaces = new Places();
+  let last: Settlement | undefined;
+  let place = 0;
   for (const settlement of settlements) {
     const { record } = settlement;
-    const { place, isNew } = kindPlaces.of(kindOf(settlement));
-    if (isNew) for (let i = 0; i < KIND.length; i++) kinds[i]!.add(KIND[i]!(settlement));
+    // Most are of the kind of the one before, and to see that costs less than to name it.
+    if (last === undefined || !isSameKind(last, settlement)) {
+      const found = kindPlaces.of(kindOf(settlement));
+      if (found.isNew) for (let i = 0; i < KIND.length; i++) kinds[i]!.add(KIND[i]!(settlement));
+      place = found.place;
+      last = settlement;
+    }
     kind.addBare(place);
     request.add(record.requestId);
     units.addBare(record.units);
@@ -122,6 +129,23 @@ export function settledOf(settlements: readonly Settlement[]): Settled {
 }
 
 type Columns = [Column, Column, Column, Column, Column, Column, Column, Column];
+
+const isSameKind = ({ lease, record: a }: Settlement, { lease: other, record: b }: Settlement): boolean =>
+  lease === other &&
+  a.orgId === b.orgId &&
+  a.keyId === b.keyId &&
+  a.status === b.status &&
+  a.contract === b.contract &&
+  a.unit === b.unit &&
+  a.httpStatus === b.httpStatus &&
+  a.errorCode === b.errorCode &&
+  a.wakeUpMicro === b.wakeUpMicro &&
+  a.hedgeCostMicro === b.hedgeCostMicro &&
+  a.simulated === b.simulated &&
+  a.byok === b.byok &&
+  a.offeringId === b.offeringId &&
+  a.model === b.model &&
+  a.provider === b.provider;
 
 /** All that a kind is, as one text. */
 function kindOf({ lease, record: r }: Settlement): string {
