@@ -81,6 +81,7 @@ async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promi
   const payers = new Payers(pair, stripe, key, seeded(siege.seed + 2));
   const kills = { gateway: 0, postgres: 0 };
   const keepers = [0, 1].map((place) => new Keeper(pair, place));
+  const share = siege.postgresShare ?? 0.05;
   let atOnce = 0;
   callers.start(siege.callers ?? 16);
   payers.start(PAYERS);
@@ -89,7 +90,8 @@ async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promi
     if (random() >= atOnce && !(await answered(pair, callers, ANSWERS))) break;
     const aimed = random() < (siege.aimedShare ?? AIMED);
     if (!aimed) await rest(random() * 300);
-    if (random() < (siege.postgresShare ?? 0.05)) {
+    // The one in the middle does in any case, so that no siege goes without.
+    if (share > 0 && (killed === siege.kills >> 1 || random() < share)) {
       kills.postgres++;
       atOnce = AT_ONCE.postgres;
       pair.killPostgres();
