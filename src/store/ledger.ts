@@ -36,7 +36,7 @@ export interface RequestRecord extends IntentRecord {
   /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
   attemptMs?: number | undefined;
   /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
-  log?: object;
+  log?: object | undefined;
   /** The call's idempotency key: with a response it is kept for replays, without one the key is free again. */
   claim?: { key: string; claimId: string; response?: Uint8Array };
   /** Events of which this request is the cause. */

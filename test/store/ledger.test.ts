@@ -3,6 +3,8 @@ import { replaceAmbient, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
 import { brokenInvariants } from "../../src/store/invariants.ts";
+import type { RequestRecord } from "../../src/store/ledger.ts";
+import { listCalls } from "../../src/store/logs.ts";
 import { addCredits, balanceOf } from "../../src/store/orgs.ts";
 import { listUsage, usageTotals } from "../../src/store/usage.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -419,6 +421,61 @@ describe("a batch", () => {
     await hold.settle(endOf(intent, PRICE));
     const { rows } = await listUsage(db.sql, payer.orgId, { limit: 1 });
     expect(rows[0]!.model).toMatch(/^a\ufffdb\ufffdc\\/);
+  });
+});
+
+describe("requests of one batch", () => {
+  it("are on record each as it was, whatever it shares with the others", async () => {
+    const [one, two] = [await makePayer(db.sql, 100 * PRICE), await makePayer(db.sql, 100 * PRICE)];
+    const { till } = await replica("one");
+    const odd = ["NULL", "null", "", "a,b", '{"x"}', "c\\\\d", "tab\tline\n", "é🤖", "two words"];
+    const records = [
+      ...odd.map((model, i) => endOf(intentOf(i % 2 ? one : two), PRICE, { model, log: { metadata: { model } } })),
+      endOf(intentOf(one), 0, {
+        status: "failed",
+        units: 0,
+        httpStatus: null,
+        errorCode: "deadline_exceeded",
+        latencyMs: null,
+      }),
+      endOf(intentOf(one), PRICE, {
+        wakeUpMicro: 600,
+        hedgeCostMicro: 100,
+        simulated: true,
+        byok: true,
+        log: undefined,
+      }),
+      endOf(intentOf(two), PRICE, {
+        attemptMs: undefined,
+        log: { attempts: [{ offering_id: "off_2", latency_ms: 3 }] },
+      }),
+      endOf(intentOf(two), PRICE),
+      endOf(intentOf(one), PRICE),
+    ];
+    const payerOf = ({ keyId }: RequestRecord): Payer => (keyId === one.keyId ? one : two);
+    const holds = await Promise.all(records.map((record) => till.hold(payerOf(record), PRICE, estimate(PRICE))));
+    await Promise.all(
+      records.map((record, i) => {
+        holds[i]!.intend(record);
+        return holds[i]!.settle(record);
+      }),
+    );
+    const found = new Map(
+      [
+        ...(await listCalls(db.sql, one.orgId, { limit: 50 })),
+        ...(await listCalls(db.sql, two.orgId, { limit: 50 })),
+      ].map((call) => [call.requestId, call]),
+    );
+    expect(found.size).toBe(records.length);
+    for (const { attemptMs, log, orgId: _org, wakeUpMicro: _wakeUp, ...record } of records) {
+      const attempts = [{ offering_id: record.offeringId, status: "ok", latency_ms: attemptMs }];
+      const details = attemptMs === undefined ? log : { ...log, attempts };
+      expect(found.get(record.requestId)).toMatchObject({ ...record, log: details });
+    }
+    const { rows } = await listUsage(db.sql, one.orgId, { limit: 50 });
+    expect(rows.filter(({ wakeUpMicro }) => wakeUpMicro > 0)).toMatchObject([
+      { wakeUpMicro: 600, hedgeCostMicro: 100 },
+    ]);
   });
 });
 
