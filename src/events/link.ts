@@ -5,6 +5,9 @@ import { BRAND } from "../brand.ts";
 import type { OutboxEvent } from "../store/outbox.ts";
 import { ANSWER_MS, dial } from "./dial.ts";
 
+/** Subjects whose stream is remembered. */
+const MOST_REMEMBERED = 10_000;
+
 /** What stands for the organisation in the subject of an event that concerns none. */
 const OPERATOR = "operator";
 
@@ -27,6 +30,8 @@ export class NatsLink {
   /** Resolves when it was lost or closed. */
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
+  /** The stream of a subject, where it had one. One that is gone meanwhile refuses, and with that the connection is given up. */
+  readonly #streams = new Map<string, string>();
 
   private constructor(connection: NatsConnection) {
     this.#connection = connection;
@@ -48,17 +53,19 @@ export class NatsLink {
    * others. Rejects as soon as that fails, with nothing that a stream stores after what it refused.
    */
   async publish(events: readonly OutboxEvent[]): Promise<void> {
-    const streams = await this.#streamsOf(new Set(events.map(subjectOf)));
-    for (const event of events) {
-      if (!streams.has(subjectOf(event)))
-        this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event) });
+    await this.#lookUp(new Set(events.map(subjectOf)));
+    let unkept = 0;
+    for (const { stream, run } of this.#runsOf(events)) {
+      if (stream !== undefined) await this.#store(run);
+      else
+        for (const event of run) this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event) });
+      if (stream === undefined) unkept += run.length;
     }
-    for (const stream of new Set(streams.values())) {
-      await this.#store(events.filter((event) => streams.get(subjectOf(event)) === stream));
+    if (unkept > 0) {
+      await deadline(this.#connection.flush(), ANSWER_MS);
+      // A server refuses a publication before it answers the flush, and the client tells of it in a turn of its own.
+      await sleep(0);
     }
-    await deadline(this.#connection.flush(), ANSWER_MS);
-    // A server refuses a publication before it answers the flush, and the client tells of it in a turn of its own.
-    await sleep(0);
     if (this.#refusal) throw this.#refusal;
   }
 
@@ -71,16 +78,31 @@ export class NatsLink {
     for await (const status of this.#connection.status()) if (status.type === "error") this.#refusal ??= status.error;
   }
 
-  /** The stream of JetStream that keeps a subject, for those that have one. */
-  async #streamsOf(subjects: ReadonlySet<string>): Promise<ReadonlyMap<string, string>> {
-    if (!this.#connection.info?.jetstream) return new Map();
-    const asked = [...subjects].map(async (subject): Promise<[string, string][]> => {
-      const answer = await this.#request("$JS.API.STREAM.NAMES", JSON.stringify({ subject }));
-      if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
-      const [stream] = answer.streams ?? [];
-      return stream === undefined ? [] : [[subject, stream]];
-    });
-    return new Map((await Promise.all(asked)).flat());
+  /** Events that one stream keeps, or none, one after the other: the order of all stays. */
+  #runsOf(events: readonly OutboxEvent[]): { stream: string | undefined; run: OutboxEvent[] }[] {
+    const runs: { stream: string | undefined; run: OutboxEvent[] }[] = [];
+    for (const event of events) {
+      const stream = this.#streams.get(subjectOf(event));
+      const last = runs.at(-1);
+      if (last && last.stream === stream) last.run.push(event);
+      else runs.push({ stream, run: [event] });
+    }
+    return runs;
+  }
+
+  /** Asks which streams of JetStream keep the subjects of which none is known to. */
+  async #lookUp(subjects: ReadonlySet<string>): Promise<void> {
+    if (!this.#connection.info?.jetstream) return;
+    if (this.#streams.size + subjects.size > MOST_REMEMBERED) this.#streams.clear();
+    const unknown = [...subjects].filter((subject) => !this.#streams.has(subject));
+    await Promise.all(
+      unknown.map(async (subject) => {
+        const answer = await this.#request("$JS.API.STREAM.NAMES", JSON.stringify({ subject }));
+        if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
+        const [stream] = answer.streams ?? [];
+        if (stream !== undefined) this.#streams.set(subject, stream);
+      }),
+    );
   }
 
   /**

@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
+import type { Served } from "../../support/policy-server.ts";
 
 let app: App;
 let model: Model;
@@ -19,6 +20,8 @@ afterAll(async () => {
   await app.close();
   await model.close();
 });
+
+type Answering = (steps: readonly (readonly number[])[]) => void;
 
 const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 3, policy_timeout_ms: 5000 };
 const evaluate = (body: object, key = caller.key) => app.call("/v1/evaluate", body, { key });
@@ -104,6 +107,38 @@ describe("202", () => {
   });
 
   it.each([
+    ["crashes", "policy_disconnected", (served: Served) => served.stream.close()],
+    ["hangs", "policy_timeout", () => {}],
+    ["answers NaN", "invalid_action", (_: Served, answer: Answering) => answer([[Number.NaN, 0]])],
+  ])(
+    "fails the episode in whose middle the policy %s, with its reason, and goes on with the next",
+    async (_, termination, fail) => {
+      let asked = 0;
+      const sessions: (string | undefined)[] = [];
+      model.script.act = (call, answer, served) => {
+        // Each episode is a session, under a name that tells the model nothing.
+        if (!sessions.includes(call.sessionId)) sessions.push(call.sessionId);
+        if (call.sessionId === sessions[1] && ++asked > 3) fail(served, answer);
+        else answer(honestSteps(call, 2));
+      };
+      const { body } = await evaluate({ ...NAV, policy_timeout_ms: 1_000 });
+      const end = await ended(body.id);
+      model.script.act = undefined;
+      expect(end).toMatchObject({
+        status: "completed",
+        episodes: { requested: 3, completed: 2, errored: 1 },
+        usage: { episodes: 2, cost_usd: 0.02 },
+        scores: { success_rate: { n: 3 } },
+      });
+      const [, second] = end.per_episode;
+      expect(second).toMatchObject({ index: 1, status: "error", error: expect.any(String) });
+      expect(second.steps).toBeGreaterThan(0);
+      // What fails at the wire may be told as what came of the try after it.
+      expect([termination, "policy_error"]).toContain(second.termination);
+    },
+  );
+
+  it.each([
     ["a policy of the right dimension is tried", 2, "completed", "max_steps"],
     ["one of a wrong dimension is told from a bad one", 7, "failed", "action_dim_mismatch"],
   ])("reaches a policy at an address over its wire: %s", async (_, dim, status, termination) => {
@@ -151,6 +186,16 @@ describe("refusals", () => {
   ])("says no to %s", async (_, body, status, code) => {
     const answer = await evaluate(body);
     expect([answer.status, answer.body.error.code]).toEqual([status, code]);
+  });
+
+  it("takes 10,000 episodes, the most, and gives them back when they are called off", async () => {
+    const rich = await app.caller(150);
+    const { status, body } = await evaluate({ ...NAV, episodes: 10_000 }, rich.key);
+    expect([status, body.progress]).toEqual([202, { completed: 0, total: 10_000 }]);
+    await app.call(`/v1/evaluate/${body.id}`, undefined, { key: rich.key, method: "DELETE" });
+    await vi.waitFor(async () => expect((await shown(body.id, rich.key)).body.status).toBe("cancelled"), {
+      timeout: 20_000,
+    });
   });
 
   it("names what is near to a misspelt scenario", async () => {
