@@ -2,6 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import {
   BreakerState,
+  DeprecateModelResponseSchema,
   ForceCircuitResponseSchema,
   GetHealthResponseSchema,
   GetPlatformResponseSchema,
@@ -9,15 +10,18 @@ import {
   HealthDetailSchema,
   type OperationsService,
 } from "../../gen/limber/v1/operations_service_pb.ts";
-import { steadyNow } from "../ambient.ts";
+import { now, nowSeconds, steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
+import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
+import { announceSunset } from "../store/alerts.ts";
 import { audit } from "../store/audit.ts";
 import { forceCircuit } from "../store/circuits.ts";
 import { countJobs } from "../store/jobs.ts";
 import { countReplicas } from "../store/replicas.ts";
 import { type Sql, tx } from "../store/tx.ts";
 import { byCall, type Implementation } from "./call.ts";
+import { emit } from "./emit.ts";
 import { featuresOf, LIMITS, type Setup } from "./operations/platform.ts";
 import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "./supply/live.ts";
@@ -35,6 +39,11 @@ export interface OperationsParts {
   /** What this deployment has. */
   setup: Setup;
 }
+
+/** How long before a model goes it is announced. */
+const NOTICE_S = 90 * 86_400;
+/** Who called it within this time is told. */
+const USED_FOR_DAYS = 30;
 
 /** What the store calls an operator's hand; none frees the breaker. */
 const FORCED: Readonly<Partial<Record<BreakerState, "open" | "closed">>> = {
@@ -92,6 +101,22 @@ export function operationsService({
         features: featuresOf(setup),
         limits: LIMITS,
         regions: [...regions].sort(),
+      });
+    },
+
+    async deprecateModel({ owner, name, sunsetAt }) {
+      const model = `${owner}/${name}`;
+      if (sunsetAt < nowSeconds() + NOTICE_S)
+        throw violation("sunset_at", "must be at least 90 days ahead", "greater_than_equal");
+      return tx(sql, async (tx) => {
+        const announced = await announceSunset(tx, model, { sunsetAt, atMs: now(), usedForDays: USED_FOR_DAYS });
+        if (!announced) throw refuse(Reason.MODEL_NOT_FOUND, `there is no model ${model}`);
+        if (announced.sunsetAt > sunsetAt)
+          throw violation("sunset_at", "must not be before what was announced", "greater_than_equal");
+        const happening = { case: "modelDeprecated", value: { model, sunsetAt } } as const;
+        for (const orgId of announced.users) await emit(tx, orgId, happening);
+        const { deprecatedAt, users } = announced;
+        return create(DeprecateModelResponseSchema, { model, deprecatedAt, sunsetAt, told: users.length });
       });
     },
 

@@ -46,3 +46,33 @@ export async function endingKeys(tx: Tx, atMs: number, days: number, limit: numb
       order by expires_at limit ${limit} for update skip locked
     ) returning id, org_id as "orgId", extract(epoch from expires_at)::bigint as "expiresAt"`;
 }
+
+/** A model's end as it is announced now. */
+export interface Sunset {
+  /** Both in unix seconds. */
+  deprecatedAt: number;
+  sunsetAt: number;
+  /** The organisations that called it lately; none where this very end was announced before. */
+  users: string[];
+}
+
+/** Announces when a model goes; an end that was announced for later stays, and is answered. Undefined: there is no such model. */
+export async function announceSunset(
+  tx: Tx,
+  model: string,
+  { sunsetAt, atMs, usedForDays }: { sunsetAt: number; atMs: number; usedForDays: number },
+): Promise<Sunset | undefined> {
+  const at = new Date(atMs);
+  const [before] = await tx<{ sunset_at: Date | null }[]>`select sunset_at from model where slug = ${model} for update`;
+  if (!before) return undefined;
+  const [row] = await tx<{ deprecatedAt: number; sunsetAt: number }[]>`
+    update model set deprecated_at = coalesce(deprecated_at, ${at}), sunset_at = greatest(sunset_at, ${new Date(sunsetAt * 1000)})
+    where slug = ${model}
+    returning extract(epoch from deprecated_at)::bigint as "deprecatedAt", extract(epoch from sunset_at)::bigint as "sunsetAt"`;
+  if (!row) return undefined;
+  if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt) return { ...row, users: [] };
+  const users = await tx<{ org_id: string }[]>`
+    select distinct org_id from request
+    where model = ${model} and created > ${at}::timestamptz - make_interval(days => ${usedForDays}) order by org_id`;
+  return { ...row, users: users.map(({ org_id }) => org_id) };
+}

@@ -36,6 +36,9 @@ export interface ModelRecord {
   actionSpaces: string[];
   embodiments: string[];
   featured: boolean;
+  /** Since when it is announced that it will go, and when it goes, in unix seconds; never written with the rest. */
+  deprecatedAt?: number | undefined;
+  sunsetAt?: number | undefined;
 }
 
 /** Where an offering stands in its life. */
@@ -175,8 +178,10 @@ export async function findProvider(sql: Queryable, name: string): Promise<Provid
   return row && providerOf(row);
 }
 
-interface ModelRow extends Omit<ModelRecord, "actionSpaces"> {
+interface ModelRow extends Omit<ModelRecord, "actionSpaces" | "deprecatedAt" | "sunsetAt"> {
   action_spaces: string[];
+  deprecated_at: Date | null;
+  sunset_at: Date | null;
 }
 
 const modelOf = (row: ModelRow): ModelRecord => ({
@@ -193,9 +198,17 @@ const modelOf = (row: ModelRow): ModelRecord => ({
   actionSpaces: row.action_spaces,
   embodiments: row.embodiments,
   featured: row.featured,
+  deprecatedAt: unixSeconds(row.deprecated_at),
+  sunsetAt: unixSeconds(row.sunset_at),
 });
 
-const modelRow = ({ actionSpaces, ...model }: ModelRecord) => ({ ...model, action_spaces: actionSpaces });
+const unixSeconds = (at: Date | null): number | undefined =>
+  at === null ? undefined : Math.floor(at.getTime() / 1000);
+
+const modelRow = ({ actionSpaces, deprecatedAt: _, sunsetAt: __, ...model }: ModelRecord) => ({
+  ...model,
+  action_spaces: actionSpaces,
+});
 
 /** Writes models of the catalog; those that were there before are replaced. */
 export async function putModels(sql: Queryable, models: readonly ModelRecord[]): Promise<void> {

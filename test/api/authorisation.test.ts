@@ -57,6 +57,7 @@ const OPERATOR = new Set([
   "AccountService.AddCredits",
   "AccountService.SetCommitment",
   "AccountService.GetUsageMargin",
+  "OperationsService.DeprecateModel",
   "OperationsService.ForceCircuit",
 ]);
 

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/event.proto.
  */
 export const file_limber_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSL/DAoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASMAoNcm9ib3Rfc3RvcHBlZBhGIAEoCzIXLmxpbWJlci52MS5Sb2JvdFN0b3BwZWRIABI2ChB3ZWJob29rX2Rpc2FibGVkGFAgASgLMhoubGltYmVyLnYxLldlYmhvb2tEaXNhYmxlZEgAEh8KBHBpbmcYUSABKAsyDy5saW1iZXIudjEuUGluZ0gAQgYKBGRhdGEiHAoKS2V5Q3JlYXRlZBIOCgZrZXlfaWQYASABKAkiHAoKS2V5UmV2b2tlZBIOCgZrZXlfaWQYASABKAkiMQoLS2V5RXhwaXJpbmcSDgoGa2V5X2lkGAEgASgJEhIKCmV4cGlyZXNfYXQYAiABKA0ijQEKD0J1ZGdldFRocmVzaG9sZBINCgVzY29wZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB3BlcmNlbnQYAyABKA0SEQoJbGltaXRfdXNkGAQgASgBEhAKCHVzZWRfdXNkGAUgASgBEhYKCXJlc2V0c19hdBgGIAEoDUgAiAEBQgwKCl9yZXNldHNfYXQiYgoNUmVxdWVzdEZhaWxlZBISCgpyZXF1ZXN0X2lkGAEgASgJEhAKCGNvbnRyYWN0GAIgASgJEg0KBW1vZGVsGAMgASgJEgwKBGNvZGUYBCABKAkSDgoGa2V5X2lkGAUgASgJIjoKEE9mZmVyaW5nVmVyaWZpZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEE9mZmVyaW5nUmVqZWN0ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSEQoJcmVwb3J0X2lkGAIgASgJIjoKEFBheW1lbnRTdWNjZWVkZWQSEgoKcGF5bWVudF9pZBgBIAEoCRISCgphbW91bnRfdXNkGAIgASgBIjMKDVBheW1lbnRGYWlsZWQSEgoKcGF5bWVudF9pZBgBIAEoCRIOCgZzdGF0dXMYAiABKAkiOAoKQmFsYW5jZUxvdxITCgtiYWxhbmNlX3VzZBgBIAEoARIVCg10aHJlc2hvbGRfdXNkGAIgASgBIicKEEJhbGFuY2VFeGhhdXN0ZWQSEwoLYmFsYW5jZV91c2QYASABKAEiLAoLTWVtYmVyQWRkZWQSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJIiAKDU1lbWJlclJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRPcGVuZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkiTQoVT2ZmZXJpbmdDaXJjdWl0Q2xvc2VkEhMKC29mZmVyaW5nX2lkGAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJInAKDlNlc3Npb25QaW5Mb3N0EhIKCnNlc3Npb25faWQYASABKAkSEgoKZnJvbV9tb2RlbBgCIAEoCRIVCg1mcm9tX3Byb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEhAKCHByb3ZpZGVyGAUgASgJInoKEVJvdXRlRmFsbGJhY2tVc2VkEhIKCnJlcXVlc3RfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSEwoLb2ZmZXJpbmdfaWQYBCABKAkSGwoTZmFpbGVkX29mZmVyaW5nX2lkcxgFIAMoCSJVCgxSb2JvdFN0b3BwZWQSDwoHc3RvcF9pZBgBIAEoCRIjCgVzY29wZRgCIAEoDjIULmxpbWJlci52MS5TdG9wU2NvcGUSDwoHc3ViamVjdBgDIAEoCSIgCg5CYXRjaENvbXBsZXRlZBIOCgZqb2JfaWQYASABKAkiHQoLQmF0Y2hGYWlsZWQSDgoGam9iX2lkGAEgASgJIiAKDkJhdGNoQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSIeCgxCYXRjaEV4cGlyZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25Db21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIiIKEEV2YWx1YXRpb25GYWlsZWQSDgoGam9iX2lkGAEgASgJIiUKE0V2YWx1YXRpb25DYW5jZWxsZWQSDgoGam9iX2lkGAEgASgJIjsKEU9mZmVyaW5nU3VzcGVuZGVkEhMKC29mZmVyaW5nX2lkGAEgASgJEhEKCXJlcG9ydF9pZBgCIAEoCSImCg9PZmZlcmluZ1JlbW92ZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkiMgoPV2ViaG9va0Rpc2FibGVkEg8KB2hvb2tfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIhcKBFBpbmcSDwoHaG9va19pZBgBIAEoCWIGcHJvdG8z", [file_limber_v1_robot]);
+  fileDesc("ChVsaW1iZXIvdjEvZXZlbnQucHJvdG8SCWxpbWJlci52MSK3DQoFRXZlbnQSCgoCaWQYASABKAkSEwoLYXBpX3ZlcnNpb24YAiABKAkSEgoKY3JlYXRlZF9hdBgDIAEoDRIOCgZvcmdfaWQYBCABKAkSLAoLa2V5X2NyZWF0ZWQYECABKAsyFS5saW1iZXIudjEuS2V5Q3JlYXRlZEgAEjgKEW9mZmVyaW5nX3ZlcmlmaWVkGBEgASgLMhsubGltYmVyLnYxLk9mZmVyaW5nVmVyaWZpZWRIABI4ChFvZmZlcmluZ19yZWplY3RlZBgSIAEoCzIbLmxpbWJlci52MS5PZmZlcmluZ1JlamVjdGVkSAASOgoSb2ZmZXJpbmdfc3VzcGVuZGVkGEIgASgLMhwubGltYmVyLnYxLk9mZmVyaW5nU3VzcGVuZGVkSAASNgoQb2ZmZXJpbmdfcmVtb3ZlZBhDIAEoCzIaLmxpbWJlci52MS5PZmZlcmluZ1JlbW92ZWRIABI4ChFwYXltZW50X3N1Y2NlZWRlZBgYIAEoCzIbLmxpbWJlci52MS5QYXltZW50U3VjY2VlZGVkSAASMgoOcGF5bWVudF9mYWlsZWQYGSABKAsyGC5saW1iZXIudjEuUGF5bWVudEZhaWxlZEgAEiwKC2JhbGFuY2VfbG93GBogASgLMhUubGltYmVyLnYxLkJhbGFuY2VMb3dIABI4ChFiYWxhbmNlX2V4aGF1c3RlZBgbIAEoCzIbLmxpbWJlci52MS5CYWxhbmNlRXhoYXVzdGVkSAASLgoMa2V5X2V4cGlyaW5nGBQgASgLMhYubGltYmVyLnYxLktleUV4cGlyaW5nSAASNgoQYnVkZ2V0X3RocmVzaG9sZBgcIAEoCzIaLmxpbWJlci52MS5CdWRnZXRUaHJlc2hvbGRIABIyCg5yZXF1ZXN0X2ZhaWxlZBhAIAEoCzIYLmxpbWJlci52MS5SZXF1ZXN0RmFpbGVkSAASNAoPYmF0Y2hfY29tcGxldGVkGDIgASgLMhkubGltYmVyLnYxLkJhdGNoQ29tcGxldGVkSAASLgoMYmF0Y2hfZmFpbGVkGDMgASgLMhYubGltYmVyLnYxLkJhdGNoRmFpbGVkSAASNAoPYmF0Y2hfY2FuY2VsbGVkGDQgASgLMhkubGltYmVyLnYxLkJhdGNoQ2FuY2VsbGVkSAASMAoNYmF0Y2hfZXhwaXJlZBg1IAEoCzIXLmxpbWJlci52MS5CYXRjaEV4cGlyZWRIABI+ChRldmFsdWF0aW9uX2NvbXBsZXRlZBg2IAEoCzIeLmxpbWJlci52MS5FdmFsdWF0aW9uQ29tcGxldGVkSAASOAoRZXZhbHVhdGlvbl9mYWlsZWQYNyABKAsyGy5saW1iZXIudjEuRXZhbHVhdGlvbkZhaWxlZEgAEj4KFGV2YWx1YXRpb25fY2FuY2VsbGVkGDggASgLMh4ubGltYmVyLnYxLkV2YWx1YXRpb25DYW5jZWxsZWRIABIuCgxtZW1iZXJfYWRkZWQYKCABKAsyFi5saW1iZXIudjEuTWVtYmVyQWRkZWRIABIyCg5tZW1iZXJfcmVtb3ZlZBgpIAEoCzIYLmxpbWJlci52MS5NZW1iZXJSZW1vdmVkSAASLAoLa2V5X3Jldm9rZWQYEyABKAsyFS5saW1iZXIudjEuS2V5UmV2b2tlZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfb3BlbmVkGDwgASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdE9wZW5lZEgAEkMKF29mZmVyaW5nX2NpcmN1aXRfY2xvc2VkGD0gASgLMiAubGltYmVyLnYxLk9mZmVyaW5nQ2lyY3VpdENsb3NlZEgAEjUKEHNlc3Npb25fcGluX2xvc3QYPiABKAsyGS5saW1iZXIudjEuU2Vzc2lvblBpbkxvc3RIABI7ChNyb3V0ZV9mYWxsYmFja191c2VkGD8gASgLMhwubGltYmVyLnYxLlJvdXRlRmFsbGJhY2tVc2VkSAASNgoQbW9kZWxfZGVwcmVjYXRlZBhBIAEoCzIaLmxpbWJlci52MS5Nb2RlbERlcHJlY2F0ZWRIABIwCg1yb2JvdF9zdG9wcGVkGEYgASgLMhcubGltYmVyLnYxLlJvYm90U3RvcHBlZEgAEjYKEHdlYmhvb2tfZGlzYWJsZWQYUCABKAsyGi5saW1iZXIudjEuV2ViaG9va0Rpc2FibGVkSAASHwoEcGluZxhRIAEoCzIPLmxpbWJlci52MS5QaW5nSABCBgoEZGF0YSIcCgpLZXlDcmVhdGVkEg4KBmtleV9pZBgBIAEoCSIcCgpLZXlSZXZva2VkEg4KBmtleV9pZBgBIAEoCSIxCgtLZXlFeHBpcmluZxIOCgZrZXlfaWQYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoDSKNAQoPQnVkZ2V0VGhyZXNob2xkEg0KBXNjb3BlGAEgASgJEg8KB3N1YmplY3QYAiABKAkSDwoHcGVyY2VudBgDIAEoDRIRCglsaW1pdF91c2QYBCABKAESEAoIdXNlZF91c2QYBSABKAESFgoJcmVzZXRzX2F0GAYgASgNSACIAQFCDAoKX3Jlc2V0c19hdCJiCg1SZXF1ZXN0RmFpbGVkEhIKCnJlcXVlc3RfaWQYASABKAkSEAoIY29udHJhY3QYAiABKAkSDQoFbW9kZWwYAyABKAkSDAoEY29kZRgEIAEoCRIOCgZrZXlfaWQYBSABKAkiOgoQT2ZmZXJpbmdWZXJpZmllZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQT2ZmZXJpbmdSZWplY3RlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiOgoQUGF5bWVudFN1Y2NlZWRlZBISCgpwYXltZW50X2lkGAEgASgJEhIKCmFtb3VudF91c2QYAiABKAEiMwoNUGF5bWVudEZhaWxlZBISCgpwYXltZW50X2lkGAEgASgJEg4KBnN0YXR1cxgCIAEoCSI4CgpCYWxhbmNlTG93EhMKC2JhbGFuY2VfdXNkGAEgASgBEhUKDXRocmVzaG9sZF91c2QYAiABKAEiJwoQQmFsYW5jZUV4aGF1c3RlZBITCgtiYWxhbmNlX3VzZBgBIAEoASIsCgtNZW1iZXJBZGRlZBIPCgd1c2VyX2lkGAEgASgJEgwKBHJvbGUYAiABKAkiIAoNTWVtYmVyUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJIk0KFU9mZmVyaW5nQ2lyY3VpdE9wZW5lZBITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCSJNChVPZmZlcmluZ0NpcmN1aXRDbG9zZWQSEwoLb2ZmZXJpbmdfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkicAoOU2Vzc2lvblBpbkxvc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpmcm9tX21vZGVsGAIgASgJEhUKDWZyb21fcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSEAoIcHJvdmlkZXIYBSABKAkiegoRUm91dGVGYWxsYmFja1VzZWQSEgoKcmVxdWVzdF9pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRITCgtvZmZlcmluZ19pZBgEIAEoCRIbChNmYWlsZWRfb2ZmZXJpbmdfaWRzGAUgAygJIjMKD01vZGVsRGVwcmVjYXRlZBINCgVtb2RlbBgBIAEoCRIRCglzdW5zZXRfYXQYAiABKA0iVQoMUm9ib3RTdG9wcGVkEg8KB3N0b3BfaWQYASABKAkSIwoFc2NvcGUYAiABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYAyABKAkiIAoOQmF0Y2hDb21wbGV0ZWQSDgoGam9iX2lkGAEgASgJIh0KC0JhdGNoRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIgCg5CYXRjaENhbmNlbGxlZBIOCgZqb2JfaWQYASABKAkiHgoMQmF0Y2hFeHBpcmVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ29tcGxldGVkEg4KBmpvYl9pZBgBIAEoCSIiChBFdmFsdWF0aW9uRmFpbGVkEg4KBmpvYl9pZBgBIAEoCSIlChNFdmFsdWF0aW9uQ2FuY2VsbGVkEg4KBmpvYl9pZBgBIAEoCSI7ChFPZmZlcmluZ1N1c3BlbmRlZBITCgtvZmZlcmluZ19pZBgBIAEoCRIRCglyZXBvcnRfaWQYAiABKAkiJgoPT2ZmZXJpbmdSZW1vdmVkEhMKC29mZmVyaW5nX2lkGAEgASgJIjIKD1dlYmhvb2tEaXNhYmxlZBIPCgdob29rX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIXCgRQaW5nEg8KB2hvb2tfaWQYASABKAliBnByb3RvMw", [file_limber_v1_robot]);
 
 /**
  * Something that happened, as it is carried to subscribers. Its name is that of the member of `data` with a dot for the first
@@ -262,6 +262,14 @@ export type Event = Message<"limber.v1.Event"> & {
      */
     value: RouteFallbackUsed;
     case: "routeFallbackUsed";
+  } | {
+    /**
+     * A model that the organisation called within 30 days will go. Told once for each time that is announced.
+     *
+     * @generated from field: limber.v1.ModelDeprecated model_deprecated = 65;
+     */
+    value: ModelDeprecated;
+    case: "modelDeprecated";
   } | {
     /**
      * Robots were stopped in an emergency.
@@ -850,6 +858,34 @@ export const RouteFallbackUsedSchema: GenMessage<RouteFallbackUsed> = /*@__PURE_
   messageDesc(file_limber_v1_event, 17);
 
 /**
+ * A model will go.
+ *
+ * @generated from message limber.v1.ModelDeprecated
+ */
+export type ModelDeprecated = Message<"limber.v1.ModelDeprecated"> & {
+  /**
+   * The model.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * When it goes, in unix seconds.
+   *
+   * @generated from field: uint32 sunset_at = 2;
+   */
+  sunsetAt: number;
+};
+
+/**
+ * Describes the message limber.v1.ModelDeprecated.
+ * Use `create(ModelDeprecatedSchema)` to create a new message.
+ */
+export const ModelDeprecatedSchema: GenMessage<ModelDeprecated> = /*@__PURE__*/
+  messageDesc(file_limber_v1_event, 18);
+
+/**
  * Robots were stopped in an emergency.
  *
  * @generated from message limber.v1.RobotStopped
@@ -882,7 +918,7 @@ export type RobotStopped = Message<"limber.v1.RobotStopped"> & {
  * Use `create(RobotStoppedSchema)` to create a new message.
  */
 export const RobotStoppedSchema: GenMessage<RobotStopped> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 18);
+  messageDesc(file_limber_v1_event, 19);
 
 /**
  * A batch ended with its results at hand.
@@ -903,7 +939,7 @@ export type BatchCompleted = Message<"limber.v1.BatchCompleted"> & {
  * Use `create(BatchCompletedSchema)` to create a new message.
  */
 export const BatchCompletedSchema: GenMessage<BatchCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 19);
+  messageDesc(file_limber_v1_event, 20);
 
 /**
  * A batch ended without one request that could run.
@@ -924,7 +960,7 @@ export type BatchFailed = Message<"limber.v1.BatchFailed"> & {
  * Use `create(BatchFailedSchema)` to create a new message.
  */
 export const BatchFailedSchema: GenMessage<BatchFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 20);
+  messageDesc(file_limber_v1_event, 21);
 
 /**
  * A batch was called off.
@@ -945,7 +981,7 @@ export type BatchCancelled = Message<"limber.v1.BatchCancelled"> & {
  * Use `create(BatchCancelledSchema)` to create a new message.
  */
 export const BatchCancelledSchema: GenMessage<BatchCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 21);
+  messageDesc(file_limber_v1_event, 22);
 
 /**
  * A batch was given up with requests that had not run within its time.
@@ -966,7 +1002,7 @@ export type BatchExpired = Message<"limber.v1.BatchExpired"> & {
  * Use `create(BatchExpiredSchema)` to create a new message.
  */
 export const BatchExpiredSchema: GenMessage<BatchExpired> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 22);
+  messageDesc(file_limber_v1_event, 23);
 
 /**
  * An evaluation ended with its scores at hand.
@@ -987,7 +1023,7 @@ export type EvaluationCompleted = Message<"limber.v1.EvaluationCompleted"> & {
  * Use `create(EvaluationCompletedSchema)` to create a new message.
  */
 export const EvaluationCompletedSchema: GenMessage<EvaluationCompleted> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 23);
+  messageDesc(file_limber_v1_event, 24);
 
 /**
  * An evaluation ended without a score.
@@ -1008,7 +1044,7 @@ export type EvaluationFailed = Message<"limber.v1.EvaluationFailed"> & {
  * Use `create(EvaluationFailedSchema)` to create a new message.
  */
 export const EvaluationFailedSchema: GenMessage<EvaluationFailed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 24);
+  messageDesc(file_limber_v1_event, 25);
 
 /**
  * An evaluation was called off.
@@ -1029,7 +1065,7 @@ export type EvaluationCancelled = Message<"limber.v1.EvaluationCancelled"> & {
  * Use `create(EvaluationCancelledSchema)` to create a new message.
  */
 export const EvaluationCancelledSchema: GenMessage<EvaluationCancelled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 25);
+  messageDesc(file_limber_v1_event, 26);
 
 /**
  * An offering failed the probe repeatedly; it is not routed to until it passes again.
@@ -1057,7 +1093,7 @@ export type OfferingSuspended = Message<"limber.v1.OfferingSuspended"> & {
  * Use `create(OfferingSuspendedSchema)` to create a new message.
  */
 export const OfferingSuspendedSchema: GenMessage<OfferingSuspended> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 26);
+  messageDesc(file_limber_v1_event, 27);
 
 /**
  * An offering was withdrawn.
@@ -1078,7 +1114,7 @@ export type OfferingRemoved = Message<"limber.v1.OfferingRemoved"> & {
  * Use `create(OfferingRemovedSchema)` to create a new message.
  */
 export const OfferingRemovedSchema: GenMessage<OfferingRemoved> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 27);
+  messageDesc(file_limber_v1_event, 28);
 
 /**
  * A webhook was disabled.
@@ -1106,7 +1142,7 @@ export type WebhookDisabled = Message<"limber.v1.WebhookDisabled"> & {
  * Use `create(WebhookDisabledSchema)` to create a new message.
  */
 export const WebhookDisabledSchema: GenMessage<WebhookDisabled> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 28);
+  messageDesc(file_limber_v1_event, 29);
 
 /**
  * Nothing happened.
@@ -1127,5 +1163,5 @@ export type Ping = Message<"limber.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_event, 29);
+  messageDesc(file_limber_v1_event, 30);
 

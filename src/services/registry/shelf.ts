@@ -237,6 +237,7 @@ function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: rea
     actionSpaces,
     featured,
     providers: union(live.map((offering) => offering.provider)).sort(),
+    ...(record.sunsetAt !== undefined && { deprecatedAt: record.deprecatedAt, sunsetAt: record.sunsetAt }),
     ...(facts && factsOf(facts)),
   });
   const facets = {

@@ -13,6 +13,12 @@ export function same(one: unknown, other: unknown): boolean {
 const keyOf = (each: unknown): string =>
   isObject(each) ? (each.value === undefined ? JSON.stringify(each) : `=${each.value}`) : `:${each}`;
 
+/** Tells whether a value is one of `some`, in a time that does not grow with their number. */
+export function oneOf(some: readonly unknown[]): (each: unknown) => boolean {
+  const byKey = Map.groupBy(some, keyOf);
+  return (each) => byKey.get(keyOf(each))?.some((one) => same(each, one)) ?? false;
+}
+
 /**
  * Values that are there, each with what more is said of it, and those of the others that are new, each once. Its time grows with the
  * number of values: groups have many.

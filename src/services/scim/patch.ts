@@ -3,7 +3,7 @@ import { Reason, refuse } from "../../refusal.ts";
 import { applied, EACH } from "./apply.ts";
 import { type Attribute, type Kind, partOf, placeOf } from "./attributes.ts";
 import { type Filter, type Path, parsePath } from "./filter.ts";
-import { joining, same } from "./join.ts";
+import { joining, oneOf, same } from "./join.ts";
 import { matches } from "./match.ts";
 import { isObject, tidied } from "./tidy.ts";
 
@@ -117,12 +117,7 @@ async function several(held: unknown, op: Op, target: Target, value: unknown): P
   if (op === "replace") return joined(attribute, [], given);
   if (given.length === 0) return lessened(attribute, before, before, undefined);
   // Some identity providers name in the value what they want removed.
-  return lessened(
-    attribute,
-    before,
-    before.filter((each) => given.some((one) => same(each, one))),
-    undefined,
-  );
+  return lessened(attribute, before, before.filter(oneOf(given)), undefined);
 }
 
 /** Values without those that are chosen, or without a part of these. */
