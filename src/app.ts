@@ -341,6 +341,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     publicSignup: config.publicSignup,
     trustedProxies: proxiesOf(config.trustedProxies),
     closing: () => draining,
+    loaded: () => loader.loaded,
   });
 
   if (config.referenceSupply) {

@@ -105,6 +105,8 @@ export interface GateParts {
   trustedProxies: Proxies;
   /** Whether the house takes no new work. */
   closing(): boolean;
+  /** Whether the house has read its state from the database, without which it knows no model. */
+  loaded(): boolean;
 }
 
 // Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
@@ -142,6 +144,11 @@ export function createGate(parts: GateParts): Gate {
     const door = doors.get(method);
     if (!door) throw new Error(`${method.parent.typeName}.${method.name} has no service function`);
     return door;
+  };
+
+  const assertLoaded = ({ access }: Rpc): void => {
+    if (access === Access.PUBLIC || parts.loaded()) return;
+    throw refuse(Reason.NOT_READY, "the gateway's state is not loaded yet; call again", {}, { retryAfter: 1 });
   };
 
   const isAdmin = (token: string | undefined): boolean =>
@@ -234,6 +241,7 @@ export function createGate(parts: GateParts): Gate {
       if (rule.access !== Access.PUBLIC && parts.closing()) {
         throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
       }
+      assertLoaded(rule);
       switch (rule.access) {
         case Access.PUBLIC:
           return admitAnyone(method, rule, head);
@@ -258,6 +266,8 @@ export function createGate(parts: GateParts): Gate {
     },
 
     async unary(method, admission, request, context) {
+      // Work of jobs comes without being admitted.
+      assertLoaded(doorOf(method).rule);
       takeKeyFromHeader(method, request, context);
       assertValid(method.input, request);
       const door = doorOf(method);

@@ -1,5 +1,5 @@
 /** Two houses on one database. */
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import { setKeyDisabled } from "../../src/store/keys.ts";
 import { type App, openApp } from "../support/app.ts";
@@ -81,4 +81,17 @@ it("go on without the other: what it had at hand is there again", async () => {
     200, 200, 402,
   ]);
   expect(await brokenInvariants(one.sql)).toEqual([]);
+});
+
+it("one that began while the database was away knows no model yet, says so to nobody but as not ready, and serves when it does", async () => {
+  const { key } = await one.caller(1);
+  await one.sql`alter table offering rename to offering_away`;
+  const late = await openApp({ database: one.database });
+  const refused = await act(late, key);
+  const { status: ready } = await late.call("/ready");
+  await one.sql`alter table offering_away rename to offering`;
+  expect([refused.status, refused.body.error.code, ready]).toEqual([503, "not_ready", 503]);
+  expect(refused.headers.get("retry-after")).toBe("1");
+  await vi.waitFor(async () => expect((await act(late, key)).status).toBe(200), { timeout: 10_000 });
+  await late.close();
 });

@@ -36,6 +36,8 @@ const LEAST_REST_MS = 50;
 const FULL_REST_MS = 100;
 /** Places that are fetched ahead: a share of all, so that few places are never kept from those who need them. */
 const SPARE_SHARE = 1 / 16;
+/** And no more than that, since those of a replica that dies are kept from the others for a while. */
+const MOST_SPARE = 64;
 
 /** One key in one replica. Times are on the steady clock in milliseconds. */
 export class Bucket {
@@ -112,7 +114,7 @@ export class Bucket {
     if (idle) this.tokens = 0;
     const places = (pool: Pool, most: number): number => {
       const busy = this.running[pool] + waiting[pool];
-      const ahead = idle || busy === 0 ? busy : busy + Math.floor(most * SPARE_SHARE);
+      const ahead = idle || busy === 0 ? busy : busy + Math.min(MOST_SPARE, Math.floor(most * SPARE_SHARE));
       return Math.max(this.running[pool], Math.min(ahead, most));
     };
     this.renewedAt = at;
