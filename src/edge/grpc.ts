@@ -4,7 +4,13 @@
  * is what the general handler says, to the last header, so that no client can tell them apart.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
-import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { after, newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
@@ -65,6 +71,8 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** How long a refused caller has to end his side. */
 const LINGER_MS = 100;
 
+const RESPONSE = { waitForTrailers: true };
+
 const OK_TRAILERS: OutgoingHttpHeaders = { "grpc-status": "0" };
 
 /** One call, from its headers to its trailers. */
@@ -106,7 +114,7 @@ class GrpcCall {
       const admission = this.#options.gate.admit(this.#method, {
         authorization: this.#headers.authorization,
         adminToken: textOf(this.#headers[ADMIN_HEADER]),
-        remoteAddress: this.#stream.session?.socket.remoteAddress ?? "",
+        remoteAddress: addressOf(this.#stream.session),
         requestId: this.#requestId,
       });
       if (admission instanceof Promise) admission.then(this.#read).catch(this.fail);
@@ -360,18 +368,14 @@ class GrpcCall {
 
   #respond(): void {
     if (this.#stream.headersSent) return;
-    const headers: OutgoingHttpHeaders = {
-      ":status": 200,
-      "content-type": "application/grpc+proto",
-      "x-request-id": this.#requestId,
-      "x-api-version": API_VERSION,
-    };
-    if (this.#responseCoding) headers["grpc-encoding"] = this.#responseCoding.name;
+    // Names and values in turn: Node then makes no object of them, only to take it apart again.
+    const headers = [":status", "200", "content-type", "application/grpc+proto"];
+    headers.push("x-request-id", this.#requestId, "x-api-version", API_VERSION);
+    if (this.#responseCoding) headers.push("grpc-encoding", this.#responseCoding.name);
     const known = encodingsFor(this.#headers["grpc-encoding"]);
-    if (known !== undefined) headers["grpc-accept-encoding"] = known;
-    const limits = this.#admission?.headers ?? [];
-    for (let i = 0; i < limits.length; i += 2) headers[limits[i]!] = limits[i + 1];
-    this.#stream.respond(headers, { waitForTrailers: true });
+    if (known !== undefined) headers.push("grpc-accept-encoding", known);
+    if (this.#admission) headers.push(...this.#admission.headers);
+    this.#stream.respond(headers, RESPONSE);
   }
 
   #note(): void {
@@ -389,6 +393,18 @@ class GrpcCall {
       callerRequestId: callerIdOf(this.#headers["x-request-id"]),
     });
   }
+}
+
+const addresses = new WeakMap<Http2Session, string>();
+
+/** The address at the other end; asked for once, as a session's socket stands behind a proxy. */
+function addressOf(session: Http2Session | undefined): string {
+  if (session === undefined) return "";
+  const known = addresses.get(session);
+  if (known !== undefined) return known;
+  const address = session.socket.remoteAddress ?? "";
+  addresses.set(session, address);
+  return address;
 }
 
 const timedOut = (): Refusal => refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");

@@ -419,6 +419,22 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     expect(await later()).toBe("ok");
   });
 
+  it("costs its address more than one wait: of several connections one is heard at a time", async () => {
+    const clock = new ManualClock();
+    cleanups.push(replaceAmbient({ clock }));
+    const { port } = await start();
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
+    const [first, second] = [await saying(port, GET), await saying(port, GET)];
+    const answered = (wire: typeof first) =>
+      wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
+    await clock.advance(1_000);
+    expect(await answered(first)).toMatchObject({ status: 200 });
+    expect(second.received()).toHaveLength(0);
+    await clock.advance(100);
+    expect(await answered(second)).toMatchObject({ status: 200 });
+  });
+
   it("runs nothing for a stream that was reset in the read that opened it", async () => {
     const { port, paths } = await start();
     const good = await saying(port, Buffer.concat([HELLO, request(1, "/reset"), reset(1), request(3, "/kept")]));

@@ -20,7 +20,7 @@ export function writeMessage<D extends DescMessage>(desc: D, message: MessageSha
   }
   const written = Buffer.allocUnsafe(room + at);
   out.copy(written, room, 0, at);
-  if (out.length > MOST_KEPT) out = Buffer.allocUnsafe(FIRST);
+  if (out.length > MOST_KEPT) use(Buffer.allocUnsafe(FIRST));
   return written;
 }
 
@@ -31,6 +31,7 @@ const FIRST = 64 << 10;
 /** A larger buffer is not kept for the next message. */
 const MOST_KEPT = 1 << 20;
 let out = Buffer.allocUnsafe(FIRST);
+let view = viewOf(out);
 let at = 0;
 
 type Fields = Record<string, unknown>;
@@ -38,12 +39,22 @@ type Writer = (message: Fields) => void;
 /** Writes a value, without its tag. */
 type Value = (value: unknown) => void;
 
+/** The same bytes, for numbers. */
+function viewOf(bytes: Buffer): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
+function use(bytes: Buffer<ArrayBuffer>): void {
+  out = bytes;
+  view = viewOf(bytes);
+}
+
 /** Makes sure that so many bytes have room. */
 function ensure(bytes: number): void {
   if (at + bytes <= out.length) return;
   const larger = Buffer.allocUnsafe(2 * (at + bytes));
   out.copy(larger, 0, 0, at);
-  out = larger;
+  use(larger);
 }
 
 const writers = new WeakMap<DescMessage, Writer>();
@@ -150,7 +161,8 @@ function doublesWriter(field: DescField, items: (message: Fields) => readonly un
     for (let i = 0; i < list.length; i++) {
       const value = list[i];
       if (typeof value !== "number") throw UNSURE;
-      at = out.writeDoubleLE(value, at);
+      view.setFloat64(at, value, true);
+      at += DOUBLE_BYTES;
     }
   };
 }
