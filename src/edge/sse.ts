@@ -1,6 +1,6 @@
 /** Streams of messages as text, no faster than the reader reads: server-sent events, or a line each. */
 import type { Writable } from "node:stream";
-import { after } from "../ambient.ts";
+import { after, steadyNow } from "../ambient.ts";
 import type { Signal } from "../signal.ts";
 
 /** One event. `data` is JSON, which never holds a line break. */
@@ -52,10 +52,15 @@ export function eventWriter(response: Writable, signal: Signal, form = EVENTS): 
   let gone = false;
   let full = false;
   let hush = (): void => undefined;
-  const rest = (): void => {
-    hush = after(HEARTBEAT_MS, () => {
+  let heardAt = steadyNow();
+  // One timer that looks when the last event was, and not one for every event.
+  const rest = (ms: number): void => {
+    hush = after(ms, () => {
+      const silentMs = steadyNow() - heardAt;
+      if (silentMs < HEARTBEAT_MS) return rest(HEARTBEAT_MS - silentMs);
       if (!full && form.keepAlive !== undefined) response.write(form.keepAlive);
-      rest();
+      heardAt = steadyNow();
+      rest(HEARTBEAT_MS);
     });
   };
   const empty = (): void => {
@@ -65,13 +70,12 @@ export function eventWriter(response: Writable, signal: Signal, form = EVENTS): 
     gone = true;
     hush();
   });
-  rest();
+  rest(HEARTBEAT_MS);
   return {
     write(event) {
       if (gone) return undefined;
-      hush();
       full = !response.write(form.textOf(event));
-      rest();
+      heardAt = steadyNow();
       return full ? drained(response, signal).then(empty) : undefined;
     },
     end() {

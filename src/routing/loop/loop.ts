@@ -207,12 +207,22 @@ export class Loop<O> {
 
   /** Asks whoever may serve and was not asked for this observation yet. */
   #ask(job: Job<O>, at: number): void {
-    for (const step of candidatesOf(this.#router.steps(), this.#served ?? this.#bound, this.#rules.models)) {
+    const steps = this.#router.steps();
+    // Who served last goes first, and needs no list made of the others.
+    const usual = job.tries.length === 0 ? this.#usual(steps) : undefined;
+    if (usual && this.#fly(job, usual, at)) return;
+    for (const step of candidatesOf(steps, this.#served ?? this.#bound, this.#rules.models)) {
       if (job.tries.some((tried) => sameWay(tried.step, step))) continue;
       if (this.#fly(job, step, at)) return;
     }
     const reason = job.tries.length === 0 ? HoldReason.NO_PROVIDER : HoldReason.UPSTREAM_FAILED;
     this.#give(job, reason, at);
+  }
+
+  #usual(steps: readonly PlanStep[]): PlanStep | undefined {
+    const id = this.#served?.offering.id;
+    for (const step of steps) if (step.offering.id === id) return step;
+    return undefined;
   }
 
   #fly(job: Job<O>, step: PlanStep, at: number): boolean {
