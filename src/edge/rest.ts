@@ -15,11 +15,11 @@ import { decoderOf, encoderOf, Faults, writeJson } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { PlainResponse } from "./port/lane.ts";
 import { queryOf, valuesOf } from "./query.ts";
-import { type EventSource, eventsOf, eventsOfAnswer, linesOf } from "./rest/events.ts";
+import { eventMaker, eventsOfAnswer } from "./rest/events.ts";
 import { headerOf, type Request, type Response } from "./rest/exchange.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
 import { Running } from "./running.ts";
-import { EVENTS, eventWriter, LINES } from "./sse.ts";
+import { EVENTS, eventWriter, LINES, type ServerEvent } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 import { invalid, violationOf, violationsOf } from "./validate.ts";
 
@@ -222,29 +222,34 @@ export class RestFace {
     const { gate } = this.#options;
     if (method.methodKind === "server_streaming") {
       const messages = gate.serverStream(method, admission, message, context);
-      return this.#stream(exchange, (route.lines ? linesOf : eventsOf)(method.output, messages));
+      return this.#stream(exchange, messages, eventMaker(method.output));
     }
     const streamed = wantsStream(method, message);
     if (streamed && !route.events) throw refuseStream();
     const answer = await gate.unary(method, admission, message, context);
-    if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer));
+    if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
     answerWhole(exchange, admission, answer);
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
-  async #stream({ route, response, context, admission }: Exchange, events: EventSource): Promise<void> {
+  async #stream<T>(
+    { route, response, context, admission }: Exchange,
+    items: AsyncIterable<T>,
+    eventOf: (item: T) => ServerEvent,
+  ): Promise<void> {
     const form = route.lines ? LINES : EVENTS;
     const { signal, requestId } = context;
-    const source = untilAbort(events, signal);
+    const source = untilAbort(items, signal);
     let next = await source.next();
     writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
     const writer = eventWriter(response instanceof PlainResponse ? response.stream() : response, signal, form);
     try {
-      for (; !next.done; next = await source.next()) await writer.write(next.value);
+      for (; !next.done; next = await source.next()) await writer.write(eventOf(next.value));
     } catch (thrown) {
       await writer.write({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body });
       throw thrown;
     } finally {
+      void source.return();
       writer.end();
     }
   }
@@ -334,6 +339,8 @@ const trail = (path: string): string[] => path.split(".").map((_, i, parts) => p
 function givenOf({ route, inputs }: Exchange): Given {
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
+
+const asItIs = (event: ServerEvent): ServerEvent => event;
 
 function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string | number)[] {
   if (head === undefined) return ["body"];

@@ -105,6 +105,9 @@ class Continued<T> implements AsyncIterableIterator<T> {
   /** Ends the read that is waiting. */
   private interrupt: (thrown: unknown) => void = () => {};
   private readonly forgetDeadline: () => void;
+  /** Since when the next element is awaited; undefined while none is. */
+  private waitsSince: number | undefined;
+  private forgetWatch: (() => void) | undefined;
 
   constructor(run: Run<Begun<T>>, { flight, answer }: Won<Begun<T>>, unitsOf: (element: T) => number) {
     this.run = run;
@@ -124,20 +127,29 @@ class Continued<T> implements AsyncIterableIterator<T> {
     if (this.thrown !== undefined) return Promise.reject(this.thrown);
     if (this.over) return Promise.resolve({ done: true, value: undefined });
     return new Promise((resolve, reject) => {
-      const { budgetMs } = this.flight.step;
-      const forget = this.run.world.clock.after(budgetMs, () => this.fail(stoodStill(AttemptFailure.TIMEOUT)));
-      this.interrupt = (thrown) => {
-        forget();
-        reject(thrown);
-      };
+      this.waitsSince = this.run.world.clock.steady();
+      if (this.forgetWatch === undefined) this.watch(this.flight.step.budgetMs);
+      this.interrupt = reject;
       this.iterator.next().then(
         (element) => {
-          forget();
+          this.waitsSince = undefined;
           if (!this.over) this.take(element);
           resolve(element);
         },
         (thrown) => this.fail(thrown),
       );
+    });
+  }
+
+  /** One timer for all elements: where it comes too early for the one that is awaited, it comes again. */
+  private watch(ms: number): void {
+    const { clock } = this.run.world;
+    this.forgetWatch = clock.after(ms, () => {
+      this.forgetWatch = undefined;
+      if (this.waitsSince === undefined) return;
+      const left = this.waitsSince + this.flight.step.budgetMs - clock.steady();
+      if (left > 0) this.watch(left);
+      else this.fail(stoodStill(AttemptFailure.TIMEOUT));
     });
   }
 
@@ -167,6 +179,7 @@ class Continued<T> implements AsyncIterableIterator<T> {
     if (this.over) return;
     this.over = true;
     this.forgetDeadline();
+    this.forgetWatch?.();
     this.run.end(this.flight, how, reason, this.units);
     this.run.close();
     this.flight.signal.abort(CALLED_OFF);

@@ -8,21 +8,19 @@ export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
 type Fields = Record<string, unknown>;
 
-/** Each message as the event that its one `oneof` names; an event with an `index` bears it as its id. */
-export async function* eventsOf(desc: DescMessage, messages: AsyncIterable<Message>): EventSource {
+/** Makes a message of this type the event that its one `oneof` names; an event with an `index` bears it as its id. */
+export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
   const { encode } = encoderOf(desc);
-  for await (const message of messages) {
-    const [entry] = Object.entries(encode(message) as Fields);
-    if (entry === undefined) throw new Error(`an event of ${desc.typeName} is empty`);
-    const [event, value] = entry;
-    const { index } = value as Fields;
-    yield { event, data: JSON.stringify(value), ...(typeof index === "number" && { id: index }) };
-  }
-}
-
-/** The one field of each message, to be written as a line. */
-export async function* linesOf(desc: DescMessage, messages: AsyncIterable<Message>): EventSource {
-  for await (const { event, data } of eventsOf(desc, messages)) yield { event, data };
+  return (message) => {
+    const fields = encode(message) as Fields;
+    for (const event in fields) {
+      const value = fields[event];
+      const { index } = value as Fields;
+      const data = JSON.stringify(value);
+      return typeof index === "number" ? { event, data, id: index } : { event, data };
+    }
+    throw new Error(`an event of ${desc.typeName} is empty`);
+  };
 }
 
 /** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */

@@ -50,7 +50,10 @@ export async function* streamPredict(
     await trip.pinned(step);
     delivered.begin(step, tried);
     yield delivered.started();
-    for await (const part of joined(first, rest)) {
+    // Not one stream of both: each that is read through another costs every frame its part.
+    delivered.take(first);
+    if (first.kind === "frame") yield eventOf("frame", first.frame);
+    for await (const part of rest) {
       delivered.take(part);
       if (part.kind === "frame") yield eventOf("frame", part.frame);
     }
@@ -147,11 +150,6 @@ const eventOf = <C extends StreamEvent["case"]>(
   name: C,
   value: Extract<StreamEvent, { case: C }>["value"],
 ): PredictStreamResponse => create(PredictStreamResponseSchema, { event: { case: name, value } as StreamEvent }); // the pair was just checked
-
-async function* joined<T>(first: T, rest: AsyncIterable<T>): AsyncIterable<T> {
-  yield first;
-  yield* rest;
-}
 
 /** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
 async function* soundParts(parts: AsyncIterable<PredictAnswerPart>, most: number): AsyncIterable<PredictAnswerPart> {
