@@ -1,12 +1,16 @@
 /** Runners outside: an evaluation that the gateway can't run is taken, reported and finished over the API. */
+import { execFile } from "node:child_process";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { importCatalog } from "../../../src/store/catalog.ts";
 import { brokenInvariants } from "../../../src/store/invariants.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { startModel } from "../../support/model.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
+const EXAMPLE = join(import.meta.dirname, "../../../examples/evaluation-runner.ts");
 const BENCHMARK = "1x/1x-world-model-challenge";
 
 let database: FreshDatabase;
@@ -170,6 +174,18 @@ describe("200", () => {
     expect(codeOf(await beat(id, 1, stranger.key))).toEqual([404, "not_found"]);
     const { epoch } = (await claim()).body.claim;
     await finish(id, epoch, { error: { code: "done", message: "done" } });
+  });
+});
+
+describe("the example of a runner", () => {
+  it("takes what waits, calls the policy through the gateway, and ends each with its scores", async () => {
+    const model = await startModel();
+    await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+    const { id } = (await evaluate({ policy_endpoint: "acme/base", episodes: 2 })).body;
+    const { stdout } = await promisify(execFile)(process.execPath, [EXAMPLE, app.url, caller.key, BENCHMARK]);
+    await model.close();
+    expect(stdout).toMatch(new RegExp(`^${id} completed: \\d of 2$`, "m"));
+    expect(await shown(id)).toMatchObject({ status: "completed", harness: "example 1.0", usage: { episodes: 2 } });
   });
 });
 
