@@ -1,4 +1,4 @@
-/** Pictures that the conformance probe shows to a server: small, generated, and of a thing at a known place. */
+/** Pictures that the conformance probe shows to a server: generated, and of a thing at a known place. */
 import sharp from "sharp";
 
 /** A red square on grey as a PNG of `size` by `size` pixels; its centre at (`x`, `y`), normalised. */
@@ -8,5 +8,35 @@ export function redSquare(x: number, y: number, size = 224): Promise<Buffer> {
   return sharp({ create: { width: size, height: size, channels: 3, background: { r: 128, g: 128, b: 128 } } })
     .composite([{ input: square, left: Math.round(x * size - side / 2), top: Math.round(y * size - side / 2) }])
     .png()
+    .toBuffer();
+}
+
+const LARGE = { width: 1_280, height: 720 } as const;
+/** Rows of grain that are made; they are repeated , far enough apart that nothing gets small by it. */
+const GRAIN_ROWS = 32;
+/** What a sensor adds, in levels. */
+const GRAIN = 24;
+
+let grainy: Promise<Buffer> | undefined;
+
+/** A red square as a camera of 1,280 by 720 sees it, with its grain: a JPEG of about 350 kB, always the same one. */
+export function grainyPicture(): Promise<Buffer> {
+  grainy ??= makeGrainy();
+  return grainy;
+}
+
+async function makeGrainy(): Promise<Buffer> {
+  const grain = Buffer.alloc(LARGE.width * GRAIN_ROWS * 4);
+  let state = 1;
+  for (let i = 0; i < grain.length; i++) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    grain[i] = i % 4 === 3 ? 255 : Math.floor((state / 2 ** 32) * GRAIN);
+  }
+  const raw = { width: LARGE.width, height: GRAIN_ROWS, channels: 4 } as const;
+  return sharp(await redSquare(0.75, 0.25))
+    .resize(LARGE.width, LARGE.height, { fit: "fill", kernel: "nearest" })
+    .composite([{ input: grain, raw, tile: true, blend: "add" }])
+    .removeAlpha()
+    .jpeg({ quality: 95 })
     .toBuffer();
 }

@@ -14,6 +14,7 @@ import {
 import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../src/upstream/test-picture.ts";
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { centreOfRed } from "../support/centre-of-red.ts";
 import { frameOf, honestSteps } from "../support/model.ts";
 
 let app: App;
@@ -96,8 +97,10 @@ class Server {
       }
       this.#say({ case: "predict", value: { callId, body: { case: "end", value: {} } } });
     } else if (message.case === "ground") {
-      const { callId } = message.value;
-      const answer = { points: [{ x: 0.75, y: 0.25, label: "square", confidence: 1 }] };
+      const { callId, request } = message.value;
+      const [frame] = request?.observation?.frames ?? [];
+      const at = (frame && (await centreOfRed(frame.data))) ?? { x: 0.75, y: 0.25 };
+      const answer = { points: [{ ...at, label: "square", confidence: 1 }] };
       this.#say({ case: "ground", value: { callId, body: { case: "answer", value: answer } } });
     }
   }

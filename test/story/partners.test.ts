@@ -84,7 +84,14 @@ const libero = (request: Buffer): number[][] => {
 async function openpi(policy: (request: Buffer) => number[][], more: OpenpiOptions = {}): Promise<OpenpiServer> {
   const server: OpenpiServer = await startOpenpiServer({
     ...more,
-    answer: () => pack(new Map([["actions", f4(policy(server.requests.at(-1)!))]])),
+    // What the policy throws on is answered as openpi does: with its traceback as text.
+    answer: () => {
+      try {
+        return pack(new Map([["actions", f4(policy(server.requests.at(-1)!))]]));
+      } catch (error) {
+        return `Traceback (most recent call last):\n${error}`;
+      }
+    },
   });
   server.behave({ kind: "steps", steps: [] });
   open.push(server);
@@ -350,6 +357,42 @@ it("serves a world model's very own pictures, out of its container", async () =>
   ]);
 });
 
+it("warns of a server that acts without a picture as if it were there, and of one that can't take a large one", async () => {
+  const blind = await openpi((request) => {
+    const observation = unpack(request) as Tree;
+    const state = observation.get("observation/state")?.get("data") as unknown as Buffer;
+    const values = [...new Float64Array(new Uint8Array(state).buffer)];
+    return Array.from({ length: 10 }, () => values.slice(0, 7));
+  });
+  const acting = await join({
+    ...{ runtime: "openpi-ws", endpoint: blind.endpoint, profile: { preset: "openpi/libero" } },
+    ...{ action_spaces: ["ee_delta_6d_grip"], max_horizon: 10, price_per_action_step: 0.001 },
+  });
+  expect([acting.body.offering.status, failedChecks(acting.body)]).toEqual([
+    "live",
+    expect.arrayContaining([
+      ["missing_camera_refused", expect.stringMatching(/without the picture observation\/image/)],
+    ]),
+  ]);
+
+  const small = await startChatServer(async (chat) => {
+    const url = chat.messages[0]!.content[0]!.image_url!.url;
+    if (url.length > 200_000) throw new Error("413");
+    const [x, y] = await centreOfRed(chat);
+    return `[{"point_2d": [${x}, ${y}], "label": "square"}]`;
+  });
+  open.push(small);
+  const ground = { contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.001 };
+  const finding = await join({
+    ...{ runtime: "openai-chat", endpoint: small.endpoint, ...ground },
+    profile: { coordinates: "xy_1000", server_model: "test/model" },
+  });
+  expect([finding.body.offering.status, failedChecks(finding.body).map(([name]) => name)]).toEqual([
+    "live",
+    ["large_picture"],
+  ]);
+});
+
 it.each<[string, () => Promise<object>, [string, RegExp]]>([
   [
     "a policy of another dimension",
@@ -401,6 +444,16 @@ it.each<[string, () => Promise<object>, [string, RegExp]]>([
       return { runtime: "openai-chat", endpoint: server.endpoint, ...ground, profile: { coordinates: "yx_1000" } };
     },
     ["square_found", /check the order and unit of coordinates/],
+  ],
+  [
+    "a model that always finds the same place",
+    async () => {
+      const server = await startChatServer('[{"point_2d": [750, 250], "label": "square"}]');
+      open.push(server);
+      const ground = { contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.001 };
+      return { runtime: "openai-chat", endpoint: server.endpoint, ...ground, profile: { coordinates: "xy_1000" } };
+    },
+    ["answers_differ", /two different observations gave the same places/],
   ],
   [
     "nobody at the address",

@@ -12,6 +12,7 @@ import {
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import { redSquare } from "../../src/upstream/test-picture.ts";
+import { centreOfRed } from "./centre-of-red.ts";
 import { type PolicyServer, response, type Served, startPolicyServer } from "./policy-server.ts";
 
 /** What a test may do with the calls to come; undefined leaves the honest answer. */
@@ -91,7 +92,9 @@ export async function startModel(script: Script = {}): Promise<Model> {
     const call = fromBinary(GroundRequestSchema, served.messages[0]!);
     grounds.push(call);
     if (script.ground) return script.ground(call, served);
-    const points = [{ x: 0.75, y: 0.25, label: "square", confidence: 0.9, frame: 0, camera: "front" }];
+    const [frame] = call.observation?.frames ?? [];
+    const at = (frame && (await centreOfRed(frame.data).catch(() => undefined))) ?? { x: 0.75, y: 0.25 };
+    const points = [{ ...at, label: "square", confidence: 0.9, frame: 0, camera: "front" }];
     const answer = create(GroundResponseSchema, { points, inputTokens: 300, outputTokens: 20 });
     served.send(toBinary(GroundResponseSchema, answer));
     served.end();

@@ -26,7 +26,7 @@ export interface OpenpiOptions {
   /** Answers messages whose `endpoint` is `reset`; a text goes as a text. */
   readonly resetAnswer?: string | Buffer;
   /** Makes the answer of some steps; openpi's own form by default. */
-  readonly answer?: (steps: readonly (readonly number[])[]) => Buffer;
+  readonly answer?: (steps: readonly (readonly number[])[]) => Buffer | string;
 }
 
 /** A server with what is particular to this wire. */
@@ -151,7 +151,7 @@ async function act(
   behaviour: Behaviour,
   client: WebSocket,
   socket: Socket,
-  answer: (steps: readonly (readonly number[])[]) => Buffer,
+  answer: (steps: readonly (readonly number[])[]) => Buffer | string,
 ): Promise<void> {
   switch (behaviour.kind) {
     case "steps":

@@ -12,7 +12,7 @@ import { after, newId, nowSeconds, steadyNow } from "../../ambient.ts";
 import * as act from "../../contracts/act.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { poseOf } from "../../contracts/bounds.ts";
-import { Contract, type Intent, type PredictAnswer } from "../../contracts/contract.ts";
+import { Contract, type GroundAnswer, type Intent, type PredictAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import * as ground from "../../contracts/ground.ts";
 import * as predict from "../../contracts/predict.ts";
@@ -23,7 +23,7 @@ import type { OfferingRecord } from "../../store/supply.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { frameSources } from "../../upstream/pictures.ts";
-import { redSquare } from "../../upstream/test-picture.ts";
+import { grainyPicture, redSquare } from "../../upstream/test-picture.ts";
 import type { CallOptions, Target, Wire } from "../../upstream/wire.ts";
 import { adviceFor, faultOf, ProbeFault } from "./probe/faults.ts";
 
@@ -269,8 +269,25 @@ class ProbeRun {
         false,
       );
     }
+    await this.#manners(ask, here);
+  }
+
+  /** What every contract is asked beyond its answers: large pictures, nonsense, strangers, and how long it all takes. */
+  async #manners(ask: (observation: Observation, twist?: Twist) => Promise<string>, here: Observation): Promise<void> {
+    if (here.frames.length > 0) await this.check("large_picture", () => this.#takesLargePictures(ask, here), false);
     await this.check("wrong_input_refused", () => this.#refusesNonsense((twist) => ask(NONSENSE, twist)), false);
     await this.#figures((twist) => ask(here, twist));
+  }
+
+  /** Whether pictures may be as large as cameras make them. */
+  async #takesLargePictures(
+    ask: (observation: Observation, twist: Twist) => Promise<string>,
+    here: Observation,
+  ): Promise<string> {
+    const data = await grainyPicture();
+    const frames = here.frames.map(({ camera }) => create(FrameSchema, { camera, data }));
+    await ask(create(ObservationSchema, { ...here, frames }), { aside: true });
+    return `pictures of 1280 by 720 (${Math.round(data.length / 1000)} kB) were taken`;
   }
 
   /** What a server makes of an observation without a picture, of a robot that it doesn't know. */
@@ -323,10 +340,9 @@ class ProbeRun {
     const { offering, target, wire } = this.#probed;
     const horizon = Math.min(2, offering.maxHorizon);
     const intent = intentFor(offering, Contract.PREDICT, undefined, horizon);
-    const ask = async (places: readonly { x: number; y: number }[]): Promise<string> => {
+    const ask = async (observations: readonly Observation[], twist: Twist = {}): Promise<string> => {
       const speaks = wire.predict?.bind(wire);
       if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
-      const observations = await Promise.all(places.map((place) => this.#observation(place, 0)));
       const input = {
         observations,
         instruction: INSTRUCTION,
@@ -340,46 +356,42 @@ class ProbeRun {
         resolution: undefined,
         numSamples: undefined,
       };
-      const answer = await this.#timed(async () => {
+      const asked = async () => {
         const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
-        for await (const part of speaks(target, input, this.#frames(observations), this.call())) {
+        for await (const part of speaks(twist.target ?? target, input, this.#frames(observations), this.call())) {
           if (part.kind === "frame") whole.frames.push(part.frame);
         }
         return whole;
-      });
+      };
+      const answer = await (twist.aside ? asked() : this.#timed(asked));
       const failure = predict.checkAnswer(answer, { intent });
       if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
       return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
     };
 
+    const passing = (places: readonly { x: number; y: number }[]): Promise<Observation[]> =>
+      Promise.all(places.map((place) => this.#observation(place, 0)));
+    const here = await passing([0.3, 0.35, 0.4].map((x) => ({ x, y: 0.5 })));
     let first = "";
     const shaped = await this.check("frames", async () => {
-      first = await ask([
-        { x: 0.3, y: 0.5 },
-        { x: 0.35, y: 0.5 },
-        { x: 0.4, y: 0.5 },
-      ]);
+      first = await ask(here);
       return `${horizon} frames that can be read`;
     });
     if (!shaped) return;
     await this.check("answers_differ", async () => {
-      const second = await ask([
-        { x: 0.6, y: 0.7 },
-        { x: 0.6, y: 0.65 },
-        { x: 0.6, y: 0.6 },
-      ]);
+      const second = await ask(await passing([0.7, 0.65, 0.6].map((y) => ({ x: 0.6, y }))));
       if (second === first) throw new ProbeFault("two different observations gave the same frames: is this a stub?");
       return "two different observations gave different frames";
     });
+    await this.#manners((observation, twist) => ask([observation], twist), here.at(-1)!);
   }
 
   /** One square at a known, asymmetric place shows swapped axes and wrong units at once. */
   async #ground(): Promise<void> {
     const { target, wire } = this.#probed;
-    await this.check("square_found", async () => {
+    const ask = async (observation: Observation, twist: Twist = {}): Promise<GroundAnswer> => {
       const speaks = wire.ground?.bind(wire);
       if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
-      const observation = await this.#observation(SQUARE, 0);
       const input = {
         observations: [observation] as const,
         instruction: "the red square",
@@ -387,19 +399,34 @@ class ProbeRun {
         temperature: undefined,
         sessionId: undefined,
       };
-      const answer = await this.#timed(() => speaks(target, input, this.#frames([observation]), this.call()));
+      const asked = () => speaks(twist.target ?? target, input, this.#frames([observation]), this.call());
+      const answer = await (twist.aside ? asked() : this.#timed(asked));
       const failure = ground.checkAnswer(answer);
       if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
-      const near = (x: number, y: number): boolean => Math.abs(x - SQUARE.x) < 0.1 && Math.abs(y - SQUARE.y) < 0.1;
-      const found =
-        answer.points.some(({ x, y }) => near(x, y)) ||
-        answer.boxes.some((box) => near((box.xMin + box.xMax) / 2, (box.yMin + box.yMax) / 2));
-      if (!found)
+      return answer;
+    };
+    const here = await this.#observation(SQUARE, 0);
+    let first = "";
+    const found = await this.check("square_found", async () => {
+      const answer = await ask(here);
+      first = placesIn(answer);
+      if (!isAt(answer, SQUARE))
         throw new ProbeFault(
           `a red square at (${SQUARE.x}, ${SQUARE.y}) was not found there: check the order and unit of coordinates`,
         );
       return "the red square was found where it is";
     });
+    if (!found) return;
+    await this.check("answers_differ", async () => {
+      const second = placesIn(await ask(await this.#observation(ELSEWHERE, 1)));
+      if (second === first) throw new ProbeFault("two different observations gave the same places: is this a stub?");
+      return "two different observations gave different places";
+    });
+    await this.check("steady", async () => {
+      for (let i = 0; i < WARM_CALLS; i++) await ask(here);
+      return `${WARM_CALLS} more calls answered`;
+    });
+    await this.#manners(async (observation, twist) => placesIn(await ask(observation, twist)), here);
   }
 
   /** The declared sample of this number, or one that is made up; with a picture for every camera. */
@@ -448,6 +475,21 @@ class ProbeRun {
     this.#latencies.push(steadyNow() - began);
     return answer;
   }
+}
+
+const placesIn = ({ points, boxes }: GroundAnswer): string =>
+  JSON.stringify([
+    points.map(({ x, y }) => [x, y]),
+    boxes.map(({ xMin, yMin, xMax, yMax }) => [xMin, yMin, xMax, yMax]),
+  ]);
+
+/** Whether something was found about there. */
+function isAt({ points, boxes }: GroundAnswer, place: { x: number; y: number }): boolean {
+  const near = (x: number, y: number): boolean => Math.abs(x - place.x) < 0.1 && Math.abs(y - place.y) < 0.1;
+  return (
+    points.some(({ x, y }) => near(x, y)) ||
+    boxes.some((box) => near((box.xMin + box.xMax) / 2, (box.yMin + box.yMax) / 2))
+  );
 }
 
 const intentFor = (offering: Offering, contract: Contract, actionSpace: string | undefined, units: number): Intent => ({

@@ -6,6 +6,7 @@ import type { Wire } from "../wire.ts";
 import { readAnswer, readPrediction } from "./decode.ts";
 import { encodeRequest, encodeReset } from "./encode.ts";
 import { askHealth, Pool } from "./exchange.ts";
+import { probesOf } from "./probes.ts";
 import { PROFILES } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
@@ -26,21 +27,7 @@ export function openpiWs(reach: Reach): Wire {
       ServerDialect.COSMOS_ROBOLAB,
       ServerDialect.STARVLA,
     ],
-    probes: [
-      {
-        name: "metadata",
-        required: true,
-        async look(target, { signal }) {
-          const { actionDim, chunk } = await pools.of(target).metadata(signal);
-          const wanted = target.actionDim;
-          if (actionDim !== undefined && wanted !== undefined && actionDim !== wanted) {
-            throw new Error(`the server's metadata say ${actionDim} numbers per step, and ${wanted} are declared`);
-          }
-          const steps = chunk === undefined ? "" : `, with chunks of ${chunk} steps`;
-          return `the first frame is a map of metadata${steps}`;
-        },
-      },
-    ],
+    probes: probesOf(pools),
     async act(target, given, frames, { signal, requestId }) {
       const profile = PROFILES.of(target.profile);
       const input = profile.session === WireSession.NONE ? { ...given, sessionId: undefined } : given;

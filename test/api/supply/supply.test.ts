@@ -207,6 +207,7 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
         "answers_differ",
         "steady",
         "longest_horizon",
+        "large_picture",
         "wrong_input_refused",
         "latency",
       ]);

@@ -1,0 +1,83 @@
+/** What the conformance probe asks of servers of the openpi wire alone. */
+import { create } from "@bufbuild/protobuf";
+import { ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { UpstreamFailure } from "../../contracts/failure.ts";
+import { FrameSet } from "../frames.ts";
+import { guardedAgent } from "../guard.ts";
+import { partsOf } from "../observe.ts";
+import { frameSources } from "../pictures.ts";
+import type { Profile } from "../profile.ts";
+import type { Servers } from "../servers.ts";
+import { redSquare } from "../test-picture.ts";
+import type { CallOptions, Target, WireProbe } from "../wire.ts";
+import { readAnswer } from "./decode.ts";
+import { encodeRequest } from "./encode.ts";
+import type { Pool } from "./exchange.ts";
+import { PROFILES } from "./profiles.ts";
+
+type Pools = Servers<Pool>;
+
+/** The checks, in order. */
+export function probesOf(pools: Pools): readonly WireProbe[] {
+  return [
+    {
+      name: "metadata",
+      required: true,
+      async look(target, { signal }) {
+        const { actionDim, chunk } = await pools.of(target).metadata(signal);
+        const wanted = target.actionDim;
+        if (actionDim !== undefined && wanted !== undefined && actionDim !== wanted) {
+          throw new Error(`the server's metadata say ${actionDim} numbers per step, and ${wanted} are declared`);
+        }
+        const steps = chunk === undefined ? "" : `, with chunks of ${chunk} steps`;
+        return `the first frame is a map of metadata${steps}`;
+      },
+    },
+    {
+      name: "missing_camera_refused",
+      required: false,
+      async look(target, call) {
+        const { frames, ...rest } = PROFILES.of(target.profile);
+        const [first, ...others] = frames;
+        if (!first) return "the profile names no camera";
+        const answered = await answers(pools, target, { ...rest, frames: others }, call);
+        // Servers hang up on what they can't read: the next connection has to stand.
+        await pools.of(target).metadata(call.signal);
+        if (!answered) return `without ${first.key} it answers with an error, and goes on`;
+        throw new Error(`it acts without the picture ${first.key} as if nothing were missing`);
+      },
+    },
+  ];
+}
+
+/** Whether a made-up observation in these parts is answered with actions. */
+async function answers(
+  pools: Pools,
+  target: Target,
+  profile: Profile,
+  { signal, requestId }: CallOptions,
+): Promise<boolean> {
+  const data = await redSquare(0.5, 0.5);
+  const shown = create(ObservationSchema, {
+    frames: profile.frames.map(({ camera }) => ({ camera, data })),
+    proprio: Array.from({ length: PROFILES.wants(target.profile).proprioDim ?? 0 }, () => 0.1),
+  });
+  const asked = { instruction: "go on", seed: undefined, temperature: undefined, sessionId: undefined };
+  const input = { ...asked, observations: [shown] };
+  const agent = guardedAgent({ allowPrivate: false }); // for pictures at addresses, of which there are none here
+  try {
+    const parts = await partsOf(profile, input, new FrameSet(frameSources([shown]), { agent, allowPrivate: false }));
+    const answer = await pools.of(target).exchange(undefined, {
+      encode: (told, room) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told, room),
+      opening: undefined,
+      signal,
+    });
+    readAnswer(answer, { profile, horizon: 1, requestId });
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof UpstreamFailure && !signal.aborted) return false;
+    throw thrown;
+  } finally {
+    await agent.destroy();
+  }
+}
