@@ -87,7 +87,9 @@ export async function deleteOffering(sql: Queryable, id: string, from: readonly 
 /** Calls that were promised to an offering and have not ended, on any replica; at most a batch too many. */
 export async function inFlightOn(sql: Queryable, id: string): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
-    select count(*) as count from intent, json_to_recordset(promised::json) as p (offering_id text) where offering_id = ${id}`;
+    with page as (select promised::json as promised from intent)
+    select count(*) as count from page, json_array_elements(promised -> 'requests') as request
+    where promised -> 'kinds' -> (request ->> 0)::int ->> 'offering_id' = ${id}`;
   return row?.count ?? 0;
 }
 
