@@ -295,7 +295,7 @@ describe("POST /v1/ground", () => {
       id: expect.stringMatching(/^grnd_/),
       object: "world.grounding",
       model: "acme/world",
-      points: [{ x: 0.75, y: 0.25, label: "square", confidence: 0.9, frame: 0, camera: "front" }],
+      points: [{ x: 0.3, y: 0.3, label: "square", confidence: 0.9, frame: 0, camera: "front" }],
       boxes: [],
       route: { model: "acme/world", provider: "acme", simulated: false },
       usage: { input_tokens: 300, output_tokens: 20, cost_usd: 0.0032 },
@@ -346,7 +346,7 @@ describe("POST /v1/ground", () => {
     };
     for (const face of ["connect", "grpc"] as const) {
       const answer = await inference(app, face).ground(request, bearer(caller.key));
-      expect(answer).toMatchObject({ points: [{ x: 0.75, y: 0.25 }], usage: { costUsd: 0.0032 } });
+      expect(answer).toMatchObject({ points: [{ x: 0.4, y: 0.4 }], usage: { costUsd: 0.0032 } });
     }
   });
 });
