@@ -2,7 +2,7 @@
 import { steadyNow } from "../ambient.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";
 import type { Notices } from "./notices.ts";
-import { hashSecret, isSecret } from "./secret.ts";
+import { hashName, isSecret } from "./secret.ts";
 import type { Sql } from "./tx.ts";
 
 /** After this long a key is read again behind the call that uses it. */
@@ -41,18 +41,18 @@ export class KeyCache {
   /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
   find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
     // Kept by hash: what lies in this memory must not open anything.
-    const hash = hashSecret(secret);
-    const entry = this.#entries.get(hash.toString("latin1"));
+    const name = hashName(secret);
+    const entry = this.#entries.get(name);
     if (!entry) {
       if (!isSecret(secret)) return undefined;
       this.#misses++;
-      return this.#read(hash, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+      return this.#read(name, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     }
     const age = steadyNow() - entry.readMs;
     if (age < STALE_MS) this.#hits++;
     else this.#misses++;
     if (age < FRESH_MS) return entry.key;
-    const reading = this.#read(hash, entry);
+    const reading = this.#read(name, entry);
     if (age >= STALE_MS) return reading;
     reading.catch(() => {});
     return entry.key;
@@ -68,11 +68,10 @@ export class KeyCache {
     this.#off();
   }
 
-  #read(hash: Buffer, entry: Entry): Promise<KeyRecord | undefined> {
+  #read(name: string, entry: Entry): Promise<KeyRecord | undefined> {
     if (entry.reading) return entry.reading;
-    const name = hash.toString("latin1");
     const generation = this.#generation;
-    const reading = findKeyByHash(this.#sql, hash).then((key) => {
+    const reading = findKeyByHash(this.#sql, Buffer.from(name, "base64")).then((key) => {
       if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow() });
       else if (this.#entries.get(name) === entry) this.#entries.delete(name);
       return key;

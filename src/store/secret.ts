@@ -25,6 +25,9 @@ export function isSecret(text: string): boolean {
 /** The SHA-256 of a secret: all that is ever stored of it. */
 export const hashSecret = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
+/** The same in Base64: a third of the price of bytes where a name is wanted. */
+export const hashName = (secret: string): string => hash("sha256", secret, "base64");
+
 /** Bytes from 248 on would make the first letters likelier than the others. */
 const FAIR = LETTERS.length * Math.floor(256 / LETTERS.length);
 
