@@ -226,6 +226,7 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     ["LIMBER_PUBLIC_SIGNUP", "maybe"],
     ["LIMBER_MASTER_KEY", "dG9vIHNob3J0"],
     ["SERVICE_ADMIN_TOKEN", "short"],
+    ["LIMBER_TRUSTED_PROXIES", "10.0.0.0/33"],
     ["LOG_LEVEL", "loud"],
   ])("on a malformed %s=%s", async (name, value) => {
     const { code, stderr, stdout } = await failToStart({ ...OUTSIDE, [name]: value });

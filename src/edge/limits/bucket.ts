@@ -182,7 +182,7 @@ export class Bucket {
   #tooFast(at: number): Refusal {
     const { requests, windowS } = this.limit;
     const waitS = Math.max(1, Math.ceil((1 - this.left(at)) / this.perMs / 1000));
-    const text = `this key may send ${requests} requests and steps of control loops in ${windowS} s; try again in ${waitS} s`;
+    const text = `this caller may send ${requests} requests and steps of control loops in ${windowS} s; try again in ${waitS} s`;
     return refuse(Reason.RATE_LIMIT_EXCEEDED, text, {}, { retryAfter: waitS });
   }
 
