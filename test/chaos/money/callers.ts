@@ -201,12 +201,15 @@ export class Callers {
     const code = body?.error?.code;
     told.last = `refused with ${code}`;
     if (code === "all_attempts_failed") told.failed.add(requestId);
-    else if (told.text !== undefined && code !== "store_unavailable")
+    else if (told.text !== undefined && !COMES_AGAIN.has(code))
       this.faults.push(`${told.id} was answered, and then refused with ${code}`);
     if (!EXPECTED.has(code)) this.faults.push(`${told.id} was refused with ${status} ${text}`);
     return code === "all_attempts_failed" && !told.keyed;
   }
 }
+
+/** How a call may be refused that was answered before: by a gateway that cannot look at the moment. */
+const COMES_AGAIN: ReadonlySet<string> = new Set(["store_unavailable", "not_ready"]);
 
 /** How a call may be refused while things die around it. */
 const EXPECTED = new Set([
