@@ -43,7 +43,7 @@ import { type Seen, Sights } from "./seen.ts";
 import { Tab } from "./tab.ts";
 import { Tally } from "./tally.ts";
 import { Ways } from "./ways.ts";
-import { chunkOf, endedOf, heldBack, holdOf, type LoopMessage, replayOf } from "./words.ts";
+import { chunkOf, endedOf, heldBack, holdOf, type LoopMessage, ownOf, replayOf } from "./words.ts";
 
 /** A caller who reads nothing for this long is gone. */
 const PATIENCE_MS = 10_000;
@@ -253,6 +253,7 @@ export class Robot implements Carried, Asker {
 
   tidy(): void {
     const now = steadyNow();
+    if (this.#last) this.#last = ownOf(this.#last);
     if (this.#behindSince !== undefined && now - this.#behindSince >= PATIENCE_MS)
       this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
     else if (now - this.#heardAt >= SILENCE_MS)

@@ -80,6 +80,14 @@ export function chunkOf(
   return chunk;
 }
 
+/** The same chunk with steps of its own: packed ones hold on to all that came with them, other loops' chunks too. */
+export function ownOf(chunk: LoopChunk): LoopChunk {
+  const { action } = chunk;
+  if (!(action instanceof SentAction)) return chunk;
+  const { $typeName, space, steps, dtMs, note } = action;
+  return { ...chunk, action: { $typeName, space, steps, dtMs, note } };
+}
+
 /** A chunk that was charged on an earlier stream, given again. */
 export const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): LoopChunk => ({
   ...chunk,
