@@ -92,7 +92,7 @@ import { Notices } from "./store/notices.ts";
 import { takeRates } from "./store/rates.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "./store/rollups.ts";
 import { releaseServer, takeServer } from "./store/server-leases.ts";
-import { loadSupply } from "./store/supply.ts";
+import { SupplyReader } from "./store/supply-reader.ts";
 import { connect, databaseReachable } from "./store/tx.ts";
 import { MOST_AT_ONE_HOOK } from "./store/webhooks.ts";
 import { guardedAgent, guardedLookup } from "./upstream/guard.ts";
@@ -192,8 +192,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const shelf = new RegistryShelf(supply, scenarios.values());
   const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
   closers.add(() => circuits.close());
+  const reader = new SupplyReader(sql);
   const loader = new SupplyLoader(async () => {
-    const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, shelf.catalog)]);
+    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
     const facts = await inSlices(factsOfSupply(known, vault, (text) => log.error(text)));
     await inSlices(supply.adopting(facts));
     await circuits.refresh();

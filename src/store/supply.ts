@@ -1,7 +1,7 @@
 /** Supply: the catalog of models, the providers, and their offerings. Prices are integer nano-dollars per unit. */
 import { newId } from "../ambient.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { type Queryable, type Sql, tx } from "./tx.ts";
+import type { Queryable } from "./tx.ts";
 
 /** Whoever runs models. */
 export interface ProviderRecord {
@@ -178,13 +178,15 @@ export async function findProvider(sql: Queryable, name: string): Promise<Provid
   return row && providerOf(row);
 }
 
-interface ModelRow extends Omit<ModelRecord, "actionSpaces" | "deprecatedAt" | "sunsetAt"> {
+/** A row of `model`. */
+export interface ModelRow extends Omit<ModelRecord, "actionSpaces" | "deprecatedAt" | "sunsetAt"> {
   action_spaces: string[];
   deprecated_at: Date | null;
   sunset_at: Date | null;
 }
 
-const modelOf = (row: ModelRow): ModelRecord => ({
+/** A model from its row. */
+export const modelOf = (row: ModelRow): ModelRecord => ({
   slug: row.slug,
   name: row.name,
   summary: row.summary,
@@ -387,22 +389,3 @@ export async function setOfferingStatus(
 
 /** What the driver takes for JSON. ProtoJSON holds nothing else. */
 const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
-
-/** Rows that are read between two looks at the event loop. */
-const AT_ONCE = 200;
-
-/** All supply as of one moment, removed offerings left out. */
-export function loadSupply(sql: Sql): Promise<Supply> {
-  return tx(sql, async (tx) => {
-    await tx`set transaction isolation level repeatable read, read only`;
-    const providers = await tx<ProviderRow[]>`select * from provider order by name`;
-    // A catalog in one piece would hold the event loop for as long as its rows take to read.
-    const models: ModelRecord[] = [];
-    for await (const rows of tx<ModelRow[]>`select * from model order by slug`.cursor(AT_ONCE))
-      for (const row of rows) models.push(modelOf(row));
-    const live: OfferingRecord[] = [];
-    const query = tx<OfferingRow[]>`${offerings(tx)} where status <> 'removed' order by offering.id`;
-    for await (const rows of query.cursor(AT_ONCE)) for (const row of rows) live.push(offeringOf(row));
-    return { providers: providers.map(providerOf), models, offerings: live };
-  });
-}

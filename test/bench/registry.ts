@@ -12,7 +12,7 @@ import { LiveSupply } from "../../src/services/supply/live.ts";
 import { importCatalog, loadCatalog, NO_CATALOG } from "../../src/store/catalog.ts";
 import { startPostgres } from "../../src/store/embedded.ts";
 import { migrate } from "../../src/store/migrate.ts";
-import { loadSupply } from "../../src/store/supply.ts";
+import { SupplyReader } from "../../src/store/supply-reader.ts";
 import { connect } from "../../src/store/tx.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { createVault } from "../../src/vault.ts";
@@ -32,13 +32,15 @@ await importCatalog(sql, join(import.meta.dirname, "../../data"));
 const upstream = createUpstream({ allowPrivate: true });
 const supply = new LiveSupply(upstream);
 const shelf = new RegistryShelf(supply);
+let reader = new SupplyReader(sql);
 const vault = createVault(Buffer.alloc(32, 7), []);
 
 /** As the house does it when the database says that supply changed; `fresh` reads the whole catalog again, as after an import. */
 async function reload(fresh: boolean): Promise<{ tookMs: number; pauseMs: number; pauseCpuMs: number }> {
+  if (fresh) reader = new SupplyReader(sql);
   const began = performance.now();
   const stop = watchLoop();
-  const [known, catalog] = await Promise.all([loadSupply(sql), loadCatalog(sql, fresh ? NO_CATALOG : shelf.catalog)]);
+  const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, fresh ? NO_CATALOG : shelf.catalog)]);
   const facts = await inSlices(factsOfSupply(known, vault, console.error));
   await inSlices(supply.adopting(facts));
   await inSlices(shelf.adopting(known, catalog));

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type Catalog, CatalogFault, importCatalog, loadCatalog, NO_CATALOG } from "../../src/store/catalog.ts";
 import { createOrg } from "../../src/store/orgs.ts";
-import { addModel, createProvider, loadSupply, type ModelRecord } from "../../src/store/supply.ts";
+import { addModel, createProvider, type ModelRecord } from "../../src/store/supply.ts";
+import { SupplyReader } from "../../src/store/supply-reader.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 const DATA = join(import.meta.dirname, "..", "..", "data");
@@ -37,7 +38,7 @@ const faultOf = async (): Promise<string> => {
   if (!(fault instanceof CatalogFault)) throw new Error(`not refused: ${fault}`);
   return fault.message;
 };
-const slugs = async (): Promise<string[]> => (await loadSupply(db.sql)).models.map(({ slug }) => slug);
+const slugs = async (): Promise<string[]> => (await new SupplyReader(db.sql).read()).models.map(({ slug }) => slug);
 
 const served: ModelRecord = {
   slug: "1mather/omnid",
@@ -75,7 +76,7 @@ describe("the import", () => {
     expect(done).toEqual(["models", "scenarios", "literature"]);
 
     const catalog = await loadCatalog(db.sql);
-    const { models } = await loadSupply(db.sql);
+    const { models } = await new SupplyReader(db.sql).read();
     const rows = linesOf("models.jsonl").map((line) => JSON.parse(line));
     expect(models.length).toBe(rows.length);
     const bySlug = new Map(models.map((model) => [model.slug, model]));
@@ -112,7 +113,7 @@ describe("the import", () => {
     const { slug } = JSON.parse(others[0]!);
     const catalog = await loadCatalog(db.sql);
     expect(catalog.entries.get(slug)).toMatchObject({ year: 2001 });
-    expect((await loadSupply(db.sql)).models.find((model) => model.slug === slug)?.name).toBe("Renamed");
+    expect((await new SupplyReader(db.sql).read()).models.find((model) => model.slug === slug)?.name).toBe("Renamed");
     expect(catalog.scenarios[1]?.runnable).toBe(false);
     expect(await slugs()).not.toContain(JSON.parse(first!).slug);
     expect(catalog.entries.size).toBe(others.length);
@@ -121,7 +122,7 @@ describe("the import", () => {
   it("replaces catalog facts of a model that somebody serves, and nothing that its provider said beyond them", async () => {
     await serve(served);
     await importCatalog(db.sql, directory);
-    const model = (await loadSupply(db.sql)).models.find(({ slug }) => slug === served.slug);
+    const model = (await new SupplyReader(db.sql).read()).models.find(({ slug }) => slug === served.slug);
     expect(model).toMatchObject({ name: "OmniD", family: "manipulation", actionSpaces: [] });
     expect(model).toMatchObject({ summary: served.summary, limits: served.limits, featured: true });
   });

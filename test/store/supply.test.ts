@@ -9,12 +9,12 @@ import {
   createProvider,
   findOffering,
   findProvider,
-  loadSupply,
   type ModelRecord,
   type OfferingDeclaration,
   putModels,
   setOfferingStatus,
 } from "../../src/store/supply.ts";
+import { SupplyReader } from "../../src/store/supply-reader.ts";
 import { tx } from "../../src/store/tx.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
@@ -105,7 +105,7 @@ describe("supply", () => {
     });
     expect(offering).toMatchObject({ provider: "partner", retainsFrames: false });
     expect(await findOffering(db.sql, offering.id)).toEqual(offering);
-    const supply = await loadSupply(db.sql);
+    const supply = await new SupplyReader(db.sql).read();
     expect(supply.offerings).toContainEqual(offering);
     expect(supply.models).toEqual([model]);
     expect(supply.providers).toMatchObject([{ name: "partner", regions: ["eu"], orgId }]);
@@ -143,7 +143,32 @@ describe("supply", () => {
   it("leaves removed offerings out", async () => {
     const { id } = await createOffering(db.sql, declaration());
     await setOfferingStatus(db.sql, id, { from: ["pending"], to: "removed" });
-    expect((await loadSupply(db.sql)).offerings.map((offering) => offering.id)).not.toContain(id);
+    expect((await new SupplyReader(db.sql).read()).offerings.map((offering) => offering.id)).not.toContain(id);
+  });
+
+  it("is read again as it is then, and what did not change is the same object", async () => {
+    const reader = new SupplyReader(db.sql);
+    const made = await Promise.all(Array.from({ length: 3 }, () => createOffering(db.sql, declaration())));
+    const [kept, moved, gone] = made.map(({ id }) => id) as [string, string, string];
+    const byId = ({ offerings }: Awaited<ReturnType<SupplyReader["read"]>>) =>
+      new Map(offerings.map((offering) => [offering.id, offering]));
+    const before = await reader.read();
+    await setOfferingStatus(db.sql, moved, { from: ["pending"], to: "verifying" });
+    await setOfferingStatus(db.sql, gone, { from: ["pending"], to: "removed" });
+    const { id: fresh } = await createOffering(db.sql, declaration());
+    const after = await reader.read();
+    expect(after).toEqual(await new SupplyReader(db.sql).read());
+    expect(byId(after).get(kept)).toBe(byId(before).get(kept));
+    expect(byId(after).get(moved)).toMatchObject({ status: "verifying" });
+    expect([byId(after).has(gone), byId(after).has(fresh)]).toEqual([false, true]);
+    for (const [i, model] of after.models.entries()) expect(model).toBe(before.models[i]);
+
+    // What a provider says of itself is part of each of its offerings.
+    await db.sql`update provider set retains_frames = not retains_frames where name = 'partner'`;
+    const last = await reader.read();
+    expect(last).toEqual(await new SupplyReader(db.sql).read());
+    expect(byId(last).get(kept)?.retainsFrames).toBe(!byId(after).get(kept)?.retainsFrames);
+    await db.sql`update provider set retains_frames = not retains_frames where name = 'partner'`;
   });
 
   it("replaces models of the catalog, and leaves a known one alone when somebody declares it", async () => {
@@ -151,7 +176,7 @@ describe("supply", () => {
     await putModels(db.sql, [{ ...model, slug: "owner/other", summary: "new", featured: false }]);
     await addModel(db.sql, { ...model, slug: "owner/other", summary: "declared" });
     await addModel(db.sql, { ...model, slug: "owner/third" });
-    const { models } = await loadSupply(db.sql);
+    const { models } = await new SupplyReader(db.sql).read();
     expect(models.map(({ slug, summary }) => [slug, summary])).toEqual([
       ["owner/other", "new"],
       ["owner/policy", "Picks things up."],

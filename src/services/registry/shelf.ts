@@ -34,7 +34,7 @@ import type { ModelRecord, OfferingRecord, ProviderRecord, Supply } from "../../
 import type { LiveSupply } from "../supply/live.ts";
 import { routesOf } from "./routes.ts";
 import { runScenarioOf, scenarioOf } from "./scenarios.ts";
-import { indexing } from "./search.ts";
+import { indexing, type SearchIndex } from "./search.ts";
 import { DOMAINS, EMBODIMENTS, ERAS, KINDS, LITERATURE_KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
@@ -118,6 +118,7 @@ const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
 export class RegistryShelf {
   readonly #supply: LiveSupply;
   readonly #here: readonly RunScenario[];
+  readonly #made: Made = { entries: new WeakMap(), index: undefined };
   #catalog: Catalog = NO_CATALOG;
   #view: RegistryView;
 
@@ -125,7 +126,7 @@ export class RegistryShelf {
   constructor(supply: LiveSupply, here: Iterable<RunScenario> = []) {
     this.#supply = supply;
     this.#here = [...here].sort((a, b) => (a.id < b.id ? -1 : 1));
-    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot, this.#here));
+    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot, this.#here, this.#made));
   }
 
   /** The catalog that is on the shelf. */
@@ -135,7 +136,7 @@ export class RegistryShelf {
 
   /** Takes over to what the store has now, after `LiveSupply` did, in its last slice. */
   *adopting(known: Supply, catalog: Catalog): Sliced<void> {
-    this.#view = yield* makingView(known, catalog, this.#supply.snapshot, this.#here);
+    this.#view = yield* makingView(known, catalog, this.#supply.snapshot, this.#here, this.#made);
     this.#catalog = catalog;
   }
 
@@ -150,6 +151,7 @@ function* makingView(
   catalog: Catalog,
   snapshot: Snapshot,
   here: readonly RunScenario[],
+  made: Made,
 ): Sliced<RegistryView> {
   const live: Offering[] = [];
   const liveOf = new Map<string, Offering[]>();
@@ -163,14 +165,14 @@ function* makingView(
   }
   const entries: Entry[] = [];
   for (const record of known.models) {
-    entries.push(entryOf(record, catalog.entries.get(record.slug), liveOf.get(record.slug) ?? []));
+    entries.push(madeEntry(made, record, catalog.entries.get(record.slug), liveOf.get(record.slug) ?? NONE));
     if (entries.length % 16 === 0) yield;
   }
   entries.sort((a, b) => (a.model.id < b.model.id ? -1 : 1));
   yield;
   const bySlug = new Map(entries.map((entry) => [entry.model.id, entry]));
   yield;
-  const index = yield* indexing(entries.map(({ model }) => searchedOf(model)));
+  const index = yield* madeIndex(made, known.models, catalog, entries);
   const records = once(() => new Map(known.offerings.map((record) => [record.id, record])));
   const routes = new Map<Contract | undefined, ListRoutesResponse>();
   const evaluated = new Set(here.flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
@@ -194,6 +196,43 @@ function* makingView(
     literature: once(() => catalog.literature.map(literatureOf)),
     actionSpaces: once(() => layoutsOf(catalog.taxonomy)),
   };
+}
+
+/** What was made before, for as long as what it was made from is the same. */
+interface Made {
+  readonly entries: WeakMap<ModelRecord, { facts: CatalogEntry | undefined; live: readonly Offering[]; entry: Entry }>;
+  index: { models: readonly ModelRecord[]; catalog: Catalog; index: SearchIndex } | undefined;
+}
+
+const NONE: readonly Offering[] = [];
+
+const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =>
+  one.length === other.length && one.every((each, i) => each === other[i]);
+
+function madeEntry(
+  { entries }: Made,
+  record: ModelRecord,
+  facts: CatalogEntry | undefined,
+  live: readonly Offering[],
+): Entry {
+  const before = entries.get(record);
+  if (before && before.facts === facts && sameList(before.live, live)) return before.entry;
+  const entry = entryOf(record, facts, live);
+  entries.set(record, { facts, live, entry });
+  return entry;
+}
+
+/** What is searched is what the catalog says; live supply changes nothing of it. */
+function* madeIndex(
+  made: Made,
+  models: readonly ModelRecord[],
+  catalog: Catalog,
+  entries: readonly Entry[],
+): Sliced<SearchIndex> {
+  if (made.index && made.index.catalog === catalog && sameList(made.index.models, models)) return made.index.index;
+  const index = yield* indexing(entries.map(({ model }) => searchedOf(model)));
+  made.index = { models, catalog, index };
+  return index;
 }
 
 function once<T>(make: () => T): () => T {

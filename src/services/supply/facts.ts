@@ -21,12 +21,23 @@ export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string)
     if (offerings.length % 32 === 0) yield;
     if (record.status !== "live" && record.status !== "degraded") continue;
     try {
-      offerings.push(liveOffering(record, models.get(record.model), vault));
+      offerings.push(openedOffering(record, models.get(record.model), vault));
     } catch {
       log(`offering ${record.id} cannot be opened and is not routed to`);
     }
   }
   return { offerings, catalog: supply.models.map(catalogModel), providers: supply.providers.map(({ name }) => name) };
+}
+
+/** What records were opened to, and with which model: records that did not change need not be opened again. */
+const opened = new WeakMap<OfferingRecord, { model: ModelRecord | undefined; vault: Vault; live: LiveOffering }>();
+
+function openedOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
+  const before = opened.get(record);
+  if (before?.model === model && before?.vault === vault) return before.live;
+  const live = liveOffering(record, model, vault);
+  opened.set(record, { model, vault, live });
+  return live;
 }
 
 /** One offering, with its secret opened and its profile read. Throws when either cannot be. */

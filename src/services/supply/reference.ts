@@ -11,7 +11,8 @@ import { newId } from "../../ambient.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { createOrg } from "../../store/orgs.ts";
 import { DEFAULT_SETTINGS } from "../../store/settings.ts";
-import { findProvider, loadSupply, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply.ts";
+import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply.ts";
+import { SupplyReader } from "../../store/supply-reader.ts";
 import type { Sql } from "../../store/tx.ts";
 import type { Call } from "../call.ts";
 import { type SupplyParts, supplyService } from "../supply.ts";
@@ -38,7 +39,7 @@ export async function bringReference(parts: SupplyParts, endpoint: string): Prom
   const probing = { signal: call.signal, requestId: call.requestId, budgetMs: 10_000 };
   const models = await upstream.native.describe(targetAt(endpoint), probing);
   await putModels(sql, models.map(recordOf));
-  const known = (await loadSupply(sql)).offerings.filter((offering) => offering.provider === PROVIDER);
+  const known = (await new SupplyReader(sql).read()).offerings.filter((offering) => offering.provider === PROVIDER);
   const failed: string[] = [];
   const kept = new Set<string>();
   for (const model of models) {
@@ -151,7 +152,7 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
 
 /** The ports that the reference provider had, so that its offerings are the same after a restart; 0 for one that is not known. */
 export async function lastReferencePorts(sql: Sql): Promise<{ grpcPort: number; openpiPort: number }> {
-  const { offerings } = await loadSupply(sql);
+  const { offerings } = await new SupplyReader(sql).read();
   const portOf = (runtime: string): number => {
     const known = offerings.find((offering) => offering.provider === PROVIDER && offering.runtime === runtime);
     return known ? Number(new URL(known.endpoint).port) : 0;
