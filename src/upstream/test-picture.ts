@@ -14,8 +14,8 @@ export function redSquare(x: number, y: number, size = 224): Promise<Buffer> {
 const LARGE = { width: 1_280, height: 720 } as const;
 /** Rows of grain that are made; they are repeated , far enough apart that nothing gets small by it. */
 const GRAIN_ROWS = 32;
-/** What a sensor adds, in levels. */
-const GRAIN = 24;
+/** What a sensor adds, in levels of all colours alike. */
+const GRAIN = 16;
 
 let grainy: Promise<Buffer> | undefined;
 
@@ -28,13 +28,14 @@ export function grainyPicture(): Promise<Buffer> {
 async function makeGrainy(): Promise<Buffer> {
   const grain = Buffer.alloc(LARGE.width * GRAIN_ROWS * 4);
   let state = 1;
-  for (let i = 0; i < grain.length; i++) {
+  for (let i = 0; i < grain.length; i += 4) {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    grain[i] = i % 4 === 3 ? 255 : Math.floor((state / 2 ** 32) * GRAIN);
+    grain.fill(Math.floor((state / 2 ** 32) * GRAIN), i, i + 3);
+    grain[i + 3] = 255;
   }
   const raw = { width: LARGE.width, height: GRAIN_ROWS, channels: 4 } as const;
   return sharp(await redSquare(0.75, 0.25))
-    .resize(LARGE.width, LARGE.height, { fit: "fill", kernel: "nearest" })
+    .resize(LARGE.width, LARGE.height, { fit: "contain", kernel: "nearest", background: "#808080" })
     .composite([{ input: grain, raw, tile: true, blend: "add" }])
     .removeAlpha()
     .jpeg({ quality: 95 })

@@ -39,7 +39,9 @@ export function probesOf(pools: Pools): readonly WireProbe[] {
       async look(target, call) {
         const { frames, ...rest } = PROFILES.of(target.profile);
         const [first, ...others] = frames;
-        if (!first) return "the profile names no camera";
+        // What the plain profile shows is a guess: nobody said that the server needs it.
+        const declared = (target.profile?.preset ?? "") !== "" || (target.profile?.frames.length ?? 0) > 0;
+        if (!first || !declared) return "no profile is declared that names a camera";
         const answered = await answers(pools, target, { ...rest, frames: others }, call);
         // Servers hang up on what they can't read: the next connection has to stand.
         await pools.of(target).metadata(call.signal);
