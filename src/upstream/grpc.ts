@@ -28,7 +28,8 @@ const IDLE_MS = 5 * 60_000;
 /** A call that ran out of time asks whether the connection still lives; without an answer in this time it's given up. */
 const PROOF_OF_LIFE_MS = 10_000;
 const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
-const WINDOW_BYTES = { stream: 4 * 2 ** 20, connection: 32 * 2 ** 20 } as const;
+/** A stream whose reader stalls holds what its window lets in, for the connection's own window is given back at once. */
+const WINDOW_BYTES = { stream: 2 ** 20, connection: 32 * 2 ** 20 } as const;
 
 /** What a server is asked for, and for how long. */
 export interface Exchange {
