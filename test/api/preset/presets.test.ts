@@ -148,7 +148,7 @@ describe("200", () => {
     await put("noted", { horizon: 1 });
     const { body } = await act({ preset: "noted" });
     await vi.waitFor(async () => {
-      const [row] = await app.sql`select log from request where request_id like ${`%${body.id.slice(4)}`}`;
+      const [row] = await app.sql`select log::json as log from request where request_id like ${`%${body.id.slice(4)}`}`;
       expect(row?.log.preset).toBe("noted");
     });
   });
