@@ -18,7 +18,7 @@ export interface RelayParts {
 const BATCH = 100;
 /** Finds what no notification told of. */
 const SWEEP_MS = 10_000;
-/** How soon to look again for what waits behind a transaction: one that is rolled back notifies nobody. */
+/** How soon to look again for what waits behind a transaction, which notifies nobody when it is rolled back, or behind another relay. */
 const HELD_MS = 100;
 const RETRY_MS = { first: 250, most: 10_000 };
 

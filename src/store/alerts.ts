@@ -44,7 +44,7 @@ export async function endingKeys(tx: Tx, atMs: number, days: number, limit: numb
         and expires_at - created > make_interval(days => ${days})
         and not disabled and expiry_told is distinct from expires_at
       order by expires_at limit ${limit} for update skip locked
-    ) returning id, org_id as "orgId", extract(epoch from expires_at)::bigint as "expiresAt"`;
+    ) returning id, org_id as "orgId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
 }
 
 /** A model's end as it is announced now. */
@@ -68,7 +68,7 @@ export async function announceSunset(
   const [row] = await tx<{ deprecatedAt: number; sunsetAt: number }[]>`
     update model set deprecated_at = coalesce(deprecated_at, ${at}), sunset_at = greatest(sunset_at, ${new Date(sunsetAt * 1000)})
     where slug = ${model}
-    returning extract(epoch from deprecated_at)::bigint as "deprecatedAt", extract(epoch from sunset_at)::bigint as "sunsetAt"`;
+    returning floor(extract(epoch from deprecated_at))::bigint as "deprecatedAt", floor(extract(epoch from sunset_at))::bigint as "sunsetAt"`;
   if (!row) return undefined;
   if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt) return { ...row, users: [] };
   const users = await tx<{ org_id: string }[]>`

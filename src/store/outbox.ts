@@ -60,7 +60,7 @@ export async function markSent(sql: Queryable, positions: readonly number[]): Pr
 /** Held by whoever carries events out: two at once would mix up their order. */
 const LOCK = 5_417_116_324;
 
-/** What was carried, and whether something waits for a transaction that is still open. */
+/** What was carried, and whether to look again soon: something waits for a transaction that is still open, or another is at it. */
 export interface Carried {
   readonly count: number;
   readonly heldBack: boolean;
@@ -79,7 +79,7 @@ export function carryEvents(
 ): Promise<Carried> {
   return tx(sql, async (tx) => {
     const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
-    if (!lock?.held) return { count: 0, heldBack: false };
+    if (!lock?.held) return { count: 0, heldBack: true };
     const events = (await tx<OutboxRow[]>`select * from outbox_next(${limit})`).map(eventOf);
     if (events.length > 0) {
       await carry(events);

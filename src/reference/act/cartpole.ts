@@ -45,6 +45,10 @@ export const balancePole: Controller = {
   },
 };
 
+/** Where a pole turns this fast no law helps, and its square must still be a number. */
+const MOST = 1e6;
+const bounded = (value: number): number => Math.max(-MOST, Math.min(MOST, value));
+
 /** One step of the public equations (Barto, Sutton and Anderson 1983). */
 function moved([x, v, angle, omega]: readonly number[], force: number): number[] {
   const [cos, sin] = [Math.cos(angle!), Math.sin(angle!)];
@@ -52,5 +56,5 @@ function moved([x, v, angle, omega]: readonly number[], force: number): number[]
   const pushed = (force + POLE * HALF_POLE * omega! ** 2 * sin) / total;
   const turned = (GRAVITY * sin - cos * pushed) / (HALF_POLE * (4 / 3 - (POLE * cos ** 2) / total));
   const sped = pushed - (POLE * HALF_POLE * turned * cos) / total;
-  return [x! + DT * v!, v! + DT * sped, angle! + DT * omega!, omega! + DT * turned];
+  return [x! + DT * v!, v! + DT * sped, angle! + DT * omega!, omega! + DT * turned].map(bounded);
 }
