@@ -1,6 +1,7 @@
 /**
- * What one act costs on each wire beyond the model: collecting, writing, exchanging with an instant server in another thread, reading.
- * An observation of two cameras at 224 by 224, decoded beforehand, and eight numbers; a chunk of sixteen steps of seven. Columns: CPU time of
+ * What one call costs on each wire beyond the model: collecting, writing, exchanging with an instant server in another thread, reading.
+ * An observation of two cameras at 224 by 224, decoded beforehand, and three numbers; a chunk of sixteen steps of seven, two frames or two
+ * points. Videos are taken apart by a program of its own, whose time is not counted. Columns: CPU time of
  * this thread, how pictures travel, bytes of fresh buffers (every copy lands in one), and for openpi the ratio to a bare `ws` client that
  * sends the same bytes. Run: `npm run bench:wires`.
  */
@@ -12,11 +13,13 @@ import { Cancel } from "../../src/signal.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import { actInput, framesOf, observed, targetAt } from "../support/wire-calls.ts";
-import { ACT_WIRES } from "../wires/act-wires.ts";
+import { installStandInDecoder } from "../support/stand-in-decoder.ts";
+import { actInput, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
+import { EVERY_WIRE } from "../wires/every-wire.ts";
 
 const CALLS = Number(process.argv[2] ?? 400);
-const WARM_UP = 50;
+/** Of calls that are asked after until they are done, which takes its time. */
+const SLOW_CALLS = Math.ceil(CALLS / 20);
 const ROUNDS = 5;
 
 const size = { width: 224, height: 224 };
@@ -49,6 +52,10 @@ const CARRIES: Readonly<Record<string, string>> = {
   "lerobot-async": "none",
   "oip-v2-rest": "none",
   "oip-v2-grpc": "none",
+  "vllm-omni-videos": "file",
+  "cosmos-nim": "base64",
+  cog: "base64",
+  "openai-chat": "base64",
 };
 
 function gr00t(): object {
@@ -93,21 +100,21 @@ interface Measured {
   readonly freshBytes: number;
 }
 
-/** CPU microseconds of this thread for one of `CALLS` calls. */
-async function round(call: () => Promise<unknown>): Promise<number> {
+/** CPU microseconds of this thread for one of so many calls. */
+async function round(call: () => Promise<unknown>, calls: number): Promise<number> {
   const before = process.threadCpuUsage();
-  for (let i = 0; i < CALLS; i++) await call();
+  for (let i = 0; i < calls; i++) await call();
   const { user, system } = process.threadCpuUsage(before);
-  return (user + system) / CALLS;
+  return (user + system) / calls;
 }
 
 const median = (list: readonly number[]): number => [...list].sort((a, b) => a - b)[list.length >> 1]!;
 
 /** CPU microseconds and fresh bytes of each of these, in rounds that take turns, so that what else the machine does meets all alike. */
-async function measure(...calls: (() => Promise<unknown>)[]): Promise<Measured[]> {
-  for (const call of calls) for (let i = 0; i < WARM_UP; i++) await call();
+async function measure(count: number, ...calls: (() => Promise<unknown>)[]): Promise<Measured[]> {
+  for (const call of calls) for (let i = 0; i < count / 8; i++) await call();
   const rounds: number[][] = calls.map(() => []);
-  for (let i = 0; i < ROUNDS; i++) for (const [at, call] of calls.entries()) rounds[at]!.push(await round(call));
+  for (let i = 0; i < ROUNDS; i++) for (const [at, call] of calls.entries()) rounds[at]!.push(await round(call, count));
   const measured: Measured[] = [];
   for (const [at, call] of calls.entries()) {
     fresh.bytes = 0;
@@ -147,23 +154,34 @@ console.log(row("wire", "cpu us/call", "pictures", "fresh bytes", "ratio"));
 const OPENPI_BYTES = 2 * 150_528 + 300;
 const bare = await bareRelay(Buffer.alloc(OPENPI_BYTES, 7));
 const only = process.argv[3];
-for (const { id, told } of ACT_WIRES.filter((wire) => only === undefined || wire.id === only)) {
-  const wire = upstream.wireOf(id) as Required<Wire>; // all of these act
+const uninstall = await installStandInDecoder();
+for (const { id, told, contract } of EVERY_WIRE.filter((wire) => only === undefined || wire.id === only)) {
+  const wire = upstream.wireOf(id) as Required<Wire>; // only what its contract is for is called
   const { endpoint, stop } = await serverOf(id);
   const profile = PROFILES[id] ? create(WireProfileSchema, PROFILES[id]) : told?.profile;
   // The models of the Open Inference Protocol's servers take numbers alone; pictures are left out.
   const seen = observed({ frames: id.startsWith("oip") ? [] : [picture, picture], proprio });
   const frames = framesOf(seen);
   const target = targetAt(endpoint, { profile, actionDim: 7 });
+  const options = () => ({ signal: new Cancel(), requestId: "req_1", budgetMs: 10_000 });
   const input = actInput({ observations: [seen], horizon: 16 });
-  const call = () => wire.act(target, input, frames, { signal: new Cancel(), requestId: "req_1", budgetMs: 10_000 });
+  const calls = {
+    act: () => wire.act(target, input, frames, options()),
+    ground: () => wire.ground(target, groundInput(seen, "the red square"), frames, options()),
+    predict: async () => {
+      const asked = predictInput({ observations: [seen], instruction: "go on", horizon: 2 });
+      for await (const part of wire.predict(target, asked, frames, options())) void part;
+    },
+  };
   const isOpenpi = id === "openpi-ws";
-  const [measured, floor] = await measure(call, ...(isOpenpi ? [bare.call] : []));
+  const count = contract === "predict" ? SLOW_CALLS : CALLS;
+  const [measured, floor] = await measure(count, calls[contract], ...(isOpenpi ? [bare.call] : []));
   const ratio = floor ? (measured!.cpuUs / floor.cpuUs).toFixed(2) : "";
   console.log(row(id, measured!.cpuUs.toFixed(0), CARRIES[id] ?? "", Math.round(measured!.freshBytes), ratio));
   if (floor)
     console.log(row("  bare ws, same bytes", floor.cpuUs.toFixed(0), "raw", Math.round(floor.freshBytes), "1.00"));
   await stop();
 }
+await uninstall();
 await bare.stop();
 await upstream.close();
