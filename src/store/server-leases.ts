@@ -25,15 +25,14 @@ export async function takeServer(
   { server, session, runMs, taker }: { server: string; session: string; runMs: number; taker: string },
 ): Promise<ServerTaken | "running" | "busy"> {
   const end = sql`now() + ${runMs} * interval '1 millisecond'`;
-  // `taker` names who has it; once it is given back, what was set up there follows after a space.
   const [row] = await sql<Row[]>`
     with before as (
-      select epoch, session, substring(taker from ' (.+)$') as setup, until <= now() as over from server_lease where server = ${server}
+      select epoch, session, setup, until <= now() as over from server_lease where server = ${server}
     ), taken as (
       insert into server_lease as held (server, taker, session, epoch, running_until, until)
       values (${server}, ${taker}, ${session}, 1, ${end}, ${end})
       on conflict (server) do update set taker = excluded.taker, session = excluded.session, epoch = held.epoch + 1,
-        running_until = excluded.running_until, until = excluded.until
+        setup = null, running_until = excluded.running_until, until = excluded.until
       where held.running_until <= now() and (held.session = excluded.session or held.until <= now())
       returning epoch
     )
@@ -53,7 +52,7 @@ export async function releaseServer(
 ): Promise<void> {
   await sql`
     update server_lease set running_until = now(), until = now() + ${keepMs} * interval '1 millisecond',
-      taker = split_part(taker, ' ', 1) || ${setup === undefined ? "" : ` ${setup}`}
+      setup = ${setup ?? null}
     where server = ${server} and epoch = ${epoch}`;
 }
 

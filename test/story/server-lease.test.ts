@@ -107,7 +107,7 @@ describe("the lease of a server", () => {
     await act(one, "first");
     const setups = asked("SendPolicyInstructions");
     // What a gateway leaves behind that is killed in the middle of a call.
-    await one.sql`update server_lease set taker = 'replica_gone', epoch = epoch + 1, running_until = now() + interval '1 second',
+    await one.sql`update server_lease set taker = 'replica_gone', setup = null, epoch = epoch + 1, running_until = now() + interval '1 second',
       until = now() + interval '1 second'`;
     const waited = act(other, "first");
     expect((await waited).body.action.steps).toEqual(STEPS);
@@ -130,7 +130,7 @@ describe("the lease of a server", () => {
     const before = server.acts.length;
     const slow = act(one, "first");
     await vi.waitFor(() => expect(server.acts.length).toBeGreaterThan(before));
-    await one.sql`update server_lease set taker = 'somebody', session = 'x', epoch = epoch + 1, until = now() + interval '1 minute'`;
+    await one.sql`update server_lease set taker = 'somebody', setup = null, session = 'x', epoch = epoch + 1, until = now() + interval '1 minute'`;
     answerNow();
     await slow;
     await act(one, undefined);
