@@ -1,7 +1,7 @@
-/** The events `balance.low` and `balance.exhausted`. */
+/** The events `balance.low`, `balance.exhausted` and `budget.threshold`. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type BudgetThreshold, EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
@@ -31,33 +31,95 @@ const told = async (org: string) =>
   );
 const names = async (org: string) => (await told(org)).map((data) => data.case).sort();
 
-it("are told once for each crossing, by whichever gateway, and again after credit was added", async () => {
-  const { org, key } = await one.caller(1);
-  for (let calls = 0; calls < 80; calls++) expect(await act(calls % 2 ? one : two, key)).toBe(200);
-  expect(await names(org)).toEqual([]);
-  let served = 80;
-  while ((await act(served % 2 ? one : two, key)) === 200) served++;
-  expect(served).toBe(100);
-  for (let i = 0; i < 10; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
-  await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceLow"]);
-  const low = (await told(org)).find((data) => data.case === "balanceLow");
-  expect(low?.value).toMatchObject({ thresholdUsd: 0.1 });
-  const left = low?.case === "balanceLow" ? low.value.balanceUsd : undefined;
-  expect(left).toBeLessThan(0.1);
+const shares = async (org: string): Promise<BudgetThreshold[]> =>
+  (await one.sql`select payload from outbox where org_id = ${org} and name = 'budget.threshold' order by position`).map(
+    ({ payload }) => fromBinary(EventSchema, payload).data.value as BudgetThreshold,
+  );
+const percents = async (org: string) => (await shares(org)).map(({ percent }) => percent);
 
-  await one.admin(`/v1/orgs/${org}/credits`, { amount_usd: 0.05 });
-  for (let calls = 0; calls < 5; calls++) expect(await act(one, key)).toBe(200);
-  for (let i = 0; i < 5; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
-  await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceExhausted", "balanceLow", "balanceLow"]);
+describe("balance.low and balance.exhausted", () => {
+  it("are told once for each crossing, by whichever gateway, and again after credit was added", async () => {
+    const { org, key } = await one.caller(1);
+    for (let calls = 0; calls < 80; calls++) expect(await act(calls % 2 ? one : two, key)).toBe(200);
+    expect(await names(org)).toEqual([]);
+    let served = 80;
+    while ((await act(served % 2 ? one : two, key)) === 200) served++;
+    expect(served).toBe(100);
+    for (let i = 0; i < 10; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
+    await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceLow"]);
+    const low = (await told(org)).find((data) => data.case === "balanceLow");
+    expect(low?.value).toMatchObject({ thresholdUsd: 0.1 });
+    const left = low?.case === "balanceLow" ? low.value.balanceUsd : undefined;
+    expect(left).toBeLessThan(0.1);
+
+    await one.admin(`/v1/orgs/${org}/credits`, { amount_usd: 0.05 });
+    for (let calls = 0; calls < 5; calls++) expect(await act(one, key)).toBe(200);
+    for (let i = 0; i < 5; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
+    await expect.poll(() => names(org)).toEqual(["balanceExhausted", "balanceExhausted", "balanceLow", "balanceLow"]);
+  });
+
+  it("are not told of a balance that is far from its end, nor of a key that is out of budget", async () => {
+    const { org } = await one.caller(1);
+    const key = await one.key(org, { role: "owner", budget: { limit_usd: 0.05 } });
+    for (let calls = 0; calls < 5; calls++) expect(await act(one, key)).toBe(200);
+    expect(await act(one, key)).toBe(402);
+    const other = await one.caller(0);
+    expect(await act(one, other.key)).toBe(402);
+    await expect.poll(() => names(other.org)).toEqual(["balanceExhausted"]);
+    expect(await names(org)).toEqual([]);
+  });
 });
 
-it("are not told of a balance that is far from its end, nor of a key that is out of budget", async () => {
-  const { org } = await one.caller(1);
-  const key = await one.key(org, { role: "owner", budget: { limit_usd: 0.05 } });
-  for (let calls = 0; calls < 5; calls++) expect(await act(one, key)).toBe(200);
-  expect(await act(one, key)).toBe(402);
-  const other = await one.caller(0);
-  expect(await act(one, other.key)).toBe(402);
-  await expect.poll(() => names(other.org)).toEqual(["balanceExhausted"]);
-  expect(await names(org)).toEqual([]);
+describe("budget.threshold", () => {
+  it("is told at 80 and at 100 percent of a key's budget, once each, by whichever gateway", async () => {
+    const { org, key: owner } = await one.caller(10);
+    const key = await one.key(org, { role: "owner", budget: { limit_usd: 0.5, interval: "daily" } });
+    const { id } = (await one.call("/v1/key", undefined, { key })).body;
+    for (let calls = 0; calls < 35; calls++) expect(await act(calls % 2 ? one : two, key)).toBe(200);
+    expect(await percents(org)).toEqual([]);
+    let served = 35;
+    while ((await act(served % 2 ? one : two, key)) === 200) served++;
+    expect(served).toBe(50);
+    for (let i = 0; i < 6; i++) expect(await act(i % 2 ? one : two, key)).toBe(402);
+    await expect.poll(() => percents(org)).toEqual([80, 100]);
+    const [first, last] = await shares(org);
+    expect(first).toMatchObject({ scope: "key", subject: id, limitUsd: 0.5 });
+    expect(first?.resetsAt).toBeGreaterThan(Date.now() / 1000);
+    expect(last?.usedUsd).toBeLessThanOrEqual(0.5);
+
+    // More budget is another budget.
+    const more = { budget: { limit_usd: 0.6, interval: "daily" } };
+    expect((await one.call(`/v1/orgs/${org}/keys/${id}`, more, { key: owner, method: "PATCH" })).status).toBe(200);
+    await expect
+      .poll(async () => {
+        await act(one, key);
+        return percents(org);
+      })
+      .toEqual([80, 100, 80, 100]);
+  });
+
+  it("is told of a workspace's budget, which all its keys use together", async () => {
+    const { org, key: owner } = await one.caller(10);
+    const body = { name: "lab", budget: { limit_usd: 0.2, interval: "monthly" } };
+    const workspace = (await one.call(`/v1/orgs/${org}/workspaces`, body, { key: owner })).body.id;
+    const keys = await Promise.all([1, 2].map(() => one.key(org, { role: "developer", workspace_id: workspace })));
+    let served = 0;
+    while ((await act(served % 2 ? one : two, keys[served % 2] ?? "")) === 200) served++;
+    expect(served).toBe(20);
+    await expect.poll(() => percents(org)).toEqual([80, 100]);
+    expect((await shares(org))[0]).toMatchObject({ scope: "workspace", subject: workspace, limitUsd: 0.2 });
+  });
+
+  it("is told of a call that what is left does not cover, and of no budget that has enough", async () => {
+    const { org } = await one.caller(10);
+    const small = await one.key(org, { role: "developer", budget: { limit_usd: 0.005 } });
+    const large = await one.key(org, { role: "developer", budget: { limit_usd: 5 } });
+    expect(await act(one, large)).toBe(200);
+    expect(await act(one, small)).toBe(402);
+    await expect.poll(() => percents(org)).toEqual([80, 100]);
+    expect((await shares(org)).map(({ usedUsd, resetsAt }) => [usedUsd, resetsAt])).toEqual([
+      [0, undefined],
+      [0, undefined],
+    ]);
+  });
 });
