@@ -1,7 +1,13 @@
 /** How an attempt at an upstream fails: one of the gateway's own words, never the upstream's. */
-import { AttemptFailure } from "../../gen/limber/v1/route_pb.ts";
+import { AttemptFailure, AttemptFailureSchema } from "../../gen/limber/v1/route_pb.ts";
 
 export { AttemptFailure };
+
+/** The word of a failure as callers read it, such as `input_rejected`; undefined where there was none. */
+export const failureWord = (failure: AttemptFailure | undefined): string | undefined =>
+  failure === undefined
+    ? undefined
+    : AttemptFailureSchema.value[failure]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase();
 
 /** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure`. */
 export class UpstreamFailure extends Error {

@@ -2,7 +2,6 @@
 import { create } from "@bufbuild/protobuf";
 import {
   type Attempt,
-  AttemptFailureSchema,
   AttemptStatus,
   type DirectRoute,
   DirectRouteSchema,
@@ -11,7 +10,7 @@ import {
   type Route,
   RouteSchema,
 } from "../../gen/limber/v1/route_pb.ts";
-import { AttemptFailure } from "../contracts/failure.ts";
+import { AttemptFailure, failureWord } from "../contracts/failure.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { PlanStep } from "./plan.ts";
 
@@ -95,7 +94,7 @@ function servedBy(step: PlanStep) {
 /** Why a plan came to nothing: time ran out, nobody had room, or everyone who was asked failed. */
 export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refusal {
   const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
-  const told = tries.map((each) => `${each.step.offering.provider} ${wordOf(each.reason)}`).join(", ");
+  const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
   if (outOfTime) {
     const text = told ? `time ran out: ${told}` : "no offering is expected to finish in the time that is left";
     return refuse(Reason.DEADLINE_EXCEEDED, text, {}, { route });
@@ -111,7 +110,5 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refus
   return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
 }
 
-function wordOf(failure: AttemptFailure | undefined): string {
-  const name = failure === undefined ? "" : (AttemptFailureSchema.value[failure]?.name ?? "");
-  return name.slice("ATTEMPT_FAILURE_".length).toLowerCase().replaceAll("_", " ") || "was called off";
-}
+const spoken = (failure: AttemptFailure | undefined): string =>
+  failureWord(failure)?.replaceAll("_", " ") ?? "was called off";

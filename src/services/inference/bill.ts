@@ -1,13 +1,9 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import {
-  AttemptFailureSchema,
-  AttemptStatus,
-  AttemptStatusSchema,
-  type Route,
-} from "../../../gen/limber/v1/route_pb.ts";
+import { AttemptStatus, AttemptStatusSchema, type Route } from "../../../gen/limber/v1/route_pb.ts";
 import { steadyNow } from "../../ambient.ts";
 import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
+import { failureWord } from "../../contracts/failure.ts";
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { StoreAway } from "../../money/pump.ts";
 import type { Hold, Till } from "../../money/till.ts";
@@ -240,9 +236,8 @@ export class Bill {
           ? undefined
           : route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
               offering_id: offeringId,
-              status: wordOf(AttemptStatusSchema.value[status]?.name, "ATTEMPT_STATUS_"),
-              reason:
-                reason === undefined ? undefined : wordOf(AttemptFailureSchema.value[reason]?.name, "ATTEMPT_FAILURE_"),
+              status: AttemptStatusSchema.value[status]?.name.slice("ATTEMPT_STATUS_".length).toLowerCase(),
+              reason: failureWord(reason),
               latency_ms: latencyMs,
             })),
     };
@@ -260,9 +255,6 @@ function onlyAttemptOf(route: Route | undefined): number | undefined {
 const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract, 0>] ?? "";
 
 const nothing = (): void => {};
-
-const wordOf = (name: string | undefined, prefix: string): string | undefined =>
-  name?.slice(prefix.length).toLowerCase();
 
 const toReplay = <D extends DescMessage>(call: Call, schema: D, answer: MessageShape<D>): Uint8Array | undefined =>
   call.idempotency && toBinary(schema, answer);

@@ -1,5 +1,6 @@
 /** What the targets of spans are told of a call, from its bill. */
-import { AttemptFailureSchema, AttemptStatus, type Route } from "../../../gen/limber/v1/route_pb.ts";
+import { AttemptStatus, type Route } from "../../../gen/limber/v1/route_pb.ts";
+import { failureWord } from "../../contracts/failure.ts";
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { type EndedCall, passedOn } from "../../events/broadcast/call.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
@@ -72,10 +73,7 @@ const attemptsOf = ({ attempts }: Route): EndedCall["attempts"] =>
     model,
     provider,
     status: STATUS[status] ?? "error",
-    reason:
-      reason === undefined
-        ? undefined
-        : AttemptFailureSchema.value[reason]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase(),
+    reason: failureWord(reason),
     latencyMs,
   }));
 
