@@ -77,7 +77,11 @@ const act = (app: App, session: string | undefined, more: object = {}) =>
     { key: robot.key },
   );
 const asked = (name: string) => server.asked.filter((method) => method === name).length;
-const forget = () => one.sql`update server_lease set until = now(), running_until = now()`;
+/** The end of every lease, once no call has a server any more: it is given back after its answer was sent. */
+async function forget(): Promise<void> {
+  await vi.waitFor(async () => expect(await one.sql`select from server_lease where running_until > now()`).toEqual([]));
+  await one.sql`update server_lease set until = now()`;
+}
 
 describe("the lease of a server", () => {
   it("is one session's at both gateways, and the session may call either: nothing is set up or emptied again", async () => {
