@@ -1,5 +1,5 @@
 /** Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. */
-import { newId, sleep, steadyNow } from "../ambient.ts";
+import { after, newId, sleep, steadyNow } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port.ts";
 
@@ -87,6 +87,10 @@ export class Pump<I, S> {
   #startedAt = 0;
   /** Works in the batch that started then. */
   #carried = 0;
+  /** Whether nobody came while it was under way. */
+  #alone = false;
+  /** Ends the rest before the next batch; undefined while there is none. */
+  #wake: (() => void) | undefined;
   #endedAt = steadyNow();
 
   constructor(port: LedgerPort<I, S>, till: string, listener: PumpListener) {
@@ -135,6 +139,7 @@ export class Pump<I, S> {
   /** Resolves when everything that was added is written, or can't be because the store is away. */
   async close(): Promise<void> {
     this.#closing = true;
+    this.#wake?.();
     while (this.#running !== undefined || this.#queue.length > 0) {
       this.#start();
       await this.#running;
@@ -144,15 +149,38 @@ export class Pump<I, S> {
   #add<W extends Work<I, S>>(work: W): W {
     this.#queue.push(work);
     // Everything that this turn of the event loop brings shares the batch.
+    if (this.#wake && (work.kind === "move" || this.#isGathered)) this.#wake();
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
     return work;
   }
 
   /** Milliseconds until the next batch may start; 0 when it must not wait. */
   #restMs(): number {
-    if (this.#closing || this.#queue.length >= MOST_WORKS || this.#queue.some(({ kind }) => kind === "move")) return 0;
+    if (this.#closing || this.#isGathered || this.#queue.some(({ kind }) => kind === "move")) return 0;
     const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perWork * this.#carried);
     return Math.max(0, this.#startedAt + distanceMs - steadyNow());
+  }
+
+  /**
+   * Whether the next batch has nobody to wait for: it is full, or as many works are here as the last one carried while nobody else
+   * came. Those are callers who go round, and to wait longer gathers none; where calls come by themselves batches keep their distance.
+   */
+  get #isGathered(): boolean {
+    const { length } = this.#queue;
+    return length >= MOST_WORKS || (this.#alone && length >= this.#carried);
+  }
+
+  /** Rests for `ms`, or until there is nobody to wait for. */
+  async #rest(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const forget = after(ms, resolve);
+    this.#wake = () => {
+      this.#wake = undefined;
+      setImmediate(resolve);
+    };
+    await promise;
+    this.#wake = undefined;
+    forget();
   }
 
   #start(): void {
@@ -167,7 +195,7 @@ export class Pump<I, S> {
   async #run(): Promise<void> {
     do {
       const restMs = this.#restMs();
-      if (restMs > 0) await sleep(restMs);
+      if (restMs > 0) await this.#rest(restMs);
       this.#underway = this.#queue.splice(0, MOST_WORKS);
       this.#startedAt = steadyNow();
       this.#carried = this.#underway.length;
@@ -191,6 +219,7 @@ export class Pump<I, S> {
   }
 
   #conclude(works: Work<I, S>[], outcome: BatchOutcome & { kind: "done" }): void {
+    this.#alone = this.#queue.length === 0;
     for (const work of works) {
       work.done.resolve();
       if (work.kind === "move" && work.taken) {
