@@ -4,12 +4,13 @@
  * judge: whatever is unusual is left to it.
  */
 import { type ActChunk, ActChunkSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import type { Action, ActionStep } from "../../gen/limber/v1/action_pb.ts";
+import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
 import { type LoopObservation, LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import { PREFIX } from "./grpc.ts";
+import { copySteps, type PackedSteps, packedIn } from "./packed-steps.ts";
 import { readMessage } from "./protobuf/read.ts";
 
 /** As the schema bounds them. */
@@ -134,15 +135,6 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
   return { $typeName: "limber.v1.ActStreamRequest", message: { case: "observation", value } };
 }
 
-/** Steps of a chunk as they came: all of one length, all numbers finite. */
-export interface PackedSteps {
-  readonly count: number;
-  /** Numbers in each. */
-  readonly dim: number;
-  /** One `limber.v1.ActionStep` after the other, each behind a tag of one byte and its length, all equally long. */
-  readonly bytes: Buffer;
-}
-
 /** A server's chunk without pictures or words, whose steps are read where somebody asks for them. */
 export class SeenChunk {
   readonly packed: PackedSteps;
@@ -208,9 +200,6 @@ function stepIn(bytes: Buffer, end: number): number {
   return at === stop && count <= MOST_VALUES ? count : -1;
 }
 
-/** An action whose steps may be packed. */
-type PackedAction = Action & { readonly packed?: PackedSteps | undefined };
-
 /**
  * The framed message that tells of a chunk whose steps are packed, byte for byte as the schema writes it; undefined for every other
  * message. It is written from its end, because the length of a message stands before it.
@@ -219,8 +208,8 @@ export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
   if (event.case !== "chunk") return undefined;
   const chunk = event.value;
   const { usage } = chunk;
-  const action: PackedAction | undefined = chunk.action;
-  const packed = action?.packed;
+  const { action } = chunk;
+  const packed = action && packedIn(action);
   if (!action || !packed || !usage || action.note !== "" || chunk.route !== undefined) return undefined;
   const frame = Buffer.allocUnsafe(MOST_AROUND + chunk.chunkId.length + action.space.length + packed.bytes.length);
   const end = frame.length;
@@ -301,9 +290,7 @@ function putText(frame: Buffer, tag: number, text: string): boolean {
 }
 
 /** The steps under the number that an action has them under. */
-function putSteps(frame: Buffer, { bytes, count }: PackedSteps): void {
-  at -= bytes.length;
-  bytes.copy(frame, at);
-  const size = bytes.length / count;
-  for (let i = 0, tag = at; i < count; i++, tag += size) frame[tag] = 0x12;
+function putSteps(frame: Buffer, packed: PackedSteps): void {
+  at -= packed.bytes.length;
+  copySteps(packed, frame, at, 0x12);
 }

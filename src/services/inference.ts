@@ -35,6 +35,7 @@ import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
 import { prepare } from "./inference/prepare.ts";
+import { SentAction } from "./inference/sent-action.ts";
 import {
   assertSound,
   type InferenceHouse,
@@ -111,7 +112,8 @@ const limitsOf = (
 function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge: Charge, route: Route): ActResponse {
   const { model, dtMs: usualMs } = charge.step.offering;
   const dtMs = answer.dtMs || usualMs;
-  const { steps, note, gpuSeconds } = answer;
+  const { gpuSeconds } = answer;
+  const units = act.unitsOf(answer);
   // Written out: calls in a control loop don't pay for `create`, which asks the schema about every field.
   return {
     $typeName: "limber.v1.ActResponse",
@@ -119,16 +121,16 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
     object: "world.action",
     created: nowSeconds(),
     model,
-    action: { $typeName: "limber.v1.Action", space: trip.plan.intent.actionSpace ?? "", steps, dtMs, note },
+    action: new SentAction(trip.plan.intent.actionSpace ?? "", answer, dtMs),
     route,
     usage: {
       $typeName: "limber.v1.ActUsage",
-      actionSteps: steps.length,
+      actionSteps: units,
       gpuSeconds,
       costUsd: toUsd(charge.costMicro),
     },
     chunkId: trip.named("chunk"),
-    validUntilMs: dtMs * steps.length,
+    validUntilMs: dtMs * units,
     observationAgeMs: Math.round((steadyNow() - trip.arrivedAt) * 1000) / 1000,
     prediction: request.returnPrediction ? answer.prediction : [],
   };

@@ -5,6 +5,8 @@
 import { type DescField, type DescMessage, type MessageShape, ScalarType, toBinary } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
+import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { copySteps, packedIn } from "../packed-steps.ts";
 
 /** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
@@ -126,10 +128,11 @@ function listWriter(field: DescField & { fieldKind: "list" }): Writer {
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
     const write = valueWriter(field);
-    return (message) => {
+    const all: Writer = (message) => {
       const list = items(message);
       for (let i = 0; i < list.length; i++) write(list[i]);
     };
+    return field.message === ActionStepSchema ? stepsWriter(tagOf(field, WireType.LengthDelimited), all) : all;
   }
   if (field.scalar === ScalarType.DOUBLE && field.packed) return doublesWriter(field, items);
   const write = field.enum === undefined ? scalar?.write : int32;
@@ -146,6 +149,17 @@ function listWriter(field: DescField & { fieldKind: "list" }): Writer {
     delimited(() => {
       for (let i = 0; i < list.length; i++) write(list[i]);
     });
+  };
+}
+
+/** Packed steps are handed on as they came; a tag of more than one byte is not theirs. */
+function stepsWriter(tag: number, write: Writer): Writer {
+  return (message) => {
+    const packed = tag < 0x80 ? packedIn(message) : undefined;
+    if (packed === undefined) return write(message);
+    ensure(packed.bytes.length);
+    copySteps(packed, out, at, tag);
+    at += packed.bytes.length;
   };
 }
 

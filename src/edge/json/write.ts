@@ -4,7 +4,9 @@
  */
 import { type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import { inline, nullable } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { LONGEST_NUMBER, writeNumber } from "../../codecs/number-text.ts";
+import { type PackedSteps, packedIn } from "../../codecs/packed-steps.ts";
 import { finite, getterOf, plainOf } from "./encode.ts";
 
 /** The REST JSON of a message, in a buffer that the next call writes over. Throws as the encoder does. */
@@ -64,12 +66,7 @@ function objectWriter(desc: DescMessage): Write {
   let members: readonly Member[] | undefined;
   return (message) => {
     // Compiled at first use, because a message may contain itself.
-    members ??= desc.fields.map((field) => ({
-      label: Buffer.from(`${JSON.stringify(field.name)}:`),
-      get: getterOf(field),
-      write: valueWriter(field),
-      nullable: getOption(field, nullable),
-    }));
+    members ??= desc.fields.map(memberOf);
     ensure(1);
     out[at++] = OPEN;
     let separated = true;
@@ -87,6 +84,19 @@ function objectWriter(desc: DescMessage): Write {
     }
     ensure(1);
     out[at++] = CLOSE;
+  };
+}
+
+function memberOf(field: DescField): Member {
+  const label = Buffer.from(`${JSON.stringify(field.name)}:`);
+  const get = getterOf(field);
+  const write = valueWriter(field);
+  const member = { label, get, write, nullable: getOption(field, nullable) };
+  if (field.fieldKind !== "list" || field.message !== ActionStepSchema) return member;
+  return {
+    ...member,
+    get: (message) => packedIn(message) ?? get(message),
+    write: (steps) => (Array.isArray(steps) ? write(steps) : packedSteps(steps as PackedSteps)),
   };
 }
 
@@ -181,6 +191,30 @@ function number(value: unknown): void {
   ensure(LONGEST_NUMBER);
   at = writeNumber(out, finite(value) as number, at);
 }
+
+/** Numbers of a step, which ends with them, straight from where they stand. */
+function packedSteps({ bytes, count, dim }: PackedSteps): void {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const size = bytes.length / count;
+  ensure(2 + count * (2 + dim * (LONGEST_NUMBER + 1)));
+  const to = out;
+  let end = at;
+  to[end++] = LIST;
+  for (let step = 0; step < count; step++) {
+    if (step > 0) to[end++] = COMMA;
+    to[end++] = LIST;
+    const over = (step + 1) * size;
+    for (let from = over - dim * DOUBLE_BYTES; from < over; from += DOUBLE_BYTES) {
+      end = writeNumber(to, view.getFloat64(from, true), end);
+      to[end++] = COMMA;
+    }
+    to[end - 1] = LIST_END;
+  }
+  to[end++] = LIST_END;
+  at = end;
+}
+
+const DOUBLE_BYTES = 8;
 
 /** The scalars that the schema's hot answers are made of. */
 const SCALARS: Partial<Record<ScalarType, Write>> = {

@@ -1,6 +1,5 @@
 /** What a robot is told, as messages of the schema. */
 import { create } from "@bufbuild/protobuf";
-import type { Action } from "../../../../gen/limber/v1/action_pb.ts";
 import {
   type HoldReason,
   type LoopChunk,
@@ -10,42 +9,16 @@ import {
 import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
-import type { ActAnswer, PackedSteps } from "../../../contracts/contract.ts";
 import { toUsd } from "../../../money/price.ts";
 import { factsOf, type Refusal } from "../../../refusal.ts";
 import { type Deliver, type Hold, routeOf } from "../../../routing/index.ts";
 import type { Charge } from "../bill.ts";
+import { SentAction } from "../sent-action.ts";
 import type { Seen } from "./seen.ts";
 import type { Tally } from "./tally.ts";
 
 /** One member of what a stream says. */
 export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
-
-/** The steps of an answer on their way on: packed as they came where they came so. */
-class SentAction implements Action {
-  readonly $typeName = "limber.v1.Action";
-  readonly space: string;
-  readonly dtMs: number;
-  readonly #answer: ActAnswer;
-
-  constructor(space: string, answer: ActAnswer, dtMs: number) {
-    this.space = space;
-    this.dtMs = dtMs;
-    this.#answer = answer;
-  }
-
-  get packed(): PackedSteps | undefined {
-    return this.#answer.packed;
-  }
-
-  get steps(): ActAnswer["steps"] {
-    return this.#answer.steps;
-  }
-
-  get note(): string {
-    return this.#answer.note;
-  }
-}
 
 /** Milliseconds, to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;

@@ -1,0 +1,38 @@
+import { create, toBinary } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { ActResponseSchema as AnswerSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { seenAnswer } from "../../../src/codecs/loop.ts";
+import { writeMessage } from "../../../src/codecs/protobuf/write.ts";
+import { writeJson } from "../../../src/edge/json/write.ts";
+import { SentAction } from "../../../src/services/inference/sent-action.ts";
+
+const finite = fc.oneof(
+  fc.double({ noNaN: true, noDefaultInfinity: true }),
+  fc.float({ noNaN: true, noDefaultInfinity: true }),
+  fc.constantFrom(0, -0, 1, -1, 5e-324, -1.7e308, 1e21, 1e-7),
+);
+const chunks = fc
+  .record({ dim: fc.integer({ min: 1, max: 40 }), count: fc.integer({ min: 1, max: 20 }) })
+  .chain(({ dim, count }) =>
+    fc.array(fc.array(finite, { minLength: dim, maxLength: dim }), { minLength: count, maxLength: count }),
+  );
+
+describe("steps that are handed on as they came", () => {
+  it("are written as JSON and as protobuf to the byte as those that were read", () => {
+    fc.assert(
+      fc.property(chunks, (rows) => {
+        const steps = rows.map((values) => ({ values }));
+        const body = { case: "chunk" as const, value: { steps, dtMs: 50 } };
+        const seen = seenAnswer(Buffer.from(toBinary(AnswerSchema, create(AnswerSchema, { callId: 7, body }))));
+        expect(seen).toBeDefined();
+        const plain = create(ActResponseSchema, { id: "act_1", action: { space: "joint_pos_7", steps, dtMs: 50 } });
+        const packed = { ...plain, action: new SentAction("joint_pos_7", seen!.chunk, 50) };
+        expect(packed.action.packed?.count).toBe(rows.length);
+        expect(writeJson(ActResponseSchema, packed).toString()).toBe(writeJson(ActResponseSchema, plain).toString());
+        expect(writeMessage(ActResponseSchema, packed)).toEqual(Buffer.from(toBinary(ActResponseSchema, plain)));
+      }),
+    );
+  });
+});
