@@ -229,7 +229,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const unready = (): string | undefined => {
     if (draining) return "the gateway is closing";
     if (!loader.loaded) return "the gateway's state is not loaded";
-    return supply.snapshot.catalog.size === 0 ? "the registry is empty" : undefined;
+    return supply.snapshot.catalogued === 0 ? "the registry is empty" : undefined;
   };
 
   const alerts = new BalanceAlerts({ sql, notices, warn: (text) => log.warn(text) });

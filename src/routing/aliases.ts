@@ -1,6 +1,7 @@
 /** The names that stand for jobs, and the suffixes that say how to order: the specification's two tables. */
 import { ALIAS_PREFIX } from "../brand.ts";
 import { Contract } from "../contracts/contract.ts";
+import type { Offering } from "./offering.ts";
 
 /** An axis that a plan can be ordered by. Every axis is "lower is better" inside. */
 export type Axis = "price" | "latency" | "throughput" | "reliability" | "quality";
@@ -35,6 +36,15 @@ export const ALIASES: readonly Alias[] = [
   alias("auto:vla", "Vision-language-action models", { family: "vla" }),
   alias("auto:vision-3d", "Models of the family vision-3d", { family: "vision-3d" }),
 ];
+
+/** Whether an alias stands for an offering. */
+export function standsFor({ filter }: Alias, offering: Offering): boolean {
+  return (
+    (filter.contract === undefined || offering.contracts.includes(filter.contract)) &&
+    (filter.domain === undefined || offering.domain === filter.domain) &&
+    (filter.family === undefined || offering.family === filter.family)
+  );
+}
 
 /** A suffix to a slug or alias that orders the plan. */
 export interface Variant {

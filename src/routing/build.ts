@@ -2,12 +2,14 @@
 import { atOnce, type Sliced } from "../ambient.ts";
 import { ACTION_SPACES } from "../contracts/action-spaces.ts";
 import { Contract, PARAMETERS } from "../contracts/contract.ts";
-import { ALIASES, type Alias } from "./aliases.ts";
+import { ALIASES, standsFor } from "./aliases.ts";
+import { Names } from "./names.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
 import {
   type Candidates,
   type Codes,
   type Columns,
+  FIRST_PARAMETER_BIT,
   Flag,
   inScope,
   parameterBits,
@@ -16,6 +18,7 @@ import {
   type Supply,
   servesBits,
 } from "./snapshot.ts";
+import { sorting } from "./sorting.ts";
 
 /** Builds a snapshot. Takes time in proportion to the supply; planning from it does not. */
 export const buildSnapshot = (supply: Supply): Snapshot => atOnce(buildingSnapshot(supply));
@@ -23,25 +26,21 @@ export const buildSnapshot = (supply: Supply): Snapshot => atOnce(buildingSnapsh
 /** The same as sliced work, for whoever serves calls meanwhile. */
 export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
   const offerings = yield* inLay(supply.offerings);
-  for (const placeholder of yield* inLay(yield* placeholdersOf(supply))) offerings.push(placeholder);
-  const models = yield* codesOf(supply.catalog, (model) => model.slug);
-  yield* models.add(offerings, (offering) => offering.model);
-  const providers = yield* codesOf(supply.providers, (name) => name);
-  yield* providers.add(offerings, (offering) => offering.provider);
-  const regions = yield* codesOf(offerings, (offering) => offering.region);
+  const models = new Names(supply.catalog.length + offerings.length);
+  const catalog = yield* catalogOf(supply.catalog, models);
+  yield* add(models, offerings, (offering) => offering.model);
+  for (const placeholder of yield* inLay(yield* placeholdersOf(catalog, models, offerings)))
+    offerings.push(placeholder);
+  const providers = new Names(supply.providers.length + offerings.length);
+  yield* add(providers, supply.providers, (name) => name);
+  yield* add(providers, offerings, (offering) => offering.provider);
+  const regions = new Names(offerings.length);
+  yield* add(regions, offerings, (offering) => offering.region);
   const columns = yield* columnsOf(offerings, { models, providers, regions });
-  const rowById = new Map<string, number>();
-  for (let row = 0; row < offerings.length; row++) {
-    rowById.set(offerings[row]!.id, row);
-    if (row % STRIDE === 0) yield;
-  }
-  const byModel = yield* groupRows(columns.model, models.names);
+  const ids = new Names(offerings.length);
+  yield* add(ids, offerings, (offering) => offering.id);
+  const rowsOf = yield* groupRows(columns.model, models.names.length);
   const byAlias = yield* rowsByAlias(offerings);
-  const catalog = new Map<string, CatalogModel>();
-  for (const model of supply.catalog) {
-    catalog.set(model.slug, model);
-    if (catalog.size % STRIDE === 0) yield;
-  }
   const serving = new Map<string, Map<number, Candidates>>();
   const scopes = new WeakMap<readonly string[], Uint8Array>();
 
@@ -52,9 +51,13 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
     models,
     providers,
     regions,
-    catalog,
-    rowOf: (id) => rowById.get(id) ?? -1,
-    rowsOfModel: (slug) => byModel.get(slug),
+    catalogued: catalog.length,
+    catalogModel: (slug) => catalog[models.of(slug)],
+    rowOf: (id) => ids.of(id),
+    rowsOfModel(slug) {
+      const code = models.of(slug);
+      return code < 0 ? undefined : rowsOf(code);
+    },
     rowsOfAlias: (alias) => byAlias.get(alias.id)!,
     serving(alias, bits, simulated) {
       const unwanted = simulated ? 0 : Flag.SIMULATED;
@@ -98,122 +101,88 @@ function candidatesOf(rows: Uint32Array, kind: Uint32Array): Candidates {
   return { rows, kinds, samples: Uint32Array.from(samples) };
 }
 
-/** How many rows are looked at between two yields. */
+/** How many rows are looked at between two yields, and how many where a look is a number. */
 const STRIDE = 128;
+const STEPS = 1024;
 
-/** Live supply before placeholders, then by what is served, then what never sleeps: rows that a plan reads together and treats alike. */
-const layOf = ({ simulated, contracts, actionSpaces, scaledownS, model, id }: Offering): string =>
-  `${simulated ? 1 : 0} ${contracts.join()} ${actionSpaces.join()} ${scaledownS === undefined ? 0 : 1} ${model} ${id}`;
+const SERVES_BITS = FIRST_PARAMETER_BIT;
 
-interface Laid {
-  readonly offering: Offering;
-  readonly lay: string;
-}
-
-/** A merge sort, because the language's own can't be put down. */
+/**
+ * Offerings in the order in which a plan reads them best: live supply before placeholders, then by what is served, then what
+ * never sleeps, so that rows that are treated alike lie together. Then by model and id, whatever the order they came in.
+ */
 function* inLay(offerings: readonly Offering[]): Sliced<Offering[]> {
-  let from: Laid[] = [];
-  for (let start = 0; start < offerings.length; start += STRIDE) {
-    const run = offerings.slice(start, start + STRIDE).map((offering) => ({ offering, lay: layOf(offering) }));
-    run.sort((a, b) => (a.lay < b.lay ? -1 : a.lay > b.lay ? 1 : 0));
-    for (const laid of run) from.push(laid);
-    yield;
+  const groups = new Uint32Array(offerings.length);
+  for (let i = 0; i < offerings.length; i++) {
+    const { simulated, contracts, actionSpaces, scaledownS } = offerings[i]!;
+    const served = servedBits(contracts, actionSpaces);
+    groups[i] = (simulated ? 2 ** (SERVES_BITS + 1) : 0) + 2 * served + (scaledownS === undefined ? 0 : 1);
+    if (i % STRIDE === 0) yield;
   }
-  let to: Laid[] = [...from];
-  yield;
-  for (let width = STRIDE; width < from.length; width *= 2) {
-    for (let start = 0; start < from.length; start += 2 * width) yield* mergeRuns(from, to, start, width);
-    [from, to] = [to, from];
-  }
+  const order = yield* sorting(offerings.length, (a, b) => {
+    if (groups[a] !== groups[b]) return groups[a]! - groups[b]!;
+    const [one, other] = [offerings[a]!, offerings[b]!];
+    if (one.model !== other.model) return one.model < other.model ? -1 : 1;
+    return one.id < other.id ? -1 : one.id > other.id ? 1 : 0;
+  });
   const laid: Offering[] = [];
-  for (let i = 0; i < from.length; i++) {
-    laid.push(from[i]!.offering);
-    if (i % 1024 === 0) yield;
+  for (let i = 0; i < order.length; i++) {
+    laid.push(offerings[order[i]!]!);
+    if (i % STRIDE === 0) yield;
   }
   return laid;
 }
 
-/** Merges two sorted runs of `width` from `start` on; the first one's rows stay before equal ones of the second. */
-function* mergeRuns(from: readonly Laid[], to: Laid[], start: number, width: number): Sliced<void> {
-  const [middle, end] = [Math.min(start + width, from.length), Math.min(start + 2 * width, from.length)];
-  let left = start;
-  let right = middle;
-  for (let place = start; place < end; place++) {
-    const takeLeft = left < middle && (right >= end || from[left]!.lay <= from[right]!.lay);
-    to[place] = takeLeft ? from[left++]! : from[right++]!;
-    if (place % 1024 === 0) yield;
-  }
-  yield;
-}
-
-/** Codes that more names can be added to while they are made. */
-class GrowingCodes implements Codes {
-  readonly names: string[] = [];
-  private readonly codes = new Map<string, number>();
-
-  of(name: string): number {
-    return this.codes.get(name) ?? -1;
-  }
-
-  *add<T>(all: readonly T[], nameOf: (each: T) => string): Sliced<void> {
-    for (let i = 0; i < all.length; i++) {
-      const name = nameOf(all[i]!);
-      if (!this.codes.has(name)) {
-        this.codes.set(name, this.names.length);
-        this.names.push(name);
-      }
-      if (i % STRIDE === 0) yield;
-    }
+function* add<T>(names: Names, all: readonly T[], nameOf: (each: T) => string): Sliced<void> {
+  for (let i = 0; i < all.length; i++) {
+    names.add(nameOf(all[i]!));
+    if (i % STRIDE === 0) yield;
   }
 }
 
-function* codesOf<T>(all: readonly T[], nameOf: (each: T) => string): Sliced<GrowingCodes> {
-  const codes = new GrowingCodes();
-  yield* codes.add(all, nameOf);
-  return codes;
+/** The models of the catalog by their codes, which are the first ones. */
+function* catalogOf(catalog: readonly CatalogModel[], models: Names): Sliced<CatalogModel[]> {
+  const byCode: CatalogModel[] = [];
+  for (let i = 0; i < catalog.length; i++) {
+    byCode[models.add(catalog[i]!.slug)] = catalog[i]!;
+    if (i % STRIDE === 0) yield;
+  }
+  return byCode;
 }
 
-/** By the name of a code: the rows that bear it, in their order. */
-function* groupRows(column: Uint32Array, names: readonly string[]): Sliced<Map<string, Uint32Array>> {
-  const counts = new Uint32Array(names.length);
-  for (const code of column) counts[code]!++;
-  yield;
-  const groups: (Uint32Array | undefined)[] = [];
+/** By code: the rows that bear it, in their order; undefined where none does. */
+function* groupRows(column: Uint32Array, codes: number): Sliced<(code: number) => Uint32Array | undefined> {
+  const ends = new Uint32Array(codes + 1);
   for (let row = 0; row < column.length; row++) {
-    const code = column[row]!;
-    groups[code] ??= new Uint32Array(counts[code]!);
-    const group = groups[code];
-    group[group.length - counts[code]!--] = row;
-    if (row % STRIDE === 0) yield;
+    ends[column[row]! + 1]!++;
+    if (row % STEPS === 0) yield;
   }
-  const byName = new Map<string, Uint32Array>();
-  for (let code = 0; code < groups.length; code++) {
-    if (groups[code]) byName.set(names[code]!, groups[code]!);
-    if (code % STRIDE === 0) yield;
+  for (let code = 0; code < codes; code++) {
+    ends[code + 1]! += ends[code]!;
+    if (code % STEPS === 0) yield;
   }
-  return byName;
+  const places = ends.slice();
+  const rows = new Uint32Array(column.length);
+  for (let row = 0; row < column.length; row++) {
+    rows[places[column[row]!]!++] = row;
+    if (row % STEPS === 0) yield;
+  }
+  return (code) => (ends[code] === ends[code + 1] ? undefined : rows.subarray(ends[code], ends[code + 1]));
 }
 
 function* rowsByAlias(offerings: readonly Offering[]): Sliced<Map<string, Uint32Array>> {
-  const rows = ALIASES.map((): number[] => []);
-  for (let row = 0; row < offerings.length; row++) {
-    for (let i = 0; i < ALIASES.length; i++) if (isOf(ALIASES[i]!, offerings[row]!)) rows[i]!.push(row);
-    if (row % STRIDE === 0) yield;
-  }
   const byAlias = new Map<string, Uint32Array>();
-  for (let i = 0; i < ALIASES.length; i++) {
-    byAlias.set(ALIASES[i]!.id, Uint32Array.from(rows[i]!));
+  for (const alias of ALIASES) {
+    const rows = new Uint32Array(offerings.length);
+    let count = 0;
+    for (let row = 0; row < offerings.length; row++) {
+      if (standsFor(alias, offerings[row]!)) rows[count++] = row;
+      if (row % STEPS === 0) yield;
+    }
+    byAlias.set(alias.id, rows.slice(0, count));
     yield;
   }
   return byAlias;
-}
-
-function isOf({ filter }: Alias, offering: Offering): boolean {
-  return (
-    (filter.contract === undefined || offering.contracts.includes(filter.contract)) &&
-    (filter.domain === undefined || offering.domain === filter.domain) &&
-    (filter.family === undefined || offering.family === filter.family)
-  );
 }
 
 type NameCodes = Readonly<Record<"models" | "providers" | "regions", Codes>>;
@@ -288,7 +257,12 @@ class Kinds {
 }
 
 function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {
-  let bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
+  const bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
+  return bits | servedBits(contracts, actionSpaces);
+}
+
+function servedBits(contracts: readonly Contract[], actionSpaces: readonly string[]): number {
+  let bits = 0;
   for (const contract of contracts) bits |= servesBits(contract, undefined);
   for (const space of actionSpaces) bits |= servesBits(Contract.UNSPECIFIED, space);
   return bits;
@@ -300,17 +274,21 @@ function precisionBits(precision: string): number {
 }
 
 /** One free, simulated offering for every model of the catalog that nothing live serves. */
-function* placeholdersOf(supply: Supply): Sliced<Offering[]> {
-  const live = new Set<string>();
-  for (let i = 0; i < supply.offerings.length; i++) {
-    if (!supply.offerings[i]!.simulated) live.add(supply.offerings[i]!.model);
+function* placeholdersOf(
+  catalog: readonly CatalogModel[],
+  models: Names,
+  offerings: readonly Offering[],
+): Sliced<Offering[]> {
+  const live = new Uint8Array(models.names.length);
+  for (let i = 0; i < offerings.length; i++) {
+    if (!offerings[i]!.simulated) live[models.of(offerings[i]!.model)] = 1;
     if (i % STRIDE === 0) yield;
   }
   const placeholders: Offering[] = [];
-  for (let i = 0; i < supply.catalog.length; i++) {
-    const model = supply.catalog[i]!;
-    if (!live.has(model.slug) && model.contracts.length > 0) placeholders.push(placeholderOf(model));
-    if (i % STRIDE === 0) yield;
+  for (let code = 0; code < catalog.length; code++) {
+    const model = catalog[code]!;
+    if (live[code] === 0 && model.contracts.length > 0) placeholders.push(placeholderOf(model));
+    if (code % STRIDE === 0) yield;
   }
   return placeholders;
 }

@@ -71,7 +71,7 @@ function servesAny({ snapshot }: Ask, rows: Uint32Array, bits: number): boolean 
 }
 
 function spacesOf({ snapshot }: Ask, target: Target, rows: Uint32Array): string[] {
-  const spaces = new Set(snapshot.catalog.get(target.name)?.actionSpaces);
+  const spaces = new Set(snapshot.catalogModel(target.name)?.actionSpaces);
   for (const row of rows) for (const space of snapshot.offerings[row]!.actionSpaces) spaces.add(space);
   return [...spaces].sort();
 }

@@ -70,7 +70,7 @@ export class HealthBoard {
   /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
   constructor(snapshot: Snapshot, random: () => number) {
     this.random = random;
-    this.view_ = advertisedView(snapshot);
+    this.view_ = atOnce(advertisedView(snapshot));
   }
 
   /** The figures, indexed as the newest snapshot is. What calls came to is in them when somebody looks. */
@@ -92,7 +92,7 @@ export class HealthBoard {
   /** The same as sliced work; the view changes in its last slice. */
   *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
     this.catchUp();
-    const view = advertisedView(snapshot);
+    const view = yield* advertisedView(snapshot);
     // What changes while this is put down is written once more at the end.
     const changed = new Set<string>();
     this.changed = changed;
@@ -312,19 +312,26 @@ function writeCell(view: HealthView, id: string, cell: Cell, now: number): void 
   view.restsUntil[row] = restsUntil(cell.breaker);
 }
 
-function advertisedView(snapshot: Snapshot): HealthView {
-  const { p50Ms, p95Ms, coldMs, unitsPerS, uptime } = snapshot.columns.advertised;
+/** As if nothing had been measured yet. A column is made in one go, and the next one after a breath. */
+function* advertisedView(snapshot: Snapshot): Sliced<HealthView> {
+  const { advertised } = snapshot.columns;
   const rows = snapshot.offerings.length;
-  return {
-    snapshot,
-    p50Ms: p50Ms.slice(),
-    p95Ms: p95Ms.slice(),
-    coldMs: coldMs.slice(),
-    unitsPerS: unitsPerS.slice(),
-    uptime: uptime.slice(),
-    success: new Float64Array(rows).fill(1),
-    pace: new Float64Array(rows).fill(1),
-    restsUntil: new Float64Array(rows),
-    usedAt: new Float64Array(rows).fill(Number.NEGATIVE_INFINITY),
-  };
+  const p50Ms = advertised.p50Ms.slice();
+  yield;
+  const p95Ms = advertised.p95Ms.slice();
+  yield;
+  const coldMs = advertised.coldMs.slice();
+  yield;
+  const unitsPerS = advertised.unitsPerS.slice();
+  yield;
+  const uptime = advertised.uptime.slice();
+  yield;
+  const success = new Float64Array(rows).fill(1);
+  yield;
+  const pace = new Float64Array(rows).fill(1);
+  yield;
+  const usedAt = new Float64Array(rows).fill(Number.NEGATIVE_INFINITY);
+  yield;
+  const restsUntil = new Float64Array(rows);
+  return { snapshot, p50Ms, p95Ms, coldMs, unitsPerS, uptime, success, pace, restsUntil, usedAt };
 }

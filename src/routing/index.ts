@@ -1,5 +1,5 @@
 /** Which offering serves, and in what order: the six stages of the specification, and the state that they read. */
-export { ALIASES, type Alias, type Axis, VARIANTS, type Variant } from "./aliases.ts";
+export { ALIASES, type Alias, type Axis, standsFor, VARIANTS, type Variant } from "./aliases.ts";
 export {
   type AttemptCalls,
   type Attempted,
@@ -19,6 +19,7 @@ export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
+export { Names } from "./names.ts";
 export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
 export { type OwnKeys, type OwnKeyUse, sameWay } from "./own-keys.ts";
@@ -27,4 +28,5 @@ export { type Plan, type PlanStep, planFor } from "./plan.ts";
 export { directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
 export { BUCKETS } from "./sketch.ts";
 export { SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";
+export { sorting } from "./sorting.ts";
 export { copyOf, since, type Tally } from "./tally.ts";

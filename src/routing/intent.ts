@@ -138,7 +138,7 @@ function targetOf(name: string, path: string, args: PlanArgs, inherited: string 
 }
 
 function refuseUnusable(name: string, slug: string, param: string, { snapshot, scope }: PlanArgs): void {
-  if (!snapshot.catalog.has(slug) && !snapshot.rowsOfModel(slug)) {
+  if (!snapshot.catalogModel(slug) && !snapshot.rowsOfModel(slug)) {
     const near = nearNames(name, knownNames(snapshot, name));
     const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
     throw refuse(

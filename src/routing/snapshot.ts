@@ -56,7 +56,8 @@ export function servesBits(contract: Contract, space: string | undefined): numbe
 
 /** Contracts have the bits below. */
 const FIRST_SPACE_BIT = 5;
-const FIRST_PARAMETER_BIT = 17;
+/** The bits below are what an offering serves. */
+export const FIRST_PARAMETER_BIT = 17;
 
 /** The bits of all contracts. */
 export const CONTRACT_BITS = (1 << FIRST_SPACE_BIT) - 1;
@@ -95,7 +96,10 @@ export interface Snapshot {
   readonly models: Codes;
   readonly providers: Codes;
   readonly regions: Codes;
-  readonly catalog: ReadonlyMap<string, CatalogModel>;
+  /** How many models the catalog has. */
+  readonly catalogued: number;
+  /** What the catalog knows of a model. */
+  catalogModel(slug: string): CatalogModel | undefined;
   /** The row of an offering, or -1. */
   rowOf(offeringId: string): number;
   /** Rows of a model, or undefined when no offering and no placeholder bears its slug. */

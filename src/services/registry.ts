@@ -27,15 +27,10 @@ import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Implementation } from "./call.ts";
+import type { Entry } from "./registry/entry.ts";
+import { FACET_NAMES, FACETS, type Facet } from "./registry/facets.ts";
 import { runtimesOf } from "./registry/runtimes.ts";
-import {
-  type Entry,
-  FACET_NAMES,
-  FACETS,
-  type Facet,
-  type RegistryShelf,
-  type RegistryView,
-} from "./registry/shelf.ts";
+import type { RegistryShelf, RegistryView } from "./registry/shelf.ts";
 import type { LiveSupply } from "./supply/live.ts";
 
 /** What the registry needs of the house. */
@@ -54,7 +49,7 @@ export function registryService({ shelf, supply, upstream }: RegistryParts): Imp
   const runtimes = runtimesOf(upstream);
   return {
     async listModels(request) {
-      const entries = matching(shelf.view, request);
+      const entries = await matching(shelf.view, request);
       const page = pageOf(entries, request, DEFAULT_MODELS);
       return create(ListModelsResponseSchema, { ...page, data: page.data.map(({ model }) => model) });
     },
@@ -63,19 +58,18 @@ export function registryService({ shelf, supply, upstream }: RegistryParts): Imp
       const { view } = shelf;
       const entry = view.find(`${owner}/${name}`);
       if (!entry) throw unknownModel(view, `${owner}/${name}`);
-      const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, view, entry.model.id) });
+      const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, entry.model.id) });
       return create(GetModelResponseSchema, { model: { ...entry.model, offerings } });
     },
 
     async getTaxonomy() {
       const { view } = shelf;
-      return create(GetTaxonomyResponseSchema, { facets: view.facets(), actionSpaces: [...view.actionSpaces()] });
+      return create(GetTaxonomyResponseSchema, { facets: await view.facets(), actionSpaces: [...view.actionSpaces()] });
     },
 
     async listScenarios(request) {
       const { target, runnable } = request;
-      const found = shelf.view
-        .scenarios()
+      const found = (await shelf.view.scenarios())
         .filter((scenario) => !target || scenario.target === target)
         .filter((scenario) => runnable === undefined || scenario.runnable === runnable);
       return create(ListScenariosResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
@@ -83,12 +77,12 @@ export function registryService({ shelf, supply, upstream }: RegistryParts): Imp
 
     async listLiterature(request) {
       const { kind } = request;
-      const found = shelf.view.literature().filter((piece) => !kind || piece.kind === kind);
+      const found = (await shelf.view.literature()).filter((piece) => !kind || piece.kind === kind);
       return create(ListLiteratureResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
     },
 
     async listProviders(request) {
-      return create(ListProvidersResponseSchema, pageOf(shelf.view.providers(), request, DEFAULT_OTHERS));
+      return create(ListProvidersResponseSchema, pageOf(await shelf.view.providers(), request, DEFAULT_OTHERS));
     },
 
     async listRoutes({ contract }) {
@@ -112,12 +106,12 @@ function pageOf<T>(all: readonly T[], { limit, offset }: PageRequest, most: numb
 }
 
 /** The models that a request's filters leave: best match first where it searches, else by slug. */
-function matching(view: RegistryView, request: ListModelsRequest): readonly Entry[] {
+async function matching(view: RegistryView, request: ListModelsRequest): Promise<readonly Entry[]> {
   const asked: [Facet, string][] = [];
   for (const facet of FACET_NAMES) {
     const word = FACETS[facet].asked(request);
     if (word === undefined) continue;
-    assertKnown(view, facet, word);
+    await assertKnown(view, facet, word);
     asked.push([facet, word]);
   }
   const { q } = request;
@@ -126,8 +120,8 @@ function matching(view: RegistryView, request: ListModelsRequest): readonly Entr
 }
 
 /** Families and action spaces have no enum, yet a misspelt one must not look like one without models. */
-function assertKnown(view: RegistryView, facet: Facet, word: string): void {
-  const words = view.facets()[facet].values.map(({ value }) => value);
+async function assertKnown(view: RegistryView, facet: Facet, word: string): Promise<void> {
+  const words = (await view.facets())[facet].values.map(({ value }) => value);
   if (words.includes(word)) return;
   const list = words.length > 0 ? `must be one of ${words.join(", ")}` : "the registry knows no value of it";
   throw violation(facet, list, "enum", nearNames(word, words));
@@ -151,17 +145,18 @@ const CIRCUITS = {
 } as const satisfies Record<OfferingHealth["breaker"]["state"], CircuitState>;
 
 /** The live offerings of a model as they are at this moment, by provider. */
-function offeringsOf(supply: LiveSupply, view: RegistryView, slug: string): ModelOffering[] {
+function offeringsOf(supply: LiveSupply, slug: string): ModelOffering[] {
   const { snapshot } = supply;
   const rows = [...(snapshot.rowsOfModel(slug) ?? [])].filter((row) => row < snapshot.registered);
   return rows
-    .map((row) => offeringMessage(supply, view, row))
+    .map((row) => offeringMessage(supply, row))
     .sort((a, b) => (a.provider === b.provider ? (a.id < b.id ? -1 : 1) : a.provider < b.provider ? -1 : 1));
 }
 
-function offeringMessage({ snapshot, health }: LiveSupply, view: RegistryView, row: number): ModelOffering {
+function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
+  const { snapshot, health } = supply;
   const offering = snapshot.offerings[row]!;
-  const record = view.record(offering.id);
+  const live = supply.find(offering.id);
   const figures = health.figureOf(offering.id, steadyNow());
   const cold = steadyNow() - health.view.usedAt[row]! > snapshot.columns.warmMs[row]!;
   const wakeUpMicro = cold ? snapshot.columns.wakeMicro[row]! : 0;
@@ -173,10 +168,10 @@ function offeringMessage({ snapshot, health }: LiveSupply, view: RegistryView, r
     provider: offering.provider,
     status: OfferingStatus.LIVE,
     circuit: CIRCUITS[figures?.breaker.state ?? "closed"],
-    runtime: record?.runtime ?? "",
+    runtime: live?.runtime ?? "",
     region: offering.region,
     precision: offering.precision,
-    hardware: record?.hardware ?? "",
+    hardware: live?.hardware ?? "",
     contracts: [...offering.contracts],
     actionSpaces: [...offering.actionSpaces],
     embodiments: [...offering.embodiments],

@@ -1,11 +1,28 @@
 /** The route listing: which aliases live supply can serve, and with what. */
 import { create } from "@bufbuild/protobuf";
 import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
-import { type AliasListing, AliasListingSchema, type Domain, type Model } from "../../../gen/limber/v1/registry_pb.ts";
+import {
+  type AliasListing,
+  AliasListingSchema,
+  type Domain,
+  type Model,
+  type ModelSummary,
+  ModelSummarySchema,
+} from "../../../gen/limber/v1/registry_pb.ts";
 import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
+import type { Sliced } from "../../ambient.ts";
 import { ALIAS_PREFIX } from "../../brand.ts";
 import { Contract } from "../../contracts/contract.ts";
-import { ALIASES, type Alias, type Axis, type Offering, type Snapshot, VARIANTS } from "../../routing/index.ts";
+import {
+  ALIASES,
+  type Alias,
+  type Axis,
+  type Offering,
+  type Snapshot,
+  standsFor,
+  VARIANTS,
+} from "../../routing/index.ts";
+import { liveOf } from "./live.ts";
 import { DOMAINS, valuesIn } from "./words.ts";
 
 const PREFERENCES = [
@@ -29,21 +46,34 @@ const NOTE =
 /** What a route listing is made from. */
 interface RouteParts {
   snapshot: Snapshot;
-  /** The registry's entry of a slug. */
-  modelOf(slug: string): Model | undefined;
+  /** Every model of the registry, by slug. */
+  models: readonly Model[];
   /** Action spaces that a scenario is here for: what acts in one can be evaluated. */
   evaluated: ReadonlySet<string>;
 }
 
 /** The route listing of a snapshot: of one contract, or of all. */
-export function routesOf(parts: RouteParts, contract: Contract | undefined): ListRoutesResponse {
-  const { snapshot } = parts;
-  const serves = (offering: Offering): boolean =>
-    contract === undefined || contractsOf(offering, parts).includes(contract);
-  const live = snapshot.offerings.slice(0, snapshot.registered).filter(serves);
-  const aliases = ALIASES.map((alias) =>
-    aliasListing(alias, offeringsOf(snapshot, alias).filter(serves), parts),
-  ).filter(({ resolvesTo }) => resolvesTo.length > 0);
+export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sliced<ListRoutesResponse> {
+  const { snapshot, models } = parts;
+  const resolved = ALIASES.map((alias) => ({ alias, resolvesTo: [] as ModelSummary[] }));
+  const served: ModelSummary[] = [];
+  for (let i = 0; i < models.length; i++) {
+    const model = models[i]!;
+    const live = liveOf(snapshot, model.id).filter((offering) => serves(offering, contract, parts));
+    if (live.length > 0) {
+      const whole = summaryOf(model, live, parts);
+      served.push(whole);
+      for (const { alias, resolvesTo } of resolved) {
+        const some = live.filter((offering) => standsFor(alias, offering));
+        if (some.length > 0) resolvesTo.push(some.length === live.length ? whole : summaryOf(model, some, parts));
+      }
+    }
+    if (i % 16 === 0) yield;
+  }
+  const aliases = resolved
+    .filter(({ resolvesTo }) => resolvesTo.length > 0)
+    .map(({ alias, resolvesTo }) => aliasListing(alias, resolvesTo));
+  yield;
   return create(ListRoutesResponseSchema, {
     object: "list",
     aliases,
@@ -54,30 +84,34 @@ export function routesOf(parts: RouteParts, contract: Contract | undefined): Lis
     })),
     preferences: PREFERENCES,
     live: {
-      models: sorted(live.map(({ model }) => model)),
-      providers: sorted(live.map(({ provider }) => provider)),
-      ...servedBy(live, parts),
-      catalogModels: snapshot.catalog.size,
+      models: served.map(({ id }) => id),
+      providers: sorted(served, (model) => model.providers),
+      contracts: sorted(served, (model) => model.contracts),
+      actionSpaces: sorted(served, (model) => model.actionSpaces),
+      catalogModels: snapshot.catalogued,
       note: NOTE,
     },
     data: aliases,
   });
 }
 
-/** The live offerings that an alias stands for. */
-function offeringsOf(snapshot: Snapshot, alias: Alias): Offering[] {
-  const rows = [...snapshot.rowsOfAlias(alias)].filter((row) => row < snapshot.registered);
-  return rows.map((row) => snapshot.offerings[row]!);
+function serves(offering: Offering, contract: Contract | undefined, parts: RouteParts): boolean {
+  return contract === undefined || contractsOf(offering, parts).includes(contract);
 }
 
-function aliasListing(
-  { id, description, filter, sort }: Alias,
-  offerings: readonly Offering[],
-  parts: RouteParts,
-): AliasListing {
+const summaryOf = ({ id, name, vendor }: Model, served: readonly Offering[], parts: RouteParts): ModelSummary =>
+  create(ModelSummarySchema, {
+    id,
+    name,
+    vendor,
+    contracts: sorted(served, (each) => contractsOf(each, parts)),
+    actionSpaces: sorted(served, ({ actionSpaces }) => actionSpaces),
+    providers: sorted(served, ({ provider }) => [provider]),
+  });
+
+function aliasListing({ id, description, filter, sort }: Alias, resolvesTo: ModelSummary[]): AliasListing {
   const { contract, domain, family } = filter;
   const [known] = valuesIn<Domain>(DOMAINS, domain === undefined ? [] : [domain]);
-  const byModel = [...Map.groupBy(offerings, ({ model }) => model)].sort(([a], [b]) => (a < b ? -1 : 1));
   return create(AliasListingSchema, {
     id,
     description,
@@ -87,13 +121,7 @@ function aliasListing(
       ...(family !== undefined && { family }),
     },
     ...(sort && { sort: SORTS[sort] }),
-    resolvesTo: byModel.map(([slug, served]) => ({
-      id: slug,
-      name: parts.modelOf(slug)?.name ?? slug,
-      vendor: parts.modelOf(slug)?.vendor ?? "",
-      ...servedBy(served, parts),
-      providers: sorted(served.map(({ provider }) => provider)),
-    })),
+    resolvesTo,
   });
 }
 
@@ -103,9 +131,9 @@ function contractsOf({ contracts, actionSpaces }: Offering, { evaluated }: Route
   return isTried ? [...contracts, Contract.EVALUATE] : contracts;
 }
 
-const servedBy = (offerings: readonly Offering[], parts: RouteParts) => ({
-  contracts: [...new Set(offerings.flatMap((each) => contractsOf(each, parts)))].sort((a, b) => a - b),
-  actionSpaces: sorted(offerings.flatMap(({ actionSpaces }) => actionSpaces)),
-});
-
-const sorted = (words: readonly string[]): string[] => [...new Set(words)].sort();
+/** Everything that some have, each once: numbers by size, words by letter. */
+function sorted<T, U extends string | number>(all: readonly T[], of: (each: T) => readonly U[]): U[] {
+  const each = new Set<U>();
+  for (const one of all) for (const value of of(one)) each.add(value);
+  return [...each].sort((a, b) => (a < b ? -1 : 1));
+}

@@ -86,11 +86,11 @@ export class SearchIndex {
   }
 }
 
-/** Indexes a list of models. */
-export function* indexing(models: readonly Searched[]): Sliced<SearchIndex> {
+/** Indexes so many models, by what is searched of each. */
+export function* indexing(count: number, searched: (place: number) => Searched): Sliced<SearchIndex> {
   const index = new SearchIndex();
-  for (let place = 0; place < models.length; place++) {
-    index.put(models[place]!, place);
+  for (let place = 0; place < count; place++) {
+    index.put(searched(place), place);
     if (place % 8 === 0) yield;
   }
   return index;

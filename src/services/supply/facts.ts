@@ -5,7 +5,7 @@ import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supp
 import type { Sliced } from "../../ambient.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
 import { secondOf } from "../../money/hardware.ts";
-import type { CatalogModel, Offering } from "../../routing/index.ts";
+import { type CatalogModel, Names, type Offering } from "../../routing/index.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply.ts";
 import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
@@ -15,18 +15,25 @@ export const ASSUMED_SCALEDOWN_S = 60;
 
 /** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
 export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): Sliced<SupplyFacts> {
-  const models = new Map(supply.models.map((model) => [model.slug, model]));
+  const slugs = new Names(supply.models.length);
+  const catalog: CatalogModel[] = [];
+  for (const model of supply.models) {
+    slugs.add(model.slug);
+    catalog.push(catalogModel(model));
+    if (catalog.length % 64 === 0) yield;
+  }
   const offerings: LiveOffering[] = [];
+  let looked = 0;
   for (const record of supply.offerings) {
-    if (offerings.length % 32 === 0) yield;
+    if (looked++ % 32 === 0) yield;
     if (record.status !== "live" && record.status !== "degraded") continue;
     try {
-      offerings.push(openedOffering(record, models.get(record.model), vault));
+      offerings.push(openedOffering(record, supply.models[slugs.of(record.model)], vault));
     } catch {
       log(`offering ${record.id} cannot be opened and is not routed to`);
     }
   }
-  return { offerings, catalog: supply.models.map(catalogModel), providers: supply.providers.map(({ name }) => name) };
+  return { offerings, catalog, providers: supply.providers.map(({ name }) => name) };
 }
 
 /** What records were opened to, and with which model: records that did not change need not be opened again. */
@@ -49,6 +56,7 @@ export function liveOffering(record: OfferingRecord, model: ModelRecord | undefi
   return {
     offering: routable(record, model),
     runtime: record.runtime,
+    hardware: record.hardware,
     bounds: record.bounds ? fromJson(SafetyBoundsSchema, record.bounds as Parameters<typeof fromJson>[1]) : undefined,
     target: {
       offeringId: record.id,

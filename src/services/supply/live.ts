@@ -8,6 +8,7 @@ import {
   buildingSnapshot,
   buildSnapshot,
   HealthBoard,
+  Names,
   SIMULATED_PROVIDER,
   type Snapshot,
 } from "../../routing/index.ts";
@@ -18,6 +19,8 @@ import type { Target, Wire } from "../../upstream/wire.ts";
 export interface LiveOffering {
   offering: Offering;
   runtime: string;
+  /** What it runs on, as its provider says. */
+  hardware: string;
   target: Target;
   /** What no action of it may exceed. */
   bounds?: SafetyBounds | undefined;
@@ -30,7 +33,15 @@ export interface SupplyFacts {
   providers: readonly string[];
 }
 
-const NOWHERE: ReadonlyMap<string, Reached> = new Map();
+/** The offerings of a snapshot, by the numbers of their ids. */
+interface Ways {
+  readonly ids: Names;
+  readonly live: readonly LiveOffering[];
+}
+
+const NOWHERE: Ways = { ids: new Names(0), live: [] };
+
+const wayTo = ({ ids, live }: Ways, id: string): LiveOffering | undefined => live[ids.of(id)];
 
 /** How one offering is called. */
 export interface Reached {
@@ -44,9 +55,9 @@ export interface Reached {
 export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthBoard;
-  #reached: ReadonlyMap<string, Reached> = NOWHERE;
+  #ways = NOWHERE;
   /** The ways of the snapshot that plans are still made from while the next one is built. */
-  #before: ReadonlyMap<string, Reached> = NOWHERE;
+  #before = NOWHERE;
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
@@ -60,27 +71,31 @@ export class LiveSupply {
 
   /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
   *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
-    const reached = new Map<string, Reached>();
+    const ids = new Names(offerings.length);
+    const live: LiveOffering[] = [];
     const routable: Offering[] = [];
-    for (const { offering, runtime, target, bounds } of offerings) {
-      if (routable.length % 64 === 0) yield;
-      const wire = this.#upstream.wireOf(runtime);
+    let looked = 0;
+    for (const each of offerings) {
+      if (looked++ % 64 === 0) yield;
+      const wire = this.#upstream.wireOf(each.runtime);
       if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
-      if (wire.isHere?.(target) === false) continue; // nor is a server that has to dial and hasn't
-      reached.set(offering.id, { wire, target, bounds });
-      routable.push(offering);
+      if (wire.isHere?.(each.target) === false) continue; // nor is a server that has to dial and hasn't
+      ids.add(each.offering.id);
+      live.push(each);
+      routable.push(each.offering);
     }
     const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers });
-    this.#before = this.#reached;
-    this.#reached = reached;
+    this.#before = this.#ways;
+    this.#ways = { ids, live };
     yield* this.health.adopting(snapshot, steadyNow());
     this.#before = NOWHERE;
   }
 
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(offering: Offering, actionDim: number | undefined): Reached {
-    const known = this.#reached.get(offering.id) ?? this.#before.get(offering.id);
-    if (known) return { ...known, target: { ...known.target, actionDim } };
+    const known = wayTo(this.#ways, offering.id) ?? wayTo(this.#before, offering.id);
+    const wire = known && this.#upstream.wireOf(known.runtime);
+    if (wire) return { wire, target: { ...known.target, actionDim }, bounds: known.bounds };
     if (!offering.simulated) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it was withdrawn meanwhile");
     return { wire: this.#placeholders(), target: placeholderTarget(offering, actionDim) };
   }
@@ -90,9 +105,14 @@ export class LiveSupply {
     return this.snapshot.offerings.slice(0, this.snapshot.registered);
   }
 
+  /** A live offering, as the newest snapshot has it. */
+  find(offeringId: string): LiveOffering | undefined {
+    return wayTo(this.#ways, offeringId);
+  }
+
   /** Addresses of the live offerings, for the operator. */
   endpoints(): string[] {
-    return [...new Set([...this.#reached.values()].map(({ target }) => target.endpoint))].sort();
+    return [...new Set(this.#ways.live.map(({ target }) => target.endpoint))].sort();
   }
 
   #placeholders(): Wire {

@@ -246,7 +246,7 @@ describe("of every plan", () => {
         const args = argsOf(asked, preferences);
         const turned = buildSnapshot({
           offerings: args.snapshot.offerings.slice(0, args.snapshot.registered).toReversed(),
-          catalog: [...args.snapshot.catalog.values()].toReversed(),
+          catalog: args.snapshot.models.names.flatMap((slug) => args.snapshot.catalogModel(slug) ?? []).toReversed(),
           providers: PROVIDERS.toReversed(),
         });
         const { view } = new HealthBoard(turned, () => 0);

@@ -10,7 +10,7 @@ const MODELS: readonly Searched[] = [
   { name: "DreamerV3", slug: "dreamerv3", owner: "Danijar danijar", family: "latent-dynamics", summary: "Octo-free." },
   { name: "Rêve", slug: "reve", owner: "École", family: "manipulation", summary: "" },
 ];
-const index = atOnce(indexing(MODELS));
+const index = atOnce(indexing(MODELS.length, (place) => MODELS[place]!));
 const find = (query: string): string[] => index.find(query).map((place) => MODELS[place]!.slug);
 
 describe("search", () => {
