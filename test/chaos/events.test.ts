@@ -1,7 +1,8 @@
 /** NATS dies, stays away and loses its store while calls come in: no caller feels it, and every event is heard on every way, under one id. */
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../support/app.ts";
 import { freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
 import { hear, makeStream, type Nats, type Subscriber, startNats, streamed } from "../support/nats.ts";
 import { BOUNDLESS } from "../support/pair.ts";
@@ -53,7 +54,7 @@ class Load {
   /** Waits until so many more calls were answered. */
   async goesOn(count: number): Promise<void> {
     const goal = this.answers + count;
-    await vi.waitFor(() => expect(this.answers).toBeGreaterThanOrEqual(goal), UNTIL);
+    await eventually(() => expect(this.answers).toBeGreaterThanOrEqual(goal), UNTIL);
   }
 
   async #stay(number: number): Promise<void> {
@@ -76,18 +77,18 @@ const told = async (): Promise<{ id: string; sent: boolean }[]> =>
   apps[0]!.sql<{ id: string; sent: boolean }[]>`
     select event_id as id, sent_at is not null as sent from outbox where org_id = ${caller.org} order by position`;
 const nothingWaits = () =>
-  vi.waitFor(async () => expect((await told()).filter(({ sent }) => !sent)).toEqual([]), UNTIL);
+  eventually(async () => expect((await told()).filter(({ sent }) => !sent)).toEqual([]), UNTIL);
 const batch = async (): Promise<string> =>
   (await apps[1]!.call("/v1/batch", { contract: "act", requests: Array(40).fill(ACT) }, { key: caller.key })).body.id;
 const ended = (id: string) =>
-  vi.waitFor(async () => {
+  eventually(async () => {
     const { body } = await apps[0]!.call(`/v1/batch/${id}`, undefined, { key: caller.key });
     expect(body).toMatchObject({ status: "completed", request_counts: { completed: 40 } });
   }, UNTIL);
 /** Every event has come to the webhook; one that came twice came under one id with the same words. */
 const hookHeardAll = async (): Promise<void> => {
   const ids = (await told()).map(({ id }) => id);
-  await vi.waitFor(() => {
+  await eventually(() => {
     const got = new Set(receiver.received.map(({ headers }) => headers["webhook-id"]));
     expect(ids.filter((id) => !got.has(id))).toEqual([]);
   }, UNTIL);
@@ -145,7 +146,7 @@ it("NATS loses its store under load: nothing of jobs and webhooks is lost, and t
   await nothingWaits();
   const ids = (await told()).map(({ id }) => id);
   expect((await streamed(nats.url)).filter((each) => ids.includes(each))).toEqual(ids);
-  await vi.waitFor(() => {
+  await eventually(() => {
     const got = new Set(subscriber.heard.map(({ messageId }) => messageId));
     expect(ids.filter((each) => !got.has(each))).toEqual([]);
   }, UNTIL);

@@ -1,8 +1,9 @@
 /** Workers that are killed, paused, or lose their database in the middle of jobs: every part has one outcome and one charge. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { Caller } from "../support/app.ts";
 import { Crew } from "../support/crew.ts";
+import { eventually } from "../support/eventually.ts";
 import { honestSteps } from "../support/model.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
@@ -41,7 +42,7 @@ describe("one worker of two", () => {
   };
   const shown = (path: string) => crew.well(path, undefined, caller);
   const ended = (path: string) =>
-    vi.waitFor(
+    eventually(
       async () => {
         const body = await shown(path);
         expect(crew.hasEnded(body), JSON.stringify(body).slice(0, 300)).toBe(true);
@@ -51,7 +52,7 @@ describe("one worker of two", () => {
     );
   /** The worker that holds a job of which `count` parts have ended. */
   const middle = (id: string, count: number): Promise<number> =>
-    vi.waitFor(
+    eventually(
       async () => {
         const { place, running } = await crew.holderOf(id);
         const [done] = await crew.sql<{ n: number }[]>`

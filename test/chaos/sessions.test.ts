@@ -1,7 +1,8 @@
 /** Two gateways, as processes, on one database: a session outlives its provider, and then the gateway that served it. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, ADMIN_TOKEN, type Answer, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Gateway, startGateway } from "../support/gateway.ts";
 import { type Model, startModel } from "../support/model.ts";
 import { openNats } from "../support/nats.ts";
@@ -62,10 +63,7 @@ describe.each(ways)("over $over", ({ nats: reach }) => {
       const { body } = await callRest(one.url, `/v1/supply/providers/${provider}/models`, declaration, { key });
       await callRest(one.url, `/v1/supply/offerings/${body.id}/verify`, {}, { key });
     }
-    await vi.waitFor(
-      async () => expect((await callRest(two.url, "/v1/routes")).body.live.providers.length).toBe(2),
-      10_000,
-    );
+    await eventually(async () => expect((await callRest(two.url, "/v1/routes")).body.live.providers.length).toBe(2));
   });
   afterAll(async () => {
     for (const gateway of [one, two]) await gateway?.end("SIGKILL");

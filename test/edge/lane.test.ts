@@ -2,13 +2,14 @@
 import { once } from "node:events";
 import * as http from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
 import { readPlainHead } from "../../src/edge/port/lane/head.ts";
 import type { PortOptions } from "../../src/edge/port.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
+import { eventually } from "../support/eventually.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 
 const houses: House[] = [];
@@ -154,9 +155,9 @@ describe("the lane", () => {
     const house = await open({}, { ...RPCS, Act: wait });
     const socket = await dial(house.port);
     socket.write(act(SOUND));
-    await vi.waitFor(() => expect(seen).toBeDefined());
+    await eventually(() => expect(seen).toBeDefined());
     socket.destroy();
-    await vi.waitFor(() => expect(house.lines).toMatchObject([{ code: "client_closed_request" }]));
+    await eventually(() => expect(house.lines).toMatchObject([{ code: "client_closed_request" }]));
     expect(house.inside()).toBe(0);
   });
 
@@ -181,7 +182,7 @@ describe("the lane", () => {
     const answer = Promise.withResolvers<unknown>();
     const house = await open({}, { ...RPCS, Act: () => answer.promise });
     const dialogue = said(house.port, [act(SOUND)]);
-    await vi.waitFor(() => expect(house.inside()).toBe(1));
+    await eventually(() => expect(house.inside()).toBe(1));
     const idle = await dial(house.port);
     const drained = house.server.drain(5_000);
     if (!idle.destroyed) await once(idle, "close");
@@ -207,11 +208,11 @@ describe("the lane", () => {
     socket.pause();
     const many = act(SOUND).repeat(100);
     socket.write(many);
-    await vi.waitFor(() => expect(calls).toBeGreaterThan(0));
+    await eventually(() => expect(calls).toBeGreaterThan(0));
     for (let i = 0; i < 50; i++) await new Promise((resolve) => setImmediate(resolve));
     expect(calls).toBeLessThan(50);
     socket.resume();
-    await vi.waitFor(() => expect(calls).toBe(100), { timeout: 10_000 });
+    await eventually(() => expect(calls).toBe(100));
   });
 });
 

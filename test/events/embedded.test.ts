@@ -1,12 +1,12 @@
 /** The nats-server of the embedded default: there where one is installed, gone with its gateway, however that ends. */
 import { dirname } from "node:path";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { startEmbeddedNats } from "../../src/events/embedded.ts";
 import { callRest } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { descendantsOf, type Gateway, scratchDir, startGateway, stillRunning } from "../support/gateway.ts";
 import { hear, natsServer } from "../support/nats.ts";
 
-const UNTIL = { timeout: 20_000, interval: 20 };
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
@@ -26,7 +26,7 @@ describe("a server of the house", () => {
     const { url, pid } = nats;
     await expect(hear(`nats://127.0.0.1:${new URL(url).port}`, "limber.>")).rejects.toThrow();
     process.kill(pid, "SIGKILL");
-    await vi.waitFor(() => expect(nats.pid).not.toBe(pid), UNTIL);
+    await eventually(() => expect(nats.pid).not.toBe(pid));
     expect([nats.url, warnings.length]).toEqual([url, 1]);
     const last = nats.pid;
     await nats.stop();
@@ -50,7 +50,7 @@ describe("npm start", () => {
     const env = { DATA_DIR: dir.path, LOG_LEVEL: "error", LIMBER_REFERENCE_SUPPLY: "false", PATH: path };
     const gateway = await startGateway(env);
     closers.push(dir.remove, () => gateway.end("SIGKILL"));
-    await vi.waitFor(() => expect(gateway.stdout()).toContain("curl "), UNTIL);
+    await eventually(() => expect(gateway.stdout()).toContain("curl "));
     const line = (name: string) => new RegExp(`^${name}=(.*)$`, "m").exec(gateway.stdout())?.[1] ?? "";
     return { gateway, natsUrl: line("NATS_URL") || undefined, line };
   };
@@ -63,14 +63,13 @@ describe("npm start", () => {
     const admin = { admin: line("SERVICE_ADMIN_TOKEN") };
     const { id: org } = (await callRest(gateway.url, "/v1/orgs", { name: "test" }, admin)).body;
     await callRest(gateway.url, `/v1/orgs/${org}/keys`, {}, admin);
-    await vi.waitFor(
-      () => expect(subscriber.heard.map(({ subject }) => subject)).toEqual([`limber.v1.${org}.key.created`]),
-      UNTIL,
+    await eventually(() =>
+      expect(subscriber.heard.map(({ subject }) => subject)).toEqual([`limber.v1.${org}.key.created`]),
     );
     const all = descendantsOf(gateway.pid);
     expect(all.length).toBeGreaterThan(1);
     await gateway.end("SIGKILL");
-    await vi.waitFor(() => expect(stillRunning(all)).toEqual([]), UNTIL);
+    await eventually(() => expect(stillRunning(all)).toEqual([]));
   }, 90_000);
 
   it("leaves events in the outbox where there is none", async () => {

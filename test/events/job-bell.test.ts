@@ -1,12 +1,12 @@
 /** Workers are woken over NATS where there is one: by a work queue with JetStream, by a plain subject without. */
 import { connect } from "nats";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { JobBell } from "../../src/events/job-bell.ts";
 import { openApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { startModel } from "../support/model.ts";
 import { type Nats, startNats } from "../support/nats.ts";
 
-const UNTIL = { timeout: 20_000, interval: 20 };
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
@@ -26,7 +26,7 @@ function bell(url: string, wake?: () => void): JobBell {
 async function listening(url: string): Promise<() => number> {
   let woken = 0;
   bell(url, () => woken++);
-  await vi.waitFor(() => expect(woken).toBe(1), UNTIL);
+  await eventually(() => expect(woken).toBe(1));
   return () => woken - 1;
 }
 
@@ -36,19 +36,19 @@ describe("with JetStream", () => {
     const heard = [await listening(url), await listening(url)];
     const total = () => heard.reduce((sum, count) => sum + count(), 0);
     const teller = bell(url);
-    await vi.waitFor(() => {
+    await eventually(() => {
       teller.ring("job_1");
       expect(total()).toBeGreaterThan(0);
-    }, UNTIL);
+    });
     teller.ring("job_1");
     teller.ring("job_2");
-    await vi.waitFor(() => expect(total()).toBe(2), UNTIL);
+    await eventually(() => expect(total()).toBe(2));
     const connection = await connect({ servers: url });
     closers.push(() => connection.close());
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const answer = await connection.request("$JS.API.STREAM.INFO.LIMBER_JOBS");
       expect(answer.json<{ state: { messages: number } }>().state.messages).toBe(0);
-    }, UNTIL);
+    });
   });
 
   it("is heard again after NATS died and lost its store", async () => {
@@ -59,11 +59,11 @@ describe("with JetStream", () => {
     await server.start();
     const before = heard();
     let n = 0;
-    await vi.waitFor(() => {
+    await eventually(() => {
       teller.ring(`job_${n++}`);
       // Once for having come back, and once for a job.
       expect(heard() - before).toBeGreaterThan(1);
-    }, UNTIL);
+    });
   });
 });
 
@@ -72,10 +72,10 @@ it("without JetStream for its account, every worker hears of it", async () => {
   const own = url.replace("//", "//free:secret@");
   const heard = [await listening(own), await listening(own)];
   const teller = bell(own);
-  await vi.waitFor(() => {
+  await eventually(() => {
     teller.ring("job_1");
     for (const count of heard) expect(count()).toBeGreaterThan(0);
-  }, UNTIL);
+  });
 });
 
 it("a batch is worked off when the database tells nobody of it", async () => {
@@ -89,8 +89,8 @@ it("a batch is worked off when the database tells nobody of it", async () => {
   await app.sql`drop trigger job_told on job`;
   const request = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
   const { body } = await app.call("/v1/batch", { contract: "act", requests: [request] }, { key });
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const shown = await app.call(`/v1/batch/${body.id}`, undefined, { key });
     expect(shown.body.status).toBe("completed");
-  }, UNTIL);
+  });
 });

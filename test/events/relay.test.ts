@@ -9,9 +9,9 @@ import { appendEvents, carryEvents, unsentEvents } from "../../src/store/outbox.
 import { tx } from "../../src/store/tx.ts";
 import { openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { changeStream, type Heard, hear, makeStream, openNats, startNats, streamed } from "../support/nats.ts";
 
-const UNTIL = { timeout: 20_000, interval: 20 };
 const forgotten: (() => Promise<unknown>)[] = [];
 /** Closes it at the end of the test, before what was there earlier. */
 function kept<T extends { close(): Promise<unknown> }>(thing: T): T {
@@ -46,8 +46,7 @@ async function happen(orgId: string, count: number): Promise<string[]> {
   }
   return ids;
 }
-const nothingWaits = (): Promise<unknown> =>
-  vi.waitFor(async () => expect(await unsentEvents(db.sql, 1)).toEqual([]), UNTIL);
+const nothingWaits = (): Promise<unknown> => eventually(async () => expect(await unsentEvents(db.sql, 1)).toEqual([]));
 
 /** The ids of an organisation's events in the order in which each came first. */
 const firsts = (heard: readonly Heard[], orgId: string): string[] => [
@@ -61,7 +60,7 @@ describe("a subscriber", () => {
     const org: string = (await app.admin("/v1/orgs", { name: "test" })).id;
     const { heard } = kept(await hear(nats.url, `limber.v1.${org}.>`));
     const { id } = await app.admin(`/v1/orgs/${org}/keys`, {});
-    await vi.waitFor(() => expect(heard).toHaveLength(1), UNTIL);
+    await eventually(() => expect(heard).toHaveLength(1));
     await nothingWaits();
     expect(heard).toMatchObject([
       {
@@ -83,9 +82,9 @@ describe("a subscriber", () => {
     await first.close();
     const late = await Promise.all(orgs.map((org) => happen(org, 150)));
     await nothingWaits();
-    await vi.waitFor(() => {
+    await eventually(() => {
       for (const [i, org] of orgs.entries()) expect(firsts(heard, org)).toEqual([...early[i]!, ...late[i]!]);
-    }, UNTIL);
+    });
     expect(warnings).toEqual([]);
   });
 });
@@ -153,7 +152,7 @@ describe("the outbox", () => {
     const [later] = await happen("org_C", 1);
     expect((await carriedNow()).ids).toEqual([]);
     await undone.undo();
-    await vi.waitFor(() => expect(firsts(heard, "org_C")).toEqual([later]), { timeout: 5_000 });
+    await eventually(() => expect(firsts(heard, "org_C")).toEqual([later]));
   });
 });
 
@@ -166,7 +165,7 @@ describe("without NATS", () => {
     const org: string = (await app.admin("/v1/orgs", { name: "test" })).id;
     const keys: string[] = [];
     for (let i = 0; i < 5; i++) keys.push((await app.admin(`/v1/orgs/${org}/keys`, {})).id);
-    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    await eventually(() => expect(warnings).toHaveLength(1));
     await nats.start();
     await makeStream(nats.url);
     await nothingWaits();
@@ -185,7 +184,7 @@ describe("a NATS that dies by kill -9 while events flow", () => {
     const expected: string[] = [];
     for (let round = 0; round < 4; round++) {
       const writing = happen("org_A", 120);
-      await vi.waitFor(async () => expect((await streamed(nats.url)).length).toBeGreaterThan(expected.length), UNTIL);
+      await eventually(async () => expect((await streamed(nats.url)).length).toBeGreaterThan(expected.length));
       await nats.kill();
       expected.push(...(await writing));
       await nats.start();
@@ -204,13 +203,10 @@ describe("a NATS that dies by kill -9 while events flow", () => {
     await relaying.close();
     const meanwhile = await happen("org_A", 250);
     await nats.start();
-    await vi.waitFor(() => subscriber.connected(), UNTIL);
+    await eventually(() => subscriber.connected());
     await relay(nats.url);
     const after = await happen("org_A", 20);
-    await vi.waitFor(
-      () => expect(firsts(subscriber.heard, "org_A")).toEqual([...before, ...meanwhile, ...after]),
-      UNTIL,
-    );
+    await eventually(() => expect(firsts(subscriber.heard, "org_A")).toEqual([...before, ...meanwhile, ...after]));
   });
 });
 
@@ -220,7 +216,7 @@ describe("what NATS doesn't take", () => {
     await makeStream(nats.url, { max_msgs: 2, discard: "new" });
     await relay(nats.url);
     const ids = await happen("org_A", 4);
-    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    await eventually(() => expect(warnings).toHaveLength(1));
     expect(await streamed(nats.url)).toEqual(ids.slice(0, 2));
     await changeStream(nats.url, { max_msgs: 10, discard: "new" });
     await nothingWaits();
@@ -231,7 +227,7 @@ describe("what NATS doesn't take", () => {
     const nats = kept(await startNats(USERS));
     await relay(nats.url.replace("//", "//mute:secret@"));
     await happen("org_A", 1);
-    await vi.waitFor(() => expect(warnings).toHaveLength(1), UNTIL);
+    await eventually(() => expect(warnings).toHaveLength(1));
     expect(await unsentEvents(db.sql, 10)).toHaveLength(1);
     expect(warnings[0]).not.toContain("secret");
   });
@@ -285,7 +281,7 @@ describe("a stream", () => {
         payload: toBinary(EventSchema, create(EventSchema, { id, orgId: "org_A" })),
       })),
     );
-    await vi.waitFor(() => expect(firsts(heard, "org_A")).toEqual(ids), UNTIL);
+    await eventually(() => expect(firsts(heard, "org_A")).toEqual(ids));
     expect(await streamed(nats.url)).toEqual(ids.filter((_, i) => i % 7 >= 4));
   });
 

@@ -23,6 +23,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../src/store/embedded.ts";
 import { connect, databaseReachable, type Queryable, type Sql, tx } from "../../src/store/tx.ts";
 import { isOutage } from "../../src/store/unavailable.ts";
+import { eventually } from "../support/eventually.ts";
 import { selfSigned } from "../support/wire-client.ts";
 
 const ROOT = process.getuid?.() === 0;
@@ -260,11 +261,11 @@ describe("kill -9 of the owner", () => {
       }
     };
     const writers = Promise.allSettled([write(), write(), write(), write()]);
-    await vi.waitFor(() => expect(acknowledged).toBeGreaterThan(100), 10_000);
+    await eventually(() => expect(acknowledged).toBeGreaterThan(100));
     await owner.kill();
     await writers;
     await sql.end();
-    if (LINUX) await vi.waitFor(() => expect(servers(dataDir)).toEqual([]), 10_000);
+    if (LINUX) await eventually(() => expect(servers(dataDir)).toEqual([]));
 
     const next = await own(dataDir);
     expect(await countRows(next.said.url)).toBeGreaterThanOrEqual(acknowledged);
@@ -278,9 +279,8 @@ describe("kill -9 of the owner", () => {
     process.kill(owner.said.pid, "SIGSTOP");
     await owner.kill();
     const next = own(dataDir);
-    await vi.waitFor(
-      () => expect(readFileSync(join(dataDir, "limber.pid"), "utf8")).not.toBe(`${owner.process.pid}\n`),
-      10_000,
+    await eventually(() =>
+      expect(readFileSync(join(dataDir, "limber.pid"), "utf8")).not.toBe(`${owner.process.pid}\n`),
     );
     process.kill(owner.said.pid, "SIGCONT");
     const { said, stop } = await next;
@@ -293,10 +293,7 @@ describe("kill -9 of the owner", () => {
     const dataDir = closedDirectory();
     const owner = startOwner(dataDir);
     const unfinished = (): string[] => readdirSync(dataDir).filter((name) => name.startsWith("postgres.new-"));
-    await vi.waitFor(() => expect(readdirSync(join(dataDir, unfinished()[0]!))).not.toEqual([]), {
-      timeout: 10_000,
-      interval: 2,
-    });
+    await eventually(() => expect(readdirSync(join(dataDir, unfinished()[0]!))).not.toEqual([]), { interval: 2 });
     owner.kill("SIGKILL");
     await once(owner, "exit");
     expect(existsSync(join(dataDir, "postgres"))).toBe(false);
@@ -379,15 +376,12 @@ describe("kill -9 of the server", () => {
 
     for (let kill = 1; kill <= 4; kill++) {
       const before = { ...done };
-      await vi.waitFor(
-        () => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true),
-        20_000,
-      );
+      await eventually(() => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true));
       process.kill(database.pid, "SIGKILL");
-      await vi.waitFor(() => expect(database.restarts).toBe(kill), 20_000);
+      await eventually(() => expect(database.restarts).toBe(kill));
     }
     const before = { ...done };
-    await vi.waitFor(() => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true), 20_000);
+    await eventually(() => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true));
     running = false;
     await Promise.all(load);
 

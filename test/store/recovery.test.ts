@@ -1,10 +1,11 @@
 /** What dead tills left is found by whichever gateway lives: soon after it starts, and one that can't be recovered stops no other. */
-import { afterAll, afterEach, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import { balanceOf } from "../../src/store/orgs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { estimate, intentOf, makePayer, openReplica } from "../support/money.ts";
 
@@ -45,8 +46,7 @@ const endLife = (till: string) =>
 const isFenced = async (till: string): Promise<boolean> =>
   (await db.sql`select from till where id = ${till} and fenced_at is not null`).length === 1;
 
-const fenced = (till: string): Promise<void> =>
-  vi.waitFor(async () => expect(await isFenced(till)).toBe(true), { timeout: 20_000 });
+const fenced = (till: string): Promise<void> => eventually(async () => expect(await isFenced(till)).toBe(true));
 
 it("a gateway that starts under another name fences its dead predecessor within its first second, and its credit is back", async () => {
   const payer = await makePayer(db.sql, PRICE);

@@ -1,12 +1,13 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import postgres from "postgres";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { listen } from "../../src/store/listen.ts";
 import { connect, databaseReachable, type Sql, type Tx, tx } from "../../src/store/tx.ts";
 import { isOutage } from "../../src/store/unavailable.ts";
 import { databaseUrl, type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 
 let database: FreshDatabase;
 let sql: Sql;
@@ -157,7 +158,7 @@ describe("tx", () => {
       };
       const restore = replaceAmbient({ clock });
       const impatient = tx(narrow, insert);
-      await vi.waitFor(() => expect(timers).toHaveLength(1));
+      await eventually(() => expect(timers).toHaveLength(1));
       restore();
       const patient = tx(narrow, insert);
       timers[0]!();
@@ -193,7 +194,7 @@ describe("a lost connection", () => {
         }
       });
       await expect(broken).rejects.toSatisfy(isOutage);
-      await vi.waitFor(() => expect(errors).toHaveLength(5));
+      await eventually(() => expect(errors).toHaveLength(5));
       expect(await count()).toBe(0);
       await tx(narrow, insert);
       expect(await count()).toBe(1);
@@ -230,7 +231,7 @@ describe("a lost connection", () => {
       const others = (): Promise<unknown> =>
         narrow`select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
           and query like 'insert%'`;
-      await vi.waitFor(async () => expect(await others()).toEqual([]), 10_000);
+      await eventually(async () => expect(await others()).toEqual([]));
     }));
 
   test("of a plain statement rejects that statement, and the next one works", () =>
@@ -250,15 +251,15 @@ describe("a lost connection", () => {
         joins += 1;
       },
     });
-    await vi.waitFor(() => expect(joins).toBe(1), 10_000);
+    await eventually(() => expect(joins).toBe(1));
     await sql.notify("news", "one");
     await sql.notify("gossip", "two");
-    await vi.waitFor(() => expect(heard).toEqual(["news: one", "gossip: two"]), 10_000);
+    await eventually(() => expect(heard).toEqual(["news: one", "gossip: two"]));
     await sql`select pg_terminate_backend(pid, 5000) from pg_stat_activity
       where query like 'listen %' and datname = current_database()`;
-    await vi.waitFor(() => expect(joins).toBe(2), 10_000);
+    await eventually(() => expect(joins).toBe(2));
     await sql.notify("news", "three");
-    await vi.waitFor(() => expect(heard).toHaveLength(3), 10_000);
+    await eventually(() => expect(heard).toHaveLength(3));
     await stop();
   });
 });
@@ -323,9 +324,8 @@ describe("end", () => {
     await outcome;
     await expect(tx(closing, insert)).rejects.toSatisfy(isOutage);
     await expect(closing`select 1`).rejects.toSatisfy(isOutage);
-    await vi.waitFor(
-      async () => expect(await sql`select 1 from pg_stat_activity where pid = any(${pids})`).toEqual([]),
-      10_000,
+    await eventually(async () =>
+      expect(await sql`select 1 from pg_stat_activity where pid = any(${pids})`).toEqual([]),
     );
     expect(await count()).toBe(0);
   });

@@ -5,11 +5,12 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { connect, type NatsConnection } from "nats";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { routesOf } from "../../src/edge/rest/route.ts";
 import { SERVICES } from "../../src/edge/services.ts";
 import { ACT_DECLARATION, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Gateway, scratchDir, startGateway } from "../support/gateway.ts";
 import { honestSteps, type Model, startModel } from "../support/model.ts";
 import { type Nats, startNats } from "../support/nats.ts";
@@ -303,7 +304,7 @@ describe("secrets", () => {
     const bearer = { key: SECRETS.metricsToken };
     metrics = (await callRest(gateway.url, "/metrics", undefined, bearer)).text;
     expect(metrics).toContain("limber_");
-    await vi.waitFor(() => {
+    await eventually(() => {
       expect(sink.got.some((text) => text.includes("gateway.act"))).toBe(true);
       expect(sink.got.some((text) => text.includes("offering.") || text.includes("key.created"))).toBe(true);
     });
@@ -316,7 +317,7 @@ describe("secrets", () => {
 
   it("stand in no report of a crash", async () => {
     process.kill(gateway.pid, "SIGUSR2");
-    await vi.waitFor(() => {
+    await eventually(() => {
       report = readFileSync(join(dir.path, "crash.json"), "utf8");
       JSON.parse(report);
     });

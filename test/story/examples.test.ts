@@ -4,8 +4,9 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Nats, startNats } from "../support/nats.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -78,9 +79,9 @@ it("a subscriber on NATS", async () => {
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
       heard += text;
     });
-    await vi.waitFor(() => expect(heard).toMatch(/^listening /));
+    await eventually(() => expect(heard).toMatch(/^listening /));
     await app.key(robot.org);
-    await vi.waitFor(() => expect(heard).toMatch(new RegExp(`^\\S+Z ${robot.org} key\\.created {"id":"evt_`, "m")));
+    await eventually(() => expect(heard).toMatch(new RegExp(`^\\S+Z ${robot.org} key\\.created {"id":"evt_`, "m")));
   } finally {
     child.kill();
   }

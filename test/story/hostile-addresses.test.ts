@@ -1,9 +1,10 @@
 /** Every entry by which a caller gives us an address, over the API, against the whole corpus: nobody inside is ever connected to. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, type Answer, type App, type Caller, openApp } from "../support/app.ts";
 import { type Canary, startCanary } from "../support/canary.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/hostile-urls.ts";
@@ -115,7 +116,7 @@ const ENTRIES: readonly Entry[] = [
         { key },
       ),
     async use(app, { id }, key) {
-      const ended = await vi.waitFor(
+      const ended = await eventually(
         async () => {
           const { body } = await app.call(`/v1/evaluate/${id}`, undefined, { key });
           expect(["completed", "failed"]).toContain(body.status);
@@ -133,7 +134,7 @@ const ENTRIES: readonly Entry[] = [
     give: (app, url, key) => app.call("/v1/webhooks", { url }, { key }),
     async use(app, { id }, key) {
       await app.call(`/v1/webhooks/${id}/test`, {}, { key });
-      const delivery = await vi.waitFor(
+      const delivery = await eventually(
         async () => {
           const { body } = await app.call(`/v1/webhooks/${id}/deliveries`, undefined, { key });
           expect(body.data[0].tries).toBeGreaterThan(0);

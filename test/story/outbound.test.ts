@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   OutboundService,
   type ServeRequest,
@@ -15,6 +15,7 @@ import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service
 import { redSquare } from "../../src/upstream/test-picture.ts";
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
 import { centreOfRed } from "../support/centre-of-red.ts";
+import { eventually } from "../support/eventually.ts";
 import { frameOf, honestSteps } from "../support/model.ts";
 
 let app: App;
@@ -57,7 +58,7 @@ class Server {
   }
 
   async welcome(): Promise<this> {
-    await vi.waitFor(() => expect(this.heard.map(({ case: name }) => name)).toContain("welcome"));
+    await eventually(() => expect(this.heard.map(({ case: name }) => name)).toContain("welcome"));
     return this;
   }
 
@@ -170,9 +171,9 @@ describe("a server that dials", () => {
   it("is no supply while it is away, and supply again when it has dialled again", async () => {
     const { name, server } = await live();
     await server.leave();
-    await vi.waitFor(async () => expect((await act(name)).body.error.code).toBe("no_live_deployment"));
+    await eventually(async () => expect((await act(name)).body.error.code).toBe("no_live_deployment"));
     await new Server(app.url, supplier.key, name).welcome();
-    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+    await eventually(async () => expect((await act(name)).status).toBe(200));
   });
 
   it("fails the calls that wait when its stream breaks", async () => {
@@ -180,7 +181,7 @@ describe("a server that dials", () => {
     server.honest = false;
     const before = server.heard.length;
     const waiting = act(name);
-    await vi.waitFor(() => expect(server.heard.length).toBeGreaterThan(before));
+    await eventually(() => expect(server.heard.length).toBeGreaterThan(before));
     await server.leave();
     expect((await waiting).body.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
   });
@@ -189,7 +190,7 @@ describe("a server that dials", () => {
     const { name, server } = await live();
     server.honest = false;
     await act(name, { provider: { deadline_ms: 100 } });
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(server.heard.at(-1)).toMatchObject({ case: "act", value: { body: { case: "cancel" } } }),
     );
     server.honest = true;
@@ -201,7 +202,7 @@ describe("a server that dials", () => {
     const later = await new Server(app.url, supplier.key, name).welcome();
     expect(String(await server.ended)).toMatch(/dial again/);
     const before = later.heard.length;
-    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+    await eventually(async () => expect((await act(name)).status).toBe(200));
     expect(later.heard.length).toBeGreaterThan(before);
   });
 });
@@ -220,7 +221,7 @@ describe("a server that has dialled another replica", () => {
       { model: `${name}/base`, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }], ...more },
       { key: robot.key },
     );
-  const known = (name: string) => vi.waitFor(async () => expect((await there(name)).status).toBe(200));
+  const known = (name: string) => eventually(async () => expect((await there(name)).status).toBe(200));
 
   it("is called through it, with the same values, as often as one likes at one time", async () => {
     const { name } = await live();
@@ -238,7 +239,7 @@ describe("a server that has dialled another replica", () => {
       frames: [{ camera: "front", data: (await redSquare(0.5, 0.5, 640)).toString("base64") }],
     };
     const asks = { model: `${name}/base`, observations: [seen] };
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect((await other.call("/v1/ground", { ...asks, instruction: "it" }, { key: robot.key })).status).toBe(200),
     );
     const ask = server.heard.at(-1);
@@ -252,7 +253,7 @@ describe("a server that has dialled another replica", () => {
     const name = await provider();
     await new Server(app.url, supplier.key, name).welcome();
     const { id } = (await declare(name)).body;
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const [row] = await app.sql`select 1 from mooring where provider = ${name}`;
       expect(row).toBeDefined();
     });
@@ -265,12 +266,12 @@ describe("a server that has dialled another replica", () => {
     await known(name);
     server.honest = false;
     await there(name, { provider: { deadline_ms: 150 } });
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(server.heard.at(-1)).toMatchObject({ case: "act", value: { body: { case: "cancel" } } }),
     );
     server.honest = true;
     await known(name);
-    await vi.waitFor(async () => expect(await app.sql`select 1 from parcel`).toHaveLength(0));
+    await eventually(async () => expect(await app.sql`select 1 from parcel`).toHaveLength(0));
   });
 
   it("fails the calls that wait when its stream breaks, is no supply then, and is again when it has dialled the other one", async () => {
@@ -279,13 +280,13 @@ describe("a server that has dialled another replica", () => {
     server.honest = false;
     const before = server.heard.length;
     const waiting = there(name);
-    await vi.waitFor(() => expect(server.heard.length).toBeGreaterThan(before));
+    await eventually(() => expect(server.heard.length).toBeGreaterThan(before));
     await server.leave();
     expect((await waiting).body.route.attempts).toMatchObject([{ status: "error", reason: "connection_lost" }]);
-    await vi.waitFor(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"));
+    await eventually(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"));
     await new Server(other.url, supplier.key, name).welcome();
     await known(name);
-    await vi.waitFor(async () => expect((await act(name)).status).toBe(200));
+    await eventually(async () => expect((await act(name)).status).toBe(200));
   });
 
   it("is called by each replica on its own stream where it holds one at both", async () => {
@@ -302,14 +303,11 @@ describe("a server that has dialled another replica", () => {
     await server.leave();
     // What a replica leaves behind that is killed: a row that nobody renews.
     await app.sql`insert into mooring (provider, replica, alive_until) values (${name}, 'replica_gone', now() + interval '2 seconds')`;
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { body } = await there(name, { provider: { deadline_ms: 100 } });
       expect(body.route?.attempts).toMatchObject([{ status: "error" }]);
     });
-    await vi.waitFor(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"), {
-      timeout: 15_000,
-      interval: 200,
-    });
+    await eventually(async () => expect((await there(name)).body.error.code).toBe("no_live_deployment"));
   }, 30_000);
 
   it("is left alone by a replica that closes, and known elsewhere as soon as it has dialled anew", async () => {
@@ -317,7 +315,7 @@ describe("a server that has dialled another replica", () => {
     const name = await provider();
     const server = await new Server(third.url, supplier.key, name).welcome();
     const { id } = (await declare(name)).body;
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { body } = await app.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
       expect(body.offering.status).toBe("live");
     });
@@ -370,7 +368,7 @@ describe("the example", () => {
       let text = "";
       server.stdout.on("data", (part) => (text += part));
       server.stderr.on("data", (part) => (text += part));
-      await vi.waitFor(() => expect(text).toContain(`moored as ${name}`), { timeout: 10_000 });
+      await eventually(() => expect(text).toContain(`moored as ${name}`));
       const more = ["--provider", name, "--runtime", "limber-outbound", "--endpoint", `outbound://${name}`];
       const args = [
         root("tools/provider.ts"),

@@ -1,8 +1,9 @@
 /** Two houses on one database. */
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import { setKeyDisabled } from "../../src/store/keys.ts";
 import { type App, openApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
 
 let one: App;
@@ -92,6 +93,6 @@ it("one that began while the database was away knows no model yet, says so to no
   await one.sql`alter table offering_away rename to offering`;
   expect([refused.status, refused.body.error.code, ready]).toEqual([503, "not_ready", 503]);
   expect(refused.headers.get("retry-after")).toBe("1");
-  await vi.waitFor(async () => expect((await act(late, key)).status).toBe(200), { timeout: 10_000 });
+  await eventually(async () => expect((await act(late, key)).status).toBe(200));
   await late.close();
 });

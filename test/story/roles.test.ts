@@ -1,7 +1,8 @@
 /** One process that only answers and one that only works off jobs: what is asked of the one is done by the other. */
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { ADMIN_TOKEN, type Caller } from "../support/app.ts";
 import { Crew } from "../support/crew.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let crew: Crew;
@@ -17,7 +18,7 @@ afterAll(async () => {
 });
 
 const ended = (path: string) =>
-  vi.waitFor(
+  eventually(
     async () => {
       const body = await crew.well(path, undefined, caller);
       expect(crew.hasEnded(body), body.status).toBe(true);
@@ -58,16 +59,12 @@ it("a batch, an evaluation, a webhook and old records wait while no worker is th
     status: "completed",
     usage: { episodes: 2, cost_usd: 0.02 },
   });
-  await vi.waitFor(
-    () =>
-      expect(receiver.received.map(({ json }) => json.type)).toEqual(
-        expect.arrayContaining(["ping", "batch.completed"]),
-      ),
-    20_000,
+  await eventually(() =>
+    expect(receiver.received.map(({ json }) => json.type)).toEqual(expect.arrayContaining(["ping", "batch.completed"])),
   );
   const deliveries = await crew.well(`/v1/webhooks/${hook.id}/deliveries`, undefined, caller);
   expect(deliveries.data.length).toBeGreaterThan(1);
-  await vi.waitFor(async () => expect(await stale()).toBe(0), 20_000);
+  await eventually(async () => expect(await stale()).toBe(0));
 
   // While the worker works, the other still only answers; told to end, both end well.
   expect(await process.end("SIGTERM")).toMatchObject({ code: 0 });

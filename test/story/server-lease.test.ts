@@ -1,6 +1,7 @@
 /** A server that serves one robot at a time, called from two gateways on one database: one lease for both. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { type LerobotServer, startLerobotServer } from "../support/servers/lerobot.ts";
 
 const STEPS = [
@@ -49,7 +50,7 @@ beforeEach(async () => {
   const body = { ...ACT_DECLARATION, ...DECLARATION, model, endpoint: server.endpoint };
   ({ id } = (await one.call("/v1/supply/providers/acme/models", body, { key: supplier.key })).body);
   expect((await verify(one)).body.offering.status).toBe("live");
-  await vi.waitFor(async () => expect((await act(other, undefined)).status).toBe(200));
+  await eventually(async () => expect((await act(other, undefined)).status).toBe(200));
 });
 afterEach(() => server.close());
 
@@ -79,7 +80,7 @@ const act = (app: App, session: string | undefined, more: object = {}) =>
 const asked = (name: string) => server.asked.filter((method) => method === name).length;
 /** The end of every lease, once no call has a server any more: it is given back after its answer was sent. */
 async function forget(): Promise<void> {
-  await vi.waitFor(async () => expect(await one.sql`select from server_lease where running_until > now()`).toEqual([]));
+  await eventually(async () => expect(await one.sql`select from server_lease where running_until > now()`).toEqual([]));
   await one.sql`update server_lease set until = now()`;
 }
 
@@ -94,7 +95,7 @@ describe("the lease of a server", () => {
       expect(body.route.attempts).toMatchObject([{ reason: "upstream_busy" }]);
     }
     await forget(); // the thirty seconds of silence, as the database's clock has them
-    await vi.waitFor(async () => expect((await act(other, "second")).status).toBe(200));
+    await eventually(async () => expect((await act(other, "second")).status).toBe(200));
     expect([asked("Ready"), asked("SendPolicyInstructions")]).toEqual([ready + 1, setups]);
     expect((await act(one, "first")).body.error).toBeDefined();
   });
@@ -133,7 +134,7 @@ describe("the lease of a server", () => {
     server.behave({ kind: "later", steps: STEPS, after: later }, { kind: "steps", steps: STEPS });
     const before = server.acts.length;
     const slow = act(one, "first");
-    await vi.waitFor(() => expect(server.acts.length).toBeGreaterThan(before));
+    await eventually(() => expect(server.acts.length).toBeGreaterThan(before));
     await one.sql`update server_lease set taker = 'somebody', setup = null, session = 'x', epoch = epoch + 1, until = now() + interval '1 minute'`;
     answerNow();
     await slow;

@@ -1,9 +1,10 @@
 /** What two houses know of each other's routing: pins, measured figures, breakers, an operator's hand. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { type App, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
 import { openNats } from "../support/nats.ts";
 
@@ -65,7 +66,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
       offerings[provider] = await one.supply({ provider, ...facts });
     }
     const { key } = await two.caller();
-    await vi.waitFor(async () => expect((await act(two, key)).status).toBe(200));
+    await eventually(async () => expect((await act(two, key)).status).toBe(200));
   });
   afterAll(async () => {
     for (const model of Object.values(models)) await model.close();

@@ -1,7 +1,8 @@
 /** Two gateways, each a process of its own, on one PostgreSQL. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { Answer } from "../support/app.ts";
+import { eventually } from "../support/eventually.ts";
 import { honestSteps } from "../support/model.ts";
 import { BOUNDLESS, Pair } from "../support/pair.ts";
 
@@ -108,13 +109,13 @@ describe("an idempotency key in 100 identical calls at once, over both", () => {
       refused++;
       await go.promise;
       let last = first;
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         last = await act((i + 1) % 2, key, headers);
         expect(last.status).toBe(200);
-      }, 10_000);
+      });
       return { first, last };
     });
-    await vi.waitFor(() => expect(refused).toBe(99), 20_000);
+    await eventually(() => expect(refused).toBe(99));
     go.resolve();
     const told = await Promise.all(calls);
     pair.model.script.act = undefined;
@@ -136,7 +137,7 @@ describe("an idempotency key in 100 identical calls at once, over both", () => {
     pair.model.script.act = () => {};
     const headers = { "idempotency-key": "survives" };
     const lost = act(1, key, headers).catch(() => undefined);
-    await vi.waitFor(() => expect(pair.model.acts.length).toBe(before + 1));
+    await eventually(() => expect(pair.model.acts.length).toBe(before + 1));
     expect((await act(0, key, headers)).body.error.code).toBe("idempotency_in_progress");
     await pair.kill(1);
     await lost;
@@ -145,13 +146,10 @@ describe("an idempotency key in 100 identical calls at once, over both", () => {
     // The dead one's time is over, and the other finds it.
     await pair.sql`update till set alive_until = now() where id = (select till_id from idempotency where org_id = ${org})`;
     let answer: Answer | undefined;
-    await vi.waitFor(
-      async () => {
-        answer = await act(0, key, headers);
-        expect(answer.status).toBe(200);
-      },
-      { timeout: 20_000, interval: 200 },
-    );
+    await eventually(async () => {
+      answer = await act(0, key, headers);
+      expect(answer.status).toBe(200);
+    });
     await pair.start(1);
     expect((await act(1, key, headers)).text).toBe(answer?.text);
     const rows = await pair.sql`select status from request where org_id = ${org} order by request_id`;

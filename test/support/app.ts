@@ -1,9 +1,9 @@
 /** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
-import { vi } from "vitest";
 import { type House, openHouse } from "../../src/app.ts";
 import type { Config } from "../../src/config.ts";
 import type { Sql } from "../../src/store/tx.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
+import { eventually } from "./eventually.ts";
 
 /** The operator's token of every test house. */
 export const ADMIN_TOKEN = "an-operators-token-for-tests";
@@ -140,7 +140,7 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
     async catalog(slug) {
       await sql`insert into model ${sql({ slug, name: slug, contracts: ["act"], action_spaces: ["base_twist_2d"] })}`;
       const { key } = await caller(0);
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         const { status } = await call("/v1/routes/preview", { model: slug, observations: [{}] }, { key });
         if (status === 404) throw new Error(`${slug} is not known yet`);
       });

@@ -1,7 +1,7 @@
 /** Everyone who may knock, for tests of who is let in. */
-import { vi } from "vitest";
 import { ROLE_NAMES } from "../../src/services/permissions.ts";
 import { ADMIN_TOKEN, type App, type Caller, type CallOptions } from "./app.ts";
+import { eventually } from "./eventually.ts";
 import { person } from "./members.ts";
 import { consent, exchange, honest, pkce, register } from "./oauth.ts";
 
@@ -97,7 +97,7 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
       admin: "right",
     },
   ];
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     for (const { name, send, broken } of all.filter(({ broken }) => broken?.startsWith("key_"))) {
       const { body } = await app.call("/v1/key", undefined, send);
       if (body.error?.code !== broken) throw new Error(`${name} is not refused yet`);

@@ -1,10 +1,11 @@
 /** Every wire keeps the same promises about what it is asked, be it to act, to predict or to find, whatever the server does. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type ActServer, ODDITIES } from "../support/act-server.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../support/bad-upstream.ts";
+import { eventually } from "../support/eventually.ts";
 import { installStandInDecoder } from "../support/stand-in-decoder.ts";
 import { callWith, failureIn, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 import { EVERY_WIRE } from "./every-wire.ts";
@@ -39,7 +40,7 @@ describe.each(EVERY_WIRE)("$contract over $id", (row) => {
   const act = (more = {}, signal?: AbortSignal, endpoint = server.endpoint) =>
     row.ask(wire, target(endpoint), more, signal);
   const target = (endpoint = server.endpoint, more = {}) => targetAt(endpoint, { ...told, ...more });
-  const received = (count: number) => vi.waitFor(() => expect(server.acts).toHaveLength(count));
+  const received = (count: number) => eventually(() => expect(server.acts).toHaveLength(count));
 
   it("brings the observation to the server and the server's numbers back", async () => {
     server.behave({ kind: "steps", steps: STEPS });
@@ -136,7 +137,7 @@ describe.each(EVERY_WIRE)("$contract over $id", (row) => {
     await received(1);
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
-    await vi.waitFor(() => expect(server.counts.cancelled).toBe(1));
+    await eventually(() => expect(server.counts.cancelled).toBe(1));
     expect((await act()).rows).toEqual(STEPS);
   });
 
@@ -194,7 +195,7 @@ describe.each(EVERY_WIRE)("$contract over $id", (row) => {
     expect(nameOf(await failureIn(act()))).toBe("UNREACHABLE");
     await server.restart();
     server.behave({ kind: "steps", steps: STEPS });
-    const rows = await vi.waitFor(async () => (await act()).rows, { timeout: 5_000 });
+    const rows = await eventually(async () => (await act()).rows);
     expect(rows).toEqual(STEPS);
   });
 
@@ -208,7 +209,7 @@ describe.each(EVERY_WIRE)("$contract over $id", (row) => {
     const bad = await startBadUpstream(MISBEHAVIOURS[kind]);
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal, `${scheme}://127.0.0.1:${bad.port}`));
-    await vi.waitFor(() => expect(bad.connections()).toBeGreaterThan(0));
+    await eventually(() => expect(bad.connections()).toBeGreaterThan(0));
     if (kind === "silence") caller.abort();
     const failure = await call;
     expect(names).toContain(nameOf(failure));

@@ -6,7 +6,7 @@ import { setTimeout as realSleep } from "node:timers/promises";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { create, equals, fromBinary, toBinary } from "@bufbuild/protobuf";
 import sharp from "sharp";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   ActRequestSchema,
   GroundRequestSchema,
@@ -23,6 +23,7 @@ import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { frameSources } from "../../src/upstream/pictures.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream, startCable } from "../support/bad-upstream.ts";
+import { eventually } from "../support/eventually.ts";
 import { ManualClock, settle } from "../support/manual-clock.ts";
 import {
   type PolicyOptions,
@@ -392,7 +393,7 @@ describe("the stream of acts", () => {
     await serve();
     server.behave({ kind: "later", steps: [[1, 1]], after: first.promise }, { kind: "steps", steps: [[2, 2]] });
     const slow = act({ horizon: 1 });
-    await vi.waitFor(() => expect(server.acts).toHaveLength(1));
+    await eventually(() => expect(server.acts).toHaveLength(1));
     expect(rowsOf(await act({ horizon: 1 }))).toEqual([[2, 2]]);
     first.resolve();
     expect(rowsOf(await slow)).toEqual([[1, 1]]);
@@ -435,7 +436,7 @@ describe("the stream of acts", () => {
     await serve();
     server.behave({ kind: "later", steps: [[1, 1]], after: later }, { kind: "steps", steps: [[2, 2]] });
     const before = act({ horizon: 1 });
-    await vi.waitFor(() => expect(server.acts).toHaveLength(1));
+    await eventually(() => expect(server.acts).toHaveLength(1));
     server.goAway();
     await realSleep(20); // the GOAWAY has arrived
     expect(rowsOf(await act({ horizon: 1 }))).toEqual([[2, 2]]);
@@ -492,11 +493,11 @@ describe("a connection", () => {
     const restore = replaceAmbient({ clock });
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal));
-    await vi.waitFor(() => expect(server.acts).toHaveLength(1));
+    await eventually(() => expect(server.acts).toHaveLength(1));
     const timers = clock.pending;
     caller.abort();
     await call;
-    await vi.waitFor(() => expect(clock.pending).toBe(timers)); // the proof of life has come
+    await eventually(() => expect(clock.pending).toBe(timers)); // the proof of life has come
     await clock.advance(60_000);
     await act();
     expect(server.counts.connections).toBe(1);
@@ -517,9 +518,9 @@ describe("a connection", () => {
     await clock.advance(299_999);
     await act();
     await clock.advance(1);
-    await vi.waitFor(() => expect(gone).toBe(1)); // the one that has had no call since
+    await eventually(() => expect(gone).toBe(1)); // the one that has had no call since
     await clock.advance(299_999);
-    await vi.waitFor(() => expect(gone).toBe(2));
+    await eventually(() => expect(gone).toBe(2));
     expect(clock.pending).toBe(0);
     await act();
     expect(server.counts.connections).toBe(3);
@@ -550,7 +551,7 @@ describe("a connection", () => {
     const bad = await startBadUpstream(() => undefined);
     await serve();
     const call = failureIn(act({}, undefined, `grpc://127.0.0.1:${bad.port}`));
-    await vi.waitFor(() => expect(bad.connections()).toBe(1));
+    await eventually(() => expect(bad.connections()).toBe(1));
     await clock.advance(10_000);
     expect(nameOf(await call)).toBe("UNREACHABLE");
     restore();

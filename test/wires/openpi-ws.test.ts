@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import { ImageFit, NumberType, PixelLayout, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
@@ -13,6 +13,7 @@ import { replaceAmbient } from "../../src/ambient.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
+import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   f4,
@@ -42,7 +43,7 @@ const serve = async (options: OpenpiOptions = {}): Promise<void> => {
 };
 const act = (more = {}, signal?: AbortSignal) =>
   wire.act(targetAt(server.endpoint), actInput(more), NO_FRAMES, callWith(signal));
-const received = (count: number) => vi.waitFor(() => expect(server.acts).toHaveLength(count));
+const received = (count: number) => eventually(() => expect(server.acts).toHaveLength(count));
 
 beforeEach(() => {
   upstream = createUpstream({ allowPrivate: true });
@@ -383,7 +384,7 @@ describe("the dialect", () => {
     await serve({ metadata: undefined });
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal));
-    await vi.waitFor(() => expect(server.counts.connections).toBe(1));
+    await eventually(() => expect(server.counts.connections).toBe(1));
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
     expect(server.acts).toHaveLength(0);
@@ -485,7 +486,7 @@ describe("the connections to one server", () => {
     await received(1);
     const caller = new AbortController();
     const waiting = failureIn(act({ sessionId: "a", instruction: "too late" }, caller.signal));
-    await vi.waitFor(() => expect(server.acts).toHaveLength(1));
+    await eventually(() => expect(server.acts).toHaveLength(1));
     caller.abort();
     expect(nameOf(await waiting)).toBe("TIMEOUT");
     holder.abort();
@@ -555,7 +556,7 @@ describe("health", () => {
     const busy = await startBadUpstream(() => undefined);
     const caller = new AbortController();
     const call = failureIn(wire.health(targetAt(`ws://127.0.0.1:${busy.port}`), callWith(caller.signal)));
-    await vi.waitFor(() => expect(busy.connections()).toBe(1));
+    await eventually(() => expect(busy.connections()).toBe(1));
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
     await busy.close();

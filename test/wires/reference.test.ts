@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { create } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ServedModel } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import type { ActAnswer, PredictAnswerPart } from "../../src/contracts/contract.ts";
@@ -11,6 +11,7 @@ import { type Reference, startReference } from "../../src/reference/launch.ts";
 import { REFERENCE_MODELS } from "../../src/reference/models.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Target, Wire } from "../../src/upstream/wire.ts";
+import { eventually } from "../support/eventually.ts";
 import { iou, movingShapes, overheadView, tableScene } from "../support/scenes.ts";
 import {
   actInput,
@@ -234,7 +235,7 @@ describe("the process", () => {
     const mortal = await startReference({ log: (text) => log.push(text) });
     const { grpc, openpi, pid } = mortal;
     process.kill(pid!, "SIGKILL");
-    await vi.waitFor(() => expect(mortal.pid).not.toBe(pid), { timeout: 20_000 });
+    await eventually(() => expect(mortal.pid).not.toBe(pid));
     expect([mortal.grpc, mortal.openpi]).toEqual([grpc, openpi]);
     await native.health(targetAt(grpc), callWith());
     expect(log).toEqual(["the reference provider died; it is started again"]);
@@ -252,7 +253,7 @@ describe("the process", () => {
     const pid = Number(String(line));
     process.kill(pid, 0);
     parent.kill("SIGKILL");
-    await vi.waitFor(() => expect(() => process.kill(pid, 0)).toThrow("ESRCH"), { timeout: 10_000 });
+    await eventually(() => expect(() => process.kill(pid, 0)).toThrow("ESRCH"));
   });
 
   it("says so when it can't listen", async () => {

@@ -6,13 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { countMp4Frames } from "../../src/codecs/mp4.ts";
 import type { PredictInput } from "../../src/contracts/contract.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
+import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   type Asked,
@@ -105,9 +106,9 @@ describe("vllm-omni-videos", () => {
       [750, 2],
       [1_125, 4],
     ] as const) {
-      await vi.waitFor(() => expect(clock.pending).toBeGreaterThan(0));
+      await eventually(() => expect(clock.pending).toBeGreaterThan(0));
       await clock.advance(wait);
-      await vi.waitFor(() => expect(polls()).toBeGreaterThanOrEqual(Math.min(seen, 3)));
+      await eventually(() => expect(polls()).toBeGreaterThanOrEqual(Math.min(seen, 3)));
     }
     const frames = await predicted;
     restore();
@@ -146,11 +147,11 @@ describe("vllm-omni-videos", () => {
   it("deletes the job when nobody waits any more", async () => {
     const caller = new AbortController();
     const call = failureIn(predict("vllm-omni-videos", jobs([queued]), {}, {}, caller.signal));
-    await vi.waitFor(() => expect(server?.asked.length).toBeGreaterThan(0));
-    await vi.waitFor(() => expect(server.asked.some(({ method }) => method === "GET")).toBe(true), { timeout: 5_000 });
+    await eventually(() => expect(server?.asked.length).toBeGreaterThan(0));
+    await eventually(() => expect(server.asked.some(({ method }) => method === "GET")).toBe(true));
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
-    await vi.waitFor(() => expect(server.asked.at(-1)).toMatchObject({ method: "DELETE", path: "/v1/videos/video-1" }));
+    await eventually(() => expect(server.asked.at(-1)).toMatchObject({ method: "DELETE", path: "/v1/videos/video-1" }));
   });
 
   it.each<[string, string, readonly object[]]>([
@@ -249,10 +250,10 @@ describe("cog", () => {
     const caller = new AbortController();
     const silent = container(({ path: to }) => (to.endsWith("/cancel") ? {} : "silence"));
     const call = failureIn(predict("cog", silent, {}, {}, caller.signal));
-    await vi.waitFor(() => expect(server?.asked).toHaveLength(2));
+    await eventually(() => expect(server?.asked).toHaveLength(2));
     caller.abort();
     expect(nameOf(await call)).toBe("TIMEOUT");
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect(server.asked.at(-1)).toMatchObject({ method: "POST", path: "/predictions/req_1/cancel" }),
     );
   });

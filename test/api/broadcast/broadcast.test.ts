@@ -1,10 +1,11 @@
 /** Broadcast: targets are tried out, saved, and sent the spans of calls. */
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { GroundResponseSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/test-picture.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
 import {
   type OtlpReceiver,
@@ -74,7 +75,6 @@ const act = (body: object = {}, headers: Record<string, string> = {}, key = call
 const ground = (headers: Record<string, string> = {}) =>
   app.call("/v1/ground", { model: "acme/eyes", instruction: "the cup", observations }, { key: caller.key, headers });
 /** Waits for a fact. */
-const soon = <T>(fact: () => T | Promise<T>): Promise<T> => vi.waitFor(fact, { timeout: 15_000, interval: 50 });
 const real = ({ spans }: OtlpReceiver): ReceivedSpan[] => spans.filter(({ name }) => name !== "limber.test");
 const rootsOf = (receiver: OtlpReceiver): ReceivedSpan[] =>
   real(receiver).filter(({ name }) => /^gateway\./.test(name));
@@ -208,7 +208,7 @@ describe("the spans of a call", () => {
     const made = await register({ endpoint: to.url, protocol, headers: { "X-Key": "k" } });
     expect(made.status).toBe(201);
     const answer = await act({ provider: { session_id: "episode 7" }, metadata: { run: "a" } });
-    await soon(() => expect(real(to)).toHaveLength(3));
+    await eventually(() => expect(real(to)).toHaveLength(3));
     expect(to.requests.at(-1)!.headers["x-key"]).toBe("k");
     const [root, attempt, upstream] = real(to) as [ReceivedSpan, ReceivedSpan, ReceivedSpan];
     expect([root.name, attempt.name, upstream.name]).toEqual(["gateway.act", "attempt", "upstream"]);
@@ -246,7 +246,7 @@ describe("the spans of a call", () => {
     expect(traces.splice(0)).toEqual([undefined]);
     await register({ endpoint: to.url });
     await ground({ traceparent });
-    await soon(() => expect(real(to)).toHaveLength(3));
+    await eventually(() => expect(real(to)).toHaveLength(3));
     expect(rootsOf(to)[0]).toMatchObject({
       name: "gateway.ground",
       traceId: "0af7651916cd43dd8448eb211c80319c",
@@ -265,7 +265,7 @@ describe("the spans of a call", () => {
         { model: "acme/base", actionSpace: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] },
         bearer(caller.key, headers),
       );
-    await soon(() => expect(rootsOf(to)).toHaveLength(2));
+    await eventually(() => expect(rootsOf(to)).toHaveLength(2));
     for (const { traceId } of rootsOf(to)) expect(traceId).toBe("0af7651916cd43dd8448eb211c80319c");
   });
 
@@ -274,13 +274,13 @@ describe("the spans of a call", () => {
     await register({ endpoint: to.url });
     const { status } = await act({ model: "broken/base" });
     expect(status).toBe(502);
-    await soon(() => expect(real(to)).toHaveLength(3));
+    await eventually(() => expect(real(to)).toHaveLength(3));
     const [root, attempt] = real(to) as [ReceivedSpan, ReceivedSpan];
     expect(root).toMatchObject({ status: 2, attributes: { "error.type": "all_attempts_failed", "cost.usd": 0 } });
     expect(root.attributes).not.toHaveProperty("gen_ai.response.model");
     expect(attempt).toMatchObject({ status: 2, attributes: { "error.type": expect.any(String) } });
     await act({ model: "broken/base", models: ["acme/base"] });
-    await soon(() => expect(rootsOf(to)).toHaveLength(2));
+    await eventually(() => expect(rootsOf(to)).toHaveLength(2));
     expect(rootsOf(to)[1]!.attributes).toMatchObject({
       "route.fallback_used": true,
       "gen_ai.request.model": "broken/base",
@@ -292,7 +292,7 @@ describe("the spans of a call", () => {
     const to = await receiver();
     await register({ endpoint: to.url, privacy_mode: true });
     await act({ provider: { session_id: "Ada's kitchen" }, metadata: { who: "Ada" } });
-    await soon(() => expect(rootsOf(to)).toHaveLength(1));
+    await eventually(() => expect(rootsOf(to)).toHaveLength(1));
     const { attributes } = rootsOf(to)[0]!;
     expect(JSON.stringify(attributes)).not.toMatch(/Ada|key_/);
     expect(attributes["session.id"]).toMatch(/^[0-9a-f]{32}$/);
@@ -304,7 +304,7 @@ describe("the spans of a call", () => {
     await register({ endpoint: all.url });
     const sessions = Array.from({ length: 16 }, (_, i) => `episode ${i}`);
     for (const session_id of [...sessions, ...sessions]) await act({ provider: { session_id } });
-    await soon(() => expect(rootsOf(all)).toHaveLength(32));
+    await eventually(() => expect(rootsOf(all)).toHaveLength(32));
     const counts = new Map<unknown, number>();
     for (const { attributes } of rootsOf(some))
       counts.set(attributes["session.id"], (counts.get(attributes["session.id"]) ?? 0) + 1);
@@ -323,7 +323,7 @@ describe("the spans of a call", () => {
     await act();
     await act({ model: "broken/base" });
     await act({}, {}, second);
-    await soon(() => expect([rootsOf(models).length, rootsOf(keys).length]).toEqual([2, 1]));
+    await eventually(() => expect([rootsOf(models).length, rootsOf(keys).length]).toEqual([2, 1]));
     expect(rootsOf(predicts)).toEqual([]);
   });
 });
@@ -335,13 +335,13 @@ describe("a receiver that fails", () => {
     const shown = async () => (await app.call(`/v1/broadcast/${id}`, undefined, { key: caller.key })).body;
     to.answer(400);
     expect((await act()).status).toBe(200);
-    await soon(async () =>
+    await eventually(async () =>
       expect(await shown()).toMatchObject({ status: "failing", last_error: "bad_status", dropped_spans: 3 }),
     );
     to.answer(200);
     await act();
-    await soon(() => expect(rootsOf(to)).toHaveLength(1));
-    await soon(async () => {
+    await eventually(() => expect(rootsOf(to)).toHaveLength(1));
+    await eventually(async () => {
       const body = await shown();
       expect(body).toMatchObject({ status: "active", dropped_spans: 3 });
       expect(body).not.toHaveProperty("last_error");
@@ -353,11 +353,11 @@ describe("a receiver that fails", () => {
     const { id } = (await register({ endpoint: to.url })).body;
     to.answer(503);
     await act();
-    await soon(async () =>
+    await eventually(async () =>
       expect((await app.call(`/v1/broadcast/${id}`, undefined, { key: caller.key })).body.status).toBe("failing"),
     );
     to.answer(200);
-    await soon(() => expect(rootsOf(to)).toHaveLength(1));
+    await eventually(() => expect(rootsOf(to)).toHaveLength(1));
     expect((await app.call(`/v1/broadcast/${id}`, undefined, { key: caller.key })).body.dropped_spans).toBe(0);
   });
 });

@@ -1,6 +1,7 @@
 /** What calls do with an organisation's own keys at providers: by mode, in order, and what it costs. */
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -117,7 +118,7 @@ describe("prefer", () => {
   it("goes with the gateway's own access where the key doesn't open any more", async () => {
     await store("prefer");
     await damage();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       seen.length = 0;
       const { body } = await act({ provider: { only: ["acme"] } });
       expect([body.route.byok ?? false, seen]).toEqual([false, [PLATFORM]]);
@@ -170,7 +171,7 @@ describe("require", () => {
   it("fails with 409 and says why when the key doesn't open any more", async () => {
     await store("require");
     await damage();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { status, body } = await act({ provider: { only: ["acme"] } });
       expect([status, body.error.code]).toEqual([409, "no_route_available"]);
       expect(body.error.details.dropped.map(({ reason }: { reason: string }) => reason)).toContain("byok_only");
@@ -215,9 +216,9 @@ describe("the organisation's mode", () => {
       app.call(`/v1/orgs/${caller.org}/settings`, { byok_mode }, { key: caller.key, method: "PATCH" });
     expect((await settle("off")).status).toBe(200);
     const only = { provider: { only: ["acme"] } };
-    await vi.waitFor(async () => expect((await act(only)).body.route.byok).toBeUndefined());
+    await eventually(async () => expect((await act(only)).body.route.byok).toBeUndefined());
     await settle("require");
-    await vi.waitFor(async () => expect((await act(only)).body.route.byok).toBe(true));
+    await eventually(async () => expect((await act(only)).body.route.byok).toBe(true));
     const { status, body } = await act({ provider: { only: ["bolt"] } });
     expect([status, body.error.details.excluded_by]).toEqual([409, expect.arrayContaining(["byok_only"])]);
   });

@@ -1,7 +1,8 @@
 /** Evaluations: a policy in a scenario, by jobs. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import type { Served } from "../../support/policy-server.ts";
@@ -27,7 +28,7 @@ const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 3, p
 const evaluate = (body: object, key = caller.key) => app.call("/v1/evaluate", body, { key });
 const shown = (id: string, key = caller.key) => app.call(`/v1/evaluate/${id}`, undefined, { key });
 const ended = (id: string) =>
-  vi.waitFor(
+  eventually(
     async () => {
       const { body } = await shown(id);
       expect(["completed", "failed", "cancelled", "expired"]).toContain(body.status);
@@ -159,7 +160,7 @@ describe("DELETE", () => {
   it("calls an evaluation off in the middle of an episode, keeps what ended, and then says 409", async () => {
     model.script.act = () => {};
     const { body } = await evaluate({ ...NAV, episodes: 5, policy_timeout_ms: 60_000 });
-    await vi.waitFor(async () => expect((await shown(body.id)).body.status).toBe("running"), { timeout: 20_000 });
+    await eventually(async () => expect((await shown(body.id)).body.status).toBe("running"));
     const off = await app.call(`/v1/evaluate/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
     expect(off.status).toBe(200);
     const end = await ended(body.id);
@@ -193,9 +194,7 @@ describe("refusals", () => {
     const { status, body } = await evaluate({ ...NAV, episodes: 10_000 }, rich.key);
     expect([status, body.progress]).toEqual([202, { completed: 0, total: 10_000 }]);
     await app.call(`/v1/evaluate/${body.id}`, undefined, { key: rich.key, method: "DELETE" });
-    await vi.waitFor(async () => expect((await shown(body.id, rich.key)).body.status).toBe("cancelled"), {
-      timeout: 20_000,
-    });
+    await eventually(async () => expect((await shown(body.id, rich.key)).body.status).toBe("cancelled"));
   });
 
   it("names what is near to a misspelt scenario", async () => {

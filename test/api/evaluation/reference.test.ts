@@ -1,7 +1,8 @@
 /** The reference provider in every built-in scenario, through the whole house: each of its models moves its body over a real wire. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { solverOf } from "../../support/solvers.ts";
 
 let app: App;
@@ -37,7 +38,7 @@ describe("the built-in scenarios", () => {
       };
       const taken = await app.call("/v1/evaluate", request, { key: caller.key });
       expect(taken.status, taken.text).toBe(202);
-      const body = await vi.waitFor(
+      const body = await eventually(
         async () => {
           const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key: caller.key });
           expect(["completed", "failed"]).toContain(body.status);

@@ -1,6 +1,7 @@
 /** Members: inviting, accepting, changing, removing, handing on. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Person, person } from "../../support/members.ts";
 
 let app: App;
@@ -174,7 +175,7 @@ describe("PATCH /v1/orgs/{org_id}/members/{user_id}", () => {
     expect(await rolesOf(other)).toEqual(["admin", "operator", "developer"]);
     expect((await change(ada.userId, { role: "operator" })).body.role).toBe("operator");
     const isRefused = async (house: App) => (await house.call(members(), undefined, { key: ada.key })).status === 403;
-    await vi.waitFor(async () => expect(await isRefused(other)).toBe(true), { timeout: 1000 });
+    await eventually(async () => expect(await isRefused(other)).toBe(true));
     expect(await rolesOf(other)).toEqual(["operator", "operator", "operator"]);
     expect((await change(ada.userId, { role: "admin" })).body.role).toBe("admin");
   });
@@ -204,13 +205,10 @@ describe("DELETE /v1/orgs/{org_id}/members/{user_id}", () => {
     expect([status, body]).toEqual([200, { user_id: ada.userId, removed: true }]);
     for (const house of [app, other])
       for (const key of [ada.key, second.body.key])
-        await vi.waitFor(
-          async () => {
-            const { status, body } = await looks(house, key);
-            expect([status, body.error?.code]).toEqual([401, "key_disabled"]);
-          },
-          { timeout: 1000 },
-        );
+        await eventually(async () => {
+          const { status, body } = await looks(house, key);
+          expect([status, body.error?.code]).toEqual([401, "key_disabled"]);
+        });
     expect((await remove(ada.userId)).status).toBe(404);
     const told = await app.sql`select from outbox where org_id = ${caller.org} and name = 'member.removed'`;
     expect(told.length).toBeGreaterThan(0);
@@ -257,7 +255,7 @@ describe("POST /v1/orgs/{org_id}/transfer", () => {
     expect(status).toBe(200);
     expect([body.owner.user_id, body.owner.role]).toEqual([bob.userId, "owner"]);
     expect([body.previous.user_id, body.previous.role]).toEqual([ada.userId, "admin"]);
-    await vi.waitFor(async () => expect((await transfer(ada.userId, ada.key)).status).toBe(403));
+    await eventually(async () => expect((await transfer(ada.userId, ada.key)).status).toBe(403));
     expect((await looks(app, bob.key)).body.role).toBe("owner");
   });
 
@@ -314,7 +312,7 @@ describe("members of workspaces", () => {
     expect((await change(ada.userId, { workspace_ids: [lab, barn] })).status).toBe(200);
     expect((await looks(other, ada.key)).status).toBe(200);
     expect((await change(ada.userId, { workspace_ids: [barn] })).body.workspace_ids).toEqual([barn]);
-    await vi.waitFor(async () => expect((await looks(other, ada.key)).status).toBe(401), { timeout: 1000 });
+    await eventually(async () => expect((await looks(other, ada.key)).status).toBe(401));
   });
 
   it("are confined to none that is not there", async () => {

@@ -1,7 +1,8 @@
 /** ActStream: control loops, over the fast path and over the general handler. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
@@ -67,7 +68,7 @@ describe.each([
       const loop = robot(app, key, OPEN);
       await loop.expect("opened");
       for (const step of [1, 2, 3, 4]) loop.observe(step);
-      await vi.waitFor(() => expect(model.acts.at(-1)?.observations[0]?.proprio[0]).toBe(0.001));
+      await eventually(() => expect(model.acts.at(-1)?.observations[0]?.proprio[0]).toBe(0.001));
       await new Promise(setImmediate);
       later.resolve();
       expect(await loop.expect("chunk")).toMatchObject({ startStep: 1 });

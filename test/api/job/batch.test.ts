@@ -1,6 +1,7 @@
 /** Batches and the list of jobs. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -26,14 +27,11 @@ const shown = (id: string, key = caller.key) => app.call(`/v1/batch/${id}?items=
 
 /** Waits until a batch has ended. */
 const ended = (id: string) =>
-  vi.waitFor(
-    async () => {
-      const { body } = await shown(id);
-      expect(["completed", "failed", "cancelled", "expired"]).toContain(body.status);
-      return body;
-    },
-    { timeout: 20_000 },
-  );
+  eventually(async () => {
+    const { body } = await shown(id);
+    expect(["completed", "failed", "cancelled", "expired"]).toContain(body.status);
+    return body;
+  });
 
 const linesOf = async (id: string) => {
   const { text, headers, status } = await app.call(`/v1/batch/${id}/results`, undefined, { key: caller.key });
@@ -128,14 +126,11 @@ describe("202", () => {
     ];
     const narrow = await app.key(caller.org, { role: "developer", models: ["acme/*"] });
     const { body } = await batch({ contract: "act", requests }, narrow);
-    const end = await vi.waitFor(
-      async () => {
-        const shownNow = (await shown(body.id, narrow)).body;
-        expect(shownNow.status).toBe("completed");
-        return shownNow;
-      },
-      { timeout: 20_000 },
-    );
+    const end = await eventually(async () => {
+      const shownNow = (await shown(body.id, narrow)).body;
+      expect(shownNow.status).toBe("completed");
+      return shownNow;
+    });
     expect(end.request_counts).toMatchObject({ completed: 3, failed: 3 });
     const lines = await linesOf(body.id);
     const stepsOf = (at: number) => lines[at].response.body.action.steps.length;
@@ -171,7 +166,7 @@ describe("DELETE", () => {
   it("stops what has not begun, lets what runs end and be billed, and then says 409", async () => {
     hold();
     const { body } = await batch({ contract: "act", requests: Array.from({ length: 150 }, () => TWIST) });
-    await vi.waitFor(async () => expect((await shown(body.id)).body.request_counts.running).toBeGreaterThan(0));
+    await eventually(async () => expect((await shown(body.id)).body.request_counts.running).toBeGreaterThan(0));
     const off = await app.call(`/v1/batch/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
     expect([off.status, off.body.status]).toEqual([200, "cancelling"]);
     release();

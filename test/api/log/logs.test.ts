@@ -1,7 +1,8 @@
 /** The log: its list, its export, and how long it remembers. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { forgetLogs } from "../../../src/store/logs.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -24,14 +25,11 @@ const logs = (query = "", key = caller.key) => app.call(`/v1/logs${query}`, unde
 
 /** Waits until this many calls are on record. */
 const recorded = (count: number, key = caller.key) =>
-  vi.waitFor(
-    async () => {
-      const { body } = await logs("?limit=1000", key);
-      expect(body.data.length).toBeGreaterThanOrEqual(count);
-      return body.data;
-    },
-    { timeout: 10_000 },
-  );
+  eventually(async () => {
+    const { body } = await logs("?limit=1000", key);
+    expect(body.data.length).toBeGreaterThanOrEqual(count);
+    return body.data;
+  });
 
 describe("GET /v1/logs", () => {
   it("tells of each call what was asked, who answered, what was tried and what it cost", async () => {
@@ -68,15 +66,12 @@ describe("GET /v1/logs", () => {
     model.script.act = (_call, _answer, served) => served.stream.close();
     await act({ provider: { allow_fallbacks: false } });
     model.script.act = undefined;
-    const failed = await vi.waitFor(
-      async () => {
-        const { body } = await logs();
-        const found = body.data.find(({ status }: { status: string }) => status === "failed");
-        expect(found).toBeDefined();
-        return found;
-      },
-      { timeout: 10_000 },
-    );
+    const failed = await eventually(async () => {
+      const { body } = await logs();
+      const found = body.data.find(({ status }: { status: string }) => status === "failed");
+      expect(found).toBeDefined();
+      return found;
+    });
     expect(failed).toMatchObject({ cost_usd: 0, http_status: expect.any(Number), error_code: expect.any(String) });
   });
 
@@ -164,12 +159,12 @@ describe("retention", () => {
     const mine = await app.caller();
     await app.call(`/v1/orgs/${mine.org}/settings`, { zdr: true }, { key: mine.key, method: "PATCH" });
     const canaries = { metadata: { canary: "zdr-canary-1" }, instruction: "zdr-canary-2", model: "acme/base" };
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { status } = await act({ ...canaries, provider: { session_id: "s" } }, mine.key);
       expect(status).toBe(409); // the provider of these tests retains frames until it says otherwise
     });
     await app.sql`update provider set retains_frames = false`;
-    await vi.waitFor(async () => expect((await act(canaries, mine.key)).status).toBe(200), { timeout: 10_000 });
+    await eventually(async () => expect((await act(canaries, mine.key)).status).toBe(200));
     await recorded(1, mine.key);
     expect(await found(app, "zdr-canary")).toEqual([]);
   });

@@ -1,7 +1,8 @@
 /** The whole OAuth flow by a client library that knows nothing of this gateway. */
 import * as oauth from "oauth4webapi";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
@@ -96,7 +97,7 @@ describe("a public client library", () => {
 
       const revoked = await oauth.revocationRequest(server, client, auth, key, insecure);
       expect(await oauth.processRevocationResponse(revoked)).toBeUndefined();
-      await vi.waitFor(async () => expect((await app.call("/v1/act", ACT, { key })).status).toBe(401));
+      await eventually(async () => expect((await app.call("/v1/act", ACT, { key })).status).toBe(401));
     });
   }
 

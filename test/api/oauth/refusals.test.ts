@@ -1,6 +1,7 @@
 /** Everything that OAuth has to refuse, at each of its endpoints. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Person, person } from "../../support/members.ts";
 import { consent, exchange, honest, pkce, REDIRECT, register } from "../../support/oauth.ts";
 
@@ -134,7 +135,7 @@ describe("POST /v1/oauth/token refuses", () => {
     // Not even the verifier is needed for that: the code itself has leaked.
     const again = await exchange(app, { ...honest(clientId, code, verifier), code_verifier: pkce().verifier });
     expect([again.status, again.body.error]).toEqual([400, "invalid_grant"]);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { status, body: said } = await app.call("/v1/key", undefined, { key: body.access_token });
       expect([status, said.error?.code]).toEqual([401, "key_disabled"]);
     });
@@ -401,7 +402,7 @@ describe("OAuth clients", () => {
     expect((await remove(caller.key)).body).toEqual({ client_id: id, deleted: true });
     expect((await remove(caller.key)).status).toBe(404);
     expect((await exchange(app, honest(id, open.code, open.verifier))).body.error).toBe("invalid_client");
-    await vi.waitFor(async () =>
+    await eventually(async () =>
       expect((await app.call("/v1/key", undefined, { key: body.access_token })).status).toBe(401),
     );
   });

@@ -1,5 +1,5 @@
 /** /v1/presets, and what a preset does to calls. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   ActRequestSchema,
   GroundRequestSchema,
@@ -8,6 +8,7 @@ import {
 import { PresetConfigSchema } from "../../../gen/limber/v1/preset_pb.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -147,7 +148,7 @@ describe("200", () => {
   it("is put on record with the call", async () => {
     await put("noted", { horizon: 1 });
     const { body } = await act({ preset: "noted" });
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const [row] = await app.sql`select log::json as log from request where request_id like ${`%${body.id.slice(4)}`}`;
       expect(row?.log.preset).toBe("noted");
     });
@@ -160,7 +161,7 @@ describe("200", () => {
       const there = (preset: string) => other.call("/v1/act", { ...BODY, preset }, { key: caller.key });
       expect((await there("shared")).body.action.steps).toHaveLength(1);
       await put("shared", { horizon: 2 });
-      await vi.waitFor(async () => expect((await there("shared")).body.action.steps).toHaveLength(2));
+      await eventually(async () => expect((await there("shared")).body.action.steps).toHaveLength(2));
     } finally {
       await other.close();
     }
@@ -230,7 +231,7 @@ describe("409", () => {
     const settle = (default_preset: string | null) =>
       app.call(`/v1/orgs/${org}/settings`, { default_preset }, { key, method: "PATCH" });
     expect((await settle("usual")).status).toBe(200);
-    await vi.waitFor(async () => expect((await act({}, key)).body.action.steps).toHaveLength(3));
+    await eventually(async () => expect((await act({}, key)).body.action.steps).toHaveLength(3));
     expect((await act({ horizon: 2 }, key)).body.action.steps).toHaveLength(2);
     const { status, body } = await remove("usual", key);
     expect([status, body.error.code]).toEqual([409, "preset_in_use"]);

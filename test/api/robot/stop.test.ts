@@ -1,11 +1,12 @@
 /** POST /v1/robots/stop, POST /v1/robots/release, GET /v1/robots/stops: the emergency stop, on two replicas. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
 import { unsentEvents } from "../../../src/store/outbox.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
+import { eventually } from "../../support/eventually.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
@@ -18,7 +19,7 @@ beforeAll(async () => {
   [one, model] = await Promise.all([openApp(), startModel()]);
   two = await openApp({ database: one.database });
   await one.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
-  await vi.waitFor(async () => expect((await act(two, await one.caller(1))).status).toBe(200), { timeout: 30_000 });
+  await eventually(async () => expect((await act(two, await one.caller(1))).status).toBe(200), { timeout: 30_000 });
 });
 afterAll(async () => {
   await two.close();

@@ -2,11 +2,12 @@
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { importCatalog } from "../../../src/store/catalog.ts";
 import { brokenInvariants } from "../../../src/store/invariants.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startModel } from "../../support/model.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
@@ -150,7 +151,7 @@ describe("200", () => {
     await app.call(`/v1/evaluate/${lost.id}`, undefined, { key: caller.key, method: "DELETE" });
     await pass(lost.id);
     await app.sql`select pg_notify('job', ${lost.id})`;
-    await vi.waitFor(async () => expect((await shown(lost.id)).status).toBe("cancelled"), { timeout: 10_000 });
+    await eventually(async () => expect((await shown(lost.id)).status).toBe("cancelled"));
   });
 
   it("ends with the runner's own error, and fails where every episode was a fault", async () => {

@@ -1,6 +1,7 @@
 /** Identity providers at work: users come, are sorted into groups, change, and go. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { person } from "../../support/members.ts";
 
 let app: App;
@@ -59,12 +60,10 @@ describe("a session of an identity provider", () => {
     expect((await calls(other)).status).toBe(200);
     expect((await patch(`/Users/${id}`, { op: "replace", path: "active", value: false })).body.active).toBe(false);
     for (const house of [app, other])
-      await vi.waitFor(async () => expect((await calls(house)).body.error?.code).toBe("key_disabled"), {
-        timeout: 1000,
-      });
+      await eventually(async () => expect((await calls(house)).body.error?.code).toBe("key_disabled"));
     expect((await scim("GET", `/Users/${id}`)).body.active).toBe(false);
     expect((await patch(`/Users/${id}`, { op: "replace", value: { active: true } })).body.active).toBe(true);
-    await vi.waitFor(async () => expect((await calls(other)).status).toBe(200), { timeout: 1000 });
+    await eventually(async () => expect((await calls(other)).status).toBe(200));
   });
 
   it("takes the short form of a deactivation, and booleans written as text", async () => {
@@ -170,7 +169,7 @@ describe("users", () => {
     expect([gone.status, gone.text, gone.headers.get("content-length")]).toEqual([204, "", null]);
     for (const [verb, body] of [["GET"], ["DELETE"], ["PUT", { userName: "x" }], ["PATCH", { active: true }]] as const)
       expect((await scim(verb, `/Users/${id}`, body)).status, verb).toBe(404);
-    await vi.waitFor(async () => expect((await app.call("/v1/key", undefined, { key })).status).toBe(401));
+    await eventually(async () => expect((await app.call("/v1/key", undefined, { key })).status).toBe(401));
   });
 
   it("are the members too, and the last owner among them stays", async () => {
@@ -259,7 +258,7 @@ describe("groups", () => {
     await scim("POST", "/Groups/movers/map", { role: "developer" });
     const key = await app.key(caller.org, { user_id: id });
     await scim("PUT", `/Groups/${body.id}`, { members: [] });
-    await vi.waitFor(async () => expect((await other.call("/v1/key", undefined, { key })).body.role).toBe("viewer"));
+    await eventually(async () => expect((await other.call("/v1/key", undefined, { key })).body.role).toBe("viewer"));
   });
 
   it("make nobody an owner, and take nobody's ownership away", async () => {

@@ -1,6 +1,7 @@
 /** Looking after supply: lists, changes of the cost basis, withdrawal, hardware, reports. */
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -152,7 +153,7 @@ describe("GET /v1/supply/offerings/{id}/report", () => {
     model.script.act = (call, answer) => void seen.then(() => answer(honestSteps(call, 2)));
     const verified = verify(id);
     try {
-      await vi.waitFor(async () =>
+      await eventually(async () =>
         expect((await running()).body?.checks?.map(({ name }: { name: string }) => name)).toEqual([
           "reachable",
           "region",
@@ -276,11 +277,11 @@ describe("DELETE /v1/supply/offerings/{id}", () => {
     };
     const running = act(name);
     await asked.promise;
-    await vi.waitFor(async () => expect((await remove(id)).body.error.details.in_flight).toBe(1));
+    await eventually(async () => expect((await remove(id)).body.error.details.in_flight).toBe(1));
     const removing = remove(id, "?force=true");
-    await vi.waitFor(async () => expect((await get(`/v1/supply/offerings/${id}`)).body.status).toBe("draining"));
+    await eventually(async () => expect((await get(`/v1/supply/offerings/${id}`)).body.status).toBe("draining"));
     const hasty = { provider: { deadline_ms: 200 } };
-    await vi.waitFor(async () => expect((await act(name, hasty)).body.error.code).toBe("no_live_deployment"));
+    await eventually(async () => expect((await act(name, hasty)).body.error.code).toBe("no_live_deployment"));
     release.resolve();
     expect((await running).status).toBe(200);
     expect((await removing).body.status).toBe("removed");

@@ -1,7 +1,8 @@
 /** Webhooks: registered, sent, signed, tried again, given up. */
 import { Webhook } from "standardwebhooks";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
 
 let app: App;
@@ -29,7 +30,6 @@ const register = async (url: string, more: object = {}) =>
 const deliveries = async (id: string) =>
   (await app.call(`/v1/webhooks/${id}/deliveries`, undefined, { key: caller.key })).body.data;
 /** Waits for a fact. */
-const soon = <T>(fact: () => T | Promise<T>): Promise<T> => vi.waitFor(fact, { timeout: 15_000, interval: 50 });
 /** Makes something happen: a key is made. */
 const happen = () => app.key(caller.org, { role: "viewer" });
 /** Lets time pass for what waits for its next try. */
@@ -53,7 +53,7 @@ describe("201", () => {
       secret: expect.stringMatching(/^whsec_/),
       consecutive_failures: 0,
     });
-    await soon(() => expect(to.received).toHaveLength(1));
+    await eventually(() => expect(to.received).toHaveLength(1));
     const [ping] = to.received;
     const verified = new Webhook(body.secret).verify(ping!.body, ping!.headers) as { type: string };
     expect(verified).toMatchObject({
@@ -66,7 +66,7 @@ describe("201", () => {
     expect(() => new Webhook(body.secret).verify(`${ping!.body} `, ping!.headers)).toThrow();
     const shown = await app.call(`/v1/webhooks/${body.id}`, undefined, { key: caller.key });
     expect(shown.body.secret).toBeUndefined();
-    await soon(async () =>
+    await eventually(async () =>
       expect((await deliveries(body.id))[0]).toMatchObject({
         event: "ping",
         status: "delivered",
@@ -81,7 +81,7 @@ describe("201", () => {
     await register(all.url);
     await register(some.url, { events: ["payment.succeeded"] });
     await happen();
-    await soon(() => expect(all.received.map(({ json }) => json.type).sort()).toEqual(["key.created", "ping"]));
+    await eventually(() => expect(all.received.map(({ json }) => json.type).sort()).toEqual(["key.created", "ping"]));
     expect(all.received.find(({ json }) => json.type === "key.created")!.json.data).toMatchObject({
       key_id: expect.stringMatching(/^key_/),
     });
@@ -92,7 +92,7 @@ describe("201", () => {
     const to = await receiver();
     const secret = `whsec_${Buffer.alloc(24, 5).toString("base64")}`;
     expect((await register(to.url, { secret })).body.secret).toBe(secret);
-    await soon(() => expect(to.received).toHaveLength(1));
+    await eventually(() => expect(to.received).toHaveLength(1));
     expect(() => new Webhook(secret).verify(to.received[0]!.body, to.received[0]!.headers)).not.toThrow();
   });
 });
@@ -102,7 +102,7 @@ describe("a receiver that does not take it", () => {
     const to = await receiver();
     to.answer((_, response) => response.writeHead(to.received.length === 1 ? 503 : 200).end());
     const { body } = await register(to.url);
-    await soon(async () =>
+    await eventually(async () =>
       expect((await deliveries(body.id))[0]).toMatchObject({
         status: "pending",
         tries: 1,
@@ -112,7 +112,9 @@ describe("a receiver that does not take it", () => {
       }),
     );
     await due();
-    await soon(async () => expect((await deliveries(body.id))[0]).toMatchObject({ status: "delivered", tries: 2 }));
+    await eventually(async () =>
+      expect((await deliveries(body.id))[0]).toMatchObject({ status: "delivered", tries: 2 }),
+    );
     expect(to.received[0]!.headers["webhook-id"]).toBe(to.received[1]!.headers["webhook-id"]);
   });
 
@@ -120,7 +122,7 @@ describe("a receiver that does not take it", () => {
     const to = await receiver();
     to.answer((_, response) => response.writeHead(429, { "retry-after": "600" }).end());
     const { body } = await register(to.url);
-    await soon(async () => {
+    await eventually(async () => {
       const [first] = await deliveries(body.id);
       expect(first.next_try_at - Date.now() / 1000).toBeGreaterThan(500);
     });
@@ -131,11 +133,11 @@ describe("a receiver that does not take it", () => {
     to.answer((_, response) => response.writeHead(500).end());
     const { body } = await register(to.url);
     for (let tries = 1; tries <= 7; tries++) {
-      await soon(async () => expect((await deliveries(body.id))[0].tries).toBe(tries));
-      await soon(async () => expect((await deliveries(body.id))[0].last_status).toBe(500));
+      await eventually(async () => expect((await deliveries(body.id))[0].tries).toBe(tries));
+      await eventually(async () => expect((await deliveries(body.id))[0].last_status).toBe(500));
       await due();
     }
-    await soon(async () => expect((await deliveries(body.id))[0]).toMatchObject({ status: "failed", tries: 8 }));
+    await eventually(async () => expect((await deliveries(body.id))[0]).toMatchObject({ status: "failed", tries: 8 }));
   });
 
   it("is disabled at once when it says 410, and after five days of failing, and both are told", async () => {
@@ -144,16 +146,16 @@ describe("a receiver that does not take it", () => {
     gone.answer((_, response) => response.writeHead(410).end());
     failing.answer((_, response) => response.writeHead(500).end());
     const ids = [(await register(gone.url)).body.id, (await register(failing.url)).body.id];
-    await soon(async () => expect((await deliveries(ids[1])).at(-1).last_status).toBe(500));
+    await eventually(async () => expect((await deliveries(ids[1])).at(-1).last_status).toBe(500));
     await app.sql`update webhook set failing_since = now() - interval '6 days' where id = ${ids[1]}`;
     await due();
     for (const id of ids) {
-      await soon(async () => {
+      await eventually(async () => {
         const { body } = await app.call(`/v1/webhooks/${id}`, undefined, { key: caller.key });
         expect(body.status).toBe("disabled");
       });
     }
-    await soon(() =>
+    await eventually(() =>
       expect(
         listener.received
           .slice(1)
@@ -184,8 +186,8 @@ describe("a receiver that does not take it", () => {
     for (const each of [slow, moved, endless]) bad.push((await register(each.url)).body.id);
     await register(good.url);
     for (let i = 0; i < 6; i++) await happen();
-    await soon(() => expect(good.received).toHaveLength(7));
-    await soon(async () => {
+    await eventually(() => expect(good.received).toHaveLength(7));
+    await eventually(async () => {
       expect((await deliveries(bad[1]!)).at(-1)).toMatchObject({ last_status: 302, last_error: "bad_status" });
       expect((await deliveries(bad[2]!)).at(-1)).toMatchObject({ last_error: "too_large" });
     });
@@ -196,7 +198,7 @@ describe("changes", () => {
   it("sends nothing more to a disabled one, and what happens from then on to one that is enabled again", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
-    await soon(() => expect(to.received).toHaveLength(1));
+    await eventually(() => expect(to.received).toHaveLength(1));
     const patch = (change: object) => app.call(`/v1/webhooks/${body.id}`, change, { key: caller.key, method: "PATCH" });
     expect((await patch({ enabled: false, description: "off" })).body).toMatchObject({
       status: "disabled",
@@ -205,17 +207,17 @@ describe("changes", () => {
     await happen();
     expect((await patch({ enabled: true })).body.status).toBe("enabled");
     await happen();
-    await soon(() => expect(to.received.map(({ json }) => json.type).sort()).toEqual(["key.created", "ping"]));
+    await eventually(() => expect(to.received.map(({ json }) => json.type).sort()).toEqual(["key.created", "ping"]));
   });
 
   it("signs with both secrets for a day after a rotation", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
-    await soon(() => expect(to.received).toHaveLength(1));
+    await eventually(() => expect(to.received).toHaveLength(1));
     const rotated = await app.call(`/v1/webhooks/${body.id}/rotate`, {}, { key: caller.key });
     expect(rotated.body.secret).not.toBe(body.secret);
     await happen();
-    await soon(() => expect(to.received).toHaveLength(2));
+    await eventually(() => expect(to.received).toHaveLength(2));
     const { body: text, headers } = to.received[1]!;
     for (const secret of [body.secret, rotated.body.secret]) {
       expect(() => new Webhook(secret).verify(text, headers)).not.toThrow();
@@ -225,11 +227,11 @@ describe("changes", () => {
   it("sends an event once more under its own id, and a test when asked", async () => {
     const to = await receiver();
     const { body } = await register(to.url);
-    await soon(() => expect(to.received).toHaveLength(1));
+    await eventually(() => expect(to.received).toHaveLength(1));
     const [first] = await deliveries(body.id);
     await app.call(`/v1/webhooks/${body.id}/deliveries/${first.id}/redeliver`, {}, { key: caller.key });
     await app.call(`/v1/webhooks/${body.id}/test`, {}, { key: caller.key });
-    await soon(() => expect(to.received).toHaveLength(3));
+    await eventually(() => expect(to.received).toHaveLength(3));
     expect(to.received.filter(({ json }) => json.id === first.event_id)).toHaveLength(2);
     expect((await deliveries(body.id)).map(({ status }: { status: string }) => status)).toHaveLength(3);
   });

@@ -1,7 +1,7 @@
 /** A call's bill when the ledger takes back what it granted. */
 
 import { create } from "@bufbuild/protobuf";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { replaceAmbient } from "../../../src/ambient.ts";
 import type { Batch, LedgerPort } from "../../../src/money/port.ts";
@@ -12,6 +12,7 @@ import type { Call } from "../../../src/services/call.ts";
 import { Bill } from "../../../src/services/inference/bill.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/ledger.ts";
 import { DEFAULT_SETTINGS } from "../../../src/store/settings.ts";
+import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
@@ -116,7 +117,7 @@ describe("while the ledger does not answer", () => {
     expect((await thrown).message).toContain("may still be charged");
     expect(charged).toEqual([]);
     answer();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await clock.advance(100);
       expect(charged).toEqual(["req_1"]);
     });

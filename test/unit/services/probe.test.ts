@@ -1,8 +1,9 @@
-import { afterEach, expect, it, vi } from "vitest";
+import { afterEach, expect, it } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
 import { Contract } from "../../../src/contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/failure.ts";
 import { type Probed, type ProbeParts, probe } from "../../../src/services/supply/probe.ts";
+import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
 const clock = new ManualClock();
@@ -25,7 +26,7 @@ it("leaves no timer behind, whatever became of its calls, and calls off those th
     } as unknown as Probed;
     const report = probe({} as ProbeParts, probed);
     if (end === "hangs") {
-      await vi.waitFor(() => expect(clock.pending).toBe(1));
+      await eventually(() => expect(clock.pending).toBe(1));
       await clock.advance(5_000);
     }
     const { checks } = (await report).report;
