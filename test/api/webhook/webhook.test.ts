@@ -32,9 +32,12 @@ const deliveries = async (id: string) =>
 /** Waits for a fact. */
 /** Makes something happen: a key is made. */
 const happen = () => app.key(caller.org, { role: "viewer" });
-/** Lets time pass for what waits for its next try. */
-const due = async () => {
-  await app.sql`update webhook_delivery set due = now() where state = 'pending'`;
+/** Lets time pass for what waits for its next try, once none is under way. */
+const due = async (hook: string) => {
+  await eventually(async () =>
+    expect(await app.sql`select from webhook_delivery where hook_id = ${hook} and claimed_until > now()`).toEqual([]),
+  );
+  await app.sql`update webhook_delivery set due = now() where state = 'pending' and hook_id = ${hook}`;
   await app.sql`select pg_notify('webhook', '')`;
 };
 
@@ -111,7 +114,7 @@ describe("a receiver that does not take it", () => {
         next_try_at: expect.any(Number),
       }),
     );
-    await due();
+    await due(body.id);
     await eventually(async () =>
       expect((await deliveries(body.id))[0]).toMatchObject({ status: "delivered", tries: 2 }),
     );
@@ -135,7 +138,7 @@ describe("a receiver that does not take it", () => {
     for (let tries = 1; tries <= 7; tries++) {
       await eventually(async () => expect((await deliveries(body.id))[0].tries).toBe(tries));
       await eventually(async () => expect((await deliveries(body.id))[0].last_status).toBe(500));
-      await due();
+      await due(body.id);
     }
     await eventually(async () => expect((await deliveries(body.id))[0]).toMatchObject({ status: "failed", tries: 8 }));
   });
@@ -148,7 +151,7 @@ describe("a receiver that does not take it", () => {
     const ids = [(await register(gone.url)).body.id, (await register(failing.url)).body.id];
     await eventually(async () => expect((await deliveries(ids[1])).at(-1).last_status).toBe(500));
     await app.sql`update webhook set failing_since = now() - interval '6 days' where id = ${ids[1]}`;
-    await due();
+    await due(ids[1]);
     for (const id of ids) {
       await eventually(async () => {
         const { body } = await app.call(`/v1/webhooks/${id}`, undefined, { key: caller.key });
