@@ -4,9 +4,13 @@ import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import type { OutboxEvent } from "../store/outbox.ts";
 import { ANSWER_MS, dial } from "./dial.ts";
+import { Frames, type Send, sendOf } from "./frames.ts";
 
 /** Subjects whose stream is remembered. */
 const MOST_REMEMBERED = 10_000;
+
+/** Where JetStream tells which streams keep a subject. */
+const NAMES = "$JS.API.STREAM.NAMES";
 
 /** What stands for the organisation in the subject of an event that concerns none. */
 const OPERATOR = "operator";
@@ -15,18 +19,31 @@ const OPERATOR = "operator";
 const subjectOf = ({ orgId, name }: Pick<OutboxEvent, "orgId" | "name">): string =>
   `${BRAND}.v1.${orgId ?? OPERATOR}.${name}`;
 
+/** An event and its subject. */
+interface Told {
+  readonly event: OutboxEvent;
+  readonly subject: string;
+}
+
 /** What an event says of itself beside its bytes; with `before`, that it follows that one. */
-function toldOf({ id }: OutboxEvent, before?: OutboxEvent): MsgHdrs {
+const headOf = ({ id }: OutboxEvent, before?: OutboxEvent): string =>
+  `content-type: application/protobuf\r\nNats-Msg-Id: ${id}\r\n${before ? `Nats-Expected-Last-Msg-Id: ${before.id}\r\n` : ""}`;
+
+/** The same as the client takes it. */
+function spelled(head: string): MsgHdrs {
   const told = headers();
-  told.set("content-type", "application/protobuf");
-  told.set("Nats-Msg-Id", id);
-  if (before) told.set("Nats-Expected-Last-Msg-Id", before.id);
+  for (const line of head.split("\r\n")) {
+    const [name = "", value] = line.split(": ");
+    if (value !== undefined) told.set(name, value);
+  }
   return told;
 }
 
 /** A connection that was made. */
 export class NatsLink {
   readonly #connection: NatsConnection;
+  readonly #send: Send;
+  readonly #frames = new Frames();
   /** Resolves when it was lost or closed. */
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
@@ -35,6 +52,7 @@ export class NatsLink {
 
   private constructor(connection: NatsConnection) {
     this.#connection = connection;
+    this.#send = sendOf(connection);
     this.over = connection.closed();
     void this.#watch();
   }
@@ -53,13 +71,18 @@ export class NatsLink {
    * others. Rejects as soon as that fails, with nothing that a stream stores after what it refused.
    */
   async publish(events: readonly OutboxEvent[]): Promise<void> {
-    await this.#lookUp(new Set(events.map(subjectOf)));
+    const told = events.map((event) => ({ event, subject: subjectOf(event) }));
+    await this.#lookUp(told);
+    // All that was sent before has been answered.
+    this.#frames.clear();
     let unkept = 0;
-    for (const { stream, run } of this.#runsOf(events)) {
+    for (const { stream, run } of this.#runsOf(told)) {
       if (stream !== undefined) await this.#store(run);
-      else
-        for (const event of run) this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event) });
-      if (stream === undefined) unkept += run.length;
+      else {
+        for (const { event, subject } of run) this.#frames.add(subject, headOf(event), event.payload);
+        this.#send(this.#frames.take());
+        unkept += run.length;
+      }
     }
     if (unkept > 0) {
       await deadline(this.#connection.flush(), ANSWER_MS);
@@ -79,25 +102,27 @@ export class NatsLink {
   }
 
   /** Events that one stream keeps, or none, one after the other: the order of all stays. */
-  #runsOf(events: readonly OutboxEvent[]): { stream: string | undefined; run: OutboxEvent[] }[] {
-    const runs: { stream: string | undefined; run: OutboxEvent[] }[] = [];
-    for (const event of events) {
-      const stream = this.#streams.get(subjectOf(event));
+  #runsOf(told: readonly Told[]): { stream: string | undefined; run: Told[] }[] {
+    const runs: { stream: string | undefined; run: Told[] }[] = [];
+    for (const each of told) {
+      const stream = this.#streams.get(each.subject);
       const last = runs.at(-1);
-      if (last && last.stream === stream) last.run.push(event);
-      else runs.push({ stream, run: [event] });
+      if (last && last.stream === stream) last.run.push(each);
+      else runs.push({ stream, run: [each] });
     }
     return runs;
   }
 
   /** Asks which streams of JetStream keep the subjects of which none is known to. */
-  async #lookUp(subjects: ReadonlySet<string>): Promise<void> {
+  async #lookUp(told: readonly Told[]): Promise<void> {
     if (!this.#connection.info?.jetstream) return;
-    if (this.#streams.size + subjects.size > MOST_REMEMBERED) this.#streams.clear();
-    const unknown = [...subjects].filter((subject) => !this.#streams.has(subject));
+    if (this.#streams.size > MOST_REMEMBERED) this.#streams.clear();
+    const unknown = new Set<string>();
+    for (const { subject } of told) if (!this.#streams.has(subject)) unknown.add(subject);
+    if (unknown.size === 0) return;
     await Promise.all(
-      unknown.map(async (subject) => {
-        const answer = await this.#request("$JS.API.STREAM.NAMES", JSON.stringify({ subject }));
+      [...unknown].map(async (subject) => {
+        const answer = await this.#request(NAMES, JSON.stringify({ subject }));
         if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
         const [stream] = answer.streams ?? [];
         if (stream !== undefined) this.#streams.set(subject, stream);
@@ -110,31 +135,36 @@ export class NatsLink {
    * speaks for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
    * with its own answer; what is stored already is known by its id.
    */
-  async #store(events: readonly OutboxEvent[]): Promise<void> {
-    if (events.length > 1 && (await this.#storeChained(events))) return;
-    for (const event of events) {
-      const { error, stream } = await this.#request(subjectOf(event), event.payload, toldOf(event));
+  async #store(told: readonly Told[]): Promise<void> {
+    if (told.length > 1 && (await this.#storeChained(told))) return;
+    for (const { event, subject } of told) {
+      const { error, stream } = await this.#request(subject, event.payload, headOf(event));
       // A stream that refuses names itself all the same.
-      if (error || stream === undefined)
-        throw new Error(error?.description ?? `no stream answers for ${subjectOf(event)}`);
+      if (error || stream === undefined) throw new Error(error?.description ?? `no stream answers for ${subject}`);
     }
   }
 
-  async #storeChained(events: readonly OutboxEvent[]): Promise<boolean> {
+  async #storeChained(told: readonly Told[]): Promise<boolean> {
+    const last = told.at(-1)!;
     let before: OutboxEvent | undefined;
-    for (const event of events.slice(0, -1)) {
-      this.#connection.publish(subjectOf(event), event.payload, { headers: toldOf(event, before) });
+    for (const { event, subject } of told) {
+      if (event === last.event) break;
+      this.#frames.add(subject, headOf(event, before), event.payload);
       before = event;
     }
-    const last = events.at(-1)!;
-    const { error, stream, duplicate } = await this.#request(subjectOf(last), last.payload, toldOf(last, before));
+    this.#send(this.#frames.take());
+    const { error, stream, duplicate } = await this.#request(
+      last.subject,
+      last.event.payload,
+      headOf(last.event, before),
+    );
     // One that was there before says nothing of those between.
     return !error && stream !== undefined && !duplicate;
   }
 
-  async #request(subject: string, payload: Uint8Array | string, told = headers()): Promise<StreamAnswer> {
-    const reply = await this.#connection.request(subject, payload, { timeout: ANSWER_MS, headers: told });
-    return reply.json<StreamAnswer>();
+  async #request(subject: string, payload: Uint8Array | string, head = ""): Promise<StreamAnswer> {
+    const options = { timeout: ANSWER_MS, headers: spelled(head) };
+    return (await this.#connection.request(subject, payload, options)).json<StreamAnswer>();
   }
 }
 

@@ -15,7 +15,8 @@ export interface RelayParts {
   warn(text: string): void;
 }
 
-const BATCH = 100;
+/** How many events are carried at a time. */
+export const BATCH = 256;
 /** Finds what no notification told of. */
 const SWEEP_MS = 10_000;
 /** How soon to look again for what waits behind a transaction, which notifies nobody when it is rolled back, or behind another relay. */
