@@ -1,4 +1,4 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0036_charges.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0045_batches_as_text.sql`. */
 import postgres from "postgres";
 import type { Notices } from "./notices.ts";
 import type { EventRecord } from "./outbox.ts";
@@ -125,25 +125,14 @@ export class Ledger {
 
   /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
   async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
-    const { kinds: k, requests: r } = settledOf(batch.settlements);
-    const claims = rows(batch.settlements.flatMap(({ record }) => claimRow(record)));
-    const events = rows(batch.settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow)));
+    const { kinds, places, ended, leases, costs, counts } = settledOf(batch.settlements);
     const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
+    const life = this.#life;
+    const promised = promisedOf(batch.intents);
     try {
       const [row] = await this.#sql.unsafe<{ answer: Answer | null }[]>(
         TILL_COMMIT,
-        [
-          till,
-          batch.number,
-          this.#life,
-          promisedOf(batch.intents),
-          over,
-          rows(batch.moves),
-          claims,
-          events,
-          ...k,
-          ...r,
-        ],
+        [till, batch.number, life, promised, over, moreOf(batch), kinds, places, ended, leases, costs, counts],
         { prepare: true },
       );
       const answer = row?.answer;
@@ -192,16 +181,17 @@ function split(payload: string): [string, string] {
   return [payload.slice(0, at), payload.slice(at + 1)];
 }
 
-const rows = (of: readonly unknown[]): string | null => (of.length === 0 ? null : json(of));
+/** What few batches have. */
+function moreOf({ moves, settlements }: LedgerBatch): string | null {
+  const claims = settlements.flatMap(({ record }) => claimRow(record));
+  const events = settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow));
+  if (moves.length + claims.length + events.length === 0) return null;
+  const some = <T>(rows: readonly T[]): readonly T[] | undefined => (rows.length === 0 ? undefined : rows);
+  return json({ moves: some(moves), claims: some(claims), events: some(events) });
+}
 
 /** The types of what `till_commit` takes. */
-const TYPES = [
-  ..."text int8 interval text int8[] json json json".split(" "),
-  ..."text[] text[] text[] request_status[] text[] text[] text[] text[] text[] int8[] int8[] bool[] bool[] int2[] text[]".split(
-    " ",
-  ),
-  ..."int4[] text[] int8[] int8[] real[] real[] int4[] text[]".split(" "),
-];
+const TYPES = "text int8 interval text int8[] json text int4[] text text[] int8[] int8[]".split(" ");
 /** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
 const TILL_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 

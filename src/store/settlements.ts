@@ -1,4 +1,4 @@
-/** What a batch of the till says to `till_commit`, as PostgreSQL's own text: what its requests share is said once. */
+/** What a batch of the till says to `till_commit`, as text that costs little to write and to read: what its requests share is said once. */
 import type { IntentRecord, RequestRecord } from "./ledger.ts";
 
 /** Rows of promises and ends, columns of which make a batch. */
@@ -19,35 +19,13 @@ export function json(value: unknown): string {
   return text.includes("\\u") ? text.replace(UNHOLDABLE, "\\ufffd") : text;
 }
 
-/** Text that stands in an array as it is. */
-const BARE = /^[A-Za-z0-9_./:-]+$/;
+/** Ends each field of what a batch says, and is in none: JSON never has it bare, and names lose it. */
+const END = "\u001f";
 
-function element(value: string | number | boolean | null): string {
-  if (value === null) return "NULL";
-  if (typeof value !== "string") return String(value);
-  if (BARE.test(value) && value.length > 4) return value;
-  return `"${holdable(value).replace(/["\\]/g, "\\$&")}"`;
-}
+/** A field of text; an empty one is null. */
+const field = (text: string): string => holdable(text).replaceAll(END, "\ufffd") + END;
 
-/** One array under way: a column of the batch. */
-class Column {
-  #text = "";
-
-  add(value: string | number | boolean | null): void {
-    this.#text += this.#text === "" ? element(value) : `,${element(value)}`;
-  }
-
-  /** Adds a number, or a name that needs no quotes. */
-  addBare(value: string | number): void {
-    this.#text += this.#text === "" ? value : `,${value}`;
-  }
-
-  get array(): string {
-    return `{${this.#text}}`;
-  }
-}
-
-/** Places of values that are said once, from 1 on. */
+/** Places of values that are said once, from 0 on. */
 class Places {
   readonly #places = new Map<string, number>();
 
@@ -55,15 +33,14 @@ class Places {
   of(value: string): { place: number; isNew: boolean } {
     const known = this.#places.get(value);
     if (known !== undefined) return { place: known, isNew: false };
-    const place = this.#places.size + 1;
+    const place = this.#places.size;
     this.#places.set(value, place);
     return { place, isNew: true };
   }
 }
 
-/** The columns of kinds, in the order in which `till_commit` takes them. */
+/** The fields of a kind, in the order in which `till_commit` takes them. */
 const KIND: readonly ((settlement: Settlement) => string | number | boolean | null)[] = [
-  ({ lease }) => lease,
   ({ record }) => record.orgId,
   ({ record }) => record.keyId,
   ({ record }) => record.status,
@@ -72,6 +49,7 @@ const KIND: readonly ((settlement: Settlement) => string | number | boolean | nu
   ({ record }) => record.provider,
   ({ record }) => record.offeringId,
   ({ record }) => record.unit,
+  ({ lease }) => lease,
   ({ record }) => record.wakeUpMicro,
   ({ record }) => record.hedgeCostMicro,
   ({ record }) => record.simulated,
@@ -80,55 +58,74 @@ const KIND: readonly ((settlement: Settlement) => string | number | boolean | nu
   ({ record }) => record.errorCode,
 ];
 
-/** Ends of requests as the arrays that `till_commit` takes: of their kinds, and of the requests themselves. */
+/** Ends of requests as `till_commit` takes them: their kinds, the requests themselves, and what each lease pays for how many. */
 export interface Settled {
-  kinds: readonly string[];
-  requests: readonly (string | null)[];
+  kinds: string | null;
+  places: string | null;
+  ended: string | null;
+  leases: string | null;
+  costs: string | null;
+  counts: string | null;
 }
 
-const NOTHING: Settled = { kinds: KIND.map(() => "{}"), requests: Array.from({ length: 8 }, () => null) };
+const NOTHING: Settled = { kinds: null, places: null, ended: null, leases: null, costs: null, counts: null };
+
+/** What one lease pays in a batch. */
+interface Paid {
+  cost: number;
+  count: number;
+}
 
 /** Writes the ends of requests. */
 export function settledOf(settlements: readonly Settlement[]): Settled {
   if (settlements.length === 0) return NOTHING;
-  const kinds = KIND.map(() => new Column());
-  const [kind, request, units, cost, latency, attempt, log, logs] = Array.from({ length: 8 }, () => new Column()) as [
-    ...Column[],
-  ] as Columns;
-  const kindPlaces = new Places();
-  const logPlaces = new Places();
+  let kinds = "";
+  let ended = "";
+  const begins: number[] = [];
+  const places = new Places();
+  const leases = new Map<string, Paid>();
   let last: Settlement | undefined;
-  let place = 0;
+  let at = 1;
+  const nobody: Paid = { cost: 0, count: 0 };
+  let paid = nobody;
   for (const settlement of settlements) {
-    const { record } = settlement;
+    const { lease, record } = settlement;
     // Most are of the kind of the one before, and to see that costs less than to name it.
     if (last === undefined || !isSameKind(last, settlement)) {
-      const found = kindPlaces.of(kindOf(settlement));
-      if (found.isNew) for (let i = 0; i < KIND.length; i++) kinds[i]!.add(KIND[i]!(settlement));
-      place = found.place;
+      const kind = KIND.reduce((fields, say) => fields + field(String(say(settlement) ?? "")), "");
+      const { place, isNew } = places.of(kind);
+      if (isNew) kinds += kind;
+      at = place * KIND.length + 1;
+      paid = lease === null ? nobody : paidBy(leases, lease);
       last = settlement;
     }
-    kind.addBare(place);
-    request.add(record.requestId);
-    units.addBare(record.units);
-    cost.addBare(record.costMicro);
-    latency.addBare(record.latencyMs ?? "NULL");
-    attempt.addBare(record.attemptMs ?? "NULL");
-    if (record.log === undefined) log.addBare("NULL");
-    else {
-      const text = json(record.log);
-      const kept = logPlaces.of(text);
-      if (kept.isNew) logs.add(text);
-      log.addBare(kept.place);
-    }
+    paid.cost += record.costMicro;
+    if (record.status === "settled") paid.count += 1;
+    const figures = `${record.units}${END}${record.costMicro}${END}${record.latencyMs ?? ""}${END}${record.attemptMs ?? ""}`;
+    begins.push(at);
+    ended += `${field(record.requestId)}${figures}${END}${record.log === undefined ? "" : json(record.log)}${END}`;
   }
+  // What nobody pays is refused: there is no such lease.
+  if (nobody.cost !== 0) leases.set("nobody", nobody);
+  const paying = [...leases.values()];
   return {
-    kinds: kinds.map(({ array }) => array),
-    requests: [kind, request, units, cost, latency, attempt, log, logs].map(({ array }) => array),
+    kinds,
+    places: `{${begins.join(",")}}`,
+    ended,
+    leases: `{${[...leases.keys()].join(",")}}`,
+    costs: `{${paying.map(({ cost }) => cost).join(",")}}`,
+    counts: `{${paying.map(({ count }) => count).join(",")}}`,
   };
 }
 
-type Columns = [Column, Column, Column, Column, Column, Column, Column, Column];
+/** What a lease pays in this batch. */
+function paidBy(leases: Map<string, Paid>, lease: string): Paid {
+  const known = leases.get(lease);
+  if (known) return known;
+  const paid = { cost: 0, count: 0 };
+  leases.set(lease, paid);
+  return paid;
+}
 
 const isSameKind = ({ lease, record: a }: Settlement, { lease: other, record: b }: Settlement): boolean =>
   lease === other &&
@@ -147,13 +144,6 @@ const isSameKind = ({ lease, record: a }: Settlement, { lease: other, record: b 
   a.model === b.model &&
   a.provider === b.provider;
 
-/** All that a kind is, as one text. */
-function kindOf({ lease, record: r }: Settlement): string {
-  const whose = `${lease} ${r.orgId} ${r.keyId} ${r.status} ${r.contract} ${r.unit} ${r.httpStatus} ${r.errorCode}`;
-  const what = `${r.wakeUpMicro} ${r.hedgeCostMicro} ${r.simulated} ${r.byok} ${r.offeringId}`;
-  return `${whose} ${what}\n${r.model}\n${r.provider}`;
-}
-
 /** Writes promises for the journal, which recovery alone reads: what they share once, then pairs of its place and a name. */
 export function promisedOf(intents: readonly IntentRecord[]): string | null {
   if (intents.length === 0) return null;
@@ -164,7 +154,7 @@ export function promisedOf(intents: readonly IntentRecord[]): string | null {
     const text = `${r.orgId} ${r.keyId} ${r.contract} ${r.unit} ${r.offeringId}\n${r.model}\n${r.provider}`;
     const { place, isNew } = places.of(text);
     if (isNew) kinds.push(kindRow(r));
-    requests.push([place - 1, r.requestId]);
+    requests.push([place, r.requestId]);
   }
   return json({ kinds, requests });
 }
