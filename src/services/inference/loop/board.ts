@@ -149,6 +149,10 @@ export class LoopBoard {
 export const takenOver = (): Refusal =>
   refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");
 
+/** The refusal of a stream on a replica that is closing. */
+export const draining = (): Refusal =>
+  refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });
+
 function sum(gauges: readonly (LoopGauge | undefined)[]): LoopGauge {
   const all = new LoopGauge();
   for (const gauge of gauges) if (gauge) all.add(gauge);

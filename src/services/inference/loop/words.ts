@@ -5,13 +5,16 @@ import {
   type LoopChunk,
   LoopEndedSchema,
   type LoopHold,
+  type LoopOpened,
+  LoopOpenedSchema,
 } from "../../../../gen/limber/v1/control_loop_pb.ts";
 import { ActUsageSchema } from "../../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../../gen/limber/v1/route_pb.ts";
+import { nowSeconds } from "../../../ambient.ts";
 import { toUsd } from "../../../money/price.ts";
 import { factsOf, type Refusal } from "../../../refusal.ts";
-import { type Deliver, type Hold, routeOf } from "../../../routing/index.ts";
+import { type Deliver, type Hold, type PlanStep, routeOf } from "../../../routing/index.ts";
 import type { Charge } from "../bill.ts";
 import { SentAction } from "../sent-action.ts";
 import type { Seen } from "./seen.ts";
@@ -22,6 +25,35 @@ export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined 
 
 /** Milliseconds, to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
+
+/** The first words: who is to serve, in what rhythm, at what price, and what it goes on from. */
+export function openedOf({
+  id,
+  step,
+  units,
+  deadlineMs,
+  resumed,
+  last,
+}: {
+  id: string;
+  step: PlanStep;
+  units: number;
+  deadlineMs: number;
+  resumed: boolean;
+  last: LoopChunk | undefined;
+}): LoopOpened {
+  return create(LoopOpenedSchema, {
+    id,
+    created: nowSeconds(),
+    route: routeOf({ tries: [], step, hedgeMicro: undefined }),
+    dtMs: step.offering.dtMs,
+    horizon: units,
+    deadlineMs: Math.round(deadlineMs),
+    chunkCostUsd: toUsd(step.listMicro),
+    resumed,
+    ...(last && { resumedStep: last.startStep }),
+  });
+}
 
 /** A chunk that leaves at `at`. `stream` is the stream's part of its name. Written out, because a loop makes thousands a second. */
 export function chunkOf(
