@@ -12,6 +12,7 @@ import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import { PREFIX } from "./grpc.ts";
 import { copySteps, type PackedSteps, packedIn } from "./packed-steps.ts";
 import { readMessage } from "./protobuf/read.ts";
+import { roomFor, taken } from "./slab.ts";
 
 /** As the schema bounds them. */
 const MOST_OBSERVATIONS = 32;
@@ -53,9 +54,17 @@ function numbersIn(bytes: Buffer, end: number): number {
   return length >> 3;
 }
 
+/** Bytes where they stand in others: a view of them would be an object more for every message. */
+interface Piece {
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
+}
+
+const bytesOf = ({ source, from, to }: Piece): Buffer => source.subarray(from, to);
+
 /** An observation as it came: what a loop has to know of it, and its `observations`, which an act call has under the same number. */
-export interface PackedObservations {
-  readonly bytes: Buffer;
+export interface PackedObservations extends Piece {
   /** Numbers of proprioception in the newest. */
   readonly numbers: number;
   /** When the newest was sensed, by the robot's clock. */
@@ -76,7 +85,7 @@ class SeenObservation implements LoopObservation {
   }
 
   get observations(): Observation[] {
-    this.#observations ??= readMessage(LoopObservationSchema, this.packed.bytes).observations;
+    this.#observations ??= readMessage(LoopObservationSchema, bytesOf(this.packed)).observations;
     return this.#observations;
   }
 }
@@ -131,7 +140,7 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
     } else return undefined;
   }
   if (at !== bytes.length || count === 0 || count > MOST_OBSERVATIONS) return undefined;
-  const value = new SeenObservation(step, { bytes: bytes.subarray(from, to), numbers, tMs });
+  const value = new SeenObservation(step, { source: bytes, from, to, numbers, tMs });
   return { $typeName: "limber.v1.ActStreamRequest", message: { case: "observation", value } };
 }
 
@@ -211,8 +220,8 @@ export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
   const { action } = chunk;
   const packed = action && packedIn(action);
   if (!action || !packed || !usage || action.note !== "" || chunk.route !== undefined) return undefined;
-  const frame = Buffer.allocUnsafe(MOST_AROUND + chunk.chunkId.length + action.space.length + packed.bytes.length);
-  const end = frame.length;
+  const room = roomFor(MOST_AROUND + chunk.chunkId.length + action.space.length + packed.bytes.length);
+  const { block: frame, end } = room;
   at = end;
   putFlag(frame, 0x58, chunk.replayed);
   putNumber(frame, 0x50, chunk.droppedObservations);
@@ -237,7 +246,7 @@ export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
   at -= PREFIX;
   frame[at] = 0;
   frame.writeUInt32BE(length, at + 1);
-  return frame.subarray(at);
+  return taken(room, at);
 }
 
 /** Bytes of all that is neither text nor steps, at most. */

@@ -75,6 +75,13 @@ export interface GroundInput extends ModelInput {
   observations: readonly [Observation];
 }
 
+/** Bytes where they stand in others: a view of them would be an object more for every message. */
+export interface Piece {
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
+}
+
 /** Steps as a server sent them: all of one length, all numbers finite. */
 export interface PackedSteps {
   readonly count: number;

@@ -7,6 +7,7 @@ import type {
   Contract,
   GroundAnswer,
   GroundInput,
+  Piece,
   PredictAnswerPart,
   PredictInput,
 } from "../contracts/contract.ts";
@@ -48,7 +49,7 @@ export interface Hearer {
 /** One loop's way to one offering, for observations that are handed on as they came: nothing is awaited, and no promise made. */
 export interface ActLine {
   /** `observations` are fields of `limber.policy.v1.ActCall`. */
-  ask(observations: Uint8Array, budgetMs: number, signal: Signal, hearer: Hearer): void;
+  ask(observations: Piece, budgetMs: number, signal: Signal, hearer: Hearer): void;
 }
 
 /** A check of the conformance probe that one wire alone can make. */

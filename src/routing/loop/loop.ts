@@ -250,9 +250,12 @@ export class Loop<O> {
     }
     const units = unitsOf(answer);
     this.#end(flight, "ok", undefined, units, at);
-    job.flights.splice(job.flights.indexOf(flight), 1);
-    if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
-    this.#callOff(job, undefined, at);
+    if (job.flights.length > 1) {
+      // The losers of a hedge.
+      job.flights.splice(job.flights.indexOf(flight), 1);
+      if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
+      this.#callOff(job, undefined, at);
+    }
     this.#job = undefined;
     const { sighting, sensedAt, tries, hedgeMicro } = job;
     const validUntil = sighting.step + units;
@@ -395,8 +398,9 @@ export class Loop<O> {
 
   #flight(id: number): { job: Job<O>; flight: Flight } | undefined {
     const job = this.#job;
-    const flight = job?.flights.find((each) => each.id === id);
-    return job && flight && { job, flight };
+    if (!job) return undefined;
+    for (const flight of job.flights) if (flight.id === id) return { job, flight };
+    return undefined;
   }
 
   #expiry(sensedAt: number): number {

@@ -48,8 +48,11 @@ class Talk implements Listener<ActStreamRequest> {
       return;
     }
     if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
-    if (message.case === "observation") this.#tell((robot) => robot.observe(message.value));
-    else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value.instruction));
+    if (message.case === "observation") {
+      // What nearly all messages are.
+      if (this.#robot) this.#robot.observe(message.value);
+      else this.#tell((robot) => robot.observe(message.value));
+    } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value.instruction));
     else this.#tell((robot) => robot.finish());
   }
 

@@ -21,7 +21,8 @@ import {
 } from "../../../gen/limber/v1/observation_pb.ts";
 import { frameMessage, PREFIX } from "../../codecs/grpc.ts";
 import { writeMessage } from "../../codecs/protobuf/write.ts";
-import type { ActInput, GroundInput, PredictInput } from "../../contracts/contract.ts";
+import { roomFor, taken } from "../../codecs/slab.ts";
+import type { ActInput, GroundInput, Piece, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet } from "../frames.ts";
 import { picturesIn } from "../pictures.ts";
@@ -77,22 +78,25 @@ export const encodeCommon = (model: string, input: Omit<ActInput, "observations"
   writeMessage(ActCallSchema, actCallOf(model, input, requestId, 0));
 
 /** The framed message that makes a call under this id: what all of the loop have in common, its time, and its observations as they came. */
-export function encodeAsked(callId: number, common: Buffer, observations: Uint8Array, budgetMs: number): Buffer {
+export function encodeAsked(callId: number, common: Buffer, observations: Piece, budgetMs: number): Buffer {
   const budget = wholeMs(budgetMs);
-  const bytes = common.length + 1 + varintSize(budget) + observations.length;
+  const { source, from, to } = observations;
+  const bytes = common.length + 1 + varintSize(budget) + to - from;
   const length = 1 + varintSize(callId) + 1 + varintSize(bytes) + bytes;
-  const message = Buffer.allocUnsafe(PREFIX + length);
-  message[0] = 0;
-  message.writeUInt32BE(length, 1);
-  let at = putVarint(message, (ACT_REQUEST.callId << 3) | WireType.Varint, PREFIX);
+  const room = roomFor(PREFIX + length);
+  const message = room.block;
+  const start = room.end - PREFIX - length;
+  message[start] = 0;
+  message.writeUInt32BE(length, start + 1);
+  let at = putVarint(message, (ACT_REQUEST.callId << 3) | WireType.Varint, start + PREFIX);
   at = putVarint(message, callId, at);
   at = putVarint(message, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
   at = putVarint(message, bytes, at);
   message.set(common, at);
   at = putVarint(message, (ACT_CALL.budgetMs << 3) | WireType.Varint, at + common.length);
   at = putVarint(message, budget, at);
-  message.set(observations, at);
-  return message;
+  source.copy(message, at, from, to);
+  return taken(room, start);
 }
 
 const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));

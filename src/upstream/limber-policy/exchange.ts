@@ -116,7 +116,7 @@ class ActStream {
     }
     const id = this.#nextId++;
     const message = encode(id);
-    this.#pending.set(id, new PendingAct({ hearer, signal, onAbort: () => this.#cancel(id) }));
+    this.#pending.set(id, new PendingAct(hearer, signal, () => this.#cancel(id)));
     this.#stream.write(message);
   }
 
@@ -129,30 +129,32 @@ class ActStream {
   #answer({ callId, answer }: HeardAct): void {
     if (callId === 0 || callId >= this.#nextId) throw malformed("an answer to a call that was never made");
     // A call that was called off may still be answered: too late, so it's dropped.
-    const hearer = this.#take(callId)?.hearer;
+    const hearer = this.#take(callId);
     if (answer instanceof UpstreamFailure) hearer?.failed(answer);
     else hearer?.answered(answer);
     this.#endIfDone();
   }
 
   #cancel(id: number): void {
-    const call = this.#take(id);
-    if (call === undefined) return;
+    const signal = this.#pending.get(id)?.signal;
+    const hearer = this.#take(id);
+    if (hearer === undefined || signal === undefined) return;
     if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.write(encodeCancel(id));
     this.#calledOff();
-    call.hearer.failed(calledOff(call.signal));
+    hearer.failed(calledOff(signal));
     this.#endIfDone();
   }
 
-  #take(id: number): Waiting | undefined {
-    const call = this.#pending.get(id)?.end();
+  /** Ends the wait of a call; gives who waited. */
+  #take(id: number): Hearer | undefined {
+    const hearer = this.#pending.get(id)?.end();
     this.#pending.delete(id);
-    return call;
+    return hearer;
   }
 
   #fail(failure: UpstreamFailure): void {
     this.#retired = true;
-    for (const id of [...this.#pending.keys()]) this.#take(id)?.hearer.failed(failure);
+    for (const id of [...this.#pending.keys()]) this.#take(id)?.failed(failure);
   }
 
   #endIfDone(): void {
@@ -160,30 +162,33 @@ class ActStream {
   }
 }
 
-/** Who waits for an answer. */
-interface Waiting {
-  readonly hearer: Hearer;
-  readonly signal: Signal;
-  readonly onAbort: () => void;
-}
-
 /**
  * A call that waits for its answer, and that holds nothing once it has it: a Map that makes room leaves a table behind, which
  * the collector takes for alive until its next full round, with all that was in it.
  */
 class PendingAct {
-  #waiting: Waiting | undefined;
+  #hearer: Hearer | undefined;
+  #signal: Signal | undefined;
+  #onAbort: (() => void) | undefined;
 
-  constructor(waiting: Waiting) {
-    this.#waiting = waiting;
-    waiting.signal.addEventListener("abort", waiting.onAbort, { once: true });
+  constructor(hearer: Hearer, signal: Signal, onAbort: () => void) {
+    this.#hearer = hearer;
+    this.#signal = signal;
+    this.#onAbort = onAbort;
+    signal.addEventListener("abort", onAbort, { once: true });
+  }
+
+  get signal(): Signal | undefined {
+    return this.#signal;
   }
 
   /** Ends the wait; gives who waited. */
-  end(): Waiting | undefined {
-    const waiting = this.#waiting;
-    this.#waiting = undefined;
-    waiting?.signal.removeEventListener("abort", waiting.onAbort);
-    return waiting;
+  end(): Hearer | undefined {
+    const hearer = this.#hearer;
+    if (this.#onAbort) this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#hearer = undefined;
+    this.#signal = undefined;
+    this.#onAbort = undefined;
+    return hearer;
   }
 }

@@ -48,7 +48,7 @@ export class Delivery {
     const charge = this.#chargeOf(effect);
     const ready = this.#sending ?? tab.ready(charge, course.plan);
     if (!(ready instanceof Promise)) {
-      this.#send(effect, charge);
+      this.#send(effect, charge, effect.at);
       return;
     }
     const sending = ready
@@ -68,8 +68,9 @@ export class Delivery {
   #sendInTime(effect: Deliver<Seen>, charge: Charge): void {
     const { over, voice, deadlineMs } = this.#options;
     if (over()) return;
-    const waited = steadyNow() - effect.at;
-    if (effect.ageMs + waited < deadlineMs) this.#send(effect, charge);
+    const at = steadyNow();
+    const waited = at - effect.at;
+    if (effect.ageMs + waited < deadlineMs) this.#send(effect, charge, at);
     else voice.hold(heldBack(effect, HoldReason.LATE, waited));
   }
 
@@ -79,12 +80,11 @@ export class Delivery {
     else voice.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
   }
 
-  #send(effect: Deliver<Seen>, charge: Charge): void {
+  #send(effect: Deliver<Seen>, charge: Charge, at: number): void {
     const { tab, voice, leaving } = this.#options;
-    const at = steadyNow();
     leaving(effect, at);
     const route = newRoute(effect);
-    tab.add(charge, route);
+    tab.add(charge, route, at);
     voice.chunk(effect, charge, at, route);
   }
 

@@ -37,11 +37,12 @@ export class Flights implements Asker {
     this.instruction = instruction;
   }
 
-  dispatch(effect: Dispatch<Seen>): void {
+  /** Asks, at `at`; at once where it may. */
+  dispatch(effect: Dispatch<Seen>, at: number): void {
     const flight = new Flight(this, effect);
     this.#flights.push(flight);
     this.#options.hedges.earn();
-    const may = this.#admitted(effect);
+    const may = this.#admitted(effect, at);
     if (!(may instanceof Promise)) {
       this.#ask(effect, flight);
       return;
@@ -78,16 +79,19 @@ export class Flights implements Asker {
 
   /** Ends a flight that is on its way; undefined where it is no longer. */
   #landed(id: number): Flight | undefined {
-    const at = this.#flights.findIndex((flight) => flight.id === id);
-    return at < 0 ? undefined : this.#flights.splice(at, 1)[0];
+    const flights = this.#flights;
+    const last = flights.at(-1);
+    if (last?.id === id) return flights.pop();
+    const at = flights.findIndex((flight) => flight.id === id);
+    return at < 0 ? undefined : flights.splice(at, 1)[0];
   }
 
   /** Whether the key may take this step and the tab covers it; rejects with the refusal. A step counts once, whoever is asked. */
-  #admitted({ sighting }: Dispatch<Seen>): Promise<void> | void {
+  #admitted({ sighting }: Dispatch<Seen>, at: number): Promise<void> | void {
     const { tab, course } = this.#options;
     const counted = sighting === this.#counted ? undefined : this.#step();
     this.#counted = sighting;
-    return counted === undefined ? tab.cover(course.plan) : counted.then(() => tab.cover(course.plan));
+    return counted === undefined ? tab.cover(course.plan, at) : counted.then(() => tab.cover(course.plan));
   }
 
   #step(): Promise<void> | undefined {

@@ -273,15 +273,15 @@ export class Robot implements Carried {
   #happen(event: LoopEvent<Seen>): void {
     if (this.#over) return;
     const effects = this.#loop.next(event);
-    for (let i = 0; i < effects.length; i++) this.#carryOut(effects[i]!);
+    for (let i = 0; i < effects.length; i++) this.#carryOut(effects[i]!, event.at);
     this.#arm();
     if (this.#ending) this.#endIfDone();
   }
 
-  #carryOut(effect: LoopEffect<Seen>): void {
+  #carryOut(effect: LoopEffect<Seen>, at: number): void {
     switch (effect.kind) {
       case "dispatch":
-        this.#flights.dispatch(effect);
+        this.#flights.dispatch(effect, at);
         return;
       case "deliver":
         this.#delivery.deliver(effect);
@@ -332,7 +332,8 @@ export class Robot implements Carried {
   /** Nothing happens any longer: calls are called off, what is owed is settled. */
   #stop(refusal: Refusal | undefined): void {
     if (this.#over) return;
-    for (const effect of this.#loop.next({ kind: "closed", at: steadyNow() })) this.#carryOut(effect);
+    const at = steadyNow();
+    for (const effect of this.#loop.next({ kind: "closed", at })) this.#carryOut(effect, at);
     this.#over = true;
     this.#forgetWake();
     this.#house.loops.leave(this, this.#tally.whole.figures);

@@ -1,12 +1,11 @@
 /** Observations as a loop goes by them: the plain ones are never read, for what a loop has to know of them came with them. */
 import type { LoopObservation } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import type { Piece } from "../../../contracts/contract.ts";
 import type { Sighting } from "../../../routing/index.ts";
 
-/** An observation of a loop; packed where it came in the plain form. */
+/** An observation of a loop; packed where it came in the plain form: its `observations`, as an act call has them too. */
 export type Seen = LoopObservation & {
-  readonly packed?: {
-    /** Its `observations`, as an act call has them too. */
-    readonly bytes: Uint8Array;
+  readonly packed?: Piece & {
     /** Numbers and time of the newest. */
     readonly numbers: number;
     readonly tMs: number | undefined;

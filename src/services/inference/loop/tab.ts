@@ -59,10 +59,10 @@ export class Tab {
    * Makes sure that the dearest chunk of a plan is covered; at once where it is. Rejects with the 402 when there is no
    * credit for a single one, with `store_unavailable` when the ledger is away.
    */
-  cover(plan: Plan): void | Promise<void> {
+  cover(plan: Plan, at = steadyNow()): void | Promise<void> {
     const page = this.#page;
-    if (page && page.leftMicro >= plan.ceilingMicro && steadyNow() < page.endsAt) {
-      this.#lookAhead(page, plan);
+    if (page && page.leftMicro >= plan.ceilingMicro && at < page.endsAt) {
+      this.#lookAhead(page, plan, at);
       return undefined;
     }
     if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) {
@@ -85,8 +85,8 @@ export class Tab {
     return page.durable ? undefined : this.#made(page);
   }
 
-  /** Charges a chunk, after `ready`. */
-  add({ step, units, costMicro, hedgeMicro }: Charge, route: Route | undefined): void {
+  /** Charges a chunk that leaves at `at`, after `ready`. */
+  add({ step, units, costMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
     const page = this.#page;
     if (!page) throw new Error("a chunk is charged after its page is ready");
     const { owed } = page;
@@ -100,7 +100,7 @@ export class Tab {
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);
     page.used += 1;
-    page.usedAt = steadyNow();
+    page.usedAt = at;
   }
 
   /** Settles what is old, and gives back what nobody uses. Call it about once a second while nothing is under way. */
@@ -126,10 +126,10 @@ export class Tab {
     this.end(refusal);
   }
 
-  #lookAhead(page: Page, plan: Plan): void {
+  #lookAhead(page: Page, plan: Plan, at: number): void {
     if (this.#next || this.#ahead) return;
     const used = 1 - page.leftMicro / (page.chunks * plan.ceilingMicro || 1);
-    const isNew = used < AHEAD && steadyNow() < page.endsAt - (1 - AHEAD) * BILL_MS;
+    const isNew = used < AHEAD && at < page.endsAt - (1 - AHEAD) * BILL_MS;
     if (page.used === 0 || isNew) return;
     this.#next = this.#open(plan, this.#size(page)).then(
       async (next) => {

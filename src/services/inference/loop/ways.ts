@@ -52,7 +52,7 @@ export class Ways {
   ask(flight: Flight, step: PlanStep, seen: Seen, instruction: string, budgetMs: number): void {
     try {
       const way = this.#to(step, instruction);
-      if (seen.packed && way.line) way.line.ask(seen.packed.bytes, budgetMs, flight, flight);
+      if (seen.packed && way.line) way.line.ask(seen.packed, budgetMs, flight, flight);
       else
         this.#call(way, flight, seen, budgetMs).then(
           (answer) => flight.answered(answer),
