@@ -28,12 +28,12 @@ const base = { x: 0, y: 0, yaw: 0 };
 let corner = 0;
 let step = 0;
 let chunk: LoopChunk | undefined;
-const seen = { chunks: 0, holds: 0, stale: 0, ages: 0, costUsd: 0, dropped: 0, streams: 0 };
+const seen = { chunks: 0, holds: 0, without: 0, stale: 0, ages: 0, costUsd: 0, dropped: 0, streams: 0 };
 
 /** Moves the base by the action that is due, and brakes when none is valid: a late action is worse than none. */
 function move(): void {
   const valid = chunk !== undefined && step >= chunk.startStep && step < chunk.validUntilStep;
-  if (chunk !== undefined && !valid) seen.stale += 1;
+  if (chunk !== undefined && !valid) seen.without += 1;
   const { values = [] } = (valid && chunk?.action?.steps[0]) || {};
   const [speed = 0, turn = 0] = values;
   base.yaw += (turn * PERIOD_MS) / 1000;
@@ -73,6 +73,8 @@ async function talk(outbox: Outbox): Promise<void> {
   for await (const { event } of client.actStream(outbox.read(), { headers: { authorization: `Bearer ${key}` } })) {
     if (event.case === "chunk") {
       chunk = event.value;
+      // What the gateway never sends: the robot would not use it either.
+      if (step >= chunk.validUntilStep) seen.stale += 1;
       seen.chunks += 1;
       seen.ages += chunk.observationAgeMs;
       seen.costUsd += chunk.usage?.costUsd ?? 0;
@@ -120,20 +122,22 @@ let outbox = new Outbox();
 // By the clock and not by the timer before: what a timer is late must not slow the loop down.
 let due = performance.now();
 let ticking = setTimeout(function tick() {
+  // A timer may come early, too.
+  const isDue = due <= performance.now();
   for (; due <= performance.now(); due += PERIOD_MS) {
     step += 1;
     move();
   }
-  outbox.say(observation());
-  ticking = setTimeout(tick, due - performance.now());
+  if (isDue) outbox.say(observation());
+  ticking = setTimeout(tick, Math.max(0, due - performance.now()));
 }, 0);
 const printing = setInterval(() => {
-  const { chunks, holds, stale, ages, costUsd, dropped, streams } = seen;
+  const { chunks, holds, without, stale, ages, costUsd, dropped, streams } = seen;
   console.log(
-    `${chunks} Hz, age ${(ages / Math.max(1, chunks)).toFixed(1)} ms, ${holds} holds, ${stale} steps without a valid chunk, ` +
-      `${dropped} dropped, $${costUsd.toFixed(6)}, stream ${streams}, at ${base.x.toFixed(2)} ${base.y.toFixed(2)}`,
+    `${chunks} Hz, age ${(ages / Math.max(1, chunks)).toFixed(1)} ms, ${holds} holds, ${without} steps without a valid chunk, ` +
+      `${stale} stale chunks, ${dropped} dropped, $${costUsd.toFixed(6)}, stream ${streams}, at ${base.x.toFixed(2)} ${base.y.toFixed(2)}`,
   );
-  Object.assign(seen, { chunks: 0, ages: 0, holds: 0, stale: 0 });
+  Object.assign(seen, { chunks: 0, ages: 0, holds: 0, without: 0, stale: 0 });
   if (performance.now() > until) outbox.end();
 }, 1000);
 

@@ -49,6 +49,7 @@ class Base:
         self.step = 0
         self.chunk = None
         self.without = 0
+        self.stale = 0
 
     def goal(self):
         return CORNERS[self.corner % len(CORNERS)]
@@ -118,12 +119,12 @@ def main():
                 chunks = max(1, seen["chunks"])
                 print(
                     f"{seen['chunks']} Hz, age {seen['ages'] / chunks:.1f} ms, {seen['holds']} holds, "
-                    f"{base.without} steps without a valid chunk, ${seen['cost']:.6f}, stream {seen['streams']}, "
+                    f"{base.without} steps without a valid chunk, {base.stale} stale chunks, ${seen['cost']:.6f}, stream {seen['streams']}, "
                     f"at {base.x:.2f} {base.y:.2f}",
                     flush=True,
                 )
                 seen.update(chunks=0, holds=0, ages=0.0)
-                base.without = 0
+                base.without = base.stale = 0
             due += PERIOD
             time.sleep(max(0.0, due - time.monotonic()))
         say(None)
@@ -138,6 +139,8 @@ def main():
                 kind = told.WhichOneof("event")
                 if kind == "chunk":
                     base.chunk = told.chunk
+                    # What the gateway never sends: the robot would not use it either.
+                    base.stale += base.step >= told.chunk.valid_until_step
                     seen["chunks"] += 1
                     seen["ages"] += told.chunk.observation_age_ms
                     seen["cost"] += told.chunk.usage.cost_usd
