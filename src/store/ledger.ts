@@ -1,4 +1,4 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0045_batches_as_text.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0046_pay_by_name.sql`. */
 import postgres from "postgres";
 import type { Notices } from "./notices.ts";
 import type { EventRecord } from "./outbox.ts";
