@@ -92,7 +92,7 @@ describe("200", () => {
     expect([own.organisations.length, own.models.length, own.totals.revenue_usd]).toEqual([1, 1, 20]);
     const top = (await margin("?limit=1")).body;
     expect([top.organisations.length, top.models.length, top.totals.revenue_usd]).toEqual([1, 1, 28]);
-    const now = Math.floor(Date.now() / 1000);
+    const now = Math.floor(NOW / 1000);
     expect((await margin(`?since=${now - 45}`)).body.totals.requests).toBe(2);
     expect((await margin(`?until=${now - 60}`)).body.totals.requests).toBe(3);
   });
