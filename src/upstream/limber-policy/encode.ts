@@ -64,7 +64,9 @@ function writeAct(
   const goalFrame = goal && withPicture(create(FrameSchema, { camera: cameras[count] ?? "" }), goal);
   if (sizeOf(pictures) <= SMALL_BYTES) {
     const observations = filled(input.observations, pictures);
-    return whole(writeMessage(ActCallSchema, { ...call, observations, ...(goalFrame && { goalImage: goalFrame }) }));
+    call.observations = observations;
+    if (goalFrame) call.goalImage = goalFrame;
+    return whole(writeMessage(ActCallSchema, call));
   }
   return joined([
     whole(writeMessage(ActCallSchema, call)),
@@ -103,7 +105,7 @@ const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));
 
 function actCallOf(model: string, input: Omit<ActInput, "observations">, requestId: string, budgetMs: number): ActCall {
   const { instruction, seed, temperature, sessionId, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
-  return {
+  const call: ActCall = {
     $typeName: "limber.policy.v1.ActCall",
     model,
     observations: [],
@@ -114,11 +116,12 @@ function actCallOf(model: string, input: Omit<ActInput, "observations">, request
     sessionId: sessionId ?? "",
     requestId,
     budgetMs,
-    ...(seed !== undefined && { seed }),
-    ...(temperature !== undefined && { temperature }),
     prevChunkLeftOver: input.leftOver === undefined ? [] : [...input.leftOver],
-    ...(inferenceDelay !== undefined && { inferenceDelay }),
   };
+  if (seed !== undefined) call.seed = seed;
+  if (temperature !== undefined) call.temperature = temperature;
+  if (inferenceDelay !== undefined) call.inferenceDelay = inferenceDelay;
+  return call;
 }
 
 /** The framed message that makes a prepared call under this id. */
