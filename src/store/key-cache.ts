@@ -10,6 +10,9 @@ const FRESH_MS = 5_000;
 /** After this long a call waits for that. */
 const STALE_MS = 15_000;
 const MOST_KEYS = 100_000;
+/** A caller in a loop comes again sooner than this. */
+const NAMED_MS = 1_000;
+const MOST_NAMED = 1_000;
 
 interface Entry {
   /** Undefined: there is no such key. */
@@ -23,6 +26,9 @@ export class KeyCache {
   readonly #sql: Sql;
   /** By the hash of the secret. */
   readonly #entries = new Map<string, Entry>();
+  /** The names of the secrets that came a moment ago. */
+  readonly #named = new Map<string, string>();
+  #namedSince = steadyNow();
   readonly #off: () => void;
   /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
   #generation = 0;
@@ -40,15 +46,15 @@ export class KeyCache {
 
   /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
   find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
-    // Kept by hash: what lies in this memory must not open anything.
-    const name = hashName(secret);
+    const time = steadyNow();
+    const name = this.#nameOf(secret, time);
     const entry = this.#entries.get(name);
     if (!entry) {
       if (!isSecret(secret)) return undefined;
       this.#misses++;
       return this.#read(name, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
     }
-    const age = steadyNow() - entry.readMs;
+    const age = time - entry.readMs;
     if (age < STALE_MS) this.#hits++;
     else this.#misses++;
     if (age < FRESH_MS) return entry.key;
@@ -66,6 +72,20 @@ export class KeyCache {
   /** Hears no more changes. */
   close(): void {
     this.#off();
+  }
+
+  /** Keys are kept by hash: what lies in this memory must not open anything, but for the secrets of callers who are here at this moment. */
+  #nameOf(secret: string, time: number): string {
+    if (time - this.#namedSince > NAMED_MS || this.#named.size >= MOST_NAMED) {
+      this.#named.clear();
+      this.#namedSince = time;
+    }
+    let name = this.#named.get(secret);
+    if (name === undefined) {
+      name = hashName(secret);
+      this.#named.set(secret, name);
+    }
+    return name;
   }
 
   #read(name: string, entry: Entry): Promise<KeyRecord | undefined> {

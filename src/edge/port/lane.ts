@@ -84,6 +84,8 @@ class Connection {
   #bytes: Buffer | undefined;
   /** The head of a request whose body is still coming. */
   #head: PlainHead | undefined;
+  /** The head of the request before. */
+  #before: PlainHead | undefined;
   #running: PlainResponse | undefined;
   #usedAt = steadyNow();
   readonly #keepAlive: string;
@@ -144,11 +146,12 @@ class Connection {
 
   /** Serves the request at the start of the bytes, if it is plain and whole. */
   #look(bytes: Buffer): void {
-    const head = this.#head ?? readPlainHead(bytes);
+    const head = this.#head ?? readPlainHead(bytes, this.#before);
     if (head === undefined || !this.#house.face.takes(head.path)) {
       this.#handOver();
       return;
     }
+    this.#before = head;
     this.#greeted();
     const { path, headers, bodyAt, bodyBytes } = head;
     const end = bodyAt + bodyBytes;

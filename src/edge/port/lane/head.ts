@@ -10,6 +10,8 @@ export interface PlainHead {
   /** Where the body begins in the bytes that were read. */
   readonly bodyAt: number;
   readonly bodyBytes: number;
+  /** The head as it came, to its empty line. */
+  readonly bytes: Buffer;
 }
 
 /** Longer heads are left to node:http, and longer bodies too. */
@@ -38,8 +40,12 @@ const KNOWN: ReadonlyMap<string, string> = new Map(
 /** Headers that change how a connection or a body is read. */
 const NOT_PLAIN = new Set(["transfer-encoding", "expect", "upgrade", "trailer"]);
 
-/** The head at the start of `bytes`; undefined when it is not whole, or not plain. */
-export function readPlainHead(bytes: Buffer): PlainHead | undefined {
+/**
+ * The head at the start of `bytes`; undefined when it is not whole, or not plain. A caller in a loop says the same head again and
+ * again: where it is that of `before`, to the byte, it is not read again.
+ */
+export function readPlainHead(bytes: Buffer, before?: PlainHead): PlainHead | undefined {
+  if (before !== undefined && isSame(before.bytes, bytes)) return before;
   const end = bytes.indexOf(END);
   if (end < 0 || end > MOST.headBytes) return undefined;
   const text = bytes.toString("latin1", 0, end + 2);
@@ -59,5 +65,9 @@ export function readPlainHead(bytes: Buffer): PlainHead | undefined {
   if (host === undefined || !isHost(host) || connection.toLowerCase() !== "keep-alive") return undefined;
   const bodyBytes = Number(length);
   if (!LENGTH.test(length) || bodyBytes > MOST.bodyBytes) return undefined;
-  return { path, headers, bodyAt: end + END.length, bodyBytes };
+  const bodyAt = end + END.length;
+  return { path, headers, bodyAt, bodyBytes, bytes: Buffer.from(bytes.subarray(0, bodyAt)) };
 }
+
+const isSame = (head: Buffer, bytes: Buffer): boolean =>
+  bytes.length >= head.length && head.compare(bytes, 0, head.length) === 0;
