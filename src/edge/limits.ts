@@ -201,16 +201,28 @@ function standing(bucket: Bucket, at: number): { left: number; fullInS: number; 
   return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
 }
 
+/** What is said of a limit whatever is left of it. */
+const policies = new WeakMap<Limit, { policy: string; most: string }>();
+
+function policyOf(limit: Limit): { policy: string; most: string } {
+  let said = policies.get(limit);
+  if (said === undefined) {
+    said = { policy: `"key";q=${limit.requests};w=${limit.windowS}`, most: String(limit.requests) };
+    policies.set(limit, said);
+  }
+  return said;
+}
+
 function headersOf(bucket: Bucket, at: number): readonly string[] {
-  const { requests, windowS } = bucket.limit;
+  const { policy, most } = policyOf(bucket.limit);
   const { left, fullInS, resetAt } = standing(bucket, at);
   return [
     "ratelimit-policy",
-    `"key";q=${requests};w=${windowS}`,
+    policy,
     "ratelimit",
     `"key";r=${left};t=${fullInS}`,
     "x-ratelimit-limit",
-    String(requests),
+    most,
     "x-ratelimit-remaining",
     String(left),
     "x-ratelimit-reset",

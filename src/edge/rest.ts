@@ -145,16 +145,18 @@ export class RestFace {
   /** What REST cannot carry. */
   readonly conversations: ReturnType<typeof conversationsOf>;
   readonly #options: RestOptions;
-  /** Those whose path has no parameters, by verb and path. */
-  readonly #literal: ReadonlyMap<string, RestRoute>;
+  /** Those whose path has no parameters, by path. */
+  readonly #literal: ReadonlyMap<string, readonly RestRoute[]>;
   readonly #running = new Running<Cancel>();
 
   constructor(services: Iterable<DescService>, options: RestOptions) {
     this.#options = options;
     this.routes = routesOf(services);
     this.conversations = conversationsOf(services);
-    const literal = this.routes.filter(({ path }) => path.length === 0);
-    this.#literal = new Map(literal.map((route) => [`${route.verb} ${route.template}`, route]));
+    this.#literal = Map.groupBy(
+      this.routes.filter(({ path }) => path.length === 0),
+      ({ template }) => template,
+    );
     options.closing.addEventListener("abort", () => {
       const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
       this.#running.each((call) => call.abort(reason));
@@ -166,7 +168,7 @@ export class RestFace {
    * routes and for none of Fastify's objects. Every other is left to Fastify.
    */
   take(request: Request, response: Response): boolean {
-    const route = this.#literal.get(`${request.method} ${request.url}`);
+    const route = this.#literalOf(request.url ?? "", request.method);
     if (route === undefined) return false;
     this.serve(route, NO_PARAMETERS, request, response).catch(() => response.destroy());
     return true;
@@ -174,7 +176,11 @@ export class RestFace {
 
   /** Whether `take` would serve a POST to this path. */
   takesPost(path: string): boolean {
-    return this.#literal.has(`POST ${path}`);
+    return this.#literalOf(path, "POST") !== undefined;
+  }
+
+  #literalOf(path: string, verb: string | undefined): RestRoute | undefined {
+    return this.#literal.get(path)?.find((route) => route.verb === verb);
   }
 
   /** Answers one request; `parameters` are those of its path. */
@@ -264,7 +270,7 @@ export class RestFace {
     this.#options.log({
       requestId: context.requestId,
       face: "rest",
-      rpc: `${route.method.parent.typeName}/${route.method.name}`,
+      rpc: route.rpc,
       status: facts?.status ?? response.statusCode,
       latencyMs: steadyNow() - startedAt,
       code: facts?.code,
@@ -280,7 +286,8 @@ const NO_PARAMETERS: Parameters = {};
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
 function readMessage(exchange: Exchange): Message | Promise<Message> {
   const { route, request, inputs } = exchange;
-  if (Object.values(inputs.path as Parameters).includes("")) throw refuse(Reason.NOT_FOUND, "there is no such path");
+  if (route.path.length > 0 && Object.values(inputs.path as Parameters).includes(""))
+    throw refuse(Reason.NOT_FOUND, "there is no such path");
   const body = route.dialect.readBody(route, request);
   return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
 }

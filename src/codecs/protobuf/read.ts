@@ -12,6 +12,7 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
+import { getter, setter } from "./access.ts";
 import { blankOf } from "./blank.ts";
 
 /** The message in `bytes`, as `fromBinary` reads it with these options; throws as that does. */
@@ -84,35 +85,31 @@ function compile(desc: DescMessage): Reader {
 }
 
 function memberOf(field: DescField): Member | undefined {
-  const { localName, oneof } = field;
+  const { localName, oneof, parent } = field;
   if (field.fieldKind === "list") return listOf(field);
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
-  if (oneof === undefined) {
-    return {
-      wire,
-      put(target, cursor, depth) {
-        target[localName] = read(cursor, target[localName], depth);
-      },
-    };
-  }
+  const get = getter(parent, oneof === undefined ? localName : oneof.localName);
+  const set = setter(parent, oneof === undefined ? localName : oneof.localName);
+  if (oneof === undefined)
+    return { wire, put: (target, cursor, depth) => set(target, read(cursor, get(target), depth)) };
   return {
     wire,
     put(target, cursor, depth) {
-      const chosen = target[oneof.localName] as { case?: string; value?: unknown };
+      const chosen = get(target) as { case?: string; value?: unknown };
       const known = chosen.case === localName ? chosen.value : undefined;
-      target[oneof.localName] = { case: localName, value: read(cursor, known, depth) };
+      set(target, { case: localName, value: read(cursor, known, depth) });
     },
   };
 }
 
 function listOf(field: DescField & { fieldKind: "list" }): Member | undefined {
-  const { localName } = field;
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
-  const items = (target: Fields): unknown[] => target[localName] as unknown[];
+  // Sound: what a list's field holds is a list.
+  const items = getter(field.parent, field.localName) as (target: Fields) => unknown[];
   if (wire === WireType.LengthDelimited) {
     return { wire, put: (target, cursor, depth) => void items(target).push(read(cursor, undefined, depth)) };
   }

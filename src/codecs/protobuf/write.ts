@@ -7,6 +7,7 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { copySteps, packedIn } from "../packed-steps.ts";
+import { getter, isPlain } from "./access.ts";
 
 /** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
@@ -72,33 +73,35 @@ function writerOf(desc: DescMessage): Writer {
 
 function compile(desc: DescMessage): Writer {
   let fields: Writer[] | undefined;
+  const plain = isPlain(desc);
   return (message) => {
-    if (message.$typeName !== desc.typeName || message.$unknown !== undefined) throw UNSURE;
+    if (!plain(message)) throw UNSURE;
     fields ??= [...desc.fields].sort((a, b) => a.number - b.number).map(fieldWriter);
     for (let i = 0; i < fields.length; i++) fields[i]!(message);
   };
 }
 
 function fieldWriter(field: DescField): Writer {
-  const { localName, oneof } = field;
+  const { localName, oneof, parent } = field;
   if (field.fieldKind === "map") return unlessEmpty(localName);
   if (field.fieldKind === "list") return listWriter(field);
   const write = valueWriter(field);
+  const get = getter(parent, oneof === undefined ? localName : oneof.localName);
   if (oneof !== undefined) {
     return (message) => {
-      const chosen = message[oneof.localName] as { case?: string; value?: unknown };
+      const chosen = get(message) as { case?: string; value?: unknown };
       if (chosen.case === localName) write(chosen.value);
     };
   }
   if (field.presence === FeatureSet_FieldPresence.IMPLICIT) {
     const isZero = field.fieldKind === "scalar" ? zeroTest(field.scalar) : (value: unknown) => value === 0;
     return (message) => {
-      const value = message[localName];
+      const value = get(message);
       if (!isZero(value)) write(value);
     };
   }
   return (message) => {
-    const value = message[localName];
+    const value = get(message);
     if (value !== undefined) write(value);
   };
 }
@@ -123,8 +126,8 @@ function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
 }
 
 function listWriter(field: DescField & { fieldKind: "list" }): Writer {
-  const { localName } = field;
-  const items = (message: Fields): readonly unknown[] => message[localName] as readonly unknown[];
+  // Sound: what a list's field holds is a list.
+  const items = getter(field.parent, field.localName) as (message: Fields) => readonly unknown[];
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
     const write = valueWriter(field);

@@ -12,6 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { setter } from "../../codecs/protobuf/access.ts";
 import { blankOf } from "../../codecs/protobuf/blank.ts";
 import type { Faults } from "./faults.ts";
 import { nearest } from "./near.ts";
@@ -102,17 +103,18 @@ function unknownField(key: string, known: Iterable<string>): string {
 
 function putOf(field: DescField): Put {
   const read = readerOf(field);
-  const { name, localName, oneof } = field;
+  const { name, localName, oneof, parent } = field;
+  const set = setter(parent, oneof === undefined ? localName : oneof.localName);
   return (target, value, faults) => {
     if (value === null) return;
     const first = faults.list.length;
     const got = read(value, faults);
     if (faults.list.length > first) faults.inside(name, first);
     if (got === undefined) return;
-    if (oneof === undefined) target[localName] = got;
+    if (oneof === undefined) set(target, got);
     else if (isChosen(target[oneof.localName], localName))
       faults.add("oneof", `stands together with another of ${oneof.fields.map((each) => each.name).join(", ")}`, name);
-    else target[oneof.localName] = { case: localName, value: got };
+    else set(target, { case: localName, value: got });
   };
 }
 

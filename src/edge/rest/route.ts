@@ -15,6 +15,8 @@ import { MAX_BODY_BYTES } from "./body.ts";
 /** One RPC as REST serves it. */
 export interface RestRoute {
   readonly method: DescMethod;
+  /** Its name in the log. */
+  readonly rpc: string;
   readonly verb: "GET" | "PUT" | "POST" | "DELETE" | "PATCH";
   /** The path with its parameters in braces, as the schema and OpenAPI write it. */
   readonly template: string;
@@ -74,6 +76,7 @@ function routeOf(method: DescMethod): RestRoute {
     rule.body === "" || rule.body === "*" ? rule.body || undefined : fieldOf(method.input.fields, rule.body, method);
   return {
     method,
+    rpc: `${method.parent.typeName}/${method.name}`,
     verb: VERBS[verb],
     template,
     path,

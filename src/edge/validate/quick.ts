@@ -13,6 +13,7 @@ import {
   message as messageRules,
   oneof as oneofRules,
 } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { getter } from "../../codecs/protobuf/access.ts";
 
 /** Whether a value surely obeys; its type is that of the descriptor that the check was compiled from. */
 type Check = (value: unknown) => boolean;
@@ -65,9 +66,9 @@ function chosenCheck(oneof: DescOneof): Check {
     members.set(field.localName, required || ignore !== Ignore.UNSPECIFIED ? unsure : valueCheck(field));
   }
   if (!required && [...members.values()].every((check) => check === always)) return always;
-  const { localName } = oneof;
+  const get = getter(oneof.parent, oneof.localName);
   return (message) => {
-    const chosen = (message as Fields)[localName] as { case?: string; value?: unknown };
+    const chosen = get(message as object) as { case?: string; value?: unknown };
     return chosen.case === undefined ? !required : members.get(chosen.case)!(chosen.value);
   };
 }
@@ -85,9 +86,10 @@ function all(checks: readonly Check[]): Check {
 function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): Check {
   const named = desc.fields.filter(({ name }) => fields.includes(name));
   if (named.some((field) => field.oneof !== undefined || field.fieldKind === "map")) return unsure;
+  const gets = named.map(({ localName }) => getter(desc, localName));
   return (message) => {
     let set = 0;
-    for (const { localName } of named) if (isSet((message as Fields)[localName])) set++;
+    for (const get of gets) if (isSet(get(message as object))) set++;
     return set === 1 || (set === 0 && !required);
   };
 }
@@ -102,9 +104,9 @@ function fieldCheck(field: DescField): Check {
   if (check === always && !required) return always;
   // A field without presence cannot be told from an unset one.
   if (required && field.fieldKind !== "message") return unsure;
-  const { localName } = field;
+  const get = getter(field.parent, field.localName);
   return (message) => {
-    const value = (message as Fields)[localName];
+    const value = get(message as object);
     return value === undefined ? !required : check(value);
   };
 }
