@@ -1,4 +1,5 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
+import { isDeepStrictEqual } from "node:util";
 import {
   type CatalogRows,
   type LiteratureLine,
@@ -52,6 +53,8 @@ export type Progress = (table: string, done: number, of: number) => void;
 /** Any number, as long as it is the same for every replica and used for nothing else. */
 const LOCK = 5_417_116_323;
 const BATCH = 500;
+/** Rows that are read between two looks at the event loop: a whole answer may come in one turn of it. */
+const AT_ONCE = 100;
 
 /**
  * Makes the database's catalog that of the files in `directory`, in one transaction; nothing is done where it is that
@@ -162,21 +165,31 @@ export const NO_CATALOG: Catalog = {
   taxonomy: undefined,
 };
 
-/** The catalog that the database has now; `known` itself where it is still that one. */
+const asBefore = <T>(before: T | undefined, now: T): T => (isDeepStrictEqual(before, now) ? (before as T) : now);
+
+/** The catalog that the database has now; `known` itself where it is still that one, and an entry of it that says the same. */
 export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promise<Catalog> {
   if (((await versionOf(sql)) ?? "") === known.version) return known;
   return tx(sql, async (tx) => {
     await tx`set transaction isolation level repeatable read, read only`;
     const [row] = await tx<{ version: string; taxonomy: Taxonomy }[]>`select version, taxonomy from catalog`;
-    const entries = await tx<CatalogEntry[]>`select * from catalog_entry`;
-    const scenarios = await tx<ScenarioLine[]>`select * from scenario order by slug collate "C"`;
-    const literature = await tx<LiteratureLine[]>`select * from literature order by slug collate "C"`;
+    const entries = new Map<string, CatalogEntry>();
+    for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE))
+      for (const entry of batch) entries.set(entry.slug, asBefore(known.entries.get(entry.slug), entry));
     return {
       version: row?.version ?? "",
-      entries: new Map(entries.map((entry) => [entry.slug, entry])),
-      scenarios,
-      literature,
+      entries,
+      scenarios: await gathered(tx<ScenarioLine[]>`select * from scenario order by slug collate "C"`.cursor(AT_ONCE)),
+      literature: await gathered(
+        tx<LiteratureLine[]>`select * from literature order by slug collate "C"`.cursor(AT_ONCE),
+      ),
       taxonomy: row?.taxonomy,
     };
   });
+}
+
+async function gathered<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const rows: T[] = [];
+  for await (const batch of batches) rows.push(...batch);
+  return rows;
 }

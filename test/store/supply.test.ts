@@ -171,13 +171,30 @@ describe("supply", () => {
     await db.sql`update provider set retains_frames = not retains_frames where name = 'partner'`;
   });
 
+  it("is the same object where a row was written again and says the same, and another where it says more", async () => {
+    const reader = new SupplyReader(db.sql);
+    await createOffering(db.sql, declaration());
+    const before = await reader.read();
+    await db.sql`update offering set note = note`;
+    await db.sql`update model set summary = summary`;
+    const same = await reader.read();
+    expect(same).toEqual(before);
+    for (const [i, each] of same.offerings.entries()) expect(each).toBe(before.offerings[i]);
+    for (const [i, each] of same.models.entries()) expect(each).toBe(before.models[i]);
+    await db.sql`update model set summary = 'Puts things down.' where slug = ${model.slug}`;
+    const after = await reader.read();
+    expect(after.models).toContainEqual({ ...model, summary: "Puts things down." });
+    expect(after).toEqual(await new SupplyReader(db.sql).read());
+    await putModels(db.sql, [model]);
+  });
+
   it("replaces models of the catalog, and leaves a known one alone when somebody declares it", async () => {
     await putModels(db.sql, [{ ...model, slug: "owner/other", summary: "old" }]);
     await putModels(db.sql, [{ ...model, slug: "owner/other", summary: "new", featured: false }]);
     await addModel(db.sql, { ...model, slug: "owner/other", summary: "declared" });
     await addModel(db.sql, { ...model, slug: "owner/third" });
     const { models } = await new SupplyReader(db.sql).read();
-    expect(models.map(({ slug, summary }) => [slug, summary])).toEqual([
+    expect(models.map(({ slug, summary }) => [slug, summary]).sort()).toEqual([
       ["owner/other", "new"],
       ["owner/policy", "Picks things up."],
       ["owner/third", "Picks things up."],

@@ -122,7 +122,9 @@ function* makingView(
 /** What was made before, for as long as what it was made from is the same. */
 interface Made {
   readonly entries: WeakMap<ModelRecord, { facts: CatalogEntry | undefined; live: readonly Offering[]; entry: Entry }>;
-  index: { models: readonly ModelRecord[]; catalog: Catalog; index: SearchIndex } | undefined;
+  index:
+    | { models: readonly ModelRecord[]; facts: readonly (CatalogEntry | undefined)[]; index: SearchIndex }
+    | undefined;
 }
 
 const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =>
@@ -148,9 +150,10 @@ function* madeIndex(
   catalog: Catalog,
   entries: readonly Entry[],
 ): Sliced<SearchIndex> {
-  if (made.index && made.index.catalog === catalog && sameList(made.index.models, models)) return made.index.index;
+  const facts = models.map(({ slug }) => catalog.entries.get(slug));
+  if (made.index && sameList(made.index.facts, facts) && sameList(made.index.models, models)) return made.index.index;
   const index = yield* indexing(entries.length, (place) => searchedOf(entries[place]!.model));
-  made.index = { models, catalog, index };
+  made.index = { models, facts, index };
   return index;
 }
 
