@@ -1,10 +1,12 @@
 /**
  * What one message of a control loop costs, everything on, beside bare relays that carry bytes and do no work: goals G4 to G7.
  * All programs run side by side and are loaded in turn; the ratios are medians over rounds.
- * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast]`
+ * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast] [pinned]`: with `pinned`, each measured program has
+ * one core that it shares with no robot and no model. On a machine where others work that core is theirs too.
  */
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
@@ -34,6 +36,20 @@ const PROGRAMS = {
 } as const;
 type Name = keyof typeof PROGRAMS;
 
+/** Asked once: who is kept on some cores sees no others. */
+const cores = availableParallelism();
+/** Where it is asked for, what is measured has a core of its own, so that robots and model, which share the others, are not in its way. */
+const pinned =
+  process.argv[5] === "pinned" &&
+  cores > 1 &&
+  Object.values(PROGRAMS).every(({ pid }) => pin(pid, pid === upstream.pid)) &&
+  pin(process.pid, true);
+
+/** Keeps all threads of a process on the first core, or off it; false where that can't be. */
+function pin(pid: number, off: boolean): boolean {
+  return spawnSync("taskset", ["-acp", off ? `1-${cores - 1}` : "0", String(pid)]).status === 0;
+}
+
 interface Result extends LoopLoad {
   micros: number;
 }
@@ -60,6 +76,9 @@ const p50 = ({ latencies }: Result): number => at(latencies, 0.5);
 const line = (name: string, ...figures: string[]): void =>
   console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(13)).join(""));
 
+const sum = (runs: readonly Result[], count: "carried" | "sent"): number =>
+  runs.reduce((total, run) => total + run[count], 0);
+
 async function compare(
   title: string,
   names: readonly Name[],
@@ -75,7 +94,7 @@ async function compare(
   line(`\n${title}`, "CPU us/msg", "p50 ms", "p99 ms", "carried", "x raw", "added p50");
   for (const [name, runs] of results) {
     const ratio = median(runs.map(({ micros }, i) => micros / results.get("raw")![i]!.micros));
-    const share = runs.reduce((sum, { carried }) => sum + carried, 0) / runs.reduce((sum, { sent }) => sum + sent, 0);
+    const share = sum(runs, "carried") / sum(runs, "sent");
     line(
       PROGRAMS[name].name,
       median(runs.map(({ micros }) => micros)).toFixed(1),
@@ -87,10 +106,15 @@ async function compare(
     );
   }
   const ours = results.get("limber")!;
+  const raw = results.get("raw")!;
+  const shareOf = (runs: readonly Result[]): number => sum(runs, "carried") / sum(runs, "sent");
+  line("carried / raw relay's carried", (shareOf(ours) / shareOf(raw)).toFixed(4));
   const theirs = results.get("connect");
   if (theirs)
     line("Limber / Connect relay", median(ours.map(({ micros }, i) => micros / theirs[i]!.micros)).toFixed(3));
 }
+
+console.log(pinned ? "each measured program has a core of its own" : "all programs share all cores");
 
 const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
   // First, while nothing that went before is there to be used again.
@@ -104,7 +128,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
       pacedLoops(all, 50, 3),
     ),
   many: () =>
-    compare("200 robots at 50 Hz (G6 all, 0.6 added)", ["direct", "raw", "connect", "limber"], 200, 200, 1, (all) =>
+    compare("200 robots at 50 Hz (G6 all, 0.6 added)", ["direct", "raw", "limber"], 200, 200, 1, (all) =>
       pacedLoops(all, 50, 5),
     ),
   fast: () =>
