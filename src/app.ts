@@ -143,6 +143,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   await databaseReachable(url);
   const sql = connect(url, { max: POOL });
   closers.add(() => sql.end());
+  const line = connect(url, { max: 1 });
+  closers.add(() => line.end());
   await migrate(sql, MIGRATIONS);
   // A database that others share is their operator's to fill.
   if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
@@ -163,7 +165,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const presets = new PresetBook(sql, notices);
   const ownKeys = new OwnKeyBook(sql, notices, vault);
   const replica = newId("replica");
-  const till = await Till.open(new Ledger(sql, notices, { replica: config.databaseUrl ? replica : "embedded" }));
+  const ledger = new Ledger({ sql, line, notices, replica: config.databaseUrl ? replica : "embedded" });
+  const till = await Till.open(ledger);
   closers.add(() => till.close());
 
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;

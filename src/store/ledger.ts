@@ -89,8 +89,15 @@ interface Answer {
 /** How long a till lives without a sign of life. */
 const LIFE_MS = 15_000;
 
-/** How a ledger differs from the next. */
+/** How a ledger is reached, and how it differs from the next. */
 export interface LedgerOptions {
+  sql: Sql;
+  /**
+   * The one connection by which batches go. A server's process remembers how to write one, and where; the next process of a pool
+   * would have to be reminded.
+   */
+  line: Sql;
+  notices: Notices;
   /** Names this process among all that use the database, the same after a restart: a start recovers what its former self left. */
   replica: string;
   /** How long a till lives without a sign of life; 15 seconds when absent. */
@@ -100,13 +107,15 @@ export interface LedgerOptions {
 /** One replica's access to the ledger; `Till.open` takes it. */
 export class Ledger {
   readonly #sql: Sql;
+  readonly #line: Sql;
   readonly #notices: Notices;
   readonly #replica: string;
   readonly #life: string;
   #till = "";
 
-  constructor(sql: Sql, notices: Notices, { replica, lifeMs = LIFE_MS }: LedgerOptions) {
+  constructor({ sql, line, notices, replica, lifeMs = LIFE_MS }: LedgerOptions) {
     this.#sql = sql;
+    this.#line = line;
     this.#notices = notices;
     this.#replica = replica;
     this.#life = `${lifeMs} milliseconds`;
@@ -130,7 +139,7 @@ export class Ledger {
     const life = this.#life;
     const promised = promisedOf(batch.intents);
     try {
-      const [row] = await this.#sql.unsafe<{ answer: Answer | null }[]>(
+      const [row] = await this.#line.unsafe<{ answer: Answer | null }[]>(
         TILL_COMMIT,
         [till, batch.number, life, promised, over, moreOf(batch), kinds, places, ended, leases, costs, counts],
         { prepare: true },

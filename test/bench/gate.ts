@@ -39,7 +39,7 @@ const { secret } = await createKey(sql, { orgId: org.id, budget, workspaceId, ra
 
 const keys = new KeyCache(sql, notices);
 const limits = new Limits((asks) => takeRates(sql, "bench", asks));
-const till = await Till.open<IntentRecord, RequestRecord>(new Ledger(sql, notices, { replica: "bench" }));
+const till = await Till.open<IntentRecord, RequestRecord>(new Ledger({ sql, line: sql, notices, replica: "bench" }));
 const nothing = (): never => {
   throw new Error("no call is served here");
 };

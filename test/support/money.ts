@@ -55,13 +55,13 @@ export async function openReplica(
   replica: string,
   { lifeMs }: { lifeMs?: number } = {},
 ): Promise<Replica> {
-  const sql = connect(url, { max: 3 });
+  const [sql, line] = [connect(url, { max: 2 }), connect(url, { max: 1 })];
   const notices = await Notices.open(url);
-  const ledger = new Ledger(sql, notices, lifeMs === undefined ? { replica } : { replica, lifeMs });
+  const ledger = new Ledger({ sql, line, notices, replica, ...(lifeMs !== undefined && { lifeMs }) });
   const till = await Till.open(ledger);
   const leave = async (): Promise<void> => {
     await notices.close();
-    await sql.end();
+    await Promise.all([sql.end(), line.end()]);
   };
   const killed = Promise.withResolvers<void>();
   return {
