@@ -68,7 +68,14 @@ export class GrpcCalls implements Server {
     signal.addEventListener("abort", leave, { once: true });
     try {
       stream.end(message);
-      yield* messagesOf(stream);
+      // No generator of its own, and no `yield*`: every frame of a prediction would wait its turns in both.
+      const ready: Buffer[] = [];
+      const reader = new MessageReader(MAX_MESSAGE_BYTES, (part, compressed) => ready.push(plain(part, compressed)));
+      for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+        reader.push(chunk);
+        for (const part of ready.splice(0)) yield part;
+      }
+      reader.end();
       await reply.closed;
       throwIfFailed(reply);
     } catch (error) {
@@ -100,16 +107,6 @@ export class GrpcCalls implements Server {
 function throwIfFailed(reply: Reply): void {
   const failure = reply.outcome();
   if (failure !== undefined) throw failure;
-}
-
-async function* messagesOf(stream: ClientHttp2Stream): AsyncGenerator<Buffer, void, undefined> {
-  const ready: Buffer[] = [];
-  const reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) => ready.push(plain(message, compressed)));
-  for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-    reader.push(chunk);
-    yield* ready.splice(0);
-  }
-  reader.end();
 }
 
 /** We announce no encoding, so a compressed message is one that we can't be meant to read. */
