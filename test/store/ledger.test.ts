@@ -6,7 +6,9 @@ import { brokenInvariants } from "../../src/store/invariants.ts";
 import type { RequestRecord } from "../../src/store/ledger.ts";
 import { listCalls } from "../../src/store/logs.ts";
 import { addCredits, balanceOf } from "../../src/store/orgs.ts";
+import { tx } from "../../src/store/tx.ts";
 import { listUsage, usageTotals } from "../../src/store/usage.ts";
+import { createWorkspace } from "../../src/store/workspaces.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
@@ -146,6 +148,35 @@ describe("a balance for exactly 500 calls", () => {
       shortfallUsd: 0.0016,
     });
     expect(details.resetsAt! % 86_400).toBe(0);
+  });
+});
+
+describe("a workspace's budget for exactly 500 calls", () => {
+  it("serves exactly 500 to three of its keys from two tills, and names the budget", async () => {
+    const first = await makePayer(db.sql, 10_000 * PRICE);
+    const workspaceId = await tx(db.sql, (tx) =>
+      createWorkspace(tx, {
+        orgId: first.orgId,
+        name: "shared",
+        slug: "shared",
+        budget: { limitMicro: 500 * PRICE, interval: "lifetime" },
+        settings: {},
+      }),
+    );
+    const payers = await Promise.all(
+      [1, 2, 3].map(async () => ({
+        orgId: first.orgId,
+        keyId: await makeKey(db.sql, first.orgId, undefined, workspaceId),
+        workspaceId,
+      })),
+    );
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payers[caller % 3]!, PRICE));
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.WORKSPACE_BUDGET_EXHAUSTED, 300));
+    await closeAll();
+    const balance = await balanceOf(db.sql, first.orgId);
+    expect(balance).toMatchObject({ spentMicro: 500 * PRICE, heldMicro: 0, availableMicro: 9_500 * PRICE });
   });
 });
 
