@@ -18,14 +18,8 @@ async function main(): Promise<void> {
   setFlagsFromString(V8_FLAGS);
   const config = readConfig();
   const house = await openHouse(config);
-  console.log(`limber ready${house.url === undefined ? "" : ` ${house.url}`}`);
-  if (house.demo && house.url) {
-    if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${house.demo.adminToken}`);
-    console.log(`LIMBER_KEY=${house.demo.key}`);
-    if (house.demo.natsUrl !== undefined) console.log(`NATS_URL=${house.demo.natsUrl}`);
-    console.log(`\nTry it:\n${await firstCall(house.url, house.demo.key)}\n`);
-  }
 
+  // Before anybody is told that it is ready, and may end it.
   let closing = false;
   const close = (): void => {
     if (closing) process.exit(1); // asked twice: at once
@@ -37,6 +31,14 @@ async function main(): Promise<void> {
   };
   process.on("SIGTERM", close);
   process.on("SIGINT", close);
+
+  console.log(`limber ready${house.url === undefined ? "" : ` ${house.url}`}`);
+  if (house.demo && house.url) {
+    if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${house.demo.adminToken}`);
+    console.log(`LIMBER_KEY=${house.demo.key}`);
+    if (house.demo.natsUrl !== undefined) console.log(`NATS_URL=${house.demo.natsUrl}`);
+    console.log(`\nTry it:\n${await firstCall(house.url, house.demo.key)}\n`);
+  }
 }
 
 /** A curl command that works as pasted, with a picture in it. */
