@@ -81,6 +81,7 @@ import { Rollup } from "./services/supply/rollup.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { webhookService } from "./services/webhook.ts";
 import { workspaceService } from "./services/workspace.ts";
+import type { TargetRecord } from "./store/broadcast.ts";
 import { importCatalog, loadCatalog } from "./store/catalog.ts";
 import { type EmbeddedPostgres, startPostgres } from "./store/embedded.ts";
 import { Claims, unclaim } from "./store/idempotency.ts";
@@ -176,10 +177,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const hookAgent = guardedAgent(guard, { silenceMs: HOOK_MS, connections: MOST_AT_ONE_HOOK });
   closers.add(() => hookAgent.destroy());
   const reach = { agent: hookAgent, lookup: guardedLookup(guard), allowPrivate };
+  const openTarget = (target: TargetRecord) => openOtlp(reach, { ...target, headers: headersOf(vault, target) });
   const broadcaster = new Broadcaster({
     sql,
     notices,
-    open: (target) => openOtlp(reach, { ...target, headers: headersOf(vault, target) }),
+    open: openTarget,
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
   closers.add(() => broadcaster.close());
@@ -379,6 +381,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
         upstream,
         agent,
         hookAgent,
+        openTarget,
         allowPrivate,
         gate,
         limits,

@@ -3,10 +3,11 @@ import { availableParallelism } from "node:os";
 import type { Logger } from "pino";
 import { every, now, nowSeconds } from "../ambient.ts";
 import type { Config } from "../config.ts";
-import { eventText } from "../edge/event-text.ts";
+import { eventText, toldEvent } from "../edge/event-text.ts";
 import { type Gate, principalOf } from "../edge/gate.ts";
 import { laterCalls } from "../edge/later.ts";
 import type { Limits } from "../edge/limits.ts";
+import { EventTeller, type TellerParts } from "../events/broadcast/teller.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
@@ -19,6 +20,7 @@ import { keepProbing } from "../services/supply/schedule.ts";
 import type { SupplyParts } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { pruneTold } from "../store/alerts.ts";
+import { pruneTargetEvents } from "../store/broadcast-events.ts";
 import { closeAllMonths } from "../store/commitments.ts";
 import { pruneIdempotency } from "../store/idempotency.ts";
 import { pruneJobs } from "../store/jobs.ts";
@@ -56,6 +58,8 @@ export interface WorkerHouse {
   agent: FrameOptions["agent"];
   /** For what is posted to receivers of events. */
   hookAgent: FrameOptions["agent"];
+  /** Opens the way to a target of spans. */
+  openTarget: TellerParts["open"];
   allowPrivate: boolean;
   gate: Gate;
   limits: Limits;
@@ -87,7 +91,7 @@ const CROWD = 32;
 export function startWorkers(house: WorkerHouse): void {
   const { config, sql, notices, log, replica, natsUrl, till, vault, upstream, agent, hookAgent, allowPrivate, gate } =
     house;
-  const { limits, scenarios, workers, supplyParts, forgotten, closers } = house;
+  const { limits, scenarios, workers, supplyParts, forgotten, closers, openTarget } = house;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
@@ -101,6 +105,7 @@ export function startWorkers(house: WorkerHouse): void {
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),
     () => pruneDeliveries(sql, RESULT_DAYS),
+    () => pruneTargetEvents(sql, EVENT_DAYS),
     () => forgetLogs(sql),
     () => pruneRollups(sql, Math.floor(nowSeconds() / 60)),
     () => prunePins(sql, now() - PIN_SILENCE_MS),
@@ -141,5 +146,7 @@ export function startWorkers(house: WorkerHouse): void {
     disabled: tellDisabled,
   });
   closers.add(() => sender.close());
+  const teller = new EventTeller({ ...working, open: openTarget, read: toldEvent });
+  closers.add(() => teller.close());
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));
 }

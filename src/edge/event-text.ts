@@ -6,16 +6,21 @@ import { encoderOf } from "./json.ts";
 
 /** The text of an event message. */
 export function eventText(payload: Uint8Array): string {
+  const { id, apiVersion, createdAt, orgId, name, data } = eventParts(payload);
+  return JSON.stringify({ id, type: name, created_at: createdAt, api_version: apiVersion, org_id: orgId, data });
+}
+
+/** An event message as targets of spans get it. */
+export function toldEvent(payload: Uint8Array): { id: string; name: string; createdAt: number; data: string } {
+  const { id, createdAt, name = "", data } = eventParts(payload);
+  return { id, name, createdAt, data: JSON.stringify(data) };
+}
+
+function eventParts(payload: Uint8Array) {
   const event = fromBinary(EventSchema, payload);
   const { id, apiVersion, createdAt, orgId, data } = event;
   const field = EventSchema.fields.find(({ localName }) => localName === data.case);
   const written = encoderOf(EventSchema).encode(event) as Record<string, unknown>;
-  return JSON.stringify({
-    id,
-    type: EVENT_NAMES.get(data.case ?? ""),
-    created_at: createdAt,
-    api_version: apiVersion,
-    org_id: orgId,
-    data: field === undefined ? {} : written[field.name],
-  });
+  const name = EVENT_NAMES.get(data.case ?? "");
+  return { id, apiVersion, createdAt, orgId, name, data: field === undefined ? {} : written[field.name] };
 }

@@ -126,6 +126,7 @@ const FRESH: store.TargetFacts = {
   filter: { contracts: [], models: [], keyIds: [], workspaceId: undefined },
   resourceAttributes: {},
   enabled: true,
+  events: false,
 };
 
 /** What was known of a target, and what a request says otherwise. */
@@ -146,6 +147,7 @@ function factsOf(
     filter: filter ? filterOf(filter) : before.filter,
     resourceAttributes: Object.keys(resourceAttributes).length > 0 ? resourceAttributes : before.resourceAttributes,
     enabled: request.enabled ?? before.enabled,
+    events: request.events ?? before.events,
   };
 }
 
@@ -279,6 +281,7 @@ function messageOf(target: store.TargetRecord): BroadcastTarget {
     }),
     resourceAttributes: target.resourceAttributes,
     enabled: target.enabled,
+    events: target.events,
     status: statusOf(target),
     lastError: target.lastError,
     droppedSpans: target.droppedSpans,

@@ -26,6 +26,8 @@ export interface TargetFacts {
   filter: SpanFilter;
   resourceAttributes: Record<string, string>;
   enabled: boolean;
+  /** Whether events are sent too. */
+  events: boolean;
 }
 
 /** A target of spans. */
@@ -64,6 +66,7 @@ interface TargetRow {
   workspace_id: string | null;
   resource_attributes: Record<string, string>;
   enabled: boolean;
+  events: boolean;
   revision: number;
   last_error: string | null;
   dropped_spans: string | number;
@@ -88,6 +91,7 @@ const targetOf = (row: TargetRow): TargetRecord => ({
   },
   resourceAttributes: row.resource_attributes,
   enabled: row.enabled,
+  events: row.events,
   revision: row.revision,
   lastError: row.last_error ?? undefined,
   droppedSpans: Number(row.dropped_spans),
@@ -108,11 +112,11 @@ export async function createTarget(
   const [row] = await tx<TargetRow[]>`
     insert into broadcast_target (
       id, org_id, name, endpoint, protocol, headers, header_names, sampling_rate, privacy_mode, contracts, models, key_ids,
-      workspace_id, resource_attributes, enabled
+      workspace_id, resource_attributes, enabled, events
     ) values (
       ${id}, ${orgId}, ${facts.name}, ${facts.endpoint}, ${facts.protocol}, ${facts.headers ?? null}, ${facts.headerNames},
       ${facts.samplingRate}, ${facts.privacyMode}, ${filter.contracts}, ${filter.models}, ${filter.keyIds},
-      ${filter.workspaceId ?? null}, ${JSON.stringify(facts.resourceAttributes)}::text::json, ${facts.enabled}
+      ${filter.workspaceId ?? null}, ${JSON.stringify(facts.resourceAttributes)}::text::json, ${facts.enabled}, ${facts.events}
     ) returning *`;
   return targetOf(row!);
 }
@@ -129,7 +133,7 @@ export async function replaceTarget(
       header_names = ${facts.headerNames}, sampling_rate = ${facts.samplingRate}, privacy_mode = ${facts.privacyMode},
       contracts = ${filter.contracts}, models = ${filter.models}, key_ids = ${filter.keyIds},
       workspace_id = ${filter.workspaceId ?? null},
-      resource_attributes = ${JSON.stringify(facts.resourceAttributes)}::text::json, enabled = ${facts.enabled},
+      resource_attributes = ${JSON.stringify(facts.resourceAttributes)}::text::json, enabled = ${facts.enabled}, events = ${facts.events},
       revision = revision + 1, last_error = null
     where id = ${id} and org_id = ${orgId} returning *`;
   return row && targetOf(row);
@@ -145,6 +149,12 @@ export async function listTargets(sql: Queryable, orgId: string): Promise<Target
 /** A target of an organisation. */
 export async function findTarget(sql: Queryable, orgId: string, id: string): Promise<TargetRecord | undefined> {
   const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id} and org_id = ${orgId}`;
+  return row && targetOf(row);
+}
+
+/** A target of any organisation. */
+export async function findTargetById(sql: Queryable, id: string): Promise<TargetRecord | undefined> {
+  const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id}`;
   return row && targetOf(row);
 }
 

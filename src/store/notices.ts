@@ -20,6 +20,7 @@ const CHANNELS = [
   "job",
   "webhook",
   "broadcast_changed",
+  "broadcast_event",
   "mooring_changed",
   "parcel",
 ] as const;

@@ -38,9 +38,10 @@ const BATCH = 512;
 const FLUSH_MS = 1_000;
 /** How often targets are read again without a notification, which may be lost. */
 const RELOAD_MS = 30_000;
-/** How often one batch is tried, and how long its target rests after each. */
-const TRIES = 5;
-const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
+/** How often one batch is tried. */
+export const TRIES = 5;
+/** How long its target rests after each. */
+export const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
 
 /** The targets of all organisations, and what waits for each. One for a replica. */
 export class Broadcaster {

@@ -87,6 +87,36 @@ export function testSpan(resource: Resource): ReadableSpan {
   });
 }
 
+/** An event as it is told. */
+export interface ToldEvent {
+  readonly id: string;
+  /** Such as `batch.completed`. */
+  readonly name: string;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  /** Its data as JSON. */
+  readonly data: string;
+}
+
+/** An event as a span of no length in a trace of its own. Both have their names from the event, so that they are the same whenever it is sent again. */
+export const eventSpan = (event: ToldEvent, resource: Resource, privacy: boolean): ReadableSpan =>
+  spanOf(resource, {
+    name: `event.${event.name}`,
+    kind: SpanKind.INTERNAL,
+    traceId: traceOf(undefined, event.id).traceId,
+    spanId: spanIdOf(event.id, "root"),
+    parentId: undefined,
+    startedAt: event.createdAt * 1000,
+    endedAt: event.createdAt * 1000,
+    error: undefined,
+    attributes: {
+      "limber.event.id": event.id,
+      "limber.event.name": event.name,
+      // It may name users and keys.
+      ...(!privacy && { "limber.event.data": event.data }),
+    },
+  });
+
 function attributesOf(call: EndedCall, privacy: boolean): Attributes {
   const act = call.contract === "act";
   return defined({

@@ -24,7 +24,11 @@ const traces: (string | undefined)[] = [];
 const receivers: OtlpReceiver[] = [];
 
 beforeAll(async () => {
-  [app, model, broken] = await Promise.all([openApp(), startModel(), startModel()]);
+  [app, model, broken] = await Promise.all([
+    openApp({ roles: new Set(["api", "worker"]) }),
+    startModel(),
+    startModel(),
+  ]);
   for (const [provider, { endpoint }] of [
     ["acme", model],
     ["broken", broken],
@@ -68,6 +72,7 @@ async function receiver(grpc = false): Promise<OtlpReceiver> {
   return started;
 }
 
+const targets = async () => (await app.call("/v1/broadcast", undefined, { key: caller.key })).body.data;
 const register = (body: object, key = caller.key) => app.call("/v1/broadcast", body, { key });
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
 const act = (body: object = {}, headers: Record<string, string> = {}, key = caller.key) =>
@@ -101,6 +106,7 @@ describe("a target", () => {
       privacy_mode: false,
       resource_attributes: { "deployment.environment": "test" },
       enabled: true,
+      events: false,
       status: "active",
       dropped_spans: 0,
       created_at: expect.any(Number),
@@ -325,6 +331,56 @@ describe("the spans of a call", () => {
     await act({}, {}, second);
     await eventually(() => expect([rootsOf(models).length, rootsOf(keys).length]).toEqual([2, 1]));
     expect(rootsOf(predicts)).toEqual([]);
+  });
+});
+
+describe("the events of an organisation", () => {
+  const eventsAt = ({ spans }: OtlpReceiver) => spans.filter(({ name }) => name.startsWith("event."));
+
+  it("reach a target that asks for them as spans of no length, and no other, on every protocol", async () => {
+    const [binary, json, grpc, silent] = [await receiver(), await receiver(), await receiver(true), await receiver()];
+    await register({ endpoint: binary.url, events: true });
+    await register({ endpoint: json.url, events: true, protocol: "http/json" });
+    await register({ endpoint: grpc.url, events: true, protocol: "grpc", privacy_mode: true });
+    expect((await register({ endpoint: silent.url })).body.events).toBe(false);
+    const { id } = await app.admin(`/v1/orgs/${caller.org}/keys`, {});
+    const [{ event_id: eventId } = { event_id: "" }] = await app.sql<{ event_id: string }[]>`
+      select event_id from outbox where org_id = ${caller.org} order by position desc limit 1`;
+    for (const to of [binary, json, grpc]) await eventually(() => expect(eventsAt(to)).toHaveLength(1));
+    for (const to of [binary, json, grpc]) {
+      const [span] = eventsAt(to);
+      expect(span).toMatchObject({
+        name: "event.key.created",
+        parentSpanId: "",
+        attributes: { "limber.event.id": eventId, "limber.event.name": "key.created" },
+        resource: { "service.name": "limber" },
+      });
+      expect(span!.startNano).toBe(span!.endNano);
+      const data = span!.attributes["limber.event.data"];
+      expect(data).toBe(to === grpc ? undefined : JSON.stringify({ key_id: id }));
+    }
+    expect(eventsAt(silent)).toEqual([]);
+    await eventually(async () => expect(await app.sql`select 1 from broadcast_event`).toHaveLength(0));
+  });
+
+  it("wait for a receiver that fails for a while, and come under the same names", async () => {
+    const to = await receiver();
+    await register({ endpoint: to.url, events: true });
+    to.answer(503);
+    await app.admin(`/v1/orgs/${caller.org}/keys`, {});
+    await eventually(async () => expect((await targets())[0].last_error).toBe("bad_status"));
+    to.answer(200);
+    await eventually(() => expect(eventsAt(to)).toHaveLength(1));
+    await eventually(async () => expect((await targets())[0]).toMatchObject({ status: "active", dropped_spans: 0 }));
+  });
+
+  it("that a receiver refuses are given up and counted", async () => {
+    const to = await receiver();
+    await register({ endpoint: to.url, events: true });
+    to.answer(400);
+    await app.admin(`/v1/orgs/${caller.org}/keys`, {});
+    await eventually(async () => expect((await targets())[0]).toMatchObject({ status: "failing", dropped_spans: 1 }));
+    expect(await app.sql`select 1 from broadcast_event`).toHaveLength(0);
   });
 });
 

@@ -171,6 +171,20 @@ describe("DELETE", () => {
     const held = (await app.call("/v1/billing/balance", undefined, { key: caller.key })).body.held_usd;
     expect(held).toBeLessThan(10);
   });
+
+  it.each([
+    ["completed", undefined],
+    ["failed", (_: unknown, __: unknown, served: Served) => served.end(13, "no")],
+  ] as const)("says 409 to an evaluation that has %s, and leaves it as it is", async (status, answer) => {
+    model.script.act = answer;
+    const { body } = await evaluate({ ...NAV, episodes: 1 });
+    const end = await ended(body.id);
+    model.script.act = undefined;
+    expect(end.status).toBe(status);
+    const off = await app.call(`/v1/evaluate/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
+    expect([off.status, off.body.error.code]).toEqual([409, "job_finished"]);
+    expect((await shown(body.id)).body).toEqual(end);
+  });
 });
 
 describe("refusals", () => {

@@ -180,6 +180,18 @@ describe("DELETE", () => {
     const again = await app.call(`/v1/batch/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
     expect([again.status, again.body.error.code]).toEqual([409, "job_finished"]);
   });
+
+  it.each([
+    ["completed", TWIST],
+    ["failed", { ...TWIST, model: "acme/unknown" }],
+  ])("says 409 to a batch that has %s, and leaves it as it is", async (status, request) => {
+    const { body } = await batch({ contract: "act", requests: [request] });
+    const end = await ended(body.id);
+    expect(end.status).toBe(status);
+    const off = await app.call(`/v1/batch/${body.id}`, undefined, { key: caller.key, method: "DELETE" });
+    expect([off.status, off.body.error.code]).toEqual([409, "job_finished"]);
+    expect((await shown(body.id)).body).toEqual(end);
+  });
 });
 
 describe("404", () => {

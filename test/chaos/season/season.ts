@@ -8,7 +8,7 @@ import { brokenInvariants } from "../../../src/store/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
 import { hear, type Nats, startNats } from "../../support/nats.ts";
-import { startOtlpReceiver } from "../../support/otlp-receiver.ts";
+import { type ReceivedSpan, startOtlpReceiver } from "../../support/otlp-receiver.ts";
 import { startReceiver } from "../../support/receiver.ts";
 import { solverOf } from "../../support/solvers.ts";
 import { until } from "../jobs/until.ts";
@@ -90,7 +90,7 @@ class Run {
     const heard = await hear(this.#nats.url, `limber.v1.${caller.org}.>`);
     await this.#crew.well("/v1/webhooks", { url: hook.url, events: EVENTS }, caller);
     const filter = { models: [CALL.model], contracts: ["act"] };
-    await this.#crew.well("/v1/broadcast", { name: "ours", endpoint: otlp.url, filter }, caller);
+    await this.#crew.well("/v1/broadcast", { name: "ours", endpoint: otlp.url, filter, events: true }, caller);
 
     const batchUsd = await this.#batch(caller, items);
     progress?.(`a batch of ${items}: ${batchUsd.toFixed(4)} USD`);
@@ -101,7 +101,7 @@ class Run {
       evaluated++;
       progress?.(told);
     }
-    const ids = await this.#everyoneHeard(caller, heard.heard, hook.received);
+    const ids = await this.#everyoneHeard(caller, heard.heard, hook.received, otlp.spans);
     const spans = await this.#spansOf(caller, otlp.spans);
     const episodesBilled = await this.#settled(caller, "evaluate");
     if (episodesBilled !== evaluated * episodes)
@@ -207,11 +207,12 @@ class Run {
     return told;
   }
 
-  /** The subscriber and the webhook heard the same events under the same names, and nothing else; answers their ids. */
+  /** The subscriber, the webhook and the receiver of OTLP heard the same events under the same names, and nothing else; answers their ids. */
   async #everyoneHeard(
     { org }: Caller,
     heard: readonly { messageId: string; subject: string }[],
     received: readonly { headers: Record<string, string>; json: { type: string } }[],
+    spans: readonly Pick<ReceivedSpan, "attributes">[],
   ): Promise<string[]> {
     const rows = await this.#crew.sql<{ id: string; name: string }[]>`
       select event_id as id, name from outbox where org_id = ${org} and created > (select created from webhook where org_id = ${org})
@@ -220,6 +221,10 @@ class Run {
     const first = `limber.v1.${org}.`;
     const ways: Readonly<Record<string, () => string[]>> = {
       "the subscriber": () => heard.map(({ messageId, subject }) => `${messageId} ${subject.slice(first.length)}`),
+      "the receiver of OTLP": () =>
+        spans.flatMap(({ attributes: told }) =>
+          "limber.event.id" in told ? [`${told["limber.event.id"]} ${told["limber.event.name"]}`] : [],
+        ),
       "the webhook": () => received.map(({ headers, json }) => `${headers["webhook-id"]} ${json.type}`),
     };
     for (const [who, told] of Object.entries(ways)) {
