@@ -42,7 +42,7 @@ import type { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
-import { loadScenarios } from "./scenarios/index.ts";
+import { loadScenarios, triedSpaces } from "./scenarios/index.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { BalanceAlerts } from "./services/billing/alerts.ts";
@@ -198,9 +198,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
   closers.add(() => circuits.close());
   const reader = new SupplyReader(sql);
+  const evaluated = triedSpaces(scenarios.values());
+  const opening = { vault, evaluated, log: (text: string) => log.error(text) };
   const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
-    const facts = await inSlices(factsOfSupply(known, vault, (text) => log.error(text)));
+    const facts = await inSlices(factsOfSupply(known, opening));
     await inSlices(supply.adopting(facts));
     await circuits.refresh();
     await inSlices(shelf.adopting(known, catalog));
@@ -270,6 +272,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   };
   const inference = inferenceService({
     supply,
+    evaluated,
     till,
     loops,
     resumption,

@@ -12,6 +12,9 @@ export function microOf(units: number, nanoPerUnit: number): number {
   return rest > 500 || (rest === 500 && micro % 2 === 1) ? micro + 1 : micro;
 }
 
+/** What the gateway asks for an episode of an evaluation, in micro-dollars. */
+export const EPISODE_MICRO = 10_000;
+
 /** What the gateway asks for a call with the caller's own provider key, in hundredths of the list price. */
 const OWN_KEY_PERCENT = 5;
 

@@ -28,6 +28,10 @@ export function loadScenarios(folder: string | undefined): ReadonlyMap<string, S
   return new Map([...BUILT_IN, ...packs].map((scenario) => [scenario.id, scenario]));
 }
 
+/** The action spaces that a policy can be tried in. */
+export const triedSpaces = (scenarios: Iterable<Scenario>): ReadonlySet<string> =>
+  new Set([...scenarios].flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
+
 /** The variant of a scenario for an action space, or its first; undefined where it has none for it. */
 export const variantFor = (scenario: Scenario, actionSpace: string | undefined): Variant | undefined =>
   actionSpace === undefined

@@ -15,6 +15,7 @@ import {
 import { PreviewedRequestSchema, PreviewRoutesRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { sleep } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
+import { EPISODE_MICRO } from "../contracts/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { nearNames } from "../routing/near.ts";
 import { variantFor } from "../scenarios/index.ts";
@@ -47,8 +48,6 @@ export interface EvaluationServiceParts {
   preview: ReturnType<typeof inferenceService>["previewRoutes"];
 }
 
-/** What an episode costs. */
-const EPISODE_MICRO = 10_000;
 const LIFE_S = 24 * 3600;
 const DEFAULT_HORIZON = 16;
 const DEFAULT_TIMEOUT_MS = 5_000;

@@ -15,6 +15,7 @@ import {
   PredictRequestSchema,
   type PredictResponse,
   PredictResponseSchema,
+  type PreviewedRequest,
   PreviewedRequestSchema,
   type PreviewRoutesRequest,
   type PreviewRoutesResponse,
@@ -25,11 +26,17 @@ import * as act from "../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
 import { poseOf } from "../contracts/bounds.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { type ActAnswer, Contract, type PredictAnswer, type PredictAnswerPart } from "../contracts/contract.ts";
+import {
+  type ActAnswer,
+  Contract,
+  type Intent,
+  type PredictAnswer,
+  type PredictAnswerPart,
+} from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
-import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, routeOf } from "../routing/index.ts";
+import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
@@ -232,6 +239,19 @@ async function preview(
   const { request, ownKeys, session } = await prepare(house, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, house.supply.snapshot);
-  const intent = planned === Contract.ACT ? act.intentOf(request) : { ...predict.intentOf(request), contract: planned };
+  const intent = intentOf(planned, request, house.evaluated);
   return explain(planArgs(house, { intent, ownKeys, session }, call, steadyNow()));
+}
+
+/** What a preview plans for. An evaluation is one episode, in the action space that is asked for or in any that it can be tried in. */
+function intentOf(contract: Contract, request: PreviewedRequest, evaluated: ReadonlySet<string>): Intent {
+  if (contract === Contract.PREDICT) return predict.intentOf(request);
+  const intent = act.intentOf(request);
+  if (contract === Contract.ACT) return intent;
+  const { actionSpace } = request;
+  if (actionSpace !== undefined && !evaluated.has(actionSpace)) {
+    const list = `no scenario here is for ${actionSpace}; there are some for ${[...evaluated].sort().join(", ")}`;
+    throw violation("action_space", list, "enum", nearNames(actionSpace, evaluated));
+  }
+  return { ...intent, contract, actionSpace, units: 1 };
 }

@@ -21,7 +21,7 @@ import {
 import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../ambient.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
-import { CONTRACT_WORDS, UNIT } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, Contract, UNIT } from "../contracts/contract.ts";
 import { toUsd, usdFromNano } from "../money/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
@@ -172,7 +172,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
     region: offering.region,
     precision: offering.precision,
     hardware: live?.hardware ?? "",
-    contracts: [...offering.contracts],
+    contracts: offering.contracts.filter(isServed),
     actionSpaces: [...offering.actionSpaces],
     embodiments: [...offering.embodiments],
     prices: pricesOf(offering, wakeUpMicro),
@@ -189,13 +189,18 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   });
 }
 
+/** It is the gateway that evaluates, no offering. */
+const isServed = (contract: Contract): boolean => contract !== Contract.EVALUATE;
+
 function pricesOf({ priceNano }: Offering, wakeUpMicro: number) {
-  return Object.values(CONTRACT_WORDS).flatMap((contract) => {
-    const listNano = priceNano[contract];
-    if (listNano === undefined) return [];
-    const nowNano = Math.round(listNano + (wakeUpMicro * 1000) / DEFAULT_HORIZON);
-    return [{ contract, unit: UNIT[contract], listUsd: usdFromNano(listNano), nowUsd: usdFromNano(nowNano) }];
-  });
+  return Object.values(CONTRACT_WORDS)
+    .filter(isServed)
+    .flatMap((contract) => {
+      const listNano = priceNano[contract];
+      if (listNano === undefined) return [];
+      const nowNano = Math.round(listNano + (wakeUpMicro * 1000) / DEFAULT_HORIZON);
+      return [{ contract, unit: UNIT[contract], listUsd: usdFromNano(listNano), nowUsd: usdFromNano(nowNano) }];
+    });
 }
 
 const latency = (p50?: number, p95?: number, p99?: number) => ({

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inSlices } from "../../src/ambient.ts";
+import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { RegistryShelf } from "../../src/services/registry/shelf.ts";
 import { factsOfSupply } from "../../src/services/supply/facts.ts";
 import { LiveSupply } from "../../src/services/supply/live.ts";
@@ -33,7 +34,11 @@ const upstream = createUpstream({ allowPrivate: true });
 const supply = new LiveSupply(upstream);
 const shelf = new RegistryShelf(supply);
 let reader = new SupplyReader(sql);
-const vault = createVault(Buffer.alloc(32, 7), []);
+const opening = {
+  vault: createVault(Buffer.alloc(32, 7), []),
+  evaluated: triedSpaces(BUILT_IN),
+  log: console.error,
+};
 
 /** As the house does it when the database says that supply changed; `fresh` reads the whole catalog again, as after an import. */
 async function reload(fresh: boolean): Promise<{ tookMs: number; pauseMs: number; pauseCpuMs: number }> {
@@ -41,7 +46,7 @@ async function reload(fresh: boolean): Promise<{ tookMs: number; pauseMs: number
   const began = performance.now();
   const stop = watchLoop();
   const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, fresh ? NO_CATALOG : shelf.catalog)]);
-  const facts = await inSlices(factsOfSupply(known, vault, console.error));
+  const facts = await inSlices(factsOfSupply(known, opening));
   await inSlices(supply.adopting(facts));
   await inSlices(shelf.adopting(known, catalog));
   return { tookMs: performance.now() - began, ...stop() };

@@ -36,6 +36,8 @@ import { handedOn } from "./told.ts";
 /** What inference needs of the house. */
 export interface InferenceParts extends Books {
   supply: LiveSupply;
+  /** Action spaces that a policy can be tried in here. */
+  evaluated: ReadonlySet<string>;
   till: HouseTill;
   /** The control loops of this replica. */
   loops: LoopBoard;

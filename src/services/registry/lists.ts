@@ -13,7 +13,7 @@ import {
 } from "../../../gen/limber/v1/registry_pb.ts";
 import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
-import type { Contract } from "../../contracts/contract.ts";
+import { Contract } from "../../contracts/contract.ts";
 import type { Snapshot } from "../../routing/index.ts";
 import type { LiteratureLine, Taxonomy } from "../../store/catalog.ts";
 import type { ProviderRecord } from "../../store/supply.ts";
@@ -48,7 +48,8 @@ export function* providersOf(providers: readonly ProviderRecord[], snapshot: Sna
     if (served) {
       served.offerings++;
       served.models.add(model);
-      for (const contract of contracts) served.contracts.add(contract);
+      // It is the gateway that evaluates, no provider.
+      for (const contract of contracts) if (contract !== Contract.EVALUATE) served.contracts.add(contract);
       for (const space of actionSpaces) served.actionSpaces.add(space);
     }
     if (row % 128 === 0) yield;

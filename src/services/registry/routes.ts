@@ -12,7 +12,7 @@ import {
 import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
 import type { Sliced } from "../../ambient.ts";
 import { ALIAS_PREFIX } from "../../brand.ts";
-import { Contract } from "../../contracts/contract.ts";
+import type { Contract } from "../../contracts/contract.ts";
 import {
   ALIASES,
   type Alias,
@@ -48,8 +48,6 @@ interface RouteParts {
   snapshot: Snapshot;
   /** Every model of the registry, by slug. */
   models: readonly Model[];
-  /** Action spaces that a scenario is here for: what acts in one can be evaluated. */
-  evaluated: ReadonlySet<string>;
 }
 
 /** The route listing of a snapshot: of one contract, or of all. */
@@ -59,13 +57,15 @@ export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sl
   const served: ModelSummary[] = [];
   for (let i = 0; i < models.length; i++) {
     const model = models[i]!;
-    const live = liveOf(snapshot, model.id).filter((offering) => serves(offering, contract, parts));
+    const live = liveOf(snapshot, model.id).filter(
+      ({ contracts }) => contract === undefined || contracts.includes(contract),
+    );
     if (live.length > 0) {
-      const whole = summaryOf(model, live, parts);
+      const whole = summaryOf(model, live);
       served.push(whole);
       for (const { alias, resolvesTo } of resolved) {
         const some = live.filter((offering) => standsFor(alias, offering));
-        if (some.length > 0) resolvesTo.push(some.length === live.length ? whole : summaryOf(model, some, parts));
+        if (some.length > 0) resolvesTo.push(some.length === live.length ? whole : summaryOf(model, some));
       }
     }
     if (i % 16 === 0) yield;
@@ -95,16 +95,12 @@ export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sl
   });
 }
 
-function serves(offering: Offering, contract: Contract | undefined, parts: RouteParts): boolean {
-  return contract === undefined || contractsOf(offering, parts).includes(contract);
-}
-
-const summaryOf = ({ id, name, vendor }: Model, served: readonly Offering[], parts: RouteParts): ModelSummary =>
+const summaryOf = ({ id, name, vendor }: Model, served: readonly Offering[]): ModelSummary =>
   create(ModelSummarySchema, {
     id,
     name,
     vendor,
-    contracts: sorted(served, (each) => contractsOf(each, parts)),
+    contracts: sorted(served, ({ contracts }) => contracts),
     actionSpaces: sorted(served, ({ actionSpaces }) => actionSpaces),
     providers: sorted(served, ({ provider }) => [provider]),
   });
@@ -123,12 +119,6 @@ function aliasListing({ id, description, filter, sort }: Alias, resolvesTo: Mode
     ...(sort && { sort: SORTS[sort] }),
     resolvesTo,
   });
-}
-
-/** What an offering can be asked for; the gateway itself evaluates what acts. */
-function contractsOf({ contracts, actionSpaces }: Offering, { evaluated }: RouteParts): readonly Contract[] {
-  const isTried = contracts.includes(Contract.ACT) && actionSpaces.some((space) => evaluated.has(space));
-  return isTried ? [...contracts, Contract.EVALUATE] : contracts;
 }
 
 /** Everything that some have, each once: numbers by size, words by letter. */

@@ -97,8 +97,7 @@ function* makingView(
   }
   const find = (slug: string): Entry | undefined => entries[slugs.of(slug)];
   const index = yield* madeIndex(made, models, catalog, entries);
-  const evaluated = new Set(here.flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
-  const routeParts = { snapshot, models: entries.map(({ model }) => model), evaluated };
+  const routeParts = { snapshot, models: entries.map(({ model }) => model) };
   const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
   return {
     entries,

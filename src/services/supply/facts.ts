@@ -3,7 +3,8 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Sliced } from "../../ambient.ts";
-import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
+import { CONTRACT_WORDS, Contract } from "../../contracts/contract.ts";
+import { EPISODE_MICRO } from "../../contracts/price.ts";
 import { secondOf } from "../../money/hardware.ts";
 import { type CatalogModel, Names, type Offering } from "../../routing/index.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply.ts";
@@ -13,8 +14,17 @@ import type { LiveOffering, SupplyFacts } from "./live.ts";
 /** How long an offering is taken to stay warm, in seconds, where its provider says what it costs and not when it scales down. */
 export const ASSUMED_SCALEDOWN_S = 60;
 
-/** Everything live, ready for a snapshot. `log` hears of offerings whose record cannot be read; they are left out. */
-export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string) => void): Sliced<SupplyFacts> {
+/** What records are opened with. */
+export interface Opening {
+  readonly vault: Vault;
+  /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
+  readonly evaluated: ReadonlySet<string>;
+  /** Hears of offerings whose record cannot be read; they are left out. */
+  readonly log: (text: string) => void;
+}
+
+/** Everything live, ready for a snapshot. */
+export function* factsOfSupply(supply: Supply, opening: Opening): Sliced<SupplyFacts> {
   const slugs = new Names(supply.models.length);
   const catalog: CatalogModel[] = [];
   for (const model of supply.models) {
@@ -28,23 +38,35 @@ export function* factsOfSupply(supply: Supply, vault: Vault, log: (text: string)
     if (looked++ % 32 === 0) yield;
     if (record.status !== "live" && record.status !== "degraded") continue;
     try {
-      offerings.push(openedOffering(record, supply.models[slugs.of(record.model)], vault));
+      offerings.push(openedOffering(record, supply.models[slugs.of(record.model)], opening));
     } catch {
-      log(`offering ${record.id} cannot be opened and is not routed to`);
+      opening.log(`offering ${record.id} cannot be opened and is not routed to`);
     }
   }
   return { offerings, catalog, providers: supply.providers.map(({ name }) => name) };
 }
 
 /** What records were opened to, and with which model: records that did not change need not be opened again. */
-const opened = new WeakMap<OfferingRecord, { model: ModelRecord | undefined; vault: Vault; live: LiveOffering }>();
+const opened = new WeakMap<OfferingRecord, { model: ModelRecord | undefined; opening: Opening; live: LiveOffering }>();
 
-function openedOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
+function openedOffering(record: OfferingRecord, model: ModelRecord | undefined, opening: Opening): LiveOffering {
   const before = opened.get(record);
-  if (before?.model === model && before?.vault === vault) return before.live;
-  const live = liveOffering(record, model, vault);
-  opened.set(record, { model, vault, live });
+  if (before?.model === model && before?.opening === opening) return before.live;
+  const declared = liveOffering(record, model, opening.vault);
+  const live = { ...declared, offering: withEpisodes(declared.offering, opening.evaluated) };
+  opened.set(record, { model, opening, live });
   return live;
+}
+
+/** What acts where a scenario takes place can be evaluated, at the gateway's price. */
+function withEpisodes(offering: Offering, evaluated: ReadonlySet<string>): Offering {
+  const { contracts, actionSpaces, priceNano } = offering;
+  if (!contracts.includes(Contract.ACT) || !actionSpaces.some((space) => evaluated.has(space))) return offering;
+  return {
+    ...offering,
+    contracts: [...contracts, Contract.EVALUATE],
+    priceNano: { ...priceNano, [Contract.EVALUATE]: EPISODE_MICRO * 1000 },
+  };
 }
 
 /** One offering, with its secret opened and its profile read. Throws when either cannot be. */

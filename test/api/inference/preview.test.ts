@@ -82,6 +82,33 @@ describe("200", () => {
     expect((await preview({ model: "service/auto" })).body.contract).toBe("act");
   });
 
+  it("finds for evaluate what /v1/routes lists for it, an episode at its price, in each action space and in no other", async () => {
+    await app.supply({
+      provider: "acme",
+      model: "acme/upper-body",
+      endpoint: model.endpoint,
+      action_spaces: ["latent_action"],
+      action_dim: 1,
+    });
+    const { live } = (await app.call("/v1/routes?contract=evaluate")).body;
+    expect(live).toMatchObject({ models: ["acme/base"], action_spaces: ["base_twist_2d"] });
+    for (const asked of ["acme/base", "service/auto", "acme/upper-body", "acme/world"]) {
+      const anySpace = await preview({ model: asked, action_space: undefined }, "?contract=evaluate");
+      const models = anySpace.body.plan.map((step: { model: string }) => step.model);
+      expect(models).toEqual(live.models.filter((slug: string) => asked === slug || asked === "service/auto"));
+    }
+    const { body } = await preview({}, "?contract=evaluate");
+    expect(body).toMatchObject({
+      contract: "evaluate",
+      plan: [{ offering_id: offering, price_unit_usd: 0.01, estimated_cost_usd: 0.01 }],
+      estimated_cost_usd: { min: 0.01, expected: 0.01, max: 0.01 },
+    });
+    const elsewhere = await preview({ action_space: "joint_pos_7" }, "?contract=evaluate");
+    expect(elsewhere.body).toMatchObject({ plan: [], would_refuse: { code: "action_space_mismatch" } });
+    const nowhere = await preview({ model: "acme/upper-body", action_space: "latent_action" }, "?contract=evaluate");
+    expect([nowhere.status, nowhere.body.error.param]).toEqual([422, "action_space"]);
+  });
+
   it("says why nothing would serve, and what was dropped", async () => {
     const { status, body } = await preview({ provider: { max_cost_usd: 0 } });
     expect(status).toBe(200);

@@ -124,6 +124,9 @@ describe("with supply", () => {
     const evaluate = await get("/v1/routes?contract=evaluate");
     expect(evaluate.aliases.map(({ id }: { id: string }) => id)).toContain("service/auto:vla");
     for (const { resolves_to } of evaluate.aliases) expect(resolves_to).toEqual([openvla]);
+    expect((await get("/v1/models?contract=evaluate")).data).toContainEqual(
+      expect.objectContaining({ id: openvla.id, contracts: ["act", "evaluate"] }),
+    );
     expect((await app.call("/v1/routes?contract=fly")).status).toBe(422);
   });
 
@@ -346,7 +349,7 @@ describe("over gRPC", () => {
     expect(total).toBe(MODELS.filter(({ embodiments }) => embodiments.includes("mobile-base")).length);
     for (const { embodiments } of data) expect(embodiments).toContain(Embodiment.MOBILE_BASE);
     const { model } = await client.getModel({ owner: "openvla", name: "openvla-7b" });
-    expect([model?.tier, model?.contracts]).toEqual([ModelTier.SERVABLE, [Contract.ACT]]);
+    expect([model?.tier, model?.contracts]).toEqual([ModelTier.SERVABLE, [Contract.ACT, Contract.EVALUATE]]);
     await expect(client.getModel({ owner: "no", name: "body" })).rejects.toThrow(/no model/);
   });
 });
