@@ -79,7 +79,13 @@ async function measure(
 const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 
-const goals = { cost: [] as number[], fairness: [] as number[], rows: [] as number[], absorbed: [] as number[] };
+const goals = {
+  cost: [] as number[],
+  share: [] as number[],
+  fairness: [] as number[],
+  rows: [] as number[],
+  absorbed: [] as number[],
+};
 
 function print(name: string, { calls, node, server, seconds, roundTrips, medianMs }: Run): void {
   const us = (value: number): string => value.toFixed(1).padStart(6);
@@ -207,6 +213,7 @@ for (const round of [1, 2, 3]) {
   );
   print("32 callers, a transaction per call", naive);
   goals.cost.push(hot.node + hot.server);
+  goals.share.push((hot.node + hot.server) / (naive.node + naive.server));
   goals.fairness.push(rate(hot) / rate(spread));
   goals.rows.push(rate(crowd));
   goals.absorbed.push(rate(crowd) / rate(naive));
@@ -215,6 +222,7 @@ for (const round of [1, 2, 3]) {
 const goal = (name: string, figure: string): void => console.log(name.padEnd(64) + figure);
 console.log("\nmedians of the rounds");
 goal("B1 CPU of the ledger per call, Node and Postgres, 32 callers", `${median(goals.cost).toFixed(1)} us   goal 15`);
+goal("   the same / a transaction per call", `${median(goals.share).toFixed(3)}`);
 goal("B2 calls a second of one organisation / of 200", `${median(goals.fairness).toFixed(2)}   goal 0.95`);
 goal("B4 calls a second, 512 callers", `${median(goals.rows).toFixed(0)}   goal 20000`);
 goal("   the same / a transaction per call", `${median(goals.absorbed).toFixed(1)}   goal 10`);
