@@ -11,6 +11,7 @@ import {
   nextDue,
   noteDelivered,
   noteFailed,
+  type TakenDelivery,
   type WebhookRecord,
 } from "../store/webhooks.ts";
 
@@ -41,6 +42,20 @@ const AT_ONCE = 128;
 const SWEEP_MS = 10_000;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
+/** Webhooks whose secrets are kept ready to sign. */
+const MOST_SIGNERS = 1_000;
+
+/** What signs for one webhook, as long as its sealed secrets are these. */
+interface Signers {
+  readonly sealed: string;
+  readonly webhooks: readonly Webhook[];
+}
+
+/** Deliveries that were taken while those before were written down. */
+interface Gathering {
+  readonly taken: TakenDelivery[];
+  readonly written: Promise<void>;
+}
 
 /** A sender; any number of them share the deliveries of one database. */
 export class WebhookSender {
@@ -48,6 +63,9 @@ export class WebhookSender {
   readonly #stops: (() => void)[];
   readonly #busy = new Map<string, number>();
   readonly #running = new Set<Promise<void>>();
+  readonly #signers = new Map<string, Signers>();
+  #writing: Promise<unknown> = Promise.resolve();
+  #gathering: Gathering | undefined;
   #filling: Promise<void> | undefined;
   #again = false;
   #closed = false;
@@ -118,12 +136,11 @@ export class WebhookSender {
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
-    const { sql, post, textOf, secretsOf } = this.#parts;
+    const { post, textOf } = this.#parts;
     const body = textOf(delivery.payload);
     const seconds = nowSeconds();
-    const signatures = secretsOf(delivery.hook).map((secret) =>
-      new Webhook(secret).sign(delivery.eventId, new Date(seconds * 1000), body),
-    );
+    const at = new Date(seconds * 1000);
+    const signatures = this.#signersOf(delivery.hook).map((webhook) => webhook.sign(delivery.eventId, at, body));
     const headers = {
       "content-type": "application/json",
       "user-agent": "limber-webhooks/1",
@@ -135,10 +152,37 @@ export class WebhookSender {
       (error: { failure?: string }) => error.failure ?? "unreachable",
     );
     if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
-      await tx(sql, (tx) => noteDelivered(tx, delivery, answer.status));
+      await this.#taken({ delivery, status: answer.status });
       return;
     }
     await this.#failed(delivery, answer);
+  }
+
+  #signersOf(hook: WebhookRecord): readonly Webhook[] {
+    const sealed = `${hook.secret.toString("base64")} ${hook.oldSecret?.toString("base64")}`;
+    const known = this.#signers.get(hook.id);
+    if (known?.sealed === sealed) return known.webhooks;
+    if (this.#signers.size >= MOST_SIGNERS) this.#signers.clear();
+    const webhooks = this.#parts.secretsOf(hook).map((secret) => new Webhook(secret));
+    this.#signers.set(hook.id, { sealed, webhooks });
+    return webhooks;
+  }
+
+  /** Writes down that a delivery was taken, together with all that are taken while the write before runs. */
+  #taken(taken: TakenDelivery): Promise<void> {
+    this.#gathering ??= this.#gather();
+    this.#gathering.taken.push(taken);
+    return this.#gathering.written;
+  }
+
+  #gather(): Gathering {
+    const taken: TakenDelivery[] = [];
+    const written = this.#writing.then(() => {
+      this.#gathering = undefined;
+      return noteDelivered(this.#parts.sql, taken);
+    });
+    this.#writing = written.catch(() => {});
+    return { taken, written };
   }
 
   async #failed(delivery: ClaimedDelivery, answer: HookAnswer | string): Promise<void> {

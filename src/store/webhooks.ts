@@ -265,13 +265,24 @@ export async function nextDue(sql: Queryable): Promise<number | undefined> {
   return row?.ms ?? undefined;
 }
 
-/** Notes that a receiver took a delivery. */
-export async function noteDelivered(tx: Tx, { id, hook }: ClaimedDelivery, status: number): Promise<void> {
-  await tx`
-    update webhook_delivery set state = 'delivered', delivered = now(), last_status = ${status}, last_error = null, claimed_until = null
-    where id = ${id} and state = 'pending'`;
-  await tx`
-    update webhook set consecutive_failures = 0, failing_since = null where id = ${hook.id} and consecutive_failures > 0`;
+/** A delivery that its receiver took, with the HTTP status that it gave. */
+export interface TakenDelivery {
+  readonly delivery: ClaimedDelivery;
+  readonly status: number;
+}
+
+/** Notes that receivers took deliveries. */
+export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
+  const ids = taken.map(({ delivery }) => delivery.id);
+  const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
+  await sql`
+    with done as (
+      update webhook_delivery as delivery
+      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
+      from unnest(${ids}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
+      where delivery.id = taken.id and state = 'pending')
+    update webhook set consecutive_failures = 0, failing_since = null
+    where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)`;
 }
 
 /** How a try failed, and what follows. */

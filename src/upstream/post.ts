@@ -35,19 +35,39 @@ export interface PostOptions {
   readonly maxBytes: number;
 }
 
+/** Where a request goes. */
+interface Place {
+  readonly origin: string;
+  readonly path: string;
+}
+
+const MOST_PLACES = 1_000;
+/** Addresses whose text was judged; what a name resolves to is judged at every connection. */
+const places: Readonly<Record<string, Map<string, Place>>> = { true: new Map(), false: new Map() };
+
+function placeOf(address: string, allowPrivate: boolean): Place {
+  const known = places[`${allowPrivate}`]!;
+  const found = known.get(address);
+  if (found) return found;
+  const url = checkUrl(address, { schemes: ["https:", "http:"], allowPrivate });
+  if (known.size >= MOST_PLACES) known.clear();
+  const place = { origin: url.origin, path: url.pathname + url.search };
+  known.set(address, place);
+  return place;
+}
+
 /** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
 export function post(address: string, options: PostOptions): Promise<PostAnswer> {
   return new Promise((resolve, reject) => {
-    let url: URL;
+    let place: Place;
     try {
-      url = checkUrl(address, { schemes: ["https:", "http:"], allowPrivate: options.allowPrivate });
+      place = placeOf(address, options.allowPrivate);
     } catch (cause) {
       reject(new PostFailed("refused_address", cause));
       return;
     }
     const { agent, headers, body } = options;
-    const request = { origin: url.origin, path: url.pathname + url.search, method: "POST" as const, headers, body };
-    agent.dispatch(request, new Exchange(options, resolve, reject));
+    agent.dispatch({ ...place, method: "POST", headers, body }, new Exchange(options, resolve, reject));
   });
 }
 

@@ -19,6 +19,8 @@ export interface BenchHouse {
   /** The same with the operator's token. */
   // biome-ignore lint/suspicious/noExplicitAny: answers of every shape.
   admin(path: string, body: unknown): Promise<any>;
+  /** What the gateway tells of itself at `/metrics`. */
+  figures(): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -45,6 +47,7 @@ export async function openBenchHouse(modelMs = "20"): Promise<BenchHouse> {
     call,
     json: async (path, body, key) => (await call(path, body, key)).json(),
     admin: async (path, body) => (await send(path, body, { "x-service-admin-token": ADMIN_TOKEN })).json(),
+    figures: async () => (await send("/metrics", undefined, { "x-service-admin-token": ADMIN_TOKEN })).text(),
     async close() {
       await Promise.all([gateway.stop(), upstream.stop()]);
       rmSync(folder, { recursive: true, force: true });

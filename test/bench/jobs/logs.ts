@@ -6,16 +6,16 @@ import { openBenchHouse, seconds } from "./house.ts";
 
 const CALLS = 20_000;
 /** Exports, one after the other. */
-const ROUNDS = 30;
+const ROUNDS = 100;
+const MIB = 2 ** 20;
 
-/** Prints rows a second, and the memory of the gateway before and during the first export and every tenth. */
+/** Prints rows a second, the memory of the gateway during the first export and every twentieth, and of what kind it is afterwards. */
 export async function exportLogs(): Promise<void> {
-  const { gateway, url, call, close } = await openBenchHouse("0");
+  const { gateway, url, call, figures, close } = await openBenchHouse("0");
   await restLoad(`${url}/v1/act`, actJson, gateway.key, 32, CALLS);
   const memory = (): number =>
     Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, "utf8"))?.[1]) / 1024;
   for (let round = 0; round < ROUNDS; round++) {
-    const before = memory();
     let [lines, most, next] = [0, 0, 0];
     const began = performance.now();
     for await (const chunk of (await call("/v1/logs/export")).body!) {
@@ -25,10 +25,16 @@ export async function exportLogs(): Promise<void> {
         next = performance.now() + 50;
       }
     }
-    if (round === 0 || round % 10 === 9)
-      console.log(
-        `log export ${round + 1}: ${lines} rows, ${(lines / seconds(began)).toFixed(0)} a second; memory ${before.toFixed(0)} MiB, at most ${most.toFixed(0)}`,
-      );
+    if (round > 0 && round % 20 !== 19) continue;
+    const rate = (lines / seconds(began)).toFixed(0);
+    const text = await figures();
+    const mib = (name: string): string => {
+      const line = text.split("\n").find((each) => each.startsWith(`limber_nodejs_${name} `));
+      return (Number(line?.split(" ").at(-1)) / MIB).toFixed(0);
+    };
+    console.log(
+      `log export ${round + 1}: ${lines} rows, ${rate} a second; resident at most ${most.toFixed(0)} MiB; in use by objects ${mib("heap_size_used_bytes")}, of which old ${mib('heap_space_size_used_bytes{space="old"}')}, by buffers ${mib("external_memory_bytes")}`,
+    );
   }
   await close();
 }
