@@ -30,11 +30,13 @@ export function robotService({ sql, stops }: { sql: Sql; stops: StopBook }): Imp
       const stop = await tx(sql, async (tx) => {
         const { stop, fresh } = await store.orderStop(tx, { orgId, scope, subject, reason: request.reason, by: actor });
         if (!fresh) return stop;
+        await store.tellStop(tx, stop);
         await emit(tx, orgId, { case: "robotStopped", value: { stopId: stop.id, scope: SCOPES[scope], subject } });
         const details = { scope, subject, reason: request.reason };
         await audit(tx, { ...byCall(call), orgId, action: "robot.stopped", subject: stop.id, details });
         return stop;
       });
+      stops.add(stop);
       await stops.load();
       return create(StopRobotsResponseSchema, { stop: messageOf(stop) });
     },

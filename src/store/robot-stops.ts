@@ -1,5 +1,6 @@
 /** Emergency stops: rows that stand until they are released. */
 import { newId } from "../ambient.ts";
+import { notify } from "./notices.ts";
 import type { Queryable, Sql, Tx } from "./tx.ts";
 
 /** What a stop covers. */
@@ -47,6 +48,15 @@ export async function orderStop(tx: Tx, stop: NewStop): Promise<{ stop: StopReco
     select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject} and released is null`;
   // Released between the two statements: order it again.
   return standing ? { stop: stopOf(standing), fresh: false } : orderStop(tx, stop);
+}
+
+/** Tells every replica of a stop itself when its transaction commits, so that none has to read before it obeys. */
+export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, "robots_stopped", JSON.stringify(stop));
+
+/** The stop that a notification tells of; undefined where it only says that something changed. */
+export function stopIn(payload: string): StopRecord | undefined {
+  // Ours: nobody else notifies.
+  return payload.startsWith("{") ? (JSON.parse(payload) as StopRecord) : undefined;
 }
 
 /** Finds a stop. */

@@ -1,7 +1,7 @@
 /** The emergency stops that stand, in memory: every action asks, and none may wait for the database. */
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Notices } from "../../store/notices.ts";
-import { type StopRecord, type StopScope, standingStops } from "../../store/robot-stops.ts";
+import { type StopRecord, type StopScope, standingStops, stopIn } from "../../store/robot-stops.ts";
 import type { Sql } from "../../store/tx.ts";
 import type { KeyPrincipal } from "../call.ts";
 
@@ -21,6 +21,8 @@ export class StopBook {
   readonly #off: () => void;
   readonly #retry: (ms: number, run: () => void) => () => void;
   #orgs = new Map<string, readonly StopRecord[]>();
+  /** Stops that were told of since the last reading began. */
+  #heard: StopRecord[] = [];
   #listeners = new Set<() => void>();
   #reading: Promise<void> | undefined;
   #stale = false;
@@ -30,7 +32,19 @@ export class StopBook {
     this.#sql = sql;
     this.#retry = retry;
     const read = (): void => void this.load().catch(() => {});
-    this.#off = notices.on("robots_stopped", read, read);
+    const hear = (payload: string): void => {
+      const stop = stopIn(payload);
+      if (stop) this.add(stop);
+      else read();
+    };
+    this.#off = notices.on("robots_stopped", hear, read);
+  }
+
+  /** A stop that was just ordered is in force at once: nothing is read before loops are cut. */
+  add(stop: StopRecord): void {
+    this.#heard.push(stop);
+    this.#orgs.set(stop.orgId, [...(this.#orgs.get(stop.orgId) ?? []), stop]);
+    for (const changed of this.#listeners) changed();
   }
 
   /** Reads what stands. While the database is away, what was known stays in force, and is read again soon. */
@@ -75,7 +89,11 @@ export class StopBook {
     try {
       while (this.#stale) {
         this.#stale = false;
-        this.#orgs = byOrg(await standingStops(this.#sql));
+        const heard = this.#heard.length;
+        const standing = await standingStops(this.#sql);
+        // What was told of meanwhile may have been too late for this reading.
+        this.#heard.splice(0, heard);
+        this.#orgs = byOrg([...standing, ...this.#heard]);
         for (const changed of this.#listeners) changed();
       }
     } catch (thrown) {

@@ -3,7 +3,9 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
+import { notify } from "../../../src/store/notices.ts";
 import { unsentEvents } from "../../../src/store/outbox.ts";
+import { tx } from "../../../src/store/tx.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -124,6 +126,19 @@ describe("200", () => {
     const statuses = (): Promise<number[]> =>
       Promise.all([inside, arm, owner.key].map(async (key) => (await act(two, { key })).status));
     await expect.poll(statuses).toEqual([409, 409, 200]);
+  });
+
+  it("is obeyed as soon as it is told of, before anything is read", async () => {
+    owner = await one.caller(1);
+    const told = { id: "stop_told", orgId: owner.org, scope: "org", subject: owner.org, reason: "", created: 0 };
+    await tx(one.sql, async (tx) => {
+      // Nobody reads what stands while this lasts.
+      await tx`lock table robot_stop in access exclusive mode`;
+      await notify(one.sql, "robots_stopped", JSON.stringify(told));
+      await eventually(async () => expect((await act(two, owner)).status).toBe(409));
+    });
+    await notify(one.sql, "robots_stopped", owner.org);
+    await eventually(async () => expect((await act(two, owner)).status).toBe(200));
   });
 
   it("stops an action that a model is still making", async () => {
