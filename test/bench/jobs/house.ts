@@ -24,12 +24,12 @@ export interface BenchHouse {
   close(): Promise<void>;
 }
 
-/** Opens it; the model takes `modelMs` for an answer. */
-export async function openBenchHouse(modelMs = "20"): Promise<BenchHouse> {
+/** Opens it; the model takes `modelMs` for an answer, and `flags` are Node's for the gateway. */
+export async function openBenchHouse(modelMs = "20", flags: string[] = []): Promise<BenchHouse> {
   const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
   const upstream = await start("test/bench/support/upstream.ts", [modelMs], (line) => line.startsWith("{"));
   const { grpc }: { grpc: number } = JSON.parse(upstream.line);
-  const gateway = await openGateway(join(folder, "gateway"), `grpc://127.0.0.1:${grpc}`);
+  const gateway = await openGateway(join(folder, "gateway"), `grpc://127.0.0.1:${grpc}`, {}, flags);
   const url = `http://127.0.0.1:${gateway.port}`;
   const send = async (path: string, body: unknown, headers: Record<string, string>): Promise<Response> => {
     const answer = await fetch(url + path, {
