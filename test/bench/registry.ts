@@ -83,7 +83,7 @@ async function reload(change: keyof typeof CHANGES): Promise<Reload> {
   const [facts, catalog] = await Promise.all([reader.read(), loadCatalog(sql, known)]);
   await inSlices(supply.adopting(await inSlices(factsOfSupply(facts, opening))));
   await inSlices(shelf.adopting(facts, catalog));
-  await Promise.all([shelf.view.routes(undefined), shelf.view.facets(), shelf.view.providers()]);
+  for (const list of [() => shelf.view.routes(undefined), shelf.view.facets, shelf.view.providers]) await list();
   const [tookMs, pauses] = [performance.now() - began, stop()];
   await new Promise((resolve) => setTimeout(resolve, 20)); // what was collected is told later
   return { tookMs, ...pauses, gcMs: Math.max(0, ...collections) };
