@@ -2,9 +2,9 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { secretBytes } from "./ambient.ts";
-import { createKey } from "./store/keys.ts";
-import { addCredits, createOrg } from "./store/orgs.ts";
-import type { Sql } from "./store/tx.ts";
+import { createKey } from "./store/account/keys.ts";
+import { addCredits, createOrg } from "./store/account/orgs.ts";
+import type { Sql } from "./store/database/tx.ts";
 
 /** The secrets of one data directory. */
 export interface DevelopmentSecrets {

@@ -3,7 +3,7 @@ import Stripe from "stripe";
 import { now } from "./ambient.ts";
 import { BRAND } from "./brand.ts";
 import { Reason, type Refusal, refuse } from "./refusal.ts";
-import type { CheckoutFact, ReversalFact } from "./store/payments.ts";
+import type { CheckoutFact, ReversalFact } from "./store/money/payments.ts";
 
 /** A checkout to open. The same payment opens the same checkout, however often it is asked for. */
 export interface Checkout {

@@ -4,9 +4,9 @@
  * written.
  */
 import { join } from "node:path";
-import { CatalogFault, importCatalog } from "../src/store/catalog.ts";
-import { migrate } from "../src/store/migrate.ts";
-import { connect } from "../src/store/tx.ts";
+import { migrate } from "../src/store/database/migrate.ts";
+import { connect } from "../src/store/database/tx.ts";
+import { CatalogFault, importCatalog } from "../src/store/supply/catalog.ts";
 
 const DATA = join(import.meta.dirname, "..", "data");
 

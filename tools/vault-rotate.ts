@@ -4,7 +4,7 @@
  */
 import { ConfigError, readConfig } from "../src/config.ts";
 import { rotate } from "../src/services/credential/rotate.ts";
-import { connect } from "../src/store/tx.ts";
+import { connect } from "../src/store/database/tx.ts";
 import { createVault } from "../src/vault.ts";
 
 async function main(): Promise<number> {

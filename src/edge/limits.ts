@@ -5,7 +5,7 @@
  */
 import { after, every, now, steadyNow } from "../ambient.ts";
 import { Refusal } from "../refusal.ts";
-import type { RateAsk, RateGrant } from "../store/rates.ts";
+import type { RateAsk, RateGrant } from "../store/account/rates.ts";
 import { Bucket, type Limit, type Pool, type Wanted } from "./limits/bucket.ts";
 
 /** What a call took from its key's limits, and what it left. */

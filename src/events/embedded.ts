@@ -4,7 +4,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, secretBytes, sleep } from "../ambient.ts";
-import { launch } from "../store/embedded/account.ts";
+import { launch } from "../store/database/embedded/account.ts";
 
 /** How to run it. */
 export interface EmbeddedNatsOptions {

@@ -2,8 +2,8 @@
 import type { NatsConnection } from "nats";
 import { sleep, steadyNow } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
-import { type Notices, notify } from "../store/notices.ts";
-import type { Sql } from "../store/tx.ts";
+import { type Notices, notify } from "../store/database/notices.ts";
+import type { Sql } from "../store/database/tx.ts";
 import { dial } from "./dial.ts";
 
 /** What a grapevine needs of the house. */

@@ -2,7 +2,7 @@
 import { deadline, headers, type MsgHdrs, type NatsConnection } from "nats";
 import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
-import type { OutboxEvent } from "../store/outbox.ts";
+import type { OutboxEvent } from "../store/events/outbox.ts";
 import { ANSWER_MS, dial } from "./dial.ts";
 import { Frames, type Send, sendOf } from "./frames.ts";
 

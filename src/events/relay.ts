@@ -1,8 +1,8 @@
 /** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
 import { after, random, sleep } from "../ambient.ts";
-import type { Notices } from "../store/notices.ts";
-import { carryEvents } from "../store/outbox.ts";
-import type { Sql } from "../store/tx.ts";
+import type { Notices } from "../store/database/notices.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { carryEvents } from "../store/events/outbox.ts";
 import { NatsLink } from "./link.ts";
 
 /** What a relay needs of the house. */

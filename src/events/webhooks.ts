@@ -1,8 +1,8 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
 import { Webhook } from "standardwebhooks";
 import { after, every, nowSeconds, random } from "../ambient.ts";
-import type { Notices } from "../store/notices.ts";
-import { type Sql, type Tx, tx } from "../store/tx.ts";
+import type { Notices } from "../store/database/notices.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {
   type ClaimedDelivery,
   claimDeliveries,
@@ -13,7 +13,7 @@ import {
   noteFailed,
   type TakenDelivery,
   type WebhookRecord,
-} from "../store/webhooks.ts";
+} from "../store/events/webhooks.ts";
 
 /** How a POST was answered. */
 export interface HookAnswer {

@@ -2,9 +2,9 @@
 import { newId, sleep } from "../ambient.ts";
 import { emit, type Happening } from "../services/emit.ts";
 import type { Signal } from "../signal.ts";
-import { type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/job-items.ts";
-import { advance, dropRest, type HeldJob } from "../store/jobs.ts";
-import { type Sql, type Tx, tx } from "../store/tx.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
+import { advance, dropRest, type HeldJob } from "../store/jobs/jobs.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
 /** What a batch's own record says. */

@@ -25,9 +25,9 @@ import {
   isExternal,
 } from "../services/evaluation/request.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
-import { listItems, turn } from "../store/job-items.ts";
-import { advance, type HeldJob } from "../store/jobs.ts";
-import { type Sql, tx } from "../store/tx.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import { listItems, turn } from "../store/jobs/job-items.ts";
+import { advance, type HeldJob } from "../store/jobs/jobs.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
 /** What evaluations need of the house. */

@@ -1,9 +1,9 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
 import { every } from "../ambient.ts";
 import { Cancel, type Signal } from "../signal.ts";
-import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs.ts";
-import type { Notices } from "../store/notices.ts";
-import type { Sql } from "../store/tx.ts";
+import type { Notices } from "../store/database/notices.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs/jobs.ts";
 
 /** What a worker tells the work on a job. */
 export interface JobWatch {

@@ -7,10 +7,10 @@ import {
   CreateOrgResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
 import { fromUsd, toUsd } from "../money/price.ts";
-import { audit } from "../store/audit.ts";
-import { addMember } from "../store/members.ts";
-import { addOrg, grantCredits } from "../store/orgs.ts";
-import { tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { addMember } from "../store/account/members.ts";
+import { addOrg, grantCredits } from "../store/account/orgs.ts";
+import { tx } from "../store/database/tx.ts";
 import { commitmentCalls } from "./account/commitment.ts";
 import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";

@@ -8,8 +8,8 @@ import {
   VerifyAuditResponseSchema,
 } from "../../gen/limber/v1/audit_service_pb.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { type AuditRecord, listAudit, verifyAuditChain } from "../store/audit.ts";
-import type { Sql } from "../store/tx.ts";
+import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
+import type { Sql } from "../store/database/tx.ts";
 import { assertReachable } from "./account/reach.ts";
 import type { Call, Implementation } from "./call.ts";
 

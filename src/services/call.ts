@@ -11,7 +11,7 @@ import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { Refusal } from "../refusal.ts";
 import type { Signal } from "../signal.ts";
 
-import type { OrgSettings } from "../store/settings.ts";
+import type { OrgSettings } from "../store/account/settings.ts";
 
 /** An API key as the gate hands it on: who pays, and what the key may do. */
 export interface KeyPrincipal {

@@ -16,7 +16,7 @@ import {
 import { newId, nowSeconds } from "../ambient.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { nearNames } from "../routing/index.ts";
-import { audit } from "../store/audit.ts";
+import { audit } from "../store/account/audit.ts";
 import {
   type ByokMode,
   type CredentialRecord,
@@ -26,8 +26,8 @@ import {
   nextCredential,
   noteVerified,
   putCredential,
-} from "../store/credentials.ts";
-import { type Sql, tx } from "../store/tx.ts";
+} from "../store/account/credentials.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
 import type { OwnKeyBook } from "./inference/own-keys.ts";

@@ -3,8 +3,8 @@ import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { newId, nowSeconds } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
-import { appendEvents, type EventRecord } from "../store/outbox.ts";
-import type { Tx } from "../store/tx.ts";
+import type { Tx } from "../store/database/tx.ts";
+import { appendEvents, type EventRecord } from "../store/events/outbox.ts";
 
 /** What happened: one member of `Event.data`. */
 export type Happening = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;

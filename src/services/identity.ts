@@ -14,8 +14,8 @@ import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/mem
 import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import { createKey, revokeKeys } from "../store/keys.ts";
+import { audit } from "../store/account/audit.ts";
+import { createKey, revokeKeys } from "../store/account/keys.ts";
 import {
   acceptInvite,
   addMember,
@@ -26,10 +26,10 @@ import {
   listMembers,
   lockMembers,
   type MemberRecord,
-} from "../store/members.ts";
-import { hashSecret } from "../store/secret.ts";
-import { type Queryable, type Sql, tx } from "../store/tx.ts";
-import { findWorkspace } from "../store/workspaces.ts";
+} from "../store/account/members.ts";
+import { hashSecret } from "../store/account/secret.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
+import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";

@@ -23,10 +23,10 @@ import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
 import { toUsd } from "../money/price.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import * as parts from "../store/job-items.ts";
-import * as store from "../store/jobs.ts";
-import { type Sql, tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import * as parts from "../store/jobs/job-items.ts";
+import * as store from "../store/jobs/jobs.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
 

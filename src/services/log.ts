@@ -8,8 +8,8 @@ import {
 } from "../../gen/limber/v1/log_service_pb.ts";
 import { nowSeconds } from "../ambient.ts";
 import { toUsd } from "../money/price.ts";
-import { type ActLog, type CallLog, listActs, listCalls } from "../store/logs.ts";
-import type { Sql } from "../store/tx.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
 import { type Implementation, keyOf } from "./call.ts";
 
 const DEFAULT_PAGE = 100;

@@ -18,9 +18,9 @@ import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { fromUsd } from "../money/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import { findKey, type KeyRecord, revokeKeys } from "../store/keys.ts";
-import { findMember } from "../store/members.ts";
+import { audit } from "../store/account/audit.ts";
+import { findKey, type KeyRecord, revokeKeys } from "../store/account/keys.ts";
+import { findMember } from "../store/account/members.ts";
 import {
   type AuthMethod,
   addClient,
@@ -33,9 +33,9 @@ import {
   listClients,
   redeemCode,
   takeCode,
-} from "../store/oauth.ts";
-import { hashSecret } from "../store/secret.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+} from "../store/account/oauth.ts";
+import { hashSecret } from "../store/account/secret.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";

@@ -9,7 +9,7 @@ import {
 import { violation } from "../contracts/conflicts.ts";
 import { UpstreamFailure } from "../contracts/failure.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
-import type { Sql } from "../store/tx.ts";
+import type { Sql } from "../store/database/tx.ts";
 import type { Berth, Dock, Question } from "../upstream/limber-outbound/dock.ts";
 import type { Call, Implementation, Listener, Speaker } from "./call.ts";
 import { ownProvider } from "./supply/declare.ts";

@@ -9,9 +9,9 @@ import {
   PutPresetResponseSchema,
 } from "../../gen/limber/v1/preset_service_pb.ts";
 import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflicts.ts";
-import { audit } from "../store/audit.ts";
-import { deletePreset, putPreset } from "../store/presets.ts";
-import { type Sql, tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { deletePreset, putPreset } from "../store/account/presets.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
 import { configOf, type PresetBook, presetNotFound } from "./inference/presets.ts";
 import { refuseLargeMetadata } from "./inference/trip.ts";

@@ -10,9 +10,9 @@ import {
 } from "../../gen/limber/v1/robot_service_pb.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import * as store from "../store/robot-stops.ts";
-import { type Sql, tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
 import { emit } from "./emit.ts";

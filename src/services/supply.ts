@@ -8,9 +8,9 @@ import {
 } from "../../gen/limber/v1/supply_service_pb.ts";
 import { HARDWARE } from "../money/hardware.ts";
 import { Reason, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply.ts";
-import { type Sql, tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
 import type { FrameOptions } from "../upstream/frames.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";

@@ -13,10 +13,9 @@ import {
 import { now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
-import { audit } from "../store/audit.ts";
-import { listKeys, revokeKeys } from "../store/keys.ts";
-import { orgSettings, type StoredSettings } from "../store/settings.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../store/tx.ts";
+import { audit } from "../store/account/audit.ts";
+import { listKeys, revokeKeys } from "../store/account/keys.ts";
+import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
 import {
   changeWorkspace,
   createWorkspace,
@@ -24,7 +23,8 @@ import {
   findWorkspace,
   listWorkspaces,
   type WorkspaceRecord,
-} from "../store/workspaces.ts";
+} from "../store/account/workspaces.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
 import { assertReachable } from "./account/reach.ts";

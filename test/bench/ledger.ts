@@ -8,10 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { newId, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
-import { startPostgres } from "../../src/store/embedded.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import { migrate } from "../../src/store/migrate.ts";
-import { connect, type Sql, tx } from "../../src/store/tx.ts";
+import { startPostgres } from "../../src/store/database/embedded.ts";
+import { migrate } from "../../src/store/database/migrate.ts";
+import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type TestTill } from "../support/money.ts";
 
 const CALLS = Number(process.argv[2] ?? 20_000);

@@ -5,10 +5,10 @@
  * rounds' means, and of their pairs, without the slowest tenth, which is the machine's doing. Goal: both below 4.5. Usage: node test/bench/timing.ts [guesses]
  */
 import { hash, timingSafeEqual } from "node:crypto";
-import { KeyCache } from "../../src/store/key-cache.ts";
-import type { Notices } from "../../src/store/notices.ts";
-import { hashSecret, newSecret } from "../../src/store/secret.ts";
-import type { Sql } from "../../src/store/tx.ts";
+import { KeyCache } from "../../src/store/account/key-cache.ts";
+import { hashSecret, newSecret } from "../../src/store/account/secret.ts";
+import type { Notices } from "../../src/store/database/notices.ts";
+import type { Sql } from "../../src/store/database/tx.ts";
 
 const ROUNDS = 100;
 const GUESSES = Math.ceil(Number(process.argv[2] ?? 10_000_000) / ROUNDS);

@@ -2,9 +2,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
-import { claim } from "../../src/store/idempotency.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import { balanceOf } from "../../src/store/orgs.ts";
+import { balanceOf } from "../../src/store/account/orgs.ts";
+import { claim } from "../../src/store/money/idempotency.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type Replica } from "../support/money.ts";
 

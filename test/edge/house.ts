@@ -18,7 +18,7 @@ import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
 import { assertValid } from "../../src/edge/validate.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import type { Listener } from "../../src/services/call.ts";
-import { DEFAULT_SETTINGS } from "../../src/store/settings.ts";
+import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
 
 export const KEY = "lmb_sk_test";
 

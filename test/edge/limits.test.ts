@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Limit } from "../../src/edge/limits/bucket.ts";
 import { Limits, type Place } from "../../src/edge/limits.ts";
 import { Refusal } from "../../src/refusal.ts";
-import { takeRates } from "../../src/store/rates.ts";
+import { takeRates } from "../../src/store/account/rates.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 let database: FreshDatabase;

@@ -4,9 +4,9 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vites
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { NatsLink } from "../../src/events/link.ts";
 import { Relay } from "../../src/events/relay.ts";
-import { Notices } from "../../src/store/notices.ts";
-import { appendEvents, carryEvents, unsentEvents } from "../../src/store/outbox.ts";
-import { tx } from "../../src/store/tx.ts";
+import { Notices } from "../../src/store/database/notices.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { appendEvents, carryEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import { openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

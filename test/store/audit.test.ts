@@ -1,8 +1,8 @@
 /** The audit log: a chain that shows every change. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { audit, listAudit, verifyAuditChain } from "../../src/store/audit.ts";
-import { createOrg } from "../../src/store/orgs.ts";
-import { type Tx, tx } from "../../src/store/tx.ts";
+import { audit, listAudit, verifyAuditChain } from "../../src/store/account/audit.ts";
+import { createOrg } from "../../src/store/account/orgs.ts";
+import { type Tx, tx } from "../../src/store/database/tx.ts";
 import { seeded } from "../support/chance.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 

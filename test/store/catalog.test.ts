@@ -2,10 +2,10 @@ import { appendFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type Catalog, CatalogFault, importCatalog, loadCatalog, NO_CATALOG } from "../../src/store/catalog.ts";
-import { createOrg } from "../../src/store/orgs.ts";
-import { addModel, createProvider, type ModelRecord } from "../../src/store/supply.ts";
-import { SupplyReader } from "../../src/store/supply-reader.ts";
+import { createOrg } from "../../src/store/account/orgs.ts";
+import { type Catalog, CatalogFault, importCatalog, loadCatalog, NO_CATALOG } from "../../src/store/supply/catalog.ts";
+import { addModel, createProvider, type ModelRecord } from "../../src/store/supply/supply.ts";
+import { SupplyReader } from "../../src/store/supply/supply-reader.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 const DATA = join(import.meta.dirname, "..", "..", "data");

@@ -1,11 +1,11 @@
 /** Commitments: what isn't used of a month is charged once, when the month is over. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/commitments.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import { addCredits, balanceOf } from "../../src/store/orgs.ts";
-import { connect, type Sql, tx } from "../../src/store/tx.ts";
-import { usageTotals } from "../../src/store/usage.ts";
+import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
+import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
+import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/money/commitments.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { usageTotals } from "../../src/store/money/usage.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { call, estimate, makePayer, openReplica, type Replica, SettableWall } from "../support/money.ts";
 

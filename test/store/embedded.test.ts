@@ -20,9 +20,9 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { startPostgres } from "../../src/store/embedded.ts";
-import { connect, databaseReachable, type Queryable, type Sql, tx } from "../../src/store/tx.ts";
-import { isOutage } from "../../src/store/unavailable.ts";
+import { startPostgres } from "../../src/store/database/embedded.ts";
+import { connect, databaseReachable, type Queryable, type Sql, tx } from "../../src/store/database/tx.ts";
+import { isOutage } from "../../src/store/database/unavailable.ts";
 import { eventually } from "../support/eventually.ts";
 import { selfSigned } from "../support/wire-client.ts";
 

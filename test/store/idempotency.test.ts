@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
-import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/idempotency.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import { balanceOf } from "../../src/store/orgs.ts";
+import { balanceOf } from "../../src/store/account/orgs.ts";
+import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/money/idempotency.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import {
   endOf,

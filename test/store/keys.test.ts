@@ -1,7 +1,7 @@
 import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import { KeyCache } from "../../src/store/key-cache.ts";
+import { KeyCache } from "../../src/store/account/key-cache.ts";
 import {
   createKey,
   DEFAULT_RATE_LIMIT,
@@ -10,10 +10,10 @@ import {
   listKeys,
   setKeyDisabled,
   spendingOf,
-} from "../../src/store/keys.ts";
-import { Notices } from "../../src/store/notices.ts";
-import { createOrg, findOrg, setOrgStatus } from "../../src/store/orgs.ts";
-import { hashSecret, isSecret, newSecret } from "../../src/store/secret.ts";
+} from "../../src/store/account/keys.ts";
+import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
+import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";
+import { Notices } from "../../src/store/database/notices.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";

@@ -2,13 +2,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { replaceAmbient, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import type { RequestRecord } from "../../src/store/ledger.ts";
-import { listCalls } from "../../src/store/logs.ts";
-import { addCredits, balanceOf } from "../../src/store/orgs.ts";
-import { tx } from "../../src/store/tx.ts";
-import { listUsage, usageTotals } from "../../src/store/usage.ts";
-import { createWorkspace } from "../../src/store/workspaces.ts";
+import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
+import { createWorkspace } from "../../src/store/account/workspaces.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { listCalls } from "../../src/store/events/logs.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import type { RequestRecord } from "../../src/store/money/ledger.ts";
+import { listUsage, usageTotals } from "../../src/store/money/usage.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {

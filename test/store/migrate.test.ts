@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { migrate } from "../../src/store/migrate.ts";
-import { connect } from "../../src/store/tx.ts";
+import { migrate } from "../../src/store/database/migrate.ts";
+import { connect } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 let database: FreshDatabase;

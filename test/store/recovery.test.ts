@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
-import { balanceOf } from "../../src/store/orgs.ts";
+import { balanceOf } from "../../src/store/account/orgs.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Reason } from "../../src/refusal.ts";
-import { Notices } from "../../src/store/notices.ts";
-import { createOrg } from "../../src/store/orgs.ts";
-import { appendEvents, markSent, pruneEvents, unsentEvents } from "../../src/store/outbox.ts";
+import { createOrg } from "../../src/store/account/orgs.ts";
+import { Notices } from "../../src/store/database/notices.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { appendEvents, markSent, pruneEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import {
   addModel,
   createOffering,
@@ -13,9 +14,8 @@ import {
   type OfferingDeclaration,
   putModels,
   setOfferingStatus,
-} from "../../src/store/supply.ts";
-import { SupplyReader } from "../../src/store/supply-reader.ts";
-import { tx } from "../../src/store/tx.ts";
+} from "../../src/store/supply/supply.ts";
+import { SupplyReader } from "../../src/store/supply/supply-reader.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 let db: FreshDatabase;

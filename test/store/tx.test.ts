@@ -3,9 +3,9 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import { listen } from "../../src/store/listen.ts";
-import { connect, databaseReachable, type Sql, type Tx, tx } from "../../src/store/tx.ts";
-import { isOutage } from "../../src/store/unavailable.ts";
+import { listen } from "../../src/store/database/listen.ts";
+import { connect, databaseReachable, type Sql, type Tx, tx } from "../../src/store/database/tx.ts";
+import { isOutage } from "../../src/store/database/unavailable.ts";
 import { databaseUrl, type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 

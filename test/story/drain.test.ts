@@ -1,6 +1,6 @@
 /** A house that closes in the middle of its work. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/invariants.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { type App, openApp } from "../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../support/clients.ts";
 import { frameOf, type Model, startModel, summary } from "../support/model.ts";

@@ -2,7 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { brokenInvariants } from "../../src/store/invariants.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { honestSteps } from "../support/model.ts";
 import { Pair } from "../support/pair.ts";
 import { StripeServer } from "../support/stripe.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { rotate } from "../../src/services/credential/rotate.ts";
-import { credentialContext } from "../../src/store/credentials.ts";
+import { credentialContext } from "../../src/store/account/credentials.ts";
 import { createVault } from "../../src/vault.ts";
 import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";

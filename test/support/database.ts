@@ -1,7 +1,7 @@
 /** A database of its own for whoever asks, in the PostgreSQL of the test run. */
 import { randomUUID } from "node:crypto";
 import { inject } from "vitest";
-import { connect, type Sql } from "../../src/store/tx.ts";
+import { connect, type Sql } from "../../src/store/database/tx.ts";
 
 /** The database that others are copied from. */
 export const TEMPLATE = "limber_template";

@@ -3,11 +3,11 @@ import { type Clock, newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import type { Estimate } from "../../src/money/shortage.ts";
 import { type Hold, Till } from "../../src/money/till.ts";
-import { createKey, type KeyRecord } from "../../src/store/keys.ts";
-import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/ledger.ts";
-import { Notices } from "../../src/store/notices.ts";
-import { addCredits, createOrg } from "../../src/store/orgs.ts";
-import { connect, type Sql } from "../../src/store/tx.ts";
+import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";
+import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
+import { Notices } from "../../src/store/database/notices.ts";
+import { connect, type Sql } from "../../src/store/database/tx.ts";
+import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/money/ledger.ts";
 
 /** A clock whose wall a test sets, while everything that waits runs in real time. */
 export class SettableWall implements Clock {

@@ -1,6 +1,6 @@
 /** What one replica knows of one key's limits: tokens at hand, calls and streams that run, and who waits for more. */
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
-import type { RateAsk, RateGrant } from "../../store/rates.ts";
+import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 
 /** What one key may do in time. */
 export interface Limit {

@@ -2,9 +2,9 @@
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { every, now, steadyNow } from "../../ambient.ts";
-import { loadTargets, noteSent, type TargetRecord } from "../../store/broadcast.ts";
-import type { Notices } from "../../store/notices.ts";
-import type { Sql } from "../../store/tx.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { loadTargets, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
 import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./call.ts";
 import { resourceOf, spansOf } from "./spans.ts";
 

@@ -1,15 +1,15 @@
 /** Sends events to the targets of spans that ask for them: at least once each, as long as they are not given up like spans are. */
 import { after, every } from "../../ambient.ts";
-import { findTargetById, noteSent, type TargetRecord } from "../../store/broadcast.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { findTargetById, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
 import {
   type ClaimedEvent,
   claimTargetEvents,
   delayTargetEvents,
   dropTargetEvents,
   nextTargetEvent,
-} from "../../store/broadcast-events.ts";
-import type { Notices } from "../../store/notices.ts";
-import type { Sql } from "../../store/tx.ts";
+} from "../../store/events/broadcast-events.ts";
 import { REST_MS, type SpanSender, TRIES } from "./broadcaster.ts";
 import { eventSpan, resourceOf, type ToldEvent } from "./spans.ts";
 

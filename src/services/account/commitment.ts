@@ -5,9 +5,9 @@ import { type AccountService, SetCommitmentResponseSchema } from "../../../gen/l
 import { now } from "../../ambient.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
-import { audit } from "../../store/audit.ts";
-import { type CommitmentRecord, commit } from "../../store/commitments.ts";
-import { tx } from "../../store/tx.ts";
+import { audit } from "../../store/account/audit.ts";
+import { tx } from "../../store/database/tx.ts";
+import { type CommitmentRecord, commit } from "../../store/money/commitments.ts";
 import { byCall, type Implementation } from "../call.ts";
 import type { KeyParts } from "./keys.ts";
 

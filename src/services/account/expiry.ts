@@ -1,7 +1,7 @@
 /** Tells organisations of keys that will end. */
 import { now } from "../../ambient.ts";
-import { endingKeys } from "../../store/alerts.ts";
-import { type Sql, tx } from "../../store/tx.ts";
+import { type Sql, tx } from "../../store/database/tx.ts";
+import { endingKeys } from "../../store/money/alerts.ts";
 import { emit } from "../emit.ts";
 
 /** How long before its end a key is spoken of. */

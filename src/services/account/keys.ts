@@ -18,7 +18,7 @@ import { now, nowSeconds } from "../../ambient.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
+import { audit } from "../../store/account/audit.ts";
 import {
   changeKey,
   createKey,
@@ -33,11 +33,11 @@ import {
   revokeKeys,
   rotateKey,
   spendingOf,
-} from "../../store/keys.ts";
-import { findMember, type MemberRecord } from "../../store/members.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
-import { ownKeySpending } from "../../store/usage.ts";
-import { findWorkspace } from "../../store/workspaces.ts";
+} from "../../store/account/keys.ts";
+import { findMember, type MemberRecord } from "../../store/account/members.ts";
+import { findWorkspace } from "../../store/account/workspaces.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
+import { ownKeySpending } from "../../store/money/usage.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { emit } from "../emit.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";

@@ -18,9 +18,9 @@ import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts"
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
-import type { ByokMode as ByokWord } from "../../store/credentials.ts";
-import { type KeyRecord, type KeySpending, type RateLimit, rateLimitOf } from "../../store/keys.ts";
-import type { OrgSettings } from "../../store/settings.ts";
+import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
+import { type KeyRecord, type KeySpending, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
+import type { OrgSettings } from "../../store/account/settings.ts";
 
 /** What is said of a key beyond its record. */
 export interface KeyExtras {

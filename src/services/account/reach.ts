@@ -1,7 +1,7 @@
 /** Whose organisations a call reaches. */
 import { Reason, refuse } from "../../refusal.ts";
-import { findOrg } from "../../store/orgs.ts";
-import type { Sql } from "../../store/tx.ts";
+import { findOrg } from "../../store/account/orgs.ts";
+import type { Sql } from "../../store/database/tx.ts";
 import type { Call } from "../call.ts";
 
 /** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */

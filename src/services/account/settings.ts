@@ -7,10 +7,10 @@ import {
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { Reason, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
-import { loadPresets } from "../../store/presets.ts";
-import { orgSettings, type StoredSettings, settle } from "../../store/settings.ts";
-import { type Queryable, tx } from "../../store/tx.ts";
+import { audit } from "../../store/account/audit.ts";
+import { loadPresets } from "../../store/account/presets.ts";
+import { orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
+import { type Queryable, tx } from "../../store/database/tx.ts";
 import { byCall, type Implementation } from "../call.ts";
 import type { KeyParts } from "./keys.ts";
 import { byokWordOf, settingsMessage } from "./messages.ts";

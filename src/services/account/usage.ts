@@ -15,8 +15,8 @@ import {
 import { nowSeconds } from "../../ambient.ts";
 import { secondOf } from "../../money/hardware.ts";
 import { toUsd } from "../../money/price.ts";
-import { type MarginRow, readMargin } from "../../store/margin.ts";
-import { listUsage, type UsageRow, usageTotals } from "../../store/usage.ts";
+import { type MarginRow, readMargin } from "../../store/money/margin.ts";
+import { listUsage, type UsageRow, usageTotals } from "../../store/money/usage.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { ASSUMED_SCALEDOWN_S } from "../supply/facts.ts";
 import type { KeyParts } from "./keys.ts";

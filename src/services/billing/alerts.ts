@@ -2,10 +2,10 @@
 import { now } from "../../ambient.ts";
 import { toUsd } from "../../money/price.ts";
 import { Reason } from "../../refusal.ts";
-import { type ReachedShare, reachedShares } from "../../store/alerts.ts";
-import type { Notices } from "../../store/notices.ts";
-import { tellExhausted, tellLow } from "../../store/orgs.ts";
-import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import { tellExhausted, tellLow } from "../../store/account/orgs.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
+import { type ReachedShare, reachedShares } from "../../store/money/alerts.ts";
 import type { KeyPrincipal } from "../call.ts";
 import { emit, type Happening } from "../emit.ts";
 

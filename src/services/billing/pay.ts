@@ -4,7 +4,8 @@ import { violation } from "../../contracts/conflicts.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
 import type { Processor, Word } from "../../payments.ts";
 import { Reason, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
+import { audit } from "../../store/account/audit.ts";
+import { type Sql, tx } from "../../store/database/tx.ts";
 import {
   addPayment,
   type CheckoutFact,
@@ -16,8 +17,7 @@ import {
   type ReversalFact,
   reverse,
   takeForgotten,
-} from "../../store/payments.ts";
-import { type Sql, tx } from "../../store/tx.ts";
+} from "../../store/money/payments.ts";
 import { emit } from "../emit.ts";
 
 /** What payments need of the house. */

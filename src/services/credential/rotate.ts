@@ -1,6 +1,6 @@
 /** A change of the master key: every sealed secret is wrapped again under the current one, while the gateway runs. */
-import { countOthers, listOthers, replaceSealed, SEALED_COLUMNS } from "../../store/sealed.ts";
-import type { Sql } from "../../store/tx.ts";
+import { countOthers, listOthers, replaceSealed, SEALED_COLUMNS } from "../../store/account/sealed.ts";
+import type { Sql } from "../../store/database/tx.ts";
 import type { Vault } from "../../vault.ts";
 
 /** What became of the secrets of one kind. */

@@ -1,6 +1,7 @@
 /** The end of an evaluation, whoever ran it: what never began is dropped, the result is kept, and the end is told. */
-import { advance, dropRest, type Hold } from "../../store/jobs.ts";
-import { type Sql, tx } from "../../store/tx.ts";
+
+import { type Sql, tx } from "../../store/database/tx.ts";
+import { advance, dropRest, type Hold } from "../../store/jobs/jobs.ts";
 import { emit, type Happening } from "../emit.ts";
 import type { EvaluationResult } from "./request.ts";
 

@@ -2,9 +2,9 @@
 import { createHash } from "node:crypto";
 import { newId } from "../../ambient.ts";
 import { Reason } from "../../refusal.ts";
-import { claim, unclaim } from "../../store/idempotency.ts";
-import type { RequestRecord } from "../../store/ledger.ts";
-import type { Sql } from "../../store/tx.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { claim, unclaim } from "../../store/money/idempotency.ts";
+import type { RequestRecord } from "../../store/money/ledger.ts";
 import type { KeyPrincipal } from "../call.ts";
 import type { HouseTill } from "../inference/bill.ts";
 import type { EvaluationRequest } from "./request.ts";

@@ -13,8 +13,8 @@ import { toUsd } from "../../money/price.ts";
 import { digestOf, variantFor } from "../../scenarios/index.ts";
 import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";
-import type { ItemRecord } from "../../store/job-items.ts";
-import type { JobRecord } from "../../store/jobs.ts";
+import type { ItemRecord } from "../../store/jobs/job-items.ts";
+import type { JobRecord } from "../../store/jobs/jobs.ts";
 import { statusOf } from "../job.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./request.ts";
 

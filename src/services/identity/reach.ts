@@ -1,7 +1,7 @@
 /** Who may do what to whom, and how it is put on record. */
 import { Reason, refuse } from "../../refusal.ts";
-import type { Act } from "../../store/audit.ts";
-import type { MemberRecord } from "../../store/members.ts";
+import type { Act } from "../../store/account/audit.ts";
+import type { MemberRecord } from "../../store/account/members.ts";
 import { byCall, type Call } from "../call.ts";
 import { isRoleWithin } from "../permissions.ts";
 

@@ -1,7 +1,7 @@
 /** What happens to a member's keys when his role changes. */
-import { assertOwnerRemains, changeMember, type MemberRecord, moveKeys } from "../../store/members.ts";
-import { mappedRoles } from "../../store/scim.ts";
-import type { Tx } from "../../store/tx.ts";
+import { assertOwnerRemains, changeMember, type MemberRecord, moveKeys } from "../../store/account/members.ts";
+import { mappedRoles } from "../../store/account/scim.ts";
+import type { Tx } from "../../store/database/tx.ts";
 import { highestRole, isRoleWithin, ROLE_NAMES } from "../permissions.ts";
 
 /**

@@ -1,9 +1,14 @@
 /** Organisations' own keys at providers, as calls use them. */
 import type { OwnKeys, OwnKeyUse, PlanStep } from "../../routing/index.ts";
-import { type ByokMode, type CredentialRecord, credentialContext, listCredentials } from "../../store/credentials.ts";
-import type { Notices } from "../../store/notices.ts";
-import { OrgCache } from "../../store/org-cache.ts";
-import type { Sql } from "../../store/tx.ts";
+import {
+  type ByokMode,
+  type CredentialRecord,
+  credentialContext,
+  listCredentials,
+} from "../../store/account/credentials.ts";
+import { OrgCache } from "../../store/account/org-cache.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
 import type { Vault } from "../../vault.ts";
 import type { LiveSupply, Reached } from "../supply/live.ts";
 

@@ -3,10 +3,10 @@ import { create, type DescMessage, fromJson, type MessageShape } from "@bufbuild
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../../gen/limber/v1/preset_pb.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { nearNames } from "../../routing/index.ts";
-import type { Notices } from "../../store/notices.ts";
-import { OrgCache } from "../../store/org-cache.ts";
-import { loadPresets, type PresetRecord } from "../../store/presets.ts";
-import type { Sql } from "../../store/tx.ts";
+import { OrgCache } from "../../store/account/org-cache.ts";
+import { loadPresets, type PresetRecord } from "../../store/account/presets.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
 
 /** The presets of one organisation, by name: the versions at hand, newest first. */
 export type Presets = ReadonlyMap<string, readonly Preset[]>;

@@ -3,9 +3,9 @@ import { createHash } from "node:crypto";
 import { PinOutcome } from "../../../gen/limber/v1/route_pb.ts";
 import { after, now, steadyNow } from "../../ambient.ts";
 import { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "../../routing/index.ts";
-import type { Notices } from "../../store/notices.ts";
-import { findPin, type PinRecord, putPins } from "../../store/pins.ts";
-import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
+import { findPin, type PinRecord, putPins } from "../../store/replicas/pins.ts";
 import { emit } from "../emit.ts";
 
 /** A session of an organisation. */

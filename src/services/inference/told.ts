@@ -4,7 +4,7 @@ import { failureWord } from "../../contracts/failure.ts";
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import { type EndedCall, passedOn } from "../../events/broadcast/call.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
-import type { RequestRecord } from "../../store/ledger.ts";
+import type { RequestRecord } from "../../store/money/ledger.ts";
 import { type Call, keyOf } from "../call.ts";
 import type { Asked } from "./bill.ts";
 

@@ -7,9 +7,15 @@ import { ServeRequestSchema, ServeResponseSchema } from "../../../gen/limber/out
 import { after, every, newId } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Cancel } from "../../signal.ts";
-import { keepMoorings, mooringsElsewhere, type Parcel, sendParcels, takeParcels } from "../../store/moorings.ts";
-import type { Notices } from "../../store/notices.ts";
-import type { Sql } from "../../store/tx.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import {
+  keepMoorings,
+  mooringsElsewhere,
+  type Parcel,
+  sendParcels,
+  takeParcels,
+} from "../../store/replicas/moorings.ts";
 import { Berth, type Dock, type Elsewhere, type Question, type Reply } from "../../upstream/limber-outbound/dock.ts";
 
 /** What a ferry needs of the house. */

@@ -5,7 +5,7 @@ import type { ListModelsRequest } from "../../../gen/limber/v1/registry_service_
 import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
-import type { Taxonomy } from "../../store/catalog.ts";
+import type { Taxonomy } from "../../store/supply/catalog.ts";
 import type { Entry } from "./entry.ts";
 import { DOMAINS, EMBODIMENTS, ERAS, KINDS, TIERS, wordIn } from "./words.ts";
 

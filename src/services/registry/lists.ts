@@ -15,8 +15,8 @@ import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { Contract } from "../../contracts/contract.ts";
 import type { Snapshot } from "../../routing/index.ts";
-import type { LiteratureLine, Taxonomy } from "../../store/catalog.ts";
-import type { ProviderRecord } from "../../store/supply.ts";
+import type { LiteratureLine, Taxonomy } from "../../store/supply/catalog.ts";
+import type { ProviderRecord } from "../../store/supply/supply.ts";
 import { DOMAINS, LITERATURE_KINDS, told, valuesIn } from "./words.ts";
 
 /** Something made of each, in slices. */

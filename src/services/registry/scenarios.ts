@@ -4,7 +4,7 @@ import { Domain, type Scenario, ScenarioSchema } from "../../../gen/limber/v1/re
 import { BRAND } from "../../brand.ts";
 import { BUILT_IN } from "../../scenarios/index.ts";
 import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
-import type { ScenarioLine } from "../../store/catalog.ts";
+import type { ScenarioLine } from "../../store/supply/catalog.ts";
 import { DOMAINS, told, valuesIn } from "./words.ts";
 
 /** A scenario that this gateway runs itself. All that it runs tries robots. */

@@ -1,8 +1,8 @@
 /** The emergency stops that stand, in memory: every action asks, and none may wait for the database. */
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
-import type { Notices } from "../../store/notices.ts";
-import { type StopRecord, type StopScope, standingStops, stopIn } from "../../store/robot-stops.ts";
-import type { Sql } from "../../store/tx.ts";
+import type { Notices } from "../../store/database/notices.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { type StopRecord, type StopScope, standingStops, stopIn } from "../../store/replicas/robot-stops.ts";
 import type { KeyPrincipal } from "../call.ts";
 
 /** Who is about to move. */

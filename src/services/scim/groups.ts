@@ -12,8 +12,8 @@ import {
   type ScimService,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
-import { findMembers, lockMembers } from "../../store/members.ts";
+import { audit } from "../../store/account/audit.ts";
+import { findMembers, lockMembers } from "../../store/account/members.ts";
 import {
   addGroup,
   changeGroup,
@@ -27,8 +27,8 @@ import {
   setMembers,
   strangersAmong,
   touchMembers,
-} from "../../store/scim.ts";
-import { type Queryable, type Tx, tx } from "../../store/tx.ts";
+} from "../../store/account/scim.ts";
+import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { actOn, assertMayGive } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";

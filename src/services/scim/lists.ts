@@ -1,6 +1,6 @@
 /** Lists of resources: filtered, sorted, page by page (RFC 7644 section 3.4.2). */
 import { Reason, refuse } from "../../refusal.ts";
-import type { ScimQuery } from "../../store/scim.ts";
+import type { ScimQuery } from "../../store/account/scim.ts";
 import { type Kind, placeOf } from "./attributes.ts";
 import { MAX_RESULTS } from "./discovery.ts";
 import { parseFilter } from "./filter.ts";

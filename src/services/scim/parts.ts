@@ -1,5 +1,5 @@
 /** What SCIM needs of the house. */
-import type { Sql } from "../../store/tx.ts";
+import type { Sql } from "../../store/database/tx.ts";
 
 /** What SCIM needs of the house. */
 export interface ScimParts {

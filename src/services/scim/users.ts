@@ -12,8 +12,8 @@ import {
   type ScimService,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
 import { Reason, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
-import { revokeKeys } from "../../store/keys.ts";
+import { audit } from "../../store/account/audit.ts";
+import { revokeKeys } from "../../store/account/keys.ts";
 import {
   assertOwnerRemains,
   changeMember,
@@ -21,9 +21,16 @@ import {
   findMember,
   lockMembers,
   type MemberRecord,
-} from "../../store/members.ts";
-import { addUser, changeUser, findUser, listUsers, type ScimResource, type ToldUser } from "../../store/scim.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../../store/tx.ts";
+} from "../../store/account/members.ts";
+import {
+  addUser,
+  changeUser,
+  findUser,
+  listUsers,
+  type ScimResource,
+  type ToldUser,
+} from "../../store/account/scim.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { toldRevoked } from "../account/keys.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { emit } from "../emit.ts";

@@ -1,6 +1,6 @@
 /** Versions of resources (RFC 7644 section 3.14). */
 import { Reason, refuse } from "../../refusal.ts";
-import type { ScimResource } from "../../store/scim.ts";
+import type { ScimResource } from "../../store/account/scim.ts";
 
 /** Refuses with `version_mismatch` when a resource is not of a version that `If-Match` asks for. */
 export function assertVersion({ meta }: ScimResource, ifMatch: string | undefined): void {

@@ -10,14 +10,14 @@ import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { hardwareOf } from "../../money/hardware.ts";
 import { nanoFromUsd } from "../../money/price.ts";
 import { Reason, refuse } from "../../refusal.ts";
+import type { Queryable } from "../../store/database/tx.ts";
 import {
   findProvider,
   type ModelRecord,
   type OfferingDeclaration,
   offeringContext,
   type ProviderRecord,
-} from "../../store/supply.ts";
-import type { Queryable } from "../../store/tx.ts";
+} from "../../store/supply/supply.ts";
 import { AddressRefused, checkUrl } from "../../upstream/guard.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import type { Wire } from "../../upstream/wire.ts";

@@ -7,7 +7,7 @@ import { CONTRACT_WORDS, Contract } from "../../contracts/contract.ts";
 import { EPISODE_MICRO } from "../../contracts/price.ts";
 import { secondOf } from "../../money/hardware.ts";
 import { type CatalogModel, Names, type Offering } from "../../routing/index.ts";
-import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply.ts";
+import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply/supply.ts";
 import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
 

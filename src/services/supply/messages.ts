@@ -12,7 +12,7 @@ import {
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { secondOf } from "../../money/hardware.ts";
 import { usdFromNano } from "../../money/price.ts";
-import type { OfferingRecord, ProviderRecord } from "../../store/supply.ts";
+import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
 
 /** A provider; its address for people only for its own organisation. */
 export const providerMessage = (provider: ProviderRecord, own = false) => {

@@ -15,10 +15,10 @@ import {
 import { hardwareOf } from "../../money/hardware.ts";
 import { nanoFromUsd } from "../../money/price.ts";
 import { Reason, refuse } from "../../refusal.ts";
-import { audit } from "../../store/audit.ts";
-import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/offering-care.ts";
-import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply.ts";
-import { tx } from "../../store/tx.ts";
+import { audit } from "../../store/account/audit.ts";
+import { tx } from "../../store/database/tx.ts";
+import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-care.ts";
+import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import type { SupplyParts } from "../supply.ts";
 import { offeringMessage, STATUSES } from "./messages.ts";

@@ -19,7 +19,7 @@ import * as predict from "../../contracts/predict.ts";
 import { Refusal } from "../../refusal.ts";
 import type { Offering } from "../../routing/index.ts";
 import { Cancel } from "../../signal.ts";
-import type { OfferingRecord } from "../../store/supply.ts";
+import type { OfferingRecord } from "../../store/supply/supply.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { frameSources } from "../../upstream/pictures.ts";

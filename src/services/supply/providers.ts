@@ -8,10 +8,10 @@ import {
   type SupplyService,
   UpdateProviderResponseSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { audit } from "../../store/audit.ts";
-import { listProviders, updateProvider } from "../../store/offering-care.ts";
-import { createProvider } from "../../store/supply.ts";
-import { tx } from "../../store/tx.ts";
+import { audit } from "../../store/account/audit.ts";
+import { tx } from "../../store/database/tx.ts";
+import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
+import { createProvider } from "../../store/supply/supply.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
 import type { SupplyParts } from "../supply.ts";
 import { ownProvider } from "./declare.ts";

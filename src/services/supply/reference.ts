@@ -9,11 +9,11 @@ import {
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { newId } from "../../ambient.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
-import { createOrg } from "../../store/orgs.ts";
-import { DEFAULT_SETTINGS } from "../../store/settings.ts";
-import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply.ts";
-import { SupplyReader } from "../../store/supply-reader.ts";
-import type { Sql } from "../../store/tx.ts";
+import { createOrg } from "../../store/account/orgs.ts";
+import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply/supply.ts";
+import { SupplyReader } from "../../store/supply/supply-reader.ts";
 import type { Call } from "../call.ts";
 import { type SupplyParts, supplyService } from "../supply.ts";
 

@@ -1,6 +1,6 @@
 /** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
 import { every } from "../../ambient.ts";
-import { putOffProbe, takeProbe } from "../../store/offering-care.ts";
+import { putOffProbe, takeProbe } from "../../store/supply/offering-care.ts";
 import type { SupplyParts } from "../supply.ts";
 import { verify } from "./verify.ts";
 import { removeDrained } from "./withdraw.ts";

@@ -3,10 +3,10 @@
 import { sleep } from "../../ambient.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import type { Signal } from "../../signal.ts";
-import { type Act, audit } from "../../store/audit.ts";
-import { deleteOffering, inFlightOn, withdrawnUntil } from "../../store/offering-care.ts";
-import { type OfferingRecord, setOfferingStatus } from "../../store/supply.ts";
-import { type Sql, type Tx, tx } from "../../store/tx.ts";
+import { type Act, audit } from "../../store/account/audit.ts";
+import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
+import { deleteOffering, inFlightOn, withdrawnUntil } from "../../store/supply/offering-care.ts";
+import { type OfferingRecord, setOfferingStatus } from "../../store/supply/supply.ts";
 import { emit } from "../emit.ts";
 import type { SupplyParts } from "../supply.ts";
 

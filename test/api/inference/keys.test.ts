@@ -1,8 +1,8 @@
 /** Who may call inference: 401, 403 and 429, and what a key's own limits change. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
-import { setKeyDisabled } from "../../../src/store/keys.ts";
-import { setOrgStatus } from "../../../src/store/orgs.ts";
+import { setKeyDisabled } from "../../../src/store/account/keys.ts";
+import { setOrgStatus } from "../../../src/store/account/orgs.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";

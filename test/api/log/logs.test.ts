@@ -1,6 +1,6 @@
 /** The log: its list, its export, and how long it remembers. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { forgetLogs } from "../../../src/store/logs.ts";
+import { forgetLogs } from "../../../src/store/events/logs.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";

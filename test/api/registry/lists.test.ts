@@ -8,7 +8,7 @@ import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { Embodiment, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
 import { RegistryService } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
-import { importCatalog } from "../../../src/store/catalog.ts";
+import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { type Model, startModel } from "../../support/model.ts";

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { importCatalog } from "../../../src/store/catalog.ts";
+import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { type Model, startModel } from "../../support/model.ts";

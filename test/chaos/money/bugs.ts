@@ -54,7 +54,7 @@ export const BUGS = {
       $$;`,
   },
   "lets an expired key run again": {
-    file: "src/store/idempotency.ts",
+    file: "src/store/money/idempotency.ts",
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it's the text of a template.
     right: "    where i.created < now() - make_interval(hours => ${LIFE_HOURS})\n",
     wrong: "    where i.created < now() - interval '1 second'\n",

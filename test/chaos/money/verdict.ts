@@ -1,6 +1,7 @@
 /** What the callers were told, held against what the ledger holds. */
-import { brokenInvariants } from "../../../src/store/invariants.ts";
-import type { Sql } from "../../../src/store/tx.ts";
+
+import type { Sql } from "../../../src/store/database/tx.ts";
+import { brokenInvariants } from "../../../src/store/money/invariants.ts";
 import type { Log, Told } from "./callers.ts";
 
 interface Row {

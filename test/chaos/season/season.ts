@@ -4,7 +4,7 @@ import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { clopperPearson, wilson } from "../../../src/scenarios/scores.ts";
 import { EVENT_NAMES } from "../../../src/services/emit.ts";
-import { brokenInvariants } from "../../../src/store/invariants.ts";
+import { brokenInvariants } from "../../../src/store/money/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
 import { hear, type Nats, startNats } from "../../support/nats.ts";

@@ -2,9 +2,14 @@
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../../gen/limber/v1/control_loop_pb.ts";
 import { after, sleep, steadyNow } from "../../../ambient.ts";
-import { type Before, endLoopSession, lookAtLoopSession, takeLoopSession } from "../../../store/loop-sessions.ts";
-import type { Notices } from "../../../store/notices.ts";
-import type { Sql } from "../../../store/tx.ts";
+import type { Notices } from "../../../store/database/notices.ts";
+import type { Sql } from "../../../store/database/tx.ts";
+import {
+  type Before,
+  endLoopSession,
+  lookAtLoopSession,
+  takeLoopSession,
+} from "../../../store/replicas/loop-sessions.ts";
 
 /** The last chunk that a session's stream was charged for. */
 export interface LastChunk {

@@ -1,0 +1,382 @@
+/** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
+import { newId } from "../../ambient.ts";
+import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { hashSecret, newSecret } from "./secret.ts";
+import { type OrgSettings, type StoredSettings, settingsFrom } from "./settings.ts";
+
+/** When a budget is renewed, in UTC. */
+export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
+
+/** A key as the gate needs it. */
+export interface KeyRecord {
+  id: string;
+  orgId: string;
+  workspaceId: string | undefined;
+  name: string;
+  /** The first letters of the secret. */
+  prefix: string;
+  role: string;
+  /** The member whose key it is; undefined for a key of the organisation itself. */
+  userId: string | undefined;
+  /** Its member was deactivated or removed. */
+  userInactive: boolean;
+  /** All that it may do within its role, by permission; undefined: all that the role may. */
+  permissions: string[] | undefined;
+  /** Contracts that it may call; all when empty. */
+  scopes: string[];
+  /** Models that it may use, `owner/*` for all of an owner; every model when empty. */
+  models: string[];
+  environment: "hardware" | "simulation";
+  disabled: boolean;
+  /** It was ended for ever. */
+  revoked: boolean;
+  /** Its organisation's calls are refused. */
+  orgSuspended: boolean;
+  /** Unix seconds. */
+  expiresAt: number | undefined;
+  budget: { limitMicro: number; interval: BudgetInterval } | undefined;
+  rateLimit: RateLimit;
+  /** The robot that it was made for. */
+  robotId: string | undefined;
+  /** What its organisation and workspace settled. */
+  settings: OrgSettings;
+  /** Unix seconds. */
+  createdAt: number;
+  /** What no action that it is given may exceed, as ProtoJSON of `SafetyBounds`. */
+  bounds: object | undefined;
+}
+
+/** How often a key may call. */
+export interface RateLimit {
+  requests: number;
+  windowS: number;
+  burst: number;
+  concurrency: number;
+  /** Streams that may be open at once. */
+  streams: number;
+}
+
+/** What a key may do when nobody said otherwise: 100 calls a second, two 50 Hz loops' worth of them at once. */
+export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64, streams: 16 };
+
+/** The whole limits of what was said of them; without a burst a tenth of the window's requests may come at once, and ten at least. */
+export function rateLimitOf(said: Partial<RateLimit> = {}): RateLimit {
+  const whole = { ...DEFAULT_RATE_LIMIT, ...said };
+  const { requests } = whole;
+  return { ...whole, burst: said.burst ?? Math.min(requests, Math.max(10, Math.ceil(requests / 10))) };
+}
+
+/** The role of a key when nobody said otherwise. */
+export const DEFAULT_ROLE = "developer";
+
+/** What a key is made from. */
+export interface NewKey {
+  orgId: string;
+  name?: string | undefined;
+  role?: string | undefined;
+  userId?: string | undefined;
+  permissions?: readonly string[] | undefined;
+  scopes?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  environment?: KeyRecord["environment"] | undefined;
+  /** Unix seconds. */
+  expiresAt?: number | undefined;
+  budget?: KeyRecord["budget"];
+  rateLimit?: Partial<RateLimit> | undefined;
+  workspaceId?: string | undefined;
+  robotId?: string | undefined;
+  /** ProtoJSON of `SafetyBounds`. */
+  bounds?: object | undefined;
+}
+
+interface KeyRow {
+  id: string;
+  org_id: string;
+  name: string;
+  prefix: string;
+  role: string;
+  user_id: string | null;
+  user_inactive: boolean;
+  permissions: string[] | null;
+  scopes: string[];
+  models: string[];
+  environment: KeyRecord["environment"];
+  disabled: boolean;
+  revoked: boolean;
+  org_suspended: boolean;
+  expires_at: Date | null;
+  budget_micro: number | null;
+  budget_interval: BudgetInterval | null;
+  rate_requests: number;
+  rate_window_s: number;
+  rate_burst: number;
+  rate_concurrency: number;
+  rate_streams: number;
+  workspace_id: string | null;
+  robot_id: string | null;
+  bounds: object | null;
+  org_settings: StoredSettings | null;
+  workspace_settings: StoredSettings | null;
+  created: Date;
+}
+
+const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+const keyOf = (row: KeyRow): KeyRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  prefix: row.prefix,
+  role: row.role,
+  userId: row.user_id ?? undefined,
+  userInactive: row.user_inactive,
+  permissions: row.permissions ?? undefined,
+  scopes: row.scopes,
+  models: row.models,
+  environment: row.environment,
+  disabled: row.disabled,
+  revoked: row.revoked,
+  orgSuspended: row.org_suspended,
+  expiresAt: row.expires_at === null ? undefined : seconds(row.expires_at),
+  budget:
+    row.budget_micro === null || row.budget_interval === null
+      ? undefined
+      : { limitMicro: row.budget_micro, interval: row.budget_interval },
+  rateLimit: {
+    requests: row.rate_requests,
+    windowS: row.rate_window_s,
+    burst: row.rate_burst,
+    concurrency: row.rate_concurrency,
+    streams: row.rate_streams,
+  },
+  workspaceId: row.workspace_id ?? undefined,
+  robotId: row.robot_id ?? undefined,
+  bounds: row.bounds ?? undefined,
+  settings: settingsFrom(row.org_settings, row.workspace_settings),
+  createdAt: seconds(row.created),
+});
+
+const keyColumns = (sql: Queryable) => sql`
+  id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, created,
+  revoked_at is not null as revoked,
+  (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
+  (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
+  (select status = 'suspended' from org where org.id = key.org_id) as org_suspended,
+  user_id is not null and not exists (
+    select from member where member.id = key.user_id and status = 'active') as user_inactive`;
+
+/** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
+export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
+  const { secret, prefix } = newSecret();
+  const rate = rateLimitOf(key.rateLimit);
+  const row = {
+    id: newId("key"),
+    org_id: key.orgId,
+    name: key.name ?? "",
+    prefix,
+    hash: hashSecret(secret),
+    role: key.role ?? DEFAULT_ROLE,
+    user_id: key.userId ?? null,
+    permissions: key.permissions === undefined ? null : [...key.permissions],
+    scopes: [...(key.scopes ?? [])],
+    models: [...(key.models ?? [])],
+    environment: key.environment ?? "simulation",
+    expires_at: key.expiresAt === undefined ? null : new Date(key.expiresAt * 1000),
+    budget_micro: key.budget?.limitMicro ?? null,
+    budget_interval: key.budget?.interval ?? null,
+    rate_requests: rate.requests,
+    rate_window_s: rate.windowS,
+    rate_burst: rate.burst,
+    rate_concurrency: rate.concurrency,
+    rate_streams: rate.streams,
+    workspace_id: key.workspaceId ?? null,
+    robot_id: key.robotId ?? null,
+    bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
+  };
+  const [made] = await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`;
+  return { key: keyOf(made!), secret };
+}
+
+/** Finds a key by the hash of its secret. */
+export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyRecord | undefined> {
+  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`;
+  return row && keyOf(row);
+}
+
+/** Finds a key by its name. */
+export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | undefined> {
+  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`;
+  return row && keyOf(row);
+}
+
+/** Which keys of an organisation to list. */
+export interface KeyQuery {
+  limit: number;
+  /** Only keys after this one. */
+  after?: string | undefined;
+  workspaceId?: string | undefined;
+  /** Only keys of this member. */
+  userId?: string | undefined;
+}
+
+/** The keys of an organisation that were not revoked, oldest first, and whether there are more. */
+export async function listKeys(
+  sql: Queryable,
+  orgId: string,
+  { limit, after, workspaceId, userId }: KeyQuery,
+): Promise<{ records: KeyRecord[]; hasMore: boolean }> {
+  const rows = await sql<KeyRow[]>`
+    select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null
+      ${after === undefined ? sql`` : sql`and id > ${after}`}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
+      ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
+    order by id limit ${limit + 1}`;
+  return { records: rows.slice(0, limit).map(keyOf), hasMore: rows.length > limit };
+}
+
+/** A key of an organisation that was not revoked; its row is locked until the transaction ends. */
+export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
+  const [row] = await tx<KeyRow[]>`
+    select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null for update of key`;
+  return row && keyOf(row);
+}
+
+/** What may change of a key; absent fields stay, null takes one away. */
+export interface KeyChanges {
+  name?: string | undefined;
+  disabled?: boolean | undefined;
+  role?: string | undefined;
+  scopes?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  environment?: KeyRecord["environment"] | undefined;
+  /** Unix seconds. */
+  expiresAt?: number | null | undefined;
+  budget?: KeyRecord["budget"] | null;
+  rateLimit?: RateLimit | undefined;
+  robotId?: string | null | undefined;
+}
+
+/** Changes a key; every replica knows when this is committed, or shortly after. */
+export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promise<KeyRecord> {
+  const { expiresAt, budget, rateLimit, robotId, scopes, models, ...plain } = changes;
+  const row = {
+    ...Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== undefined)),
+    ...(scopes && { scopes: [...scopes] }),
+    ...(models && { models: [...models] }),
+    ...(expiresAt !== undefined && { expires_at: expiresAt === null ? null : new Date(expiresAt * 1000) }),
+    ...(budget !== undefined && {
+      budget_micro: budget?.limitMicro ?? null,
+      budget_interval: budget?.interval ?? null,
+    }),
+    ...(robotId !== undefined && { robot_id: robotId }),
+    ...(rateLimit && {
+      rate_requests: rateLimit.requests,
+      rate_window_s: rateLimit.windowS,
+      rate_burst: rateLimit.burst,
+      rate_concurrency: rateLimit.concurrency,
+      rate_streams: rateLimit.streams,
+    }),
+  };
+  if (Object.keys(row).length > 0) await tx`update key set ${tx(row)} where id = ${id}`;
+  const [changed] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
+  return keyOf(changed!);
+}
+
+/** Gives a key a new secret; the old one opens nothing any more. The secret is in the answer and nowhere else. */
+export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; secret: string }> {
+  const { secret, prefix } = newSecret();
+  await tx`update key set ${tx({ prefix, hash: hashSecret(secret) })} where id = ${id}`;
+  const [row] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
+  return { key: keyOf(row!), secret };
+}
+
+/** Whose keys to end; those of a member outside of some workspaces where `outside` names these. */
+export type WhichKeys =
+  | { id: string }
+  | { workspaceId: string }
+  | { clientId: string }
+  | { userId: string; outside?: readonly string[] };
+
+function theseKeys(tx: Tx, which: WhichKeys) {
+  if ("id" in which) return tx`id = ${which.id}`;
+  if ("workspaceId" in which) return tx`workspace_id = ${which.workspaceId}`;
+  if ("clientId" in which) return tx`client_id = ${which.clientId}`;
+  if (which.outside === undefined) return tx`user_id = ${which.userId}`;
+  return tx`user_id = ${which.userId} and not coalesce(workspace_id = any(${[...which.outside]}), false)`;
+}
+
+/** Ends keys for ever. Answers which these were. */
+export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<string[]> {
+  const these = theseKeys(tx, which);
+  const rows = await tx<{ id: string }[]>`
+    update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id`;
+  return rows.map(({ id }) => id);
+}
+
+/** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */
+export async function setKeyDisabled(sql: Sql, id: string, disabled: boolean): Promise<boolean> {
+  const { count } = await sql`update key set disabled = ${disabled} where id = ${id}`;
+  return count > 0;
+}
+
+/** What a key has spent, by intervals in UTC that began at or before `atMs` (unix milliseconds). */
+export interface KeySpending {
+  dayMicro: number;
+  weekMicro: number;
+  monthMicro: number;
+  totalMicro: number;
+  /** What the key's leases hold: it counts against the budget, and is not spent. */
+  heldMicro: number;
+  budget:
+    | { limitMicro: number; interval: BudgetInterval; spentMicro: number; resetsAt: number | undefined }
+    | undefined;
+}
+
+interface SpendingRow {
+  day: number;
+  week: number;
+  month: number;
+  total: number;
+  held: number;
+  limit: number | null;
+  interval: BudgetInterval | null;
+  resets_at: number | null;
+}
+
+/** The spending of a key. A call counts on the day on which its credit was leased. */
+export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise<KeySpending> {
+  const day = new Date(atMs).toISOString().slice(0, 10);
+  const [row] = await sql<SpendingRow[]>`
+    with spent as (
+      select key_day.day, taken_micro - coalesce(sum(amount_micro - spent_micro), 0) as micro
+      from key_day left join lease on lease.key_id = key_day.key_id and lease.day = key_day.day and lease.org_id = key_day.org_id
+      where key_day.key_id = ${keyId} group by key_day.key_id, key_day.day
+    )
+    select
+      coalesce(sum(micro) filter (where day >= ${day}::date), 0) as day,
+      coalesce(sum(micro) filter (where day >= budget_start('weekly', ${day}::date)), 0) as week,
+      coalesce(sum(micro) filter (where day >= budget_start('monthly', ${day}::date)), 0) as month,
+      coalesce(sum(micro), 0) as total,
+      (select coalesce(sum(amount_micro - spent_micro), 0) from lease join key on lease.key_id = key.id
+        where lease.org_id = key.org_id and key.id = ${keyId}) as held,
+      (select budget_micro from key where id = ${keyId}) as "limit",
+      (select budget_interval from key where id = ${keyId}) as "interval",
+      (select extract(epoch from budget_reset(budget_interval, ${day}::date)) from key where id = ${keyId}) as resets_at
+    from spent`;
+  const {
+    day: dayMicro,
+    week: weekMicro,
+    month: monthMicro,
+    total: totalMicro,
+    held: heldMicro,
+    limit,
+    interval,
+  } = row!;
+  const within = { daily: dayMicro, weekly: weekMicro, monthly: monthMicro, lifetime: totalMicro };
+  const budget =
+    limit === null || interval === null
+      ? undefined
+      : { limitMicro: limit, interval, spentMicro: within[interval], resetsAt: row!.resets_at ?? undefined };
+  return { dayMicro, weekMicro, monthMicro, totalMicro, heldMicro, budget };
+}

@@ -1,0 +1,171 @@
+/** OAuth applications, and the codes that they exchange for keys. */
+import { newId, now } from "../../ambient.ts";
+import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { createKey, type KeyRecord, type NewKey } from "./keys.ts";
+
+/** How an application proves itself where codes are exchanged. */
+export type AuthMethod = "none" | "client_secret_basic" | "client_secret_post";
+
+/** An application. */
+export interface ClientRecord {
+  id: string;
+  orgId: string;
+  name: string;
+  redirectUris: string[];
+  scopes: string[];
+  authMethod: AuthMethod;
+  /** SHA-256 of its secret; undefined for one that can keep none. */
+  secretHash: Buffer | undefined;
+  /** Unix seconds. */
+  created: number;
+}
+
+interface ClientRow {
+  id: string;
+  org_id: string;
+  name: string;
+  redirect_uris: string[];
+  scopes: string[];
+  auth_method: AuthMethod;
+  secret_hash: Buffer | null;
+  created: Date;
+}
+
+const clientOf = (row: ClientRow): ClientRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  redirectUris: row.redirect_uris,
+  scopes: row.scopes,
+  authMethod: row.auth_method,
+  secretHash: row.secret_hash ?? undefined,
+  created: Math.floor(row.created.getTime() / 1000),
+});
+
+/** Registers an application. */
+export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "created">): Promise<ClientRecord> {
+  const row = {
+    id: newId("oac"),
+    org_id: client.orgId,
+    name: client.name,
+    redirect_uris: client.redirectUris,
+    scopes: client.scopes,
+    auth_method: client.authMethod,
+    secret_hash: client.secretHash ?? null,
+    created: new Date(now()),
+  };
+  const [made] = await tx<ClientRow[]>`insert into oauth_client ${tx(row)} returning *`;
+  return clientOf(made!);
+}
+
+/** Finds an application, of one organisation or of any. */
+export async function findClient(sql: Queryable, id: string, orgId?: string): Promise<ClientRecord | undefined> {
+  const [row] = await sql<ClientRow[]>`
+    select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
+  return row && clientOf(row);
+}
+
+/** One page of an organisation's applications, oldest first, from the one after `after`. */
+export async function listClients(
+  sql: Sql,
+  orgId: string,
+  { limit, after = "" }: { limit: number; after?: string | undefined },
+): Promise<{ clients: ClientRecord[]; hasMore: boolean }> {
+  const rows = await sql<ClientRow[]>`
+    select * from oauth_client where org_id = ${orgId} and id > ${after} order by id limit ${limit + 1}`;
+  return { clients: rows.slice(0, limit).map(clientOf), hasMore: rows.length > limit };
+}
+
+/** Deletes an application with its codes. Answers whether there was such an application. */
+export async function dropClient(tx: Tx, orgId: string, id: string): Promise<boolean> {
+  return (await tx`delete from oauth_client where org_id = ${orgId} and id = ${id}`).count > 0;
+}
+
+/** What a code stands for. */
+export interface Consent {
+  clientId: string;
+  orgId: string;
+  /** The key that consented. */
+  consentedBy: string;
+  redirectUri: string;
+  /** SHA-256 of the application's verifier, in base64url. */
+  challenge: string;
+  /** What was consented to, parted by spaces. */
+  scope: string;
+  /** What the key will be made from; its role and its user are those of the consenting key at that moment. */
+  granted: Omit<NewKey, "orgId" | "role" | "userId">;
+  /** Unix milliseconds. */
+  endsMs: number;
+}
+
+/** Keeps a code by its hash. Answers whether its application is still there. */
+export async function addCode(tx: Tx, hash: Uint8Array, consent: Consent): Promise<boolean> {
+  const { granted, endsMs, ...rest } = consent;
+  const { count } = await tx`
+    insert into oauth_code (hash, client_id, org_id, consented_by, redirect_uri, challenge, scope, granted, ends)
+    select ${Buffer.from(hash)}, id, org_id, ${rest.consentedBy}, ${rest.redirectUri}, ${rest.challenge},
+      ${rest.scope}, ${JSON.stringify(granted)}::text::jsonb, ${new Date(endsMs)}
+    from oauth_client where id = ${rest.clientId} and org_id = ${rest.orgId} for key share`;
+  return count > 0;
+}
+
+interface CodeRow {
+  client_id: string;
+  org_id: string;
+  consented_by: string;
+  redirect_uri: string;
+  challenge: string;
+  scope: string;
+  granted: Consent["granted"];
+  ends: Date;
+  key_id: string | null;
+}
+
+/** A code as it was kept, and the key that it was exchanged for, if it was. Holds it: whoever else brings it waits. */
+export async function takeCode(
+  tx: Tx,
+  hash: Uint8Array,
+): Promise<{ consent: Consent; keyId: string | undefined } | undefined> {
+  const [row] = await tx<CodeRow[]>`select * from oauth_code where hash = ${Buffer.from(hash)} for update`;
+  if (!row) return undefined;
+  const { client_id, org_id, consented_by, redirect_uri, challenge, scope, granted, ends, key_id } = row;
+  const consent = {
+    clientId: client_id,
+    orgId: org_id,
+    consentedBy: consented_by,
+    redirectUri: redirect_uri,
+    challenge,
+    scope,
+    granted,
+    endsMs: ends.getTime(),
+  };
+  return { consent, keyId: key_id ?? undefined };
+}
+
+/** Makes the key that a code stands for, and marks the code as used. */
+export async function redeemCode(
+  tx: Tx,
+  hash: Uint8Array,
+  consent: Consent,
+  { role, userId }: Pick<KeyRecord, "role" | "userId">,
+): Promise<{ key: KeyRecord; secret: string }> {
+  const made = await createKey(tx, { ...consent.granted, orgId: consent.orgId, role, userId });
+  await tx`update key set client_id = ${consent.clientId} where id = ${made.key.id}`;
+  await tx`update oauth_code set key_id = ${made.key.id} where hash = ${Buffer.from(hash)}`;
+  return made;
+}
+
+/** The key of a token that was made for some application; undefined where there is none. */
+export async function findClientKey(
+  tx: Tx,
+  hash: Uint8Array,
+): Promise<{ id: string; orgId: string; clientId: string } | undefined> {
+  const [row] = await tx<{ id: string; org_id: string; client_id: string }[]>`
+    select id, org_id, client_id from key where hash = ${Buffer.from(hash)} and client_id is not null`;
+  return row && { id: row.id, orgId: row.org_id, clientId: row.client_id };
+}
+
+/** Forgets codes a day after their end; until then one that comes again revokes what it gave. */
+export async function pruneCodes(sql: Sql): Promise<void> {
+  await sql`delete from oauth_code where ends < ${new Date(now() - 24 * 3600 * 1000)}`;
+}

@@ -1,0 +1,65 @@
+/** What belongs to an organisation and every call looks at, in memory, so that no warm call asks the database. */
+import { steadyNow } from "../../ambient.ts";
+import type { Channel, Notices } from "../database/notices.ts";
+
+/** After this long it is read again behind the call that uses it: a notification may have been lost. */
+const FRESH_MS = 30_000;
+const MOST_ORGS = 20_000;
+
+interface Entry<T> {
+  value: T | undefined;
+  readMs: number;
+  reading: Promise<T> | undefined;
+}
+
+/** One thing of each organisation, by the organisation's id. A change reaches it by a notification that carries the id. */
+export class OrgCache<T> {
+  readonly #load: (orgId: string) => Promise<T>;
+  readonly #entries = new Map<string, Entry<T>>();
+  readonly #off: () => void;
+
+  constructor(notices: Notices, channel: Channel, load: (orgId: string) => Promise<T>) {
+    this.#load = load;
+    this.#off = notices.on(
+      channel,
+      (orgId) => this.#entries.delete(orgId),
+      () => this.#entries.clear(),
+    );
+  }
+
+  /** At once when it is known; else read. Rejects when the database must be asked and is away. */
+  of(orgId: string): T | Promise<T> {
+    const entry = this.#entries.get(orgId);
+    if (!entry) return this.#read(orgId, { value: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+    if (entry.value === undefined) return this.#read(orgId, entry);
+    if (steadyNow() - entry.readMs >= FRESH_MS) this.#read(orgId, entry).catch(() => {});
+    return entry.value;
+  }
+
+  /** What the database has now, for whoever has just changed it here. */
+  forget(orgId: string): void {
+    this.#entries.delete(orgId);
+  }
+
+  /** Hears no more changes. */
+  close(): void {
+    this.#off();
+  }
+
+  #read(orgId: string, entry: Entry<T>): Promise<T> {
+    if (entry.reading) return entry.reading;
+    entry.reading = this.#load(orgId)
+      .then((value) => {
+        // What was read while a change came in belongs to an entry that nobody finds any more.
+        Object.assign(entry, { value, readMs: steadyNow() });
+        return value;
+      })
+      .finally(() => {
+        entry.reading = undefined;
+        if (entry.value === undefined && this.#entries.get(orgId) === entry) this.#entries.delete(orgId);
+      });
+    if (this.#entries.size >= MOST_ORGS) this.#entries.clear();
+    this.#entries.set(orgId, entry);
+    return entry.reading;
+  }
+}

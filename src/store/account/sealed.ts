@@ -1,0 +1,107 @@
+/** Every sealed secret of the database, wherever it is kept, for whoever changes the master key. */
+
+import type { Sql } from "../database/tx.ts";
+import { broadcastContext } from "../events/broadcast.ts";
+import { webhookContext } from "../events/webhooks.ts";
+import { offeringContext } from "../supply/supply.ts";
+import { credentialContext } from "./credentials.ts";
+
+/** One sealed secret. */
+export interface SealedSecret {
+  id: string;
+  sealed: Buffer;
+  /** What it was sealed for. */
+  context: string;
+}
+
+/** One column that holds sealed secrets. */
+interface SealedColumn {
+  /** What its rows are called. */
+  readonly name: string;
+  readonly table: string;
+  readonly column: string;
+  /** What else of a row its context is made of. */
+  readonly needs: readonly string[];
+  contextOf(row: Readonly<Record<string, string | number>>): string;
+}
+
+/** Whoever seals something new adds its column here. */
+export const SEALED_COLUMNS: readonly SealedColumn[] = [
+  {
+    name: "credentials",
+    table: "credential",
+    column: "sealed",
+    needs: ["org_id", "provider", "version"],
+    contextOf: ({ id, org_id, provider, version }) =>
+      credentialContext({
+        id: String(id),
+        orgId: String(org_id),
+        provider: String(provider),
+        version: Number(version),
+      }),
+  },
+  {
+    name: "offerings",
+    table: "offering",
+    column: "auth_secret",
+    needs: ["provider_id", "endpoint"],
+    contextOf: ({ provider_id, endpoint }) =>
+      offeringContext({ providerId: String(provider_id), endpoint: String(endpoint) }),
+  },
+  ...["secret", "old_secret"].map((column) => ({
+    name: column === "secret" ? "webhooks" : "webhooks' earlier secrets",
+    table: "webhook",
+    column,
+    needs: [],
+    contextOf: ({ id }: Readonly<Record<string, string | number>>) => webhookContext(String(id)),
+  })),
+  {
+    name: "headers of broadcast targets",
+    table: "broadcast_target",
+    column: "headers",
+    needs: [],
+    contextOf: ({ id }) => broadcastContext(String(id)),
+  },
+];
+
+/** How many secrets of a column do not begin with `head`. */
+export async function countOthers(sql: Sql, { table, column }: SealedColumn, head: Buffer): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*) as count from ${sql(table)} where ${begins(sql, column, head)}`;
+  return row?.count ?? 0;
+}
+
+/** Up to `limit` secrets of a column that do not begin with `head`, in the order of their names, after the name `after`. */
+export async function listOthers(
+  sql: Sql,
+  place: SealedColumn,
+  { head, after, limit }: { head: Buffer; after: string; limit: number },
+): Promise<SealedSecret[]> {
+  const { table, column, needs } = place;
+  const rows = await sql<Record<string, string | number | Buffer>[]>`
+    select ${sql(["id", column, ...needs])} from ${sql(table)}
+    where ${begins(sql, column, head)} and id > ${after} order by id limit ${limit}`;
+  return rows.map((row) => ({
+    id: String(row.id),
+    sealed: row[column] as Buffer, // bytea
+    context: place.contextOf(row as Record<string, string | number>), // all that it looks at is text or a number
+  }));
+}
+
+const begins = (sql: Sql, column: string, head: Buffer) =>
+  sql`${sql(column)} is not null and substring(${sql(column)} from 1 for ${head.length}) <> ${head}`;
+
+/** Puts secrets in the place of others, where those are still there: who stored a new one meanwhile keeps it. Answers how many. */
+export async function replaceSealed(
+  sql: Sql,
+  { table, column }: SealedColumn,
+  changes: readonly { id: string; from: Buffer; to: Buffer }[],
+): Promise<number> {
+  if (changes.length === 0) return 0;
+  const { count } = await sql`
+    update ${sql(table)} set ${sql(column)} = decode(change."to", 'hex')
+    from json_to_recordset(${JSON.stringify(changes.map(({ id, from, to }) => ({ id, from: from.toString("hex"), to: to.toString("hex") })))}::text::json)
+      as change (id text, "from" text, "to" text)
+    where ${sql(table)}.id = change.id and ${sql(`${table}.${column}`)} = decode(change."from", 'hex')`;
+  return count;
+}

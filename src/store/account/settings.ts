@@ -1,0 +1,101 @@
+/** What an organisation settles for all its calls, and what a workspace settles otherwise. */
+
+import type { Queryable, Tx } from "../database/tx.ts";
+import type { ByokMode } from "./credentials.ts";
+
+/** The settings that hold for a call. */
+export interface OrgSettings {
+  /** How long logs are kept. */
+  readonly retentionDays: number;
+  /** Zero data retention: no provider that retains frames, and nothing of what callers send on record. */
+  readonly zdr: boolean;
+  /** Whether answers may be shared through caches. */
+  readonly cacheSharing: boolean;
+  /** When the organisation's own keys at providers are used. */
+  readonly byokMode: ByokMode;
+  /** The preset of requests that name none. */
+  readonly defaultPreset: string | undefined;
+  /** Regions that may serve; undefined: all. An empty list admits none. */
+  readonly allowedRegions: readonly string[] | undefined;
+  /** The largest share of calls that may be hedged. */
+  readonly maxHedgeRatio: number;
+}
+
+/** What holds when nobody settled anything. */
+export const DEFAULT_SETTINGS: OrgSettings = {
+  retentionDays: 30,
+  zdr: false,
+  cacheSharing: false,
+  byokMode: "prefer",
+  defaultPreset: undefined,
+  allowedRegions: undefined,
+  maxHedgeRatio: 0.05,
+};
+
+/** Settings as they are stored: absent or null fields are not settled. */
+export interface StoredSettings {
+  retention_days?: number | null;
+  zdr?: boolean | null;
+  cache_sharing?: boolean | null;
+  byok_mode?: ByokMode | null;
+  default_preset?: string | null;
+  allowed_regions?: readonly string[] | null;
+  max_hedge_ratio?: number | null;
+}
+
+/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr or the regions of the other. */
+export function settingsFrom(org: StoredSettings | null, workspace: StoredSettings | null = null): OrgSettings {
+  if (org === null && workspace === null) return DEFAULT_SETTINGS;
+  const settled = { ...present(org), ...present(workspace) };
+  return {
+    retentionDays: settled.retention_days ?? DEFAULT_SETTINGS.retentionDays,
+    zdr: org?.zdr === true || workspace?.zdr === true,
+    cacheSharing: settled.cache_sharing ?? DEFAULT_SETTINGS.cacheSharing,
+    byokMode: settled.byok_mode ?? DEFAULT_SETTINGS.byokMode,
+    defaultPreset: settled.default_preset ?? undefined,
+    allowedRegions: narrowed(org?.allowed_regions, workspace?.allowed_regions),
+    maxHedgeRatio: settled.max_hedge_ratio ?? DEFAULT_SETTINGS.maxHedgeRatio,
+  };
+}
+
+const present = (stored: StoredSettings | null): StoredSettings =>
+  Object.fromEntries(Object.entries(stored ?? {}).filter(([, value]) => value !== null));
+
+/** Those of both lists; one that is empty or absent limits nothing. */
+function narrowed(
+  org: readonly string[] | null | undefined,
+  workspace: readonly string[] | null | undefined,
+): readonly string[] | undefined {
+  if (!org?.length) return workspace?.length ? workspace : undefined;
+  return workspace?.length ? org.filter((region) => workspace.includes(region)) : org;
+}
+
+/** The settings of an organisation, and of one of its workspaces where that is named; of an unknown one the defaults. */
+export async function orgSettings(sql: Queryable, orgId: string, workspaceId?: string): Promise<OrgSettings> {
+  const [row] = await sql<{ org: StoredSettings | null; workspace: StoredSettings | null }[]>`
+    select (select to_json(s) from org_settings as s where org_id = ${orgId}) as org,
+      (select settings from workspace where org_id = ${orgId} and id = ${workspaceId ?? null}) as workspace`;
+  return settingsFrom(row?.org ?? null, row?.workspace ?? null);
+}
+
+const COLUMNS = [
+  "retention_days",
+  "zdr",
+  "cache_sharing",
+  "byok_mode",
+  "default_preset",
+  "allowed_regions",
+  "max_hedge_ratio",
+] as const;
+
+/** Settles fields of an organisation; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */
+export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Promise<OrgSettings> {
+  const row = Object.fromEntries(
+    COLUMNS.filter((name) => changes[name] !== undefined).map((name) => [name, changes[name] ?? null]),
+  );
+  if (Object.keys(row).length > 0)
+    await tx`
+      insert into org_settings ${tx({ org_id: orgId, ...row })}
+      on conflict (org_id) do update set ${tx(row)}, updated = now()`;
+  return orgSettings(tx, orgId);
+}

@@ -1,0 +1,183 @@
+/** Targets of spans: where organisations want to see their calls. */
+import { Reason, refuse } from "../../refusal.ts";
+import type { Queryable, Tx } from "../database/tx.ts";
+
+/** How spans travel. */
+export type SpanProtocol = "http/protobuf" | "http/json" | "grpc";
+
+/** Which calls a target gets; what is empty lets all through. */
+export interface SpanFilter {
+  contracts: string[];
+  models: string[];
+  keyIds: string[];
+  workspaceId: string | undefined;
+}
+
+/** What the owner of a target says of it. */
+export interface TargetFacts {
+  name: string;
+  endpoint: string;
+  protocol: SpanProtocol;
+  /** Sealed JSON of names and values; undefined where there are none. */
+  headers: Buffer | undefined;
+  headerNames: string[];
+  samplingRate: number;
+  privacyMode: boolean;
+  filter: SpanFilter;
+  resourceAttributes: Record<string, string>;
+  enabled: boolean;
+  /** Whether events are sent too. */
+  events: boolean;
+}
+
+/** A target of spans. */
+export interface TargetRecord extends TargetFacts {
+  id: string;
+  orgId: string;
+  /** Grows with every change of its facts. */
+  revision: number;
+  lastError: string | undefined;
+  droppedSpans: number;
+  /** Unix seconds. */
+  created: number;
+}
+
+/** Targets that an organisation may have. */
+const MOST = 10;
+/** What the count of dropped spans ends at. */
+const MOST_DROPPED = 2 ** 32 - 1;
+
+/** What binds sealed headers to their place. */
+export const broadcastContext = (targetId: string): string => JSON.stringify(["broadcast", targetId]);
+
+interface TargetRow {
+  id: string;
+  org_id: string;
+  name: string;
+  endpoint: string;
+  protocol: SpanProtocol;
+  headers: Buffer | null;
+  header_names: string[];
+  sampling_rate: number;
+  privacy_mode: boolean;
+  contracts: string[];
+  models: string[];
+  key_ids: string[];
+  workspace_id: string | null;
+  resource_attributes: Record<string, string>;
+  enabled: boolean;
+  events: boolean;
+  revision: number;
+  last_error: string | null;
+  dropped_spans: string | number;
+  created: Date;
+}
+
+const targetOf = (row: TargetRow): TargetRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  name: row.name,
+  endpoint: row.endpoint,
+  protocol: row.protocol,
+  headers: row.headers ?? undefined,
+  headerNames: row.header_names,
+  samplingRate: row.sampling_rate,
+  privacyMode: row.privacy_mode,
+  filter: {
+    contracts: row.contracts,
+    models: row.models,
+    keyIds: row.key_ids,
+    workspaceId: row.workspace_id ?? undefined,
+  },
+  resourceAttributes: row.resource_attributes,
+  enabled: row.enabled,
+  events: row.events,
+  revision: row.revision,
+  lastError: row.last_error ?? undefined,
+  droppedSpans: Number(row.dropped_spans),
+  created: Math.floor(row.created.getTime() / 1000),
+});
+
+/** Saves a target. Refuses with `too_many` beyond 10 of an organisation. */
+export async function createTarget(
+  tx: Tx,
+  { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
+): Promise<TargetRecord> {
+  await tx`select pg_advisory_xact_lock(hashtextextended(${`broadcast ${orgId}`}, 0))`;
+  const [{ count } = { count: 0 }] = await tx<{ count: number }[]>`
+    select count(*)::int as count from broadcast_target where org_id = ${orgId}`;
+  if (count >= MOST)
+    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST} targets of spans; delete one first`);
+  const { filter } = facts;
+  const [row] = await tx<TargetRow[]>`
+    insert into broadcast_target (
+      id, org_id, name, endpoint, protocol, headers, header_names, sampling_rate, privacy_mode, contracts, models, key_ids,
+      workspace_id, resource_attributes, enabled, events
+    ) values (
+      ${id}, ${orgId}, ${facts.name}, ${facts.endpoint}, ${facts.protocol}, ${facts.headers ?? null}, ${facts.headerNames},
+      ${facts.samplingRate}, ${facts.privacyMode}, ${filter.contracts}, ${filter.models}, ${filter.keyIds},
+      ${filter.workspaceId ?? null}, ${JSON.stringify(facts.resourceAttributes)}::text::json, ${facts.enabled}, ${facts.events}
+    ) returning *`;
+  return targetOf(row!);
+}
+
+/** Puts other facts in the place of those that a target had; undefined when it is gone. */
+export async function replaceTarget(
+  tx: Tx,
+  { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
+): Promise<TargetRecord | undefined> {
+  const { filter } = facts;
+  const [row] = await tx<TargetRow[]>`
+    update broadcast_target set
+      name = ${facts.name}, endpoint = ${facts.endpoint}, protocol = ${facts.protocol}, headers = ${facts.headers ?? null},
+      header_names = ${facts.headerNames}, sampling_rate = ${facts.samplingRate}, privacy_mode = ${facts.privacyMode},
+      contracts = ${filter.contracts}, models = ${filter.models}, key_ids = ${filter.keyIds},
+      workspace_id = ${filter.workspaceId ?? null},
+      resource_attributes = ${JSON.stringify(facts.resourceAttributes)}::text::json, enabled = ${facts.enabled}, events = ${facts.events},
+      revision = revision + 1, last_error = null
+    where id = ${id} and org_id = ${orgId} returning *`;
+  return row && targetOf(row);
+}
+
+/** The targets of an organisation, oldest first. */
+export async function listTargets(sql: Queryable, orgId: string): Promise<TargetRecord[]> {
+  const rows = await sql<TargetRow[]>`
+    select * from broadcast_target where org_id = ${orgId} order by created, id limit ${MOST}`;
+  return rows.map(targetOf);
+}
+
+/** A target of an organisation. */
+export async function findTarget(sql: Queryable, orgId: string, id: string): Promise<TargetRecord | undefined> {
+  const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id} and org_id = ${orgId}`;
+  return row && targetOf(row);
+}
+
+/** A target of any organisation. */
+export async function findTargetById(sql: Queryable, id: string): Promise<TargetRecord | undefined> {
+  const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id}`;
+  return row && targetOf(row);
+}
+
+/** Forgets a target; whether there was one. */
+export async function deleteTarget(tx: Tx, orgId: string, id: string): Promise<boolean> {
+  const { count } = await tx`delete from broadcast_target where id = ${id} and org_id = ${orgId}`;
+  return count > 0;
+}
+
+/** Every target that spans are sent to. */
+export async function loadTargets(sql: Queryable): Promise<TargetRecord[]> {
+  const rows = await sql<TargetRow[]>`select * from broadcast_target where enabled order by org_id, created`;
+  return rows.map(targetOf);
+}
+
+/** Notes what sending came to: spans that were given up since the last note, and the last failure, if there is one. */
+export async function noteSent(
+  sql: Queryable,
+  id: string,
+  { dropped, lastError }: { dropped: number; lastError: string | undefined },
+): Promise<void> {
+  await sql`
+    update broadcast_target set
+      dropped_spans = least(dropped_spans + ${dropped}, ${MOST_DROPPED}), last_error = ${lastError ?? null}
+    where id = ${id}`;
+}

@@ -1,0 +1,157 @@
+/** The log: calls as they ended, and acts of administration as the audit log has them. Amounts are micro-dollars. */
+import type { Queryable, Sql } from "../database/tx.ts";
+
+/** A call of the log. */
+export interface CallLog {
+  requestId: string;
+  /** Unix seconds. */
+  ts: number;
+  contract: string;
+  keyId: string;
+  workspaceId: string | null;
+  model: string;
+  provider: string;
+  offeringId: string;
+  status: "settled" | "failed" | "unmetered";
+  httpStatus: number | null;
+  errorCode: string | null;
+  unit: string;
+  units: number;
+  costMicro: number;
+  hedgeCostMicro: number | null;
+  simulated: boolean;
+  byok: boolean;
+  latencyMs: number | null;
+  /** The rest, as it was written at settlement. */
+  log: CallDetails | null;
+}
+
+/** What a settlement writes beside its columns. */
+export interface CallDetails {
+  model_requested?: string;
+  session_id?: string;
+  deadline_ms?: number;
+  metadata?: object;
+  preset?: string;
+  stream_id?: string;
+  region?: string;
+  precision?: string;
+  fallback_used?: boolean;
+  attempts?: { offering_id: string; status?: string; reason?: string; latency_ms: number }[];
+}
+
+/** An act of administration. */
+export interface ActLog {
+  id: string;
+  ts: number;
+  actor: string;
+  action: string;
+  subject: string;
+  requestId: string | null;
+}
+
+/** Which records; all filters that are given must hold. */
+export interface LogFilter {
+  /** A contract of calls. */
+  contract?: string | undefined;
+  workspaceId?: string | undefined;
+  /** Unix seconds. */
+  since?: number | undefined;
+  /** The name of the last record of the page before. */
+  cursor?: string | undefined;
+  limit: number;
+}
+
+const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+/** Calls of an organisation, newest first. Names of requests are in the order of their making. */
+export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
+  const { contract, workspaceId, since, cursor, limit } = filter;
+  const rows = await sql`
+    select request_id, created, contract, key_id, (select workspace_id from key where key.id = key_id) as workspace_id, model, provider,
+      offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms,
+      attempt_ms, log
+    from request where org_id = ${orgId}
+      ${contract === undefined ? sql`` : sql`and contract = ${contract}`}
+      ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
+      ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
+      ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
+    order by request_id desc limit ${limit}`;
+  return rows.map((row) => ({
+    requestId: row.request_id,
+    ts: unix(row.created),
+    contract: row.contract,
+    keyId: row.key_id,
+    workspaceId: row.workspace_id,
+    model: row.model,
+    provider: row.provider,
+    offeringId: row.offering_id,
+    status: row.status,
+    httpStatus: row.http_status,
+    errorCode: row.error_code,
+    unit: row.unit,
+    units: Number(row.units),
+    costMicro: Number(row.cost_micro),
+    hedgeCostMicro: row.hedge_cost_micro === null ? null : Number(row.hedge_cost_micro),
+    simulated: row.simulated,
+    byok: row.byok,
+    latencyMs: row.latency_ms,
+    log: detailsOf(row as Parameters<typeof detailsOf>[0]),
+  }));
+}
+
+/** What was written at settlement, with the attempt that only its time was kept of. */
+function detailsOf(row: { log: string | null; attempt_ms: number | null; offering_id: string }): CallDetails | null {
+  const details: CallDetails | null = row.log === null ? null : JSON.parse(row.log);
+  if (row.attempt_ms === null) return details;
+  const attempts = [{ offering_id: row.offering_id, status: "ok", latency_ms: row.attempt_ms }];
+  return { ...details, attempts };
+}
+
+/** What the audit log calls what is done to supply and to money, by how it begins; all else is administration. */
+const PREFIXES = {
+  supply: ["offering.", "provider.", "circuit."],
+  payment: ["payment.", "credits.", "commitment."],
+} as const;
+
+/** Acts of administration of an organisation, newest first. */
+export async function listActs(
+  sql: Sql,
+  orgId: string,
+  { kind, since, cursor, limit }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
+): Promise<ActLog[]> {
+  const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
+  const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
+  const rows = await sql`
+    select id, seq, actor, action, subject, request_id, created from audit where org_id = ${orgId}
+      and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
+      ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
+      ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}
+    order by seq desc limit ${limit}`;
+  return rows.map((row) => ({
+    id: row.id,
+    ts: unix(row.created),
+    actor: row.actor,
+    action: row.action,
+    subject: row.subject,
+    requestId: row.request_id,
+  }));
+}
+
+/** Rows that are stripped at one time. */
+const STRIPPED = 5_000;
+
+/**
+ * Forgets what calls that are older than their organisation keeps logs for said beside what they cost: sessions, attempts, the caller's
+ * words. What was deducted for them stays. Answers how many were stripped.
+ */
+export async function forgetLogs(sql: Queryable): Promise<number> {
+  const { count } = await sql`
+    update request set log = null, attempt_ms = null
+    where (org_id, request_id) in (
+      select request.org_id, request_id from request left join org_settings using (org_id)
+      where (log is not null or attempt_ms is not null)
+        and request.created < now() - make_interval(days => coalesce(retention_days, 30))
+      limit ${STRIPPED})`;
+  return count;
+}

@@ -1,0 +1,107 @@
+/** The outbox: events leave the house only after the transaction of their cause has been committed, and none is lost. */
+import { type Queryable, type Sql, tx } from "../database/tx.ts";
+
+/** An event that is to be told. */
+export interface EventRecord {
+  /** `evt_…`; the same however often it is told. */
+  id: string;
+  /** Such as `payment.succeeded`. */
+  name: string;
+  /** Whose it is; null for the operator's own. */
+  orgId: string | null;
+  /** The event message, binary. */
+  payload: Uint8Array;
+}
+
+/** An event that waits in the outbox. */
+export interface OutboxEvent extends EventRecord {
+  /** Orders events; a later one of the same cause has a higher one. */
+  position: number;
+  /** Unix milliseconds. */
+  createdMs: number;
+}
+
+/** Writes events; give it the transaction of their cause. */
+export async function appendEvents(tx: Queryable, events: readonly EventRecord[]): Promise<void> {
+  for (const { id, name, orgId, payload } of events) {
+    await tx`insert into outbox (event_id, name, org_id, payload) values (${id}, ${name}, ${orgId}, ${Buffer.from(payload)})`;
+  }
+}
+
+interface OutboxRow {
+  position: number;
+  event_id: string;
+  name: string;
+  org_id: string | null;
+  payload: Buffer;
+  created: Date;
+}
+
+const eventOf = (row: OutboxRow): OutboxEvent => ({
+  id: row.event_id,
+  name: row.name,
+  orgId: row.org_id,
+  payload: row.payload,
+  position: row.position,
+  createdMs: row.created.getTime(),
+});
+
+/** The oldest events that were not sent yet, in order. */
+export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
+  const rows = await sql<OutboxRow[]>`select * from outbox where sent_at is null order by position limit ${limit}`;
+  return rows.map(eventOf);
+}
+
+/** Notes that events were sent. Doing it twice is doing it once. */
+export async function markSent(sql: Queryable, positions: readonly number[]): Promise<void> {
+  await sql`update outbox set sent_at = now() where position in ${sql([...positions])} and sent_at is null`;
+}
+
+/** Held by whoever carries events out: two at once would mix up their order. */
+const LOCK = 5_417_116_324;
+
+/** What was carried, and whether to look again soon: something waits for a transaction that is still open, or another is at it. */
+export interface Carried {
+  readonly count: number;
+  readonly heldBack: boolean;
+}
+
+/**
+ * Hands the oldest unsent events to `carry`, each organisation's in order, and notes them as sent once it resolves; when it rejects
+ * they stay as they are, and are handed out again, though some may have been told. An event waits while a transaction is open that may
+ * have an earlier one of its organisation. One caller at a time among all that use the database: nothing is carried while another is
+ * at it.
+ */
+export function carryEvents(
+  sql: Sql,
+  limit: number,
+  carry: (events: readonly OutboxEvent[]) => Promise<void>,
+): Promise<Carried> {
+  return tx(sql, async (tx) => {
+    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
+    if (!lock?.held) return { count: 0, heldBack: true };
+    const events = (await tx<OutboxRow[]>`select * from outbox_next(${limit})`).map(eventOf);
+    if (events.length > 0) {
+      await carry(events);
+      await markSent(
+        tx,
+        events.map(({ position }) => position),
+      );
+    }
+    const heldBack = events.length < limit && (await unsentEvents(tx, 1)).length > 0;
+    return { count: events.length, heldBack };
+  });
+}
+
+/** Forgets events that were sent more than `days` days ago; answers how many. */
+export async function pruneEvents(sql: Sql, days: number): Promise<number> {
+  const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
+  return count;
+}
+
+/** Forgets events that nobody carried out in `days` days, for a house that has nobody to do so; answers how many. */
+export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
+  const { count } =
+    await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;
+  return count;
+}

@@ -1,0 +1,326 @@
+/** Webhooks, and every event on its way to one. A delivery is claimed for a while by whoever sends it. */
+import { newId } from "../../ambient.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import type { Queryable, Tx } from "../database/tx.ts";
+
+/** A webhook. Times are unix seconds. */
+export interface WebhookRecord {
+  id: string;
+  orgId: string;
+  url: string;
+  events: string[];
+  description: string;
+  enabled: boolean;
+  /** Sealed. */
+  secret: Buffer;
+  oldSecret: Buffer | undefined;
+  consecutiveFailures: number;
+  created: number;
+}
+
+/** One event on its way to one webhook. Times are unix seconds. */
+export interface DeliveryRecord {
+  id: string;
+  hookId: string;
+  eventId: string;
+  event: string;
+  state: "pending" | "delivered" | "failed";
+  tries: number;
+  lastStatus: number | undefined;
+  lastError: string | undefined;
+  created: number;
+  due: number;
+  delivered: number | undefined;
+}
+
+/** A delivery that is to be tried now. */
+export interface ClaimedDelivery {
+  id: string;
+  eventId: string;
+  /** The event message, binary. */
+  payload: Buffer;
+  /** How often it was tried, this time included. */
+  tries: number;
+  hook: WebhookRecord;
+}
+
+/** Webhooks that an organisation may have. */
+const MOST = 50;
+/** How long a sender has for one try before another may think it dead. */
+const CLAIM_S = 60;
+/** Tries that may be under way to one webhook, so that a slow one holds up nobody. */
+export const MOST_AT_ONE_HOOK = 4;
+/** How long the secret before the newest still signs. */
+const OLD_SECRET_HOURS = 24;
+
+/** What binds a sealed secret to its place. */
+export const webhookContext = (hookId: string): string => JSON.stringify(["webhook", hookId]);
+
+interface HookRow {
+  id: string;
+  org_id: string;
+  url: string;
+  events: string[];
+  description: string;
+  enabled: boolean;
+  secret: Buffer;
+  old_secret: Buffer | null;
+  old_secret_until: Date | null;
+  consecutive_failures: number;
+  created: Date;
+}
+
+const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+const hookOf = (row: HookRow): WebhookRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  url: row.url,
+  events: row.events,
+  description: row.description,
+  enabled: row.enabled,
+  secret: row.secret,
+  oldSecret: row.old_secret ?? undefined,
+  consecutiveFailures: row.consecutive_failures,
+  created: unix(row.created),
+});
+
+/** Registers a webhook. Refuses with `too_many` beyond 50 of an organisation. */
+export async function createWebhook(
+  tx: Tx,
+  hook: Pick<WebhookRecord, "id" | "orgId" | "url" | "events" | "description" | "enabled" | "secret">,
+): Promise<WebhookRecord> {
+  await tx`select pg_advisory_xact_lock(hashtextextended(${`webhooks ${hook.orgId}`}, 0))`;
+  const [{ count } = { count: 0 }] = await tx<{ count: number }[]>`
+    select count(*)::int as count from webhook where org_id = ${hook.orgId}`;
+  if (count >= MOST) throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST} webhooks; delete one first`);
+  const { id, orgId, url, events, description, enabled, secret } = hook;
+  const [row] = await tx<HookRow[]>`
+    insert into webhook (id, org_id, url, events, description, enabled, secret)
+    values (${id}, ${orgId}, ${url}, ${events}, ${description}, ${enabled}, ${secret}) returning *`;
+  return hookOf(row!);
+}
+
+/** The webhooks of an organisation, oldest first. */
+export async function listWebhooks(sql: Queryable, orgId: string): Promise<WebhookRecord[]> {
+  const rows = await sql<HookRow[]>`select * from webhook where org_id = ${orgId} order by created, id`;
+  return rows.map(hookOf);
+}
+
+/** A webhook of an organisation. */
+export async function findWebhook(sql: Queryable, orgId: string, id: string): Promise<WebhookRecord | undefined> {
+  const [row] = await sql<HookRow[]>`select * from webhook where id = ${id} and org_id = ${orgId}`;
+  return row && hookOf(row);
+}
+
+/** Changes a webhook; undefined fields stay. Enabling it forgets its failures. */
+export async function updateWebhook(
+  tx: Tx,
+  orgId: string,
+  id: string,
+  { url, events, description, enabled }: Partial<Pick<WebhookRecord, "url" | "events" | "description" | "enabled">>,
+): Promise<WebhookRecord | undefined> {
+  const [row] = await tx<HookRow[]>`
+    update webhook set
+      url = coalesce(${url ?? null}, url), events = coalesce(${events ?? null}, events),
+      description = coalesce(${description ?? null}, description), enabled = coalesce(${enabled ?? null}, enabled),
+      consecutive_failures = case when ${enabled ?? false} then 0 else consecutive_failures end,
+      failing_since = case when ${enabled ?? false} then null else failing_since end
+    where id = ${id} and org_id = ${orgId} returning *`;
+  return row && hookOf(row);
+}
+
+/** Gives a webhook a new secret; the one before signs too for a day. */
+export async function rotateSecret(
+  tx: Tx,
+  orgId: string,
+  id: string,
+  secret: Buffer,
+): Promise<WebhookRecord | undefined> {
+  const [row] = await tx<HookRow[]>`
+    update webhook set old_secret = secret, old_secret_until = now() + make_interval(hours => ${OLD_SECRET_HOURS}), secret = ${secret}
+    where id = ${id} and org_id = ${orgId} returning *`;
+  return row && hookOf(row);
+}
+
+/** Forgets a webhook with its deliveries; answers whether there was one. */
+export async function deleteWebhook(tx: Tx, orgId: string, id: string): Promise<boolean> {
+  const { count } = await tx`delete from webhook where id = ${id} and org_id = ${orgId}`;
+  return count > 0;
+}
+
+interface DeliveryRow {
+  id: string;
+  hook_id: string;
+  event_id: string;
+  event: string;
+  state: DeliveryRecord["state"];
+  tries: number;
+  last_status: number | null;
+  last_error: string | null;
+  created: Date;
+  due: Date;
+  delivered: Date | null;
+  position: string;
+}
+
+const deliveryOf = (row: DeliveryRow): DeliveryRecord => ({
+  id: row.id,
+  hookId: row.hook_id,
+  eventId: row.event_id,
+  event: row.event,
+  state: row.state,
+  tries: row.tries,
+  lastStatus: row.last_status ?? undefined,
+  lastError: row.last_error ?? undefined,
+  created: unix(row.created),
+  due: unix(row.due),
+  delivered: row.delivered ? unix(row.delivered) : undefined,
+});
+
+/** Puts an event on its way to one webhook. */
+export async function addDelivery(
+  sql: Queryable,
+  hookId: string,
+  event: { id: string; name: string; payload: Uint8Array },
+): Promise<DeliveryRecord> {
+  const [row] = await sql<DeliveryRow[]>`
+    insert into webhook_delivery (id, hook_id, event_id, event, payload)
+    values (${newId("dlv")}, ${hookId}, ${event.id}, ${event.name}, ${Buffer.from(event.payload)}) returning *`;
+  await sql`select pg_notify('webhook', '')`;
+  return deliveryOf(row!);
+}
+
+/** Sends an event of an earlier delivery once more. */
+export async function redeliver(
+  sql: Queryable,
+  hookId: string,
+  deliveryId: string,
+): Promise<DeliveryRecord | undefined> {
+  const [known] = await sql<{ event_id: string; event: string; payload: Buffer }[]>`
+    select event_id, event, payload from webhook_delivery where id = ${deliveryId} and hook_id = ${hookId}`;
+  return known && addDelivery(sql, hookId, { id: known.event_id, name: known.event, payload: known.payload });
+}
+
+/** The deliveries of a webhook, newest first, after `cursor` (one of their names). */
+export async function listDeliveries(
+  sql: Queryable,
+  hookId: string,
+  { limit, cursor }: { limit: number; cursor?: string | undefined },
+): Promise<DeliveryRecord[]> {
+  const rows = await sql<DeliveryRow[]>`
+    select * from webhook_delivery where hook_id = ${hookId}
+      ${cursor === undefined ? sql`` : sql`and position < (select position from webhook_delivery where id = ${cursor})`}
+    order by position desc limit ${limit}`;
+  return rows.map(deliveryOf);
+}
+
+/** The delivery that ended last, for each webhook that has one. */
+export async function lastDeliveries(sql: Queryable, hookIds: readonly string[]): Promise<Map<string, DeliveryRecord>> {
+  const rows = await sql<DeliveryRow[]>`
+    select last.* from unnest(${[...hookIds]}::text[]) as hook(id), lateral (
+      select * from webhook_delivery where hook_id = hook.id and tries > 0 order by position desc limit 1) as last`;
+  return new Map(rows.map((row) => [row.hook_id, deliveryOf(row)]));
+}
+
+/**
+ * Claims up to `limit` deliveries whose time has come, at most a few of each webhook, none of those in `busy`, the longest due first. What
+ * a sender claimed and never told of again is claimed anew.
+ */
+export async function claimDeliveries(
+  sql: Queryable,
+  limit: number,
+  busy: readonly string[],
+): Promise<ClaimedDelivery[]> {
+  const rows = await sql<(HookRow & { delivery_id: string; event_id: string; payload: Buffer; tries: number })[]>`
+    with next as (
+      select id from (
+        select delivery.id, row_number() over (partition by hook_id order by due, position) as place, due
+        from webhook_delivery as delivery join webhook on webhook.id = hook_id
+        where state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
+          and enabled and hook_id <> all (${[...busy]}::text[])
+        order by due limit ${limit * 8}) as waiting
+      where place <= ${MOST_AT_ONE_HOOK} order by due limit ${limit}),
+    locked as (
+      select id from webhook_delivery where id in (select id from next)
+        and state = 'pending' and (claimed_until is null or claimed_until < now()) for update skip locked)
+    update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
+    from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
+    returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
+      case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret`;
+  return rows.map((row) => ({
+    id: row.delivery_id,
+    eventId: row.event_id,
+    payload: row.payload,
+    tries: row.tries,
+    hook: hookOf(row),
+  }));
+}
+
+/** When the next delivery is due, in milliseconds from now; undefined when none waits. */
+export async function nextDue(sql: Queryable): Promise<number | undefined> {
+  const [row] = await sql<{ ms: number | null }[]>`
+    select (extract(epoch from min(greatest(due, coalesce(claimed_until, due))) - now()) * 1000)::float8 as ms
+    from webhook_delivery where state = 'pending'`;
+  return row?.ms ?? undefined;
+}
+
+/** A delivery that its receiver took, with the HTTP status that it gave. */
+export interface TakenDelivery {
+  readonly delivery: ClaimedDelivery;
+  readonly status: number;
+}
+
+/** Notes that receivers took deliveries. */
+export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
+  const ids = taken.map(({ delivery }) => delivery.id);
+  const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
+  await sql`
+    with done as (
+      update webhook_delivery as delivery
+      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
+      from unnest(${ids}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
+      where delivery.id = taken.id and state = 'pending')
+    update webhook set consecutive_failures = 0, failing_since = null
+    where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)`;
+}
+
+/** How a try failed, and what follows. */
+export interface DeliveryFailure {
+  status: number | undefined;
+  error: string;
+  /** Milliseconds until the next try; undefined gives the delivery up. */
+  retryMs: number | undefined;
+}
+
+/** Notes that a try failed. Answers for how many days the webhook has failed without a break. */
+export async function noteFailed(tx: Tx, { id, hook }: ClaimedDelivery, failure: DeliveryFailure): Promise<number> {
+  const { status, error, retryMs } = failure;
+  await tx`
+    update webhook_delivery set last_status = ${status ?? null}, last_error = ${error}, claimed_until = null,
+      state = ${retryMs === undefined ? "failed" : "pending"},
+      due = case when ${retryMs === undefined} then due else now() + make_interval(secs => ${(retryMs ?? 0) / 1000}) end
+    where id = ${id} and state = 'pending'`;
+  const [row] = await tx<{ days: number }[]>`
+    update webhook set consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, now())
+    where id = ${hook.id} returning (extract(epoch from now() - failing_since) / 86400)::float8 as days`;
+  return row?.days ?? 0;
+}
+
+/** Disables a webhook and gives up what is on its way to it; answers whether that changed anything. */
+export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
+  const { count } = await tx`update webhook set enabled = false where id = ${id} and enabled`;
+  if (count > 0) {
+    await tx`
+      update webhook_delivery set state = 'failed', last_error = coalesce(last_error, 'disabled'), claimed_until = null
+      where hook_id = ${id} and state = 'pending'`;
+  }
+  return count > 0;
+}
+
+/** Forgets deliveries that ended more than `days` days ago; answers how many. */
+export async function pruneDeliveries(sql: Queryable, days: number): Promise<number> {
+  const { count } = await sql`
+    delete from webhook_delivery where state <> 'pending' and created < now() - make_interval(days => ${days})`;
+  return count;
+}

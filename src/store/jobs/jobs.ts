@@ -1,0 +1,312 @@
+/** Jobs and their parts: work that is done later, once each, by whichever worker holds it. Amounts are micro-dollars. */
+import { newId } from "../../ambient.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import type { Queryable, Sql, Tx } from "../database/tx.ts";
+
+/** What a job does. */
+export type JobKind = "batch" | "evaluation" | "verification" | "export";
+
+/** Where each status stands on the way from waiting to the end. */
+const RANKS = {
+  validating: 0,
+  queued: 1,
+  provisioning: 2,
+  in_progress: 3,
+  running: 3,
+  cancelling: 4,
+  finalizing: 5,
+  scoring: 5,
+  completed: 9,
+  failed: 9,
+  cancelled: 9,
+  expired: 9,
+} as const;
+
+/** Where a job stands. */
+export type JobStatus = keyof typeof RANKS;
+
+/** Whether a job has ended. */
+export const hasEnded = (status: JobStatus): boolean => RANKS[status] === 9;
+
+/** How the parts of a job stand. */
+export interface ItemCounts {
+  queued: number;
+  running: number;
+  completed: number;
+  failed: number;
+  cancelled: number;
+}
+
+/** A job as it stands. Times are unix seconds. */
+export interface JobRecord {
+  id: string;
+  kind: JobKind;
+  orgId: string;
+  keyId: string;
+  status: JobStatus;
+  request: object;
+  result: object | undefined;
+  total: number;
+  counts: ItemCounts;
+  costMicro: number;
+  cancelled: boolean;
+  created: number;
+  started: number | undefined;
+  finalizing: number | undefined;
+  finished: number | undefined;
+  expires: number;
+}
+
+/** A job that a worker holds. */
+export interface HeldJob extends JobRecord {
+  owner: string;
+  epoch: number;
+}
+
+/** What a job is made from. */
+export interface NewJob {
+  kind: JobKind;
+  orgId: string;
+  keyId: string;
+  request: object;
+  items: readonly { customId: string | undefined; request: object }[];
+  /** Seconds until what has not run is given up. */
+  lifeS: number;
+  /** Whether a runner outside works on it. */
+  outside?: boolean;
+  idempotency?: { key: string; hash: Buffer } | undefined;
+}
+
+/** How long a worker holds a job after its last word: fixed, so that a dead one's jobs go on within half a minute. */
+export const LEASE_S = 30;
+const IDEMPOTENCY_HOURS = 24;
+
+/**
+ * Puts a job into the queue. With an idempotency key that was used in the last day, answers the job of then instead; refuses with
+ * `idempotency_conflict` when that one was asked for in other words.
+ */
+export async function createJob(tx: Tx, job: NewJob): Promise<string> {
+  const { kind, orgId, keyId, request, items, lifeS, idempotency, outside = false } = job;
+  const id = newId("job");
+  if (idempotency) {
+    const { key, hash } = idempotency;
+    await tx`select pg_advisory_xact_lock(hashtextextended(${`${orgId} ${key}`}, 0))`;
+    const [known] = await tx<{ id: string; same: boolean; old: boolean }[]>`
+      select id, idempotency_hash = ${hash} as same, created < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) as old
+      from job where org_id = ${orgId} and idempotency_key = ${key}`;
+    if (known?.old) await tx`update job set idempotency_key = null where id = ${known.id}`;
+    else if (known?.same) return known.id;
+    else if (known) {
+      const text = "this idempotency key was used with another request";
+      throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
+    }
+  }
+  await tx`
+    insert into job (id, kind, org_id, key_id, status, rank, request, total, outside, expires, idempotency_key, idempotency_hash)
+    values (${id}, ${kind}, ${orgId}, ${keyId}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length}, ${outside},
+      now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
+  const rows = items.map(({ customId, request }, index) => ({ index, custom_id: customId ?? null, request }));
+  await tx`
+    insert into job_item (job_id, index, custom_id, request)
+    select ${id}, (item->>'index')::int, item->>'custom_id', item->'request'
+    from jsonb_array_elements(${tx.json(rows as never)}) as item`;
+  return id;
+}
+
+interface JobRow {
+  id: string;
+  kind: JobKind;
+  org_id: string;
+  key_id: string;
+  status: JobStatus;
+  request: object;
+  result: object | null;
+  total: number;
+  counts: Partial<ItemCounts> | null;
+  cost_micro: string | null;
+  cancelled_at: Date | null;
+  owner: string | null;
+  epoch: number;
+  created: Date;
+  started: Date | null;
+  finalizing: Date | null;
+  finished: Date | null;
+  expires: Date;
+}
+
+const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+function jobOf(row: JobRow): HeldJob {
+  return {
+    id: row.id,
+    kind: row.kind,
+    orgId: row.org_id,
+    keyId: row.key_id,
+    status: row.status,
+    request: row.request,
+    result: row.result ?? undefined,
+    total: row.total,
+    counts: { queued: 0, running: 0, completed: 0, failed: 0, cancelled: 0, ...row.counts },
+    costMicro: Number(row.cost_micro ?? 0),
+    cancelled: row.cancelled_at !== null,
+    owner: row.owner ?? "",
+    epoch: row.epoch,
+    created: unix(row.created),
+    started: row.started ? unix(row.started) : undefined,
+    finalizing: row.finalizing ? unix(row.finalizing) : undefined,
+    finished: row.finished ? unix(row.finished) : undefined,
+    expires: unix(row.expires),
+  };
+}
+
+/** A job's row with its parts counted. */
+const counted = (sql: Queryable) => sql`
+  job.*, parts.counts, parts.cost_micro from job, lateral (
+    select jsonb_object_agg(state, n) as counts, sum(cost) as cost_micro
+    from (select state, count(*) as n, sum(cost_micro) as cost from job_item where job_id = job.id group by state) as by_state
+  ) as parts`;
+
+/** A job of an organisation. */
+export async function findJob(
+  sql: Queryable,
+  orgId: string,
+  kind: JobKind,
+  id: string,
+): Promise<JobRecord | undefined> {
+  const [row] = await sql<JobRow[]>`
+    select ${counted(sql)} where job.id = ${id} and job.org_id = ${orgId} and job.kind = ${kind}`;
+  return row && jobOf(row);
+}
+
+/** An organisation's jobs, newest first, from after `cursor` (a job's id) on. */
+export async function listJobs(
+  sql: Queryable,
+  orgId: string,
+  { kind, limit, cursor }: { kind: JobKind | undefined; limit: number; cursor: string | undefined },
+): Promise<JobRecord[]> {
+  const rows = await sql<JobRow[]>`
+    select ${counted(sql)} where job.org_id = ${orgId}
+      ${kind === undefined ? sql`` : sql`and job.kind = ${kind}`}
+      ${cursor === undefined ? sql`` : sql`and (job.created, job.id) < (select created, id from job where id = ${cursor})`}
+    order by job.created desc, job.id desc limit ${limit}`;
+  return rows.map(jobOf);
+}
+
+/**
+ * Calls a job off: one that no worker holds ends at once, one that runs is told of by notification. Answers what it was before;
+ * undefined where there is none.
+ */
+export async function cancelJob(
+  tx: Tx,
+  orgId: string,
+  kind: JobKind,
+  id: string,
+): Promise<"ended" | "cancelled" | "cancelling" | undefined> {
+  const [job] = await tx<{ status: JobStatus; held: boolean }[]>`
+    select status, coalesce(lease_until > now(), false) as held from job
+    where id = ${id} and org_id = ${orgId} and kind = ${kind} for update`;
+  if (!job) return undefined;
+  if (hasEnded(job.status)) return "ended";
+  if (job.held) {
+    await tx`
+      update job set cancelled_at = coalesce(cancelled_at, now()), status = 'cancelling', rank = ${RANKS.cancelling}
+      where id = ${id} and rank < ${RANKS.cancelling}`;
+    return "cancelling";
+  }
+  await dropItems(tx, id);
+  await tx`
+    update job set cancelled_at = now(), status = 'cancelled', rank = 9, finished = now(), lease_until = null where id = ${id}`;
+  return "cancelled";
+}
+
+/** Ends the parts that have not begun, or that a dead worker left. */
+async function dropItems(tx: Tx, jobId: string): Promise<void> {
+  await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
+}
+
+/**
+ * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, the
+ * oldest. A job whose worker was not heard of for a lease is taken over; of those that runners outside work on, only what is over and
+ * has to be ended. Undefined when nothing waits.
+ */
+export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]): Promise<HeldJob | undefined> {
+  const [taken] = await sql<{ id: string }[]>`
+    update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
+      started = coalesce(started, now())
+    where id = (
+      select id from job as waiting where rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
+        and (not outside or cancelled_at is not null or expires < now())
+      order by priority desc,
+        (select count(*) from job as other where other.org_id = waiting.org_id and other.rank < 9 and other.lease_until > now()),
+        created
+      limit 1 for update skip locked)
+    returning id`;
+  if (!taken) return undefined;
+  const [row] = await sql<JobRow[]>`select ${counted(sql)} where job.id = ${taken.id} and job.owner = ${owner}`;
+  return row && jobOf(row);
+}
+
+/** This worker does not hold the job any more: nothing that it writes is kept. */
+export class Fenced extends Error {
+  override readonly name = "Fenced";
+}
+
+/** A worker's hold on a job, as every write of it proves it. */
+export type Hold = Pick<HeldJob, "id" | "owner" | "epoch">;
+
+/** What a holder hears as its lease gets longer. */
+export interface Renewed {
+  readonly cancelled: boolean;
+  readonly expired: boolean;
+  /** In unix seconds. */
+  readonly until: number;
+}
+
+/** Locks a held job and makes the lease longer; throws `Fenced` when another worker has it, or nobody. */
+export async function renew(sql: Queryable, { id, owner, epoch }: Hold): Promise<Renewed> {
+  const [row] = await sql<{ cancelled: boolean; expired: boolean; until: Date }[]>`
+    update job set lease_until = now() + make_interval(secs => lease_s)
+    where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
+    returning cancelled_at is not null as cancelled, expires < now() as expired, lease_until as until`;
+  if (!row) throw new Fenced(`${id} is not held in epoch ${epoch}`);
+  return { ...row, until: unix(row.until) };
+}
+
+/** Moves a held job on; `cancelling` is never left for a status before it. */
+export async function advance(tx: Tx, hold: Hold, status: JobStatus, result?: object): Promise<void> {
+  await renew(tx, hold);
+  const rank = RANKS[status];
+  await tx`
+    update job set status = ${status}, rank = ${rank},
+      result = coalesce(${result === undefined ? null : tx.json(result as never)}, result),
+      finalizing = case when ${rank} >= ${RANKS.finalizing} then coalesce(finalizing, now()) else finalizing end,
+      finished = case when ${rank} = 9 then now() else finished end,
+      lease_until = case when ${rank} = 9 then null else lease_until end
+    where id = ${hold.id} and rank <= ${rank}`;
+}
+
+/** Ends the parts of a held job that never began. */
+export async function dropRest(tx: Tx, hold: Hold): Promise<void> {
+  await renew(tx, hold);
+  await dropItems(tx, hold.id);
+}
+
+/** Gives a job back to the queue, unfinished. */
+export async function giveBack(sql: Queryable, { id, owner, epoch }: Hold): Promise<void> {
+  await sql`update job set lease_until = null where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
+}
+
+/** Jobs of everyone, counted. */
+export async function countJobs(sql: Queryable): Promise<{ queued: number; running: number; failed24h: number }> {
+  const [row] = await sql<{ queued: string; running: string; failed: string }[]>`
+    select count(*) filter (where rank = 1) as queued, count(*) filter (where rank between 2 and 8) as running,
+      count(*) filter (where status = 'failed' and finished > now() - interval '24 hours') as failed
+    from job where rank < 9 or finished > now() - interval '24 hours'`;
+  return { queued: Number(row?.queued ?? 0), running: Number(row?.running ?? 0), failed24h: Number(row?.failed ?? 0) };
+}
+
+/** Forgets jobs that ended more than `days` days ago; answers how many. */
+export async function pruneJobs(sql: Sql, days: number): Promise<number> {
+  const { count } = await sql`delete from job where rank = 9 and finished < now() - make_interval(days => ${days})`;
+  return count;
+}

@@ -1,0 +1,78 @@
+/** What organisations are told before it hurts, each once: whoever asks first learns it, and has to tell it in the same transaction. */
+import type { Queryable, Tx } from "../database/tx.ts";
+
+/** A share of a budget that is reached. Amounts are micro-dollars. */
+export interface ReachedShare {
+  orgId: string;
+  scope: "key" | "workspace";
+  percent: number;
+  budgetMicro: number;
+  usedMicro: number;
+  /** When the budget is renewed, in unix seconds; null where never. */
+  resetsAt: number | null;
+}
+
+/** The shares of a key's or workspace's budget that are reached and were not told yet; all where a call was refused for want of it. */
+export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
+  return tx<ReachedShare[]>`
+    select org_id as "orgId", scope, percent, budget_micro as "budgetMicro", used_micro as "usedMicro", resets_at as "resetsAt"
+    from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
+}
+
+/** Forgets shares of budgets that were renewed since. */
+export async function pruneTold(sql: Queryable, atMs: number): Promise<void> {
+  await sql`delete from budget_told where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
+}
+
+const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
+
+/** A key that will end. */
+export interface EndingKey {
+  id: string;
+  orgId: string;
+  /** In unix seconds. */
+  expiresAt: number;
+}
+
+/** Keys that end within `days` days, were made for longer than that, and of whose end nobody was told; some of them at a time. */
+export async function endingKeys(tx: Tx, atMs: number, days: number, limit: number): Promise<EndingKey[]> {
+  const at = new Date(atMs);
+  return tx<EndingKey[]>`
+    update key set expiry_told = expires_at where id in (
+      select id from key
+      where expires_at > ${at} and expires_at <= ${at}::timestamptz + make_interval(days => ${days})
+        and expires_at - created > make_interval(days => ${days})
+        and not disabled and expiry_told is distinct from expires_at
+      order by expires_at limit ${limit} for update skip locked
+    ) returning id, org_id as "orgId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
+}
+
+/** A model's end as it is announced now. */
+export interface Sunset {
+  /** Both in unix seconds. */
+  deprecatedAt: number;
+  sunsetAt: number;
+  /** The organisations that called it lately; none where this very end was announced before. */
+  users: string[];
+}
+
+/** Announces when a model goes; an end that was announced for later stays, and is answered. Undefined: there is no such model. */
+export async function announceSunset(
+  tx: Tx,
+  model: string,
+  { sunsetAt, atMs, usedForDays }: { sunsetAt: number; atMs: number; usedForDays: number },
+): Promise<Sunset | undefined> {
+  const at = new Date(atMs);
+  const [before] = await tx<{ sunset_at: Date | null }[]>`select sunset_at from model where slug = ${model} for update`;
+  if (!before) return undefined;
+  const [row] = await tx<{ deprecatedAt: number; sunsetAt: number }[]>`
+    update model set deprecated_at = coalesce(deprecated_at, ${at}), sunset_at = greatest(sunset_at, ${new Date(sunsetAt * 1000)})
+    where slug = ${model}
+    returning floor(extract(epoch from deprecated_at))::bigint as "deprecatedAt", floor(extract(epoch from sunset_at))::bigint as "sunsetAt"`;
+  if (!row) return undefined;
+  if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt) return { ...row, users: [] };
+  const users = await tx<{ org_id: string }[]>`
+    select distinct org_id from request
+    where model = ${model} and created > ${at}::timestamptz - make_interval(days => ${usedForDays}) order by org_id`;
+  return { ...row, users: users.map(({ org_id }) => org_id) };
+}

@@ -1,0 +1,111 @@
+/** What must always be true of the money, as queries. */
+import type { Sql } from "../database/tx.ts";
+
+/** Each query answers with what breaks its rule, as text. All are true at any moment, under load as at rest. */
+const RULES: Readonly<Record<string, string>> = {
+  "granted = spent + held + available": `
+    with held as (select org_id, sum(amount_micro - spent_micro) as held from lease group by org_id),
+      spent as (select org_id, sum(amount_micro) as spent from entry where credit = 'spent' group by org_id)
+    select format('%s: %s <> %s + %s + %s', org_id, granted_micro, coalesce(spent, 0), coalesce(held, 0), available_micro) as broken
+    from account left join held using (org_id) left join spent using (org_id)
+    where granted_micro <> coalesce(spent, 0) + coalesce(held, 0) + available_micro`,
+
+  "every account is the sum of its entries": `
+    with side as (
+      select org_id, debit as name, -amount_micro as amount from entry
+      union all select org_id, credit, amount_micro from entry
+    ), ledger as (select org_id, name, sum(amount) as amount from side group by org_id, name),
+    cached as (
+      select org_id, 'granted' as name, -granted_micro as amount from account
+      union all select org_id, 'available', available_micro from account
+      union all select org_id, id, amount_micro - spent_micro from lease
+    )
+    select format('%s %s: ledger %s, cached %s', org_id, name, ledger.amount, cached.amount) as broken
+    from ledger full join cached using (org_id, name)
+    where name <> 'spent' and coalesce(ledger.amount, 0) <> coalesce(cached.amount, 0)`,
+
+  "a charge is a settled request, and says which lease it was taken from": `
+    select cause as broken from transfer where kind = 'charge'
+    union all select request_id from request
+    where cost_micro < 0 or (cost_micro > 0 and (lease is null or status <> 'settled'))`,
+
+  "a request is charged once, under one organisation": `
+    select request_id as broken from request group by request_id having count(*) > 1`,
+
+  "an idempotency key is answered by one charged request at most": `
+    select format('%s %s', i.org_id, i.key) as broken from idempotency as i
+    where response is not null
+      and not exists (select from request as r where r.org_id = i.org_id and r.request_id = i.claim_id and r.status = 'settled')`,
+
+  "no balance, lease or day's taking is negative": `
+    select org_id as broken from account where available_micro < 0 or granted_micro < 0
+    union all select id from lease where amount_micro < spent_micro
+    union all select key_id from key_day where taken_micro < 0`,
+
+  "what a key has taken is what it was charged and what its leases hold": `
+    with taken as (select key_id, sum(taken_micro) as taken from key_day group by key_id),
+      spent as (select key_id, sum(cost_micro) as spent from request group by key_id),
+      held as (select key_id, sum(amount_micro - spent_micro) as held from lease group by key_id)
+    select format('%s: %s <> %s + %s', key_id, coalesce(taken, 0), coalesce(spent, 0), coalesce(held, 0)) as broken
+    from taken full join spent using (key_id) full join held using (key_id)
+    where coalesce(taken, 0) <> coalesce(spent, 0) + coalesce(held, 0)`,
+
+  "what a workspace has taken is what its keys have": `
+    with taken as (select workspace_id as id, day, taken_micro as taken from workspace_day),
+      keys as (
+        select workspace_id as id, day, sum(taken_micro) as taken from key_day join key on key.id = key_day.key_id
+        where workspace_id is not null group by workspace_id, day
+      )
+    select format('%s %s: %s <> %s', id, day, taken.taken, keys.taken) as broken
+    from taken full join keys using (id, day) where coalesce(taken.taken, 0) <> coalesce(keys.taken, 0)`,
+
+  "an availability fee is what the ledger has of it, and each month has one": `
+    with paid as (
+      select org_id, sum(amount_micro) as paid from transfer where kind::text = 'availability_fee' group by org_id
+    ), due as (select org_id, sum(paid_micro) as paid from commitment_month group by org_id)
+    select format('%s: ledger %s, months %s, account %s', account.org_id, paid.paid, due.paid, fee_micro) as broken
+    from account left join paid using (org_id) left join due using (org_id)
+    where coalesce(paid.paid, 0) <> coalesce(due.paid, 0) or fee_micro <> coalesce(paid.paid, 0)
+    union all select format('%s %s', org_id, month) from commitment_month where fee_micro <> greatest(min_micro - used_micro, 0)`,
+
+  "a fenced till has no lease and no open intent": `
+    select till.id as broken from till
+    where fenced_at is not null
+      and (exists (select from lease where till_id = till.id) or exists (select from intent where till_id = till.id))`,
+
+  "a payment is credited once, when it was paid, and never otherwise": `
+    select format('%s: %s, %s of %s credited', payment.id, status, transfer.amount_micro, payment.amount_micro) as broken
+    from payment left join transfer on cause = payment.id and transfer.kind = 'grant'
+    where transfer.amount_micro is distinct from case when status in ('succeeded', 'refunded') then payment.amount_micro end`,
+
+  "what went back of a payment was taken from the balance, or is owed": `
+    with taken as (
+      select split_part(cause, '/', 1) as id, sum(amount_micro) as taken from transfer where kind = 'refund' group by 1
+    ), back as (select cause as id, amount_micro as back from transfer where kind = 'grant')
+    select format('%s %s: %s taken, %s back, %s owed of %s', r.id, state, taken, back, owed_micro, amount_micro) as broken
+    from payment_reversal as r left join taken using (id) left join back using (id)
+    where coalesce(taken, 0) - coalesce(back, 0) <> case when state = 'taken' then amount_micro - owed_micro else 0 end
+    union all
+    select format('%s owes %s', org_id, owed_micro) from account
+    where owed_micro <> (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.org_id = account.org_id)`,
+
+  "nothing is owed while there is credit": `
+    select org_id as broken from account where owed_micro > 0 and available_micro > 0`,
+
+  "the count of an organisation's requests is right": `
+    select format('%s: %s <> %s', account.org_id, account.requests + held.requests, ended.requests) as broken
+    from account,
+      lateral (select coalesce(sum(requests), 0) as requests from lease where lease.org_id = account.org_id) as held,
+      lateral (select count(*) as requests from request where request.org_id = account.org_id and status = 'settled') as ended
+    where account.requests + held.requests <> ended.requests`,
+};
+
+/** The rules that are broken, each with what breaks it; empty when all is well. Reads the whole ledger in one snapshot per rule. */
+export async function brokenInvariants(sql: Sql): Promise<string[]> {
+  const found: string[] = [];
+  for (const [rule, query] of Object.entries(RULES)) {
+    const rows = await sql.unsafe<{ broken: string }[]>(query);
+    found.push(...rows.map(({ broken }) => `${rule}: ${broken}`));
+  }
+  return found;
+}

@@ -1,0 +1,97 @@
+/** Gross margin: what calls were charged, and what serving them cost by a model of the infrastructure. Amounts are micro-dollars. */
+import type { Sql } from "../database/tx.ts";
+
+/** One line of the report. */
+export interface MarginRow {
+  /** Null where calls of several are summed. */
+  orgId: string | null;
+  model: string | null;
+  requests: number;
+  revenueMicro: number;
+  infraMicro: number;
+  idleMicro: number;
+  assumedScaledown: number;
+  unmetered: number;
+  /** What the ledger says that they were charged. */
+  ledgerMicro: number;
+}
+
+/** What to report on. */
+export interface MarginQuery {
+  orgId: string | undefined;
+  limit: number;
+  since: Date;
+  until: Date | undefined;
+  /** How long an offering stays warm that doesn't say. */
+  assumedScaledownS: number;
+  /** What a second of some hardware costs, in nano-dollars, for offerings that don't say. */
+  secondOf(hardware: string): number;
+}
+
+/** Lines by organisation and by model, the largest revenue first, and one for all of it. */
+export interface MarginReport {
+  organisations: MarginRow[];
+  models: MarginRow[];
+  totals: MarginRow;
+}
+
+const NOTHING: MarginRow = {
+  orgId: null,
+  model: null,
+  requests: 0,
+  revenueMicro: 0,
+  infraMicro: 0,
+  idleMicro: 0,
+  assumedScaledown: 0,
+  unmetered: 0,
+  ledgerMicro: 0,
+};
+
+/**
+ * Reads the report. A request keeps its offering busy for as long as it took, and warm until the next request of anybody, or
+ * until it scales down. Placeholders cost nothing to serve, nor do calls on a caller's own provider key.
+ */
+export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginReport> {
+  const { orgId, limit, since, until, assumedScaledownS } = query;
+  const hardware = await sql<
+    { name: string }[]
+  >`select distinct hardware as name from offering where cost_nano_per_second is null`;
+  const seconds = JSON.stringify(Object.fromEntries(hardware.map(({ name }) => [name, query.secondOf(name)])));
+  const rows = await sql<(MarginRow & { byOrg: number; byModel: number })[]>`
+    with served as (
+      select r.org_id, r.model, r.status, r.cost_micro, r.lease,
+        coalesce(r.latency_ms, 0) / 1000 as busy_s,
+        coalesce(o.scaledown_s, ${assumedScaledownS}) as warm_s,
+        o.scaledown_s is null as assumed,
+        case when r.simulated or r.byok then 0
+          else coalesce(o.cost_nano_per_second, (${seconds}::text::json ->> o.hardware)::bigint, 0) / 1000.0 end as micro_per_s,
+        extract(epoch from lead(r.created - coalesce(r.latency_ms, 0) * interval '1 millisecond') over w - r.created) as gap_s
+      from request as r left join offering as o on o.id = r.offering_id
+      where r.status in ('settled', 'unmetered') and r.created >= ${since} ${until ? sql`and r.created < ${until}` : sql``}
+      window w as (partition by r.offering_id order by r.created)
+    ), cost as (
+      select s.*, s.busy_s * s.micro_per_s as busy_micro,
+        least(greatest(coalesce(s.gap_s, s.warm_s), 0), s.warm_s) * s.micro_per_s as idle_micro,
+        case when s.lease is null then 0 else s.cost_micro end as ledger_micro
+      from served as s ${orgId === undefined ? sql`` : sql`where org_id = ${orgId}`}
+    ), summed as (
+      select org_id as "orgId", model, grouping(org_id) = 0 as of_org, grouping(model) = 0 as of_model,
+        count(*) filter (where status = 'settled') as requests,
+        coalesce(sum(cost_micro), 0)::bigint as "revenueMicro",
+        coalesce(round(sum(busy_micro + idle_micro)), 0)::bigint as "infraMicro",
+        coalesce(round(sum(idle_micro)), 0)::bigint as "idleMicro",
+        count(*) filter (where assumed and micro_per_s > 0) as "assumedScaledown",
+        count(*) filter (where status = 'unmetered') as unmetered,
+        coalesce(sum(ledger_micro), 0)::bigint as "ledgerMicro"
+      from cost group by grouping sets ((org_id), (model), ())
+    ), ranked as (
+      select *, row_number() over (partition by of_org, of_model order by "revenueMicro" desc, "orgId", model) as place from summed
+    )
+    select "orgId", model, requests, "revenueMicro", "infraMicro", "idleMicro", "assumedScaledown", unmetered, "ledgerMicro"
+    from ranked where place <= ${limit} order by place`;
+  return {
+    organisations: rows.filter(({ orgId }) => orgId !== null),
+    models: rows.filter(({ model }) => model !== null),
+    totals: rows.find(({ orgId, model }) => orgId === null && model === null) ?? NOTHING,
+  };
+}

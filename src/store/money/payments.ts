@@ -1,0 +1,251 @@
+/** Payments: asked for, paid, given back. Amounts are micro-dollars. */
+import { grantCredits } from "../account/orgs.ts";
+import type { Queryable, Sql, Tx } from "../database/tx.ts";
+
+/** What may become of a payment. */
+export type PaymentStatus = "pending" | "succeeded" | "failed" | "expired" | "refunded";
+
+/** A payment. Times are unix seconds. */
+export interface PaymentRecord {
+  id: string;
+  orgId: string;
+  amountMicro: number;
+  status: PaymentStatus;
+  /** What refunds and disputes took, and the part of it that the balance still owes. */
+  refundedMicro: number;
+  owedMicro: number;
+  successUrl: string;
+  cancelUrl: string;
+  sessionId: string | undefined;
+  checkoutUrl: string | undefined;
+  created: number;
+  expiresAt: number;
+  completedAt: number | undefined;
+}
+
+/** What a payment is made from. */
+export interface NewPayment {
+  id: string;
+  orgId: string;
+  keyId: string;
+  amountMicro: number;
+  successUrl: string;
+  cancelUrl: string;
+  idempotencyKey: string | undefined;
+  /** Unix seconds. */
+  expiresAt: number;
+}
+
+/** What the processor says of a checkout. It may be said late, twice and out of order. */
+export interface CheckoutFact {
+  kind: "checkout";
+  /** Our name of the payment, as the processor was given it. */
+  paymentId: string;
+  /** Empty where none was ever opened. */
+  sessionId: string;
+  intentId: string | undefined;
+  amountMicro: number;
+  status: "pending" | "succeeded" | "failed" | "expired";
+}
+
+/** What the processor says of a refund or a dispute: `taken` once the money left, `returned` once it can't leave any more. */
+export interface ReversalFact {
+  kind: "reversal";
+  /** The processor's name of it. */
+  id: string;
+  of: "refund" | "dispute";
+  intentId: string;
+  amountMicro: number;
+  state: "taken" | "returned";
+}
+
+interface PaymentRow {
+  id: string;
+  org_id: string;
+  amount_micro: number;
+  status: PaymentStatus;
+  refunded: number;
+  owed: number;
+  success_url: string;
+  cancel_url: string;
+  session_id: string | null;
+  checkout_url: string | null;
+  created: Date;
+  expires_at: Date;
+  completed_at: Date | null;
+}
+
+const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
+
+const paymentOf = (row: PaymentRow): PaymentRecord => ({
+  id: row.id,
+  orgId: row.org_id,
+  amountMicro: row.amount_micro,
+  status: row.status,
+  refundedMicro: row.refunded,
+  owedMicro: row.owed,
+  successUrl: row.success_url,
+  cancelUrl: row.cancel_url,
+  sessionId: row.session_id ?? undefined,
+  checkoutUrl: row.checkout_url ?? undefined,
+  created: seconds(row.created),
+  expiresAt: seconds(row.expires_at),
+  completedAt: row.completed_at === null ? undefined : seconds(row.completed_at),
+});
+
+const columns = (sql: Queryable) => sql`
+  id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
+  (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded,
+  (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed`;
+
+/** Makes a payment, or finds the one that its idempotency key made before; answers which. */
+export async function addPayment(tx: Tx, payment: NewPayment): Promise<{ payment: PaymentRecord; isNew: boolean }> {
+  const { id, orgId, keyId, amountMicro, successUrl, cancelUrl, idempotencyKey = null, expiresAt } = payment;
+  const { count } = await tx`
+    insert into payment (id, org_id, key_id, amount_micro, success_url, cancel_url, idempotency_key, expires_at)
+    values (${id}, ${orgId}, ${keyId}, ${amountMicro}, ${successUrl}, ${cancelUrl}, ${idempotencyKey}, ${new Date(expiresAt * 1000)})
+    on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing`;
+  const [row] = await tx<PaymentRow[]>`
+    select ${columns(tx)} from payment
+    where org_id = ${orgId} and ${count > 0 ? tx`id = ${id}` : tx`idempotency_key = ${idempotencyKey}`}`;
+  return { payment: paymentOf(row!), isNew: count > 0 };
+}
+
+/** Notes where a payment is paid. Doing it twice is doing it once. */
+export async function noteCheckout(sql: Sql, id: string, checkout: { sessionId: string; url: string }): Promise<void> {
+  const { sessionId, url } = checkout;
+  await sql`update payment set session_id = ${sessionId}, checkout_url = ${url} where id = ${id}`;
+}
+
+/** A payment of an organisation. */
+export async function findPayment(sql: Sql, orgId: string, id: string): Promise<PaymentRecord | undefined> {
+  const [row] = await sql<PaymentRow[]>`select ${columns(sql)} from payment where org_id = ${orgId} and id = ${id}`;
+  return row && paymentOf(row);
+}
+
+/** The payment that was paid under the processor's name `intentId`. */
+export async function paymentOfIntent(sql: Sql, intentId: string): Promise<string | undefined> {
+  const [row] = await sql<{ id: string }[]>`select id from payment where intent_id = ${intentId}`;
+  return row?.id;
+}
+
+/** The payments of an organisation, newest first, and whether there are older ones; `before` is the last one's name. */
+export async function listPayments(
+  sql: Sql,
+  orgId: string,
+  { limit, before }: { limit: number; before: string | undefined },
+): Promise<{ payments: PaymentRecord[]; hasMore: boolean }> {
+  const rows = await sql<PaymentRow[]>`
+    select ${columns(sql)} from payment
+    where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
+    order by id desc limit ${limit + 1}`;
+  return { payments: rows.slice(0, limit).map(paymentOf), hasMore: rows.length > limit };
+}
+
+/** Pending payments that the processor was not asked about for an hour, oldest first; they count as asked from now on. */
+export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: string; id: string }[]> {
+  return sql<{ orgId: string; id: string }[]>`
+    update payment set asked_at = now()
+    where id in (
+      select id from payment
+      where status = 'pending' and coalesce(asked_at, created) < now() - interval '1 hour'
+      order by expires_at limit ${limit} for update skip locked
+    )
+    returning org_id as "orgId", id`;
+}
+
+/** Later words win, but only over these; whatever was paid stays paid. */
+const OVERRULES: Readonly<Record<CheckoutFact["status"], readonly PaymentStatus[]>> = {
+  pending: [],
+  failed: ["pending"],
+  expired: ["pending"],
+  succeeded: ["pending", "failed", "expired"],
+};
+
+/** What a fact was about, and what became of the payment by it; undefined when that was known before. */
+export interface Concluded {
+  id: string;
+  orgId: string;
+  amountMicro: number;
+  became: "succeeded" | "failed" | "expired" | undefined;
+}
+
+/**
+ * Believes what the processor says of a checkout: a payment that was paid is credited, once. Answers undefined for a checkout
+ * that is none of ours, or not what was asked for.
+ */
+export async function conclude(tx: Tx, fact: CheckoutFact): Promise<Concluded | undefined> {
+  const { paymentId: id, sessionId, intentId, status } = fact;
+  const [row] = await tx<{ org_id: string; amount_micro: number; status: PaymentStatus; session_id: string | null }[]>`
+    select org_id, amount_micro, status, session_id from payment where id = ${id} for update`;
+  if (!row || (row.session_id ?? sessionId) !== sessionId || row.amount_micro !== fact.amountMicro) return undefined;
+  const { org_id: orgId, amount_micro: amountMicro } = row;
+  await tx`
+    update payment set session_id = ${sessionId || null}, intent_id = coalesce(intent_id, ${intentId ?? null})
+    where id = ${id}`;
+  if (status === "pending" || !OVERRULES[status].includes(row.status))
+    return { id, orgId, amountMicro, became: undefined };
+  await tx`update payment set status = ${status}, completed_at = now() where id = ${id}`;
+  if (status === "succeeded") await grantCredits(tx, { orgId, amountMicro, reason: "payment", entryId: id });
+  return { id, orgId, amountMicro, became: status };
+}
+
+/**
+ * Believes what the processor says of a refund or a dispute of a payment that was credited. What left is taken from the balance,
+ * which never falls below zero: what it can't give is owed, and taken from the next credit that comes in. Answers whose balance it
+ * was and whether that owes now, and undefined when this was no news.
+ */
+export async function reverse(
+  tx: Tx,
+  paymentId: string,
+  fact: ReversalFact,
+): Promise<{ orgId: string; owes: boolean } | undefined> {
+  const [payment] = await tx<{ org_id: string; status: PaymentStatus }[]>`
+    select org_id, status from payment where id = ${paymentId} for update`;
+  if (payment?.status !== "succeeded" && payment?.status !== "refunded") return undefined;
+  const { org_id: orgId } = payment;
+  await tx`select from account where org_id = ${orgId} for update`;
+  const moved =
+    fact.state === "taken" ? await take(tx, orgId, paymentId, fact) : await giveBack(tx, orgId, paymentId, fact);
+  if (!moved) return undefined;
+  await tx`
+    update payment set status = case when amount_micro <= (
+      select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken'
+    ) then 'refunded' else 'succeeded' end
+    where id = ${paymentId}`;
+  const [account] = await tx<{ owes: boolean }[]>`select owed_micro > 0 as owes from account where org_id = ${orgId}`;
+  return { orgId, owes: account?.owes ?? false };
+}
+
+async function take(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact): Promise<boolean> {
+  const { id, of, amountMicro } = fact;
+  const { count } = await tx`
+    insert into payment_reversal (id, payment_id, org_id, kind, state, amount_micro, owed_micro)
+    values (${id}, ${paymentId}, ${orgId}, ${of}, 'taken', ${amountMicro}, ${amountMicro})
+    on conflict (id) do nothing`;
+  if (count === 0) return false;
+  // The account itself gives what it has, now and whenever credit comes in: see `collect_owed`.
+  await tx`update account set owed_micro = owed_micro + ${amountMicro} where org_id = ${orgId}`;
+  // Tills that hold more than they need are asked for it.
+  await tx`select lease_recall('', ${orgId}, null) from account where org_id = ${orgId} and owed_micro > 0`;
+  return true;
+}
+
+async function giveBack(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact): Promise<boolean> {
+  const { id, of, amountMicro } = fact;
+  const [known] = await tx<{ state: string; amount_micro: number; owed_micro: number }[]>`
+    select state, amount_micro, owed_micro from payment_reversal where id = ${id} for update`;
+  if (!known) {
+    // It may still be said that it was taken, by a message that was overtaken.
+    await tx`
+      insert into payment_reversal (id, payment_id, org_id, kind, state, amount_micro)
+      values (${id}, ${paymentId}, ${orgId}, ${of}, 'returned', ${amountMicro})`;
+    return false;
+  }
+  if (known.state === "returned") return false;
+  const given = known.amount_micro - known.owed_micro;
+  await tx`update payment_reversal set state = 'returned', owed_micro = 0 where id = ${id}`;
+  await tx`update account set owed_micro = owed_micro - ${known.owed_micro} where org_id = ${orgId}`;
+  if (given > 0) await grantCredits(tx, { orgId, amountMicro: given, reason: `${of} came to nothing`, entryId: id });
+  return true;
+}

@@ -1,0 +1,135 @@
+/** The usage list: what became of requests, newest first, and what they cost. Amounts are micro-dollars. */
+import type { Sql } from "../database/tx.ts";
+
+/** One line of the usage list. */
+export interface UsageRow {
+  requestId: string;
+  /** When it was put on record, in unix seconds. */
+  created: number;
+  keyId: string;
+  contract: string;
+  model: string;
+  provider: string;
+  unit: string;
+  units: number;
+  costMicro: number;
+  wakeUpMicro: number;
+  hedgeCostMicro: number | null;
+  simulated: boolean;
+  /** Served with the organisation's own key at the provider. */
+  byok: boolean;
+  /** `unmetered`: dispatched by a gateway that died; not charged. */
+  status: "settled" | "unmetered";
+  /** The workspace of its key. */
+  workspaceId: string | null;
+}
+
+/** Which requests to list; all filters that are given must hold. */
+export interface UsageFilter {
+  keyId?: string | undefined;
+  workspaceId?: string | undefined;
+  model?: string | undefined;
+  provider?: string | undefined;
+  contract?: string | undefined;
+  /** Unix seconds. */
+  since?: number | undefined;
+  until?: number | undefined;
+}
+
+/** A page of the usage list. */
+export interface UsagePage {
+  rows: UsageRow[];
+  /** Where the next page begins; undefined on the last. */
+  nextCursor: string | undefined;
+}
+
+interface UsageDatabaseRow {
+  request_id: string;
+  created: Date;
+  key_id: string;
+  contract: string;
+  model: string;
+  provider: string;
+  unit: string;
+  units: number;
+  cost_micro: number;
+  wake_up_micro: number;
+  hedge_cost_micro: number | null;
+  simulated: boolean;
+  byok: boolean;
+  status: "settled" | "unmetered";
+  workspace_id: string | null;
+}
+
+/** The requests of an organisation that were charged or can't be, by the moment of their call; `cursor` is a page's `nextCursor`. */
+export async function listUsage(
+  sql: Sql,
+  orgId: string,
+  { limit, cursor, ...filter }: UsageFilter & { limit: number; cursor?: string | undefined },
+): Promise<UsagePage> {
+  const rows = await sql<UsageDatabaseRow[]>`
+    select request_id, created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
+      simulated, byok, status, (select workspace_id from key where key.id = key_id) as workspace_id
+    from request
+    where ${selected(sql, orgId, filter)} ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
+    order by request_id desc limit ${limit + 1}`;
+  const page = rows.slice(0, limit);
+  return { rows: page.map(usageOf), nextCursor: rows.length > limit ? page.at(-1)?.request_id : undefined };
+}
+
+function selected(sql: Sql, orgId: string, filter: UsageFilter) {
+  const { keyId, workspaceId, model, provider, contract, since, until } = filter;
+  const when = (seconds: number) => new Date(seconds * 1000);
+  const same = (column: string, value: string | undefined) =>
+    value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
+  return sql`org_id = ${orgId} and status in ('settled', 'unmetered')
+    ${same("key_id", keyId)} ${same("model", model)} ${same("provider", provider)} ${same("contract", contract)}
+    ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
+    ${since === undefined ? sql`` : sql`and created >= ${when(since)}`}
+    ${until === undefined ? sql`` : sql`and created < ${when(until)}`}`;
+}
+
+const usageOf = (row: UsageDatabaseRow): UsageRow => ({
+  requestId: row.request_id,
+  created: Math.floor(row.created.getTime() / 1000),
+  keyId: row.key_id,
+  contract: row.contract,
+  model: row.model,
+  provider: row.provider,
+  unit: row.unit,
+  units: row.units,
+  costMicro: row.cost_micro,
+  wakeUpMicro: row.wake_up_micro,
+  hedgeCostMicro: row.hedge_cost_micro,
+  simulated: row.simulated,
+  byok: row.byok,
+  status: row.status,
+  workspaceId: row.workspace_id,
+});
+
+/** How many requests an organisation was charged for, and how much in all; without a filter none of them is read. */
+export async function usageTotals(
+  sql: Sql,
+  orgId: string,
+  filter: UsageFilter = {},
+): Promise<{ requests: number; costMicro: number }> {
+  const filtered = Object.values(filter).some((value) => value !== undefined);
+  const [row] = filtered
+    ? await sql<{ requests: number; cost: number }[]>`
+        select count(*) filter (where status = 'settled') as requests, coalesce(sum(cost_micro), 0) as cost
+        from request where ${selected(sql, orgId, filter)}`
+    : await sql<{ requests: number; cost: number }[]>`
+        select account.requests + coalesce(sum(lease.requests), 0) as requests,
+          granted_micro - available_micro - fee_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost
+        from account left join lease using (org_id) where org_id = ${orgId} group by account.org_id`;
+  return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
+}
+
+/** What calls with an organisation's own provider keys were charged, in all or by one key. Where there never was such a key, nothing is read. */
+export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): Promise<number> {
+  const [row] = await sql<{ micro: number }[]>`
+    select coalesce(sum(cost_micro), 0) as micro from request
+    where org_id = ${orgId} and byok and exists (select from credential where org_id = ${orgId})
+      ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}`;
+  return row?.micro ?? 0;
+}

@@ -1,9 +1,0 @@
-/** Which processes live: each has a till, whose life it renews every few seconds. */
-import type { Queryable } from "./tx.ts";
-
-/** How many there are. */
-export async function countReplicas(sql: Queryable): Promise<number> {
-  const [row] = await sql<{ count: number }[]>`
-    select count(distinct replica)::int as count from till where fenced_at is null and alive_until > now()`;
-  return row?.count ?? 0;
-}

@@ -1,0 +1,82 @@
+/** Which replica holds the stream of which provider's server, and what replicas say to each other about it. */
+import type { Queryable } from "../database/tx.ts";
+
+/** How long a replica that is not heard of still counts as holding its streams. */
+const LIFE_S = 15;
+
+/** One stream, held elsewhere. */
+export interface Mooring {
+  readonly provider: string;
+  readonly replica: string;
+}
+
+/** Says that a replica holds the streams of these providers and of no others, and that it lives. */
+export async function keepMoorings(sql: Queryable, replica: string, providers: readonly string[]): Promise<void> {
+  const names = JSON.stringify(providers);
+  await sql`
+    delete from mooring where replica = ${replica} and not (provider = any (select jsonb_array_elements_text(${names}::text::jsonb)))`;
+  if (providers.length === 0) return;
+  const alive = sql`now() + ${LIFE_S} * interval '1 second'`;
+  const { count } = await sql`update mooring set alive_until = ${alive} where replica = ${replica}`;
+  if (count === providers.length) return;
+  await sql`
+    insert into mooring (provider, replica, alive_until)
+    select provider, ${replica}, ${alive} from jsonb_array_elements_text(${names}::text::jsonb) as named (provider)
+    on conflict (provider, replica) do update set alive_until = excluded.alive_until`;
+}
+
+/** The streams that living replicas other than this one hold, the newest of each provider first. */
+export async function mooringsElsewhere(sql: Queryable, replica: string): Promise<Mooring[]> {
+  return sql<Mooring[]>`
+    select provider, replica from mooring where replica <> ${replica} and alive_until > now() order by since desc, replica`;
+}
+
+/** A word from one replica to another about a call. */
+export interface Parcel {
+  readonly toReplica: string;
+  readonly fromReplica: string;
+  readonly line: string;
+  readonly provider: string;
+  /** A question to the server, its reply, or that there will be none. */
+  readonly kind: "ask" | "reply" | "failed";
+  /** How long the call that is asked for may take, in milliseconds. */
+  readonly budgetMs: number | null;
+  readonly body: Buffer;
+}
+
+interface ParcelRow {
+  to_replica: string;
+  from_replica: string;
+  line: string;
+  provider: string;
+  kind: Parcel["kind"];
+  budget_ms: number | null;
+  body: Buffer;
+}
+
+/** Sends parcels; those of one sender arrive in the order in which they were sent. */
+export async function sendParcels(sql: Queryable, parcels: readonly Parcel[]): Promise<void> {
+  const rows = parcels.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
+    ...{ to_replica: toReplica, from_replica: fromReplica },
+    ...{ line, provider, kind, budget_ms: budgetMs, body },
+  }));
+  await sql`insert into parcel ${sql(rows)}`;
+}
+
+/** Takes the oldest parcels for a replica, in order. */
+export async function takeParcels(sql: Queryable, replica: string, limit: number): Promise<Parcel[]> {
+  const rows = await sql<ParcelRow[]>`
+    with taken as (
+      delete from parcel where id in (select id from parcel where to_replica = ${replica} order by id limit ${limit}) returning *
+    ) select * from taken order by id`;
+  return rows.map(({ to_replica: toReplica, from_replica: fromReplica, budget_ms: budgetMs, ...rest }) => ({
+    ...{ toReplica, fromReplica, budgetMs },
+    ...rest,
+  }));
+}
+
+/** Forgets streams of replicas that are gone, and what was said to them. */
+export async function pruneMoorings(sql: Queryable): Promise<void> {
+  await sql`delete from mooring where alive_until < now() - interval '1 minute'`;
+  await sql`delete from parcel where sent_at < now() - interval '10 minutes'`;
+}

@@ -1,0 +1,151 @@
+/** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
+import { isDeepStrictEqual } from "node:util";
+import { breathe } from "../../ambient.ts";
+import { type Sql, type Tx, tx } from "../database/tx.ts";
+import {
+  type ModelRecord,
+  type ModelRow,
+  modelOf,
+  type OfferingRecord,
+  type OfferingRow,
+  offeringOf,
+  offerings,
+  type ProviderRow,
+  providerOf,
+  type Supply,
+} from "./supply.ts";
+
+/** Rows that are read between two looks at the event loop. */
+const AT_ONCE = 100;
+
+/** Rows are told apart by so many heaps: of one in which nothing changed a single line is read. */
+const HEAPS = 256;
+const HEAPS_AT_ONCE = 16;
+
+/** What stands for a row's content: the transaction that wrote it, which the database keeps with every row. */
+interface Versioned {
+  readonly key: string;
+  readonly version: string;
+}
+
+interface Known<T> {
+  readonly version: string;
+  readonly record: T;
+}
+
+/** The rows of one heap, and what stands for the versions of them all. */
+interface Heap<T> {
+  readonly digest: string;
+  readonly rows: ReadonlyMap<string, Known<T>>;
+}
+
+type Heaps<T> = ReadonlyMap<number, Heap<T>>;
+type Batches<Row> = AsyncIterable<readonly Row[]>;
+
+/** The supply of one database. A record that says what it said the time before is the same object, and nobody changes it. */
+export class SupplyReader {
+  readonly #sql: Sql;
+  #models: Heaps<ModelRecord> = new Map();
+  #offerings: Heaps<OfferingRecord> = new Map();
+
+  constructor(sql: Sql) {
+    this.#sql = sql;
+  }
+
+  /** All supply as of one moment in no order, removed offerings left out. One read at a time. */
+  async read(): Promise<Supply> {
+    const providers = await tx(this.#sql, async (tx) => {
+      await tx`set transaction isolation level repeatable read, read only`;
+      const providers = await tx<ProviderRow[]>`select * from provider order by name`;
+      const models = await newest(tx, this.#models, modelVersions, async function* (keys) {
+        const rows = tx<(ModelRow & Versioned)[]>`
+          select *, slug as key, xmin::text as version from model where slug = any(${keys}::text[])`;
+        for await (const batch of rows.cursor(AT_ONCE))
+          yield batch.map(({ key, version, ...row }) => ({ key, version, record: modelOf(row) }));
+      });
+      const live = await newest(tx, this.#offerings, offeringVersions, async function* (keys) {
+        const rows = tx<(OfferingRow & Versioned)[]>`
+          select row.*, row.id as key, ${version(tx)} as version from (${offerings(tx)}) as row
+          join offering on offering.id = row.id join provider on provider.id = row.provider_id
+          where row.id = any(${keys}::text[])`;
+        for await (const batch of rows.cursor(AT_ONCE))
+          yield batch.map((row) => ({ key: row.key, version: row.version, record: offeringOf(row) }));
+      });
+      this.#models = models;
+      this.#offerings = live;
+      return providers;
+    });
+    return {
+      providers: providers.map(providerOf),
+      models: await recordsOf(this.#models),
+      offerings: await recordsOf(this.#offerings),
+    };
+  }
+}
+
+const modelVersions = (tx: Tx) => tx`select slug as key, xmin::text as version from model`;
+
+/** An offering's record holds what its provider says of itself, too. */
+const version = (tx: Tx) => tx`offering.xmin::text || ' ' || provider.xmin::text`;
+
+const offeringVersions = (tx: Tx) => tx`
+  select offering.id as key, ${version(tx)} as version
+  from offering join provider on provider.id = offering.provider_id where status <> 'removed'`;
+
+const heap = (tx: Tx) => tx`hashtext(key) & ${HEAPS - 1}::integer`;
+
+/** What is known brought up to date: what is gone is left out, and what changed is read. */
+async function newest<T>(
+  tx: Tx,
+  known: Heaps<T>,
+  versionsOf: typeof modelVersions,
+  read: (keys: string[]) => Batches<Versioned & { record: T }>,
+): Promise<Heaps<T>> {
+  const digests = await tx<{ heap: number; digest: string }[]>`
+    select ${heap(tx)} as heap, count(*) || ' ' || sum(hashtextextended(key || ' ' || version, 0)) as digest
+    from (${versionsOf(tx)}) as row group by 1 order by 1`;
+  const changed = digests.filter(({ heap, digest }) => known.get(heap)?.digest !== digest);
+  const found = new Map(changed.map(({ heap }) => [heap, new Map<string, Known<T> | undefined>()]));
+  const unread: string[] = [];
+  const heapOf = new Map<string, number>();
+  if (changed.length > 0) {
+    const versions = tx<(Versioned & { heap: number })[]>`
+      select ${heap(tx)} as heap, key, version from (${versionsOf(tx)}) as row
+      where ${heap(tx)} = any(${changed.map(({ heap }) => heap)}::integer[]) order by key`;
+    for await (const batch of versions.cursor(AT_ONCE)) {
+      for (const { heap, key, version } of batch) {
+        const before = known.get(heap)?.rows.get(key);
+        const same = before?.version === version ? before : undefined;
+        found.get(heap)!.set(key, same);
+        if (same) continue;
+        heapOf.set(key, heap);
+        unread.push(key);
+      }
+    }
+  }
+  if (unread.length > 0) {
+    for await (const batch of read(unread)) {
+      for (const { key, version, record } of batch) {
+        const heap = heapOf.get(key)!;
+        const before = known.get(heap)?.rows.get(key)?.record;
+        // What is written again and says the same changed nothing for whoever looks at it.
+        found.get(heap)!.set(key, { version, record: isDeepStrictEqual(before, record) ? (before as T) : record });
+      }
+    }
+  }
+  // Each that was not known has been read, as of the same moment.
+  const rowsOf = (heap: number) => found.get(heap) as Map<string, Known<T>> | undefined;
+  return new Map(
+    digests.map(({ heap, digest }) => [heap, { digest, rows: rowsOf(heap) ?? known.get(heap)!.rows }] as const),
+  );
+}
+
+async function recordsOf<T>(heaps: Heaps<T>): Promise<T[]> {
+  const records: T[] = [];
+  let gathered = 0;
+  for (const { rows } of heaps.values()) {
+    for (const { record } of rows.values()) records.push(record);
+    if (++gathered % HEAPS_AT_ONCE === 0) await breathe();
+  }
+  return records;
+}
