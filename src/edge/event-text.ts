@@ -6,8 +6,9 @@ import { encoderOf } from "./json.ts";
 
 /** The text of an event message. */
 export function eventText(payload: Uint8Array): string {
-  const { id, apiVersion, createdAt, orgId, name, data } = eventParts(payload);
-  return JSON.stringify({ id, type: name, created_at: createdAt, api_version: apiVersion, org_id: orgId, data });
+  const { id, apiVersion, createdAt, orgId, workspaceId, name, data } = eventParts(payload);
+  const about = { org_id: orgId, workspace_id: workspaceId };
+  return JSON.stringify({ id, type: name, created_at: createdAt, api_version: apiVersion, ...about, data });
 }
 
 /** An event message as targets of spans get it. */
@@ -18,9 +19,9 @@ export function toldEvent(payload: Uint8Array): { id: string; name: string; crea
 
 function eventParts(payload: Uint8Array) {
   const event = fromBinary(EventSchema, payload);
-  const { id, apiVersion, createdAt, orgId, data } = event;
+  const { id, apiVersion, createdAt, orgId, workspaceId, data } = event;
   const field = EventSchema.fields.find(({ localName }) => localName === data.case);
   const written = encoderOf(EventSchema).encode(event) as Record<string, unknown>;
   const name = EVENT_NAMES.get(data.case ?? "");
-  return { id, apiVersion, createdAt, orgId, name, data: field === undefined ? {} : written[field.name] };
+  return { id, apiVersion, createdAt, orgId, workspaceId, name, data: field === undefined ? {} : written[field.name] };
 }

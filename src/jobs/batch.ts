@@ -4,7 +4,7 @@ import { emit, type Happening } from "../services/emit.ts";
 import type { Signal } from "../signal.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
-import { advance, dropRest, type HeldJob } from "../store/jobs/jobs.ts";
+import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
 /** What a batch's own record says. */
@@ -151,7 +151,8 @@ class Run {
     await tx(this.#parts.sql, async (tx) => {
       const status = await this.#endOf(tx);
       await advance(tx, this.#job, status);
-      await emit(tx, this.#job.orgId, EVENTS[status](this.#job.id));
+      const { id, orgId } = this.#job;
+      await emit(tx, orgId, EVENTS[status](id), await workspaceOf(tx, id));
     });
   }
 

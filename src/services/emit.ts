@@ -16,12 +16,13 @@ export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
 
 /**
  * Tells what happened to an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
- * those took then give the events of one thing the order in which they happened.
+ * those took then give the events of one thing the order in which they happened. Name the workspace that the cause belongs to, if any.
  */
-export const emit = (tx: Tx, orgId: string, data: Happening): Promise<void> => appendEvents(tx, [eventOf(orgId, data)]);
+export const emit = (tx: Tx, orgId: string, data: Happening, workspaceId?: string): Promise<void> =>
+  appendEvents(tx, [eventOf(orgId, data, workspaceId)]);
 
 /** The same as a record, for writes that carry their events with them. */
-export function eventOf(orgId: string, data: Happening): EventRecord {
+export function eventOf(orgId: string, data: Happening, workspaceId?: string): EventRecord {
   const name = EVENT_NAMES.get(data.case);
   if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
   const event = create(EventSchema, {
@@ -29,6 +30,7 @@ export function eventOf(orgId: string, data: Happening): EventRecord {
     apiVersion: API_VERSION,
     createdAt: nowSeconds(),
     orgId,
+    ...(workspaceId !== undefined && { workspaceId }),
     data,
   });
   return { id: event.id, name, orgId, payload: toBinary(EventSchema, event) };

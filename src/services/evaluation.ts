@@ -103,7 +103,10 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
           throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
         if (how === "ended")
           throw refuse(Reason.JOB_FINISHED, "this evaluation has ended: there is nothing to call off");
-        if (how === "cancelled") await emit(tx, orgId, { case: "evaluationCancelled", value: { jobId } });
+        if (how === "cancelled") {
+          const happening = { case: "evaluationCancelled", value: { jobId } } as const;
+          await emit(tx, orgId, happening, await store.workspaceOf(tx, jobId));
+        }
         await audit(tx, { ...byCall(call), orgId, action: "evaluation.cancelled", subject: jobId });
       });
       return create(CancelEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });

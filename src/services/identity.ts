@@ -78,7 +78,7 @@ export function identityService({ sql, services, changed }: IdentityParts): Impl
         const name = keyName ?? "first key";
         const made = await createKey(tx, { orgId, userId, role, name, workspaceId: workspaceIds[0] });
         await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
-        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } }, made.key.workspaceId);
         const act = { ...actOn(member, "member.joined", call, { key_id: made.key.id }), actor: userId };
         await audit(tx, act);
         return { member, made };

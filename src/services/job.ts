@@ -90,7 +90,10 @@ export function jobService({ sql, ring }: JobParts): Implementation<typeof JobSe
         if (how === undefined)
           throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
         if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has ended: there is nothing to call off");
-        if (how === "cancelled") await emit(tx, orgId, { case: "batchCancelled", value: { jobId } });
+        if (how === "cancelled") {
+          const happening = { case: "batchCancelled", value: { jobId } } as const;
+          await emit(tx, orgId, happening, await store.workspaceOf(tx, jobId));
+        }
         await audit(tx, { ...byCall(call), orgId, action: "batch.cancelled", subject: jobId });
       });
       return create(CancelBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, jobId)) });

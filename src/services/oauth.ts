@@ -168,7 +168,7 @@ export function oauthService({ sql, changed }: OauthParts): Implementation<typeo
         if (!person) return unfit("the key that consented is worth nothing any more");
         const made = await redeemCode(tx, codeHash, consent, person);
         const { orgId, scope } = consent;
-        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } });
+        await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } }, made.key.workspaceId);
         const details = { client_id: client.id, scope };
         const actor = person.userId ?? consent.consentedBy;
         await audit(tx, { ...byCall(call), actor, orgId, action: "key.created", subject: made.key.id, details });
@@ -274,8 +274,9 @@ async function revoke(
   call: Call,
   why: string,
 ): Promise<void> {
-  if ((await revokeKeys(tx, { id })).length === 0) return;
-  await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } });
+  const [revoked] = await revokeKeys(tx, { id });
+  if (!revoked) return;
+  await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, revoked.workspaceId);
   const act = { action: "key.revoked", subject: id, details: { client_id: clientId, why } };
   await audit(tx, { ...byCall(call), actor: clientId, orgId, ...act });
 }

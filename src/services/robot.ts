@@ -8,10 +8,13 @@ import {
   type StopRobotsRequest,
   StopRobotsResponseSchema,
 } from "../../gen/limber/v1/robot_service_pb.ts";
+import { now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { audit } from "../store/account/audit.ts";
-import { type Sql, tx } from "../store/database/tx.ts";
+import { findKey } from "../store/account/keys.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
@@ -31,7 +34,8 @@ export function robotService({ sql, stops }: { sql: Sql; stops: StopBook }): Imp
         const { stop, fresh } = await store.orderStop(tx, { orgId, scope, subject, reason: request.reason, by: actor });
         if (!fresh) return stop;
         await store.tellStop(tx, stop);
-        await emit(tx, orgId, { case: "robotStopped", value: { stopId: stop.id, scope: SCOPES[scope], subject } });
+        const value = { stopId: stop.id, scope: SCOPES[scope], subject };
+        await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop, call));
         const details = { scope, subject, reason: request.reason };
         await audit(tx, { ...byCall(call), orgId, action: "robot.stopped", subject: stop.id, details });
         return stop;
@@ -97,6 +101,26 @@ function targetOf(target: Target, orgId: string): { scope: store.StopScope; subj
       return { scope: "workspace", subject: target.value };
     default:
       return { scope: "org", subject: orgId };
+  }
+}
+
+/** A stop belongs to the workspace that it names, or whose key it names; of a robot or a session, to that of the key that orders it. */
+async function workspaceOf(
+  tx: Tx,
+  { orgId, scope, subject }: store.StopRecord,
+  { principal }: Call,
+): Promise<string | undefined> {
+  switch (scope) {
+    case "org":
+      return undefined;
+    case "workspace":
+      return (await findWorkspace(tx, orgId, subject, now()))?.id;
+    case "key": {
+      const key = await findKey(tx, subject);
+      return key?.orgId === orgId ? key.workspaceId : undefined;
+    }
+    default:
+      return principal.kind === "key" ? principal.workspaceId : undefined;
   }
 }
 

@@ -1,6 +1,5 @@
 /** Webhooks: where an organisation wants to hear of events. */
-import { create, toBinary } from "@bufbuild/protobuf";
-import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { create } from "@bufbuild/protobuf";
 import {
   WebhookDeliverySchema,
   WebhookDeliveryStatus,
@@ -19,18 +18,18 @@ import {
   UpdateWebhookResponseSchema,
   type WebhookService,
 } from "../../gen/limber/v1/webhook_service_pb.ts";
-import { newId, nowSeconds, secretBytes } from "../ambient.ts";
-import { API_VERSION } from "../brand.ts";
+import { newId, now, secretBytes } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Vault } from "../vault.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
-import { EVENT_NAMES, emit } from "./emit.ts";
+import { EVENT_NAMES, emit, eventOf } from "./emit.ts";
 
 /** What webhooks need of the house. */
 export interface WebhookParts {
@@ -57,16 +56,18 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
     audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
 
   return {
-    async createWebhook({ url, events, description = "", enabled = true, secret: given }, call) {
+    async createWebhook({ url, events, description = "", enabled = true, secret: given, workspaceId }, call) {
       const { orgId } = keyOf(call);
       checkAddress(url, allowPrivate);
       checkEvents(events);
       const secret = given === undefined ? newSecret() : checkedSecret(given);
       const id = newId("wh");
       const sealed = vault.seal(secret, store.webhookContext(id));
+      if (workspaceId !== undefined && !(await findWorkspace(sql, orgId, workspaceId, now())))
+        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
       const hook = await tx(sql, async (tx) => {
         const wanted = events.length === 0 ? ["*"] : events;
-        const made = { id, orgId, url, events: wanted, description, enabled, secret: sealed };
+        const made = { id, orgId, url, events: wanted, description, workspaceId, enabled, secret: sealed };
         const hook = await store.createWebhook(tx, made);
         if (enabled) await ping(tx, hook);
         await noted(tx, call, "webhook.created", id);
@@ -196,21 +197,12 @@ function checkEvents(events: readonly string[]): void {
 }
 
 /** Puts a `ping` on its way to one webhook. */
-function ping(tx: Tx, { id: hookId, orgId }: store.WebhookRecord): Promise<store.DeliveryRecord> {
-  const data = { case: "ping", value: { hookId } } as const;
-  const event = create(EventSchema, {
-    id: newId("evt"),
-    apiVersion: API_VERSION,
-    createdAt: nowSeconds(),
-    orgId,
-    data,
-  });
-  return store.addDelivery(tx, hookId, { id: event.id, name: "ping", payload: toBinary(EventSchema, event) });
-}
+const ping = (tx: Tx, { id: hookId, orgId, workspaceId }: store.WebhookRecord): Promise<store.DeliveryRecord> =>
+  store.addDelivery(tx, hookId, eventOf(orgId, { case: "ping", value: { hookId } }, workspaceId));
 
 /** Tells an organisation that one of its webhooks was disabled; for the sender, in its transaction. */
-export const tellDisabled = (tx: Tx, { id, orgId }: store.WebhookRecord, reason: string): Promise<void> =>
-  emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } });
+export const tellDisabled = (tx: Tx, { id, orgId, workspaceId }: store.WebhookRecord, reason: string): Promise<void> =>
+  emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } }, workspaceId);
 
 /** The secrets of a webhook that sign now, newest first. */
 export const secretsOf = (vault: Vault, { id, secret, oldSecret }: store.WebhookRecord): string[] =>
@@ -229,6 +221,7 @@ const messageOf = (hook: store.WebhookRecord, last?: store.DeliveryRecord) =>
     createdAt: hook.created,
     ...(last && { lastDelivery: deliveryOf(last) }),
     consecutiveFailures: hook.consecutiveFailures,
+    ...(hook.workspaceId !== undefined && { workspaceId: hook.workspaceId }),
   });
 
 const STATES = {

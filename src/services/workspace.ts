@@ -128,7 +128,11 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
         return revoked;
       });
       changed(orgId);
-      return create(DeleteWorkspaceResponseSchema, { id: workspaceId, deleted: true, revokedKeys });
+      return create(DeleteWorkspaceResponseSchema, {
+        id: workspaceId,
+        deleted: true,
+        revokedKeys: revokedKeys.map(({ id }) => id),
+      });
     },
   };
 }

@@ -32,20 +32,20 @@ const init = (message: DescMessage): Record<string, unknown> =>
 
 it("each has the shape on the wire that was recorded", () => {
   const cases = EventSchema.oneofs[0]?.fields ?? [];
-  const now = Object.fromEntries(
-    cases.map((field) => {
-      if (field.fieldKind !== "message") throw new Error(`${field.name} is no message`);
-      const data = { case: field.localName, value: init(field.message) };
-      const envelope = { id: "evt_example", apiVersion: "0.1.0", createdAt: 1_700_000_000, orgId: "org_example" };
-      // The schema says which members there are; the compiler cannot, of one that is chosen while it runs.
-      const event = create(EventSchema, { ...envelope, data } as MessageInitShape<typeof EventSchema>);
-      const bytes = toBinary(EventSchema, event);
-      return [
-        EVENT_NAMES.get(field.localName),
-        { json: JSON.parse(eventText(bytes)), base64: Buffer.from(bytes).toString("base64") },
-      ];
-    }),
-  );
+  const shaped = (field: DescField, about: object = {}) => {
+    if (field.fieldKind !== "message") throw new Error(`${field.name} is no message`);
+    const data = { case: field.localName, value: init(field.message) };
+    const envelope = { id: "evt_example", apiVersion: "0.1.0", createdAt: 1_700_000_000, orgId: "org_example" };
+    // The schema says which members there are; the compiler cannot, of one that is chosen while it runs.
+    const event = create(EventSchema, { ...envelope, ...about, data } as MessageInitShape<typeof EventSchema>);
+    const bytes = toBinary(EventSchema, event);
+    return { json: JSON.parse(eventText(bytes)), base64: Buffer.from(bytes).toString("base64") };
+  };
+  const ofWorkspace = cases.find(({ localName }) => localName === "requestFailed");
+  const now = Object.fromEntries([
+    ...cases.map((field) => [EVENT_NAMES.get(field.localName), shaped(field)] as const),
+    ["request.failed, of a workspace", shaped(ofWorkspace!, { workspaceId: "ws_example" })],
+  ]);
   const text = `${JSON.stringify(Object.fromEntries(Object.entries(now).sort(([a], [b]) => (a < b ? -1 : 1))), null, 2)}\n`;
   if (process.env.GOLDEN === "write") writeFileSync(FILE, text);
   expect(JSON.parse(text)).toEqual(JSON.parse(readFileSync(FILE, "utf8")));

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 export interface Received {
   readonly headers: Record<string, string>;
   readonly body: string;
-  readonly json: { id: string; type: string; org_id: string; data: Record<string, unknown> };
+  readonly json: { id: string; type: string; org_id: string; workspace_id?: string; data: Record<string, unknown> };
 }
 
 /** How a delivery is answered; the default is 204. */

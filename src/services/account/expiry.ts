@@ -13,8 +13,8 @@ export async function tellOfEndingKeys(sql: Sql): Promise<void> {
   for (let told = AT_ONCE; told === AT_ONCE; )
     told = await tx(sql, async (tx) => {
       const keys = await endingKeys(tx, now(), DAYS, AT_ONCE);
-      for (const { id, orgId, expiresAt } of keys)
-        await emit(tx, orgId, { case: "keyExpiring", value: { keyId: id, expiresAt } });
+      for (const { id, orgId, workspaceId, expiresAt } of keys)
+        await emit(tx, orgId, { case: "keyExpiring", value: { keyId: id, expiresAt } }, workspaceId ?? undefined);
       return keys.length;
     });
 }

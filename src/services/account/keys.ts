@@ -30,6 +30,7 @@ import {
   listKeys,
   lockKey,
   type NewKey,
+  type RevokedKey,
   revokeKeys,
   rotateKey,
   spendingOf,
@@ -134,7 +135,7 @@ export function keyCalls({
     async deleteKey(request, call) {
       const key = await changing(sql, request, call, async (tx, key) => {
         await revokeKeys(tx, { id: key.id });
-        await toldRevoked(tx, key.orgId, [key.id], call);
+        await toldRevoked(tx, key.orgId, [key], call);
         return { ...key, disabled: true };
       });
       changed(key.id);
@@ -168,16 +169,16 @@ export function keyCalls({
 export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
   const made = await createKey(tx, wanted);
   const { id, name, role, environment, workspaceId } = made.key;
-  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } });
+  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } }, workspaceId);
   await record(tx, call, "key.created", made.key, { name, role, environment, workspace_id: workspaceId });
   return made;
 }
 
 /** Tells the world and the record that keys were revoked. */
-export async function toldRevoked(tx: Tx, orgId: string, keyIds: readonly string[], call: Call): Promise<void> {
-  for (const keyId of keyIds) {
-    await emit(tx, orgId, { case: "keyRevoked", value: { keyId } });
-    await record(tx, call, "key.revoked", { id: keyId, orgId }, {});
+export async function toldRevoked(tx: Tx, orgId: string, keys: readonly RevokedKey[], call: Call): Promise<void> {
+  for (const { id, workspaceId } of keys) {
+    await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, workspaceId);
+    await record(tx, call, "key.revoked", { id, orgId }, {});
   }
 }
 

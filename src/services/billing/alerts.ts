@@ -21,7 +21,7 @@ const REMEMBERED = 10_000;
 /** How long a budget that was not enough is remembered: it may be renewed. */
 const BUDGET_MS = 60_000;
 
-type Found = readonly { orgId: string; happening: Happening }[];
+type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: Happening }[];
 
 /** Watches balances and budgets, beside every other replica: the database knows who was told. */
 export class BalanceAlerts {
@@ -74,7 +74,8 @@ export class BalanceAlerts {
 
   #tell(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
     const telling = tx(this.#parts.sql, async (tx) => {
-      for (const { orgId, happening } of await what(tx, name)) await emit(tx, orgId, happening);
+      for (const { orgId, workspaceId, happening } of await what(tx, name))
+        await emit(tx, orgId, happening, workspaceId);
     }).catch((error: unknown) => {
       this.#told.delete(name);
       this.#parts.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
@@ -99,7 +100,11 @@ async function exhausted(tx: Tx, orgId: string): Promise<Found> {
 
 async function shares(tx: Tx, holder: string, isShort: boolean): Promise<Found> {
   const reached = await reachedShares(tx, holder, now(), isShort);
-  return reached.map((share) => ({ orgId: share.orgId, happening: thresholdOf(holder, share) }));
+  return reached.map((share) => ({
+    orgId: share.orgId,
+    workspaceId: share.workspaceId ?? undefined,
+    happening: thresholdOf(holder, share),
+  }));
 }
 
 const thresholdOf = (subject: string, share: ReachedShare): Happening => ({

@@ -1,7 +1,7 @@
 /** The end of an evaluation, whoever ran it: what never began is dropped, the result is kept, and the end is told. */
 
 import { type Sql, tx } from "../../store/database/tx.ts";
-import { advance, dropRest, type Hold } from "../../store/jobs/jobs.ts";
+import { advance, dropRest, type Hold, workspaceOf } from "../../store/jobs/jobs.ts";
 import { emit, type Happening } from "../emit.ts";
 import type { EvaluationResult } from "./request.ts";
 
@@ -18,7 +18,7 @@ export function endEvaluation(
   return tx(sql, async (tx) => {
     await dropRest(tx, hold);
     await advance(tx, hold, status, result);
-    await emit(tx, orgId, EVENTS[status](hold.id));
+    await emit(tx, orgId, EVENTS[status](hold.id), await workspaceOf(tx, hold.id));
   });
 }
 

@@ -197,7 +197,7 @@ export class Bill {
   #failed(code: string): EventRecord {
     const { orgId, requestId, contract, keyId } = this.#intent;
     const value = { requestId, contract, model: this.#asked.modelRequested, code, keyId };
-    return eventOf(orgId, { case: "requestFailed", value });
+    return eventOf(orgId, { case: "requestFailed", value }, keyOf(this.#call).workspaceId);
   }
 
   #fallbackUsed({ model, provider, offeringId, attempts }: Route): EventRecord {
@@ -205,7 +205,7 @@ export class Bill {
     const failed = attempts.filter(({ status }) => status === AttemptStatus.ERROR);
     const failedOfferingIds = failed.map((attempt) => attempt.offeringId);
     const value = { requestId, model, provider, offeringId, failedOfferingIds };
-    return eventOf(orgId, { case: "routeFallbackUsed", value });
+    return eventOf(orgId, { case: "routeFallbackUsed", value }, keyOf(this.#call).workspaceId);
   }
 
   #claim(response: Uint8Array | undefined): Pick<RequestRecord, "claim"> {

@@ -34,7 +34,8 @@ export function prepare<D extends DescMessage>(
   request: MessageShape<D> & Presettable & Sessioned,
   call: Call,
 ): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
-  const { orgId, settings } = keyOf(call);
+  const principal = keyOf(call);
+  const { orgId, settings } = principal;
   const preset = request.preset ?? settings.defaultPreset;
   const keys = ownKeys.of(orgId, settings.byokMode);
   const known = preset === undefined ? undefined : presets.of(orgId);
@@ -42,7 +43,7 @@ export function prepare<D extends DescMessage>(
     // Every stored configuration was written with its fields.
     const whole =
       shelf && preset !== undefined ? withPreset(schema, request, findPreset(shelf, preset).config!) : request;
-    const session = sessionOf(whole as Sessioned, orgId); // a preset changes no field's type
+    const session = sessionOf(whole as Sessioned, principal); // a preset changes no field's type
     const joined = { request: whole, ownKeys, session };
     return sessions.load(session)?.then(() => joined) ?? joined;
   };

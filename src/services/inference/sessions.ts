@@ -13,6 +13,8 @@ export interface Session {
   /** Names it among those of all organisations, in hexadecimal; nothing of the caller's words can be read from it. */
   readonly name: string;
   readonly orgId: string;
+  /** The workspace of the key that calls in it. */
+  readonly workspaceId: string | undefined;
   /** As the caller calls it. */
   readonly word: string;
 }
@@ -20,11 +22,11 @@ export interface Session {
 /** The session of a call, where it has one. Sessions of two organisations never share a name, whatever they are called. */
 export function sessionOf(
   { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
-  orgId: string,
+  { orgId, workspaceId }: { readonly orgId: string; readonly workspaceId: string | undefined },
 ): Session | undefined {
   const word = provider?.sessionId;
   if (word === undefined) return undefined;
-  return { name: createHash("sha256").update(`${orgId} ${word}`).digest("hex").slice(0, 32), orgId, word };
+  return { name: createHash("sha256").update(`${orgId} ${word}`).digest("hex").slice(0, 32), orgId, workspaceId, word };
 }
 
 /** What a call does not wait longer for, in milliseconds: without the database a pin is what this replica knows. */
@@ -117,7 +119,7 @@ export class Sessions {
       const lost = stood ?? from;
       if (actual === PinOutcome.MOVED && lost) {
         const value = { sessionId: session.word, fromModel: lost.model, fromProvider: lost.provider, ...plain(pin) };
-        await emit(tx, session.orgId, { case: "sessionPinLost", value });
+        await emit(tx, session.orgId, { case: "sessionPinLost", value }, session.workspaceId);
       }
     }
     return outcomes;

@@ -306,12 +306,15 @@ function theseKeys(tx: Tx, which: WhichKeys) {
   return tx`user_id = ${which.userId} and not coalesce(workspace_id = any(${[...which.outside]}), false)`;
 }
 
+/** A key that was revoked. */
+export type RevokedKey = Pick<KeyRecord, "id" | "workspaceId">;
+
 /** Ends keys for ever. Answers which these were. */
-export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<string[]> {
+export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]> {
   const these = theseKeys(tx, which);
-  const rows = await tx<{ id: string }[]>`
-    update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id`;
-  return rows.map(({ id }) => id);
+  const rows = await tx<{ id: string; workspace_id: string | null }[]>`
+    update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id, workspace_id`;
+  return rows.map(({ id, workspace_id }) => ({ id, workspaceId: workspace_id ?? undefined }));
 }
 
 /** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */

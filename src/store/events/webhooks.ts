@@ -10,6 +10,8 @@ export interface WebhookRecord {
   url: string;
   events: string[];
   description: string;
+  /** Only events of this workspace are sent; undefined: all of the organisation's. */
+  workspaceId: string | undefined;
   enabled: boolean;
   /** Sealed. */
   secret: Buffer;
@@ -62,6 +64,7 @@ interface HookRow {
   url: string;
   events: string[];
   description: string;
+  workspace_id: string | null;
   enabled: boolean;
   secret: Buffer;
   old_secret: Buffer | null;
@@ -78,6 +81,7 @@ const hookOf = (row: HookRow): WebhookRecord => ({
   url: row.url,
   events: row.events,
   description: row.description,
+  workspaceId: row.workspace_id ?? undefined,
   enabled: row.enabled,
   secret: row.secret,
   oldSecret: row.old_secret ?? undefined,
@@ -88,16 +92,16 @@ const hookOf = (row: HookRow): WebhookRecord => ({
 /** Registers a webhook. Refuses with `too_many` beyond 50 of an organisation. */
 export async function createWebhook(
   tx: Tx,
-  hook: Pick<WebhookRecord, "id" | "orgId" | "url" | "events" | "description" | "enabled" | "secret">,
+  hook: Pick<WebhookRecord, "id" | "orgId" | "url" | "events" | "description" | "workspaceId" | "enabled" | "secret">,
 ): Promise<WebhookRecord> {
   await tx`select pg_advisory_xact_lock(hashtextextended(${`webhooks ${hook.orgId}`}, 0))`;
   const [{ count } = { count: 0 }] = await tx<{ count: number }[]>`
     select count(*)::int as count from webhook where org_id = ${hook.orgId}`;
   if (count >= MOST) throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST} webhooks; delete one first`);
-  const { id, orgId, url, events, description, enabled, secret } = hook;
+  const { id, orgId, url, events, description, workspaceId = null, enabled, secret } = hook;
   const [row] = await tx<HookRow[]>`
-    insert into webhook (id, org_id, url, events, description, enabled, secret)
-    values (${id}, ${orgId}, ${url}, ${events}, ${description}, ${enabled}, ${secret}) returning *`;
+    insert into webhook (id, org_id, url, events, description, workspace_id, enabled, secret)
+    values (${id}, ${orgId}, ${url}, ${events}, ${description}, ${workspaceId}, ${enabled}, ${secret}) returning *`;
   return hookOf(row!);
 }
 

@@ -219,6 +219,13 @@ export async function cancelJob(
   return "cancelled";
 }
 
+/** The workspace of the key that a job was asked for with; undefined where it has none. */
+export async function workspaceOf(sql: Queryable, jobId: string): Promise<string | undefined> {
+  const [row] = await sql<{ workspace: string | null }[]>`
+    select key.workspace_id as workspace from job join key on key.id = job.key_id where job.id = ${jobId}`;
+  return row?.workspace ?? undefined;
+}
+
 /** Ends the parts that have not begun, or that a dead worker left. */
 async function dropItems(tx: Tx, jobId: string): Promise<void> {
   await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;

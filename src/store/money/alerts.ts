@@ -5,6 +5,8 @@ import type { Queryable, Tx } from "../database/tx.ts";
 export interface ReachedShare {
   orgId: string;
   scope: "key" | "workspace";
+  /** The workspace whose budget it is, or that of the key; null where the key is of none. */
+  workspaceId: string | null;
   percent: number;
   budgetMicro: number;
   usedMicro: number;
@@ -15,7 +17,8 @@ export interface ReachedShare {
 /** The shares of a key's or workspace's budget that are reached and were not told yet; all where a call was refused for want of it. */
 export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
   return tx<ReachedShare[]>`
-    select org_id as "orgId", scope, percent, budget_micro as "budgetMicro", used_micro as "usedMicro", resets_at as "resetsAt"
+    select org_id as "orgId", scope, percent, budget_micro as "budgetMicro", used_micro as "usedMicro", resets_at as "resetsAt",
+      case scope when 'workspace' then ${holder}::text else (select workspace_id from key where id = ${holder}) end as "workspaceId"
     from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
 }
 
@@ -30,6 +33,7 @@ const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10
 export interface EndingKey {
   id: string;
   orgId: string;
+  workspaceId: string | null;
   /** In unix seconds. */
   expiresAt: number;
 }
@@ -44,7 +48,7 @@ export async function endingKeys(tx: Tx, atMs: number, days: number, limit: numb
         and expires_at - created > make_interval(days => ${days})
         and not disabled and expiry_told is distinct from expires_at
       order by expires_at limit ${limit} for update skip locked
-    ) returning id, org_id as "orgId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
+    ) returning id, org_id as "orgId", workspace_id as "workspaceId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
 }
 
 /** A model's end as it is announced now. */
