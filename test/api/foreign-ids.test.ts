@@ -61,6 +61,7 @@ const BODIES: Readonly<Record<string, () => object>> = {
   CreateGroup: () => ({ displayName: `g${++born}` }),
   StopRobots: () => ({ reason: "test" }),
   CreateBroadcast: () => ({ name: "t", endpoint: receiver.url, protocol: "http/json" }),
+  CreateWebhook: () => ({ url: receiver.url }),
   Authorize: () => ({ redirect_uri: REDIRECT, code_challenge: pkce().challenge, code_challenge_method: "S256" }),
   Act: () => ({ model: "acme/base", action_space: "base_twist_2d", observations: [{}] }),
   Predict: () => ({ model: "acme/base", observations: [{}] }),
