@@ -12,6 +12,8 @@ export interface PairOptions {
   readonly tree?: string;
   /** More of their environment. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Every commit takes this much longer, as on a slow disk; 100 ms at most. */
+  readonly slowDiskMs?: number;
 }
 
 /** A key that no rate limit stops. */
@@ -50,7 +52,11 @@ export class Pair {
   /** Starts everything and registers the model. */
   static async open(options: PairOptions = {}): Promise<Pair> {
     const dir = scratchDir();
-    const [model, postgres] = await Promise.all([startModel(), startPostgres({ dataDir: join(dir.path, "pair") })]);
+    const settings = { commit_delay: String((options.slowDiskMs ?? 0) * 1_000), commit_siblings: "0" };
+    const [model, postgres] = await Promise.all([
+      startModel(),
+      startPostgres({ dataDir: join(dir.path, "pair"), settings }),
+    ]);
     const pair = new Pair(model, postgres, dir, options);
     // The first makes the tables, so that a fault in them is told once.
     for (const place of [0, 1]) await pair.start(place);
