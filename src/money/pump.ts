@@ -148,8 +148,8 @@ export class Pump<I, S> {
 
   #add<W extends Work<I, S>>(work: W): W {
     this.#queue.push(work);
-    // Everything that this turn of the event loop brings shares the batch.
     if (this.#wake && (work.kind === "move" || this.#isGathered)) this.#wake();
+    // Everything that this turn of the event loop brings shares the batch.
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
     return work;
   }

@@ -41,12 +41,12 @@ export async function openGateway(
   const process: Started = await start("src/main.ts", [], ready, { env: settings, flags, log });
   const port = Number(new URL(process.line.slice("limber ready ".length)).port);
   const key = await furnish(port, [endpoint].flat(), served);
-  const database = descendants(process.pid);
   return {
     pid: process.pid,
     port,
     key,
-    databaseNanos: () => database.reduce((sum, pid) => sum + safeCpu(pid), 0),
+    // Looked up each time: a connection that is opened later has a process of its own.
+    databaseNanos: () => descendants(process.pid).reduce((sum, pid) => sum + safeCpu(pid), 0),
     stop: process.stop,
   };
 }
