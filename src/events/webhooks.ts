@@ -1,6 +1,6 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
 import { Webhook } from "standardwebhooks";
-import { after, every, nowSeconds, random } from "../ambient.ts";
+import { nowSeconds, random } from "../ambient.ts";
 import type { Notices } from "../store/database/notices.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {
@@ -14,6 +14,7 @@ import {
   type TakenDelivery,
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
+import { Rounds } from "./rounds.ts";
 
 /** How a POST was answered. */
 export interface HookAnswer {
@@ -39,7 +40,6 @@ export interface SenderParts {
 /** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
 export const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
 const AT_ONCE = 128;
-const SWEEP_MS = 10_000;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
 /** Webhooks whose secrets are kept ready to sign. */
@@ -60,62 +60,40 @@ interface Gathering {
 /** A sender; any number of them share the deliveries of one database. */
 export class WebhookSender {
   readonly #parts: SenderParts;
-  readonly #stops: (() => void)[];
+  readonly #rounds: Rounds;
   readonly #busy = new Map<string, number>();
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
   #writing: Promise<unknown> = Promise.resolve();
   #gathering: Gathering | undefined;
-  #filling: Promise<void> | undefined;
-  #again = false;
-  #closed = false;
-  #forgetDue = (): void => {};
 
   /** Begins at once. */
   constructor(parts: SenderParts) {
     this.#parts = parts;
-    const wake = (): void => this.#wake();
-    this.#stops = [parts.notices.on("webhook", wake, wake), every(SWEEP_MS, wake)];
-    wake();
+    this.#rounds = new Rounds({
+      notices: parts.notices,
+      channel: "webhook",
+      look: () => this.#fill(),
+      failed: (cause) => parts.warn("webhooks wait until the database is back", cause),
+    });
   }
 
   /** Takes no more, and waits for what is being sent. */
   async close(): Promise<void> {
-    this.#closed = true;
-    for (const stop of this.#stops) stop();
-    this.#forgetDue();
-    await this.#filling;
+    await this.#rounds.close();
     await Promise.all(this.#running);
   }
 
-  #wake(): void {
-    if (this.#closed) return;
-    this.#again = true;
-    this.#filling ??= this.#fill()
-      .catch((cause) => this.#parts.warn("webhooks wait until the database is back", cause))
-      .finally(() => {
-        this.#filling = undefined;
-        if (this.#again) this.#wake();
-      });
-  }
-
-  async #fill(): Promise<void> {
-    this.#again = false;
+  /** Sends what is due; answers in how many milliseconds the next is. */
+  async #fill(): Promise<number | undefined> {
     const { sql } = this.#parts;
-    while (!this.#closed && this.#running.size < AT_ONCE) {
+    while (!this.#rounds.over && this.#running.size < AT_ONCE) {
       const full = [...this.#busy].filter(([, count]) => count >= MOST_AT_ONE_HOOK).map(([id]) => id);
       const claimed = await claimDeliveries(sql, AT_ONCE - this.#running.size, full);
       if (claimed.length === 0) break;
       for (const delivery of claimed) this.#send(delivery);
     }
-    await this.#waitForDue();
-  }
-
-  /** Looks again when the next delivery is due, where that is before the next sweep. */
-  async #waitForDue(): Promise<void> {
-    const ms = await nextDue(this.#parts.sql);
-    this.#forgetDue();
-    if (ms !== undefined && ms < SWEEP_MS && ms > 0) this.#forgetDue = after(ms + 1, () => this.#wake());
+    return nextDue(sql);
   }
 
   #send(delivery: ClaimedDelivery): void {
@@ -130,7 +108,7 @@ export class WebhookSender {
         const left = (this.#busy.get(id) ?? 1) - 1;
         if (left === 0) this.#busy.delete(id);
         else this.#busy.set(id, left);
-        this.#wake();
+        this.#rounds.wake();
       });
     this.#running.add(running);
   }

@@ -1,5 +1,4 @@
 /** Sends events to the targets of spans that ask for them: at least once each, as long as they are not given up like spans are. */
-import { after, every } from "../../ambient.ts";
 import type { Notices } from "../../store/database/notices.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { findTargetById, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
@@ -10,6 +9,7 @@ import {
   dropTargetEvents,
   nextTargetEvent,
 } from "../../store/events/broadcast-events.ts";
+import { Rounds } from "../rounds.ts";
 import { REST_MS, type SpanSender, TRIES } from "./broadcaster.ts";
 import { eventSpan, resourceOf, type ToldEvent } from "./spans.ts";
 
@@ -24,51 +24,35 @@ export interface TellerParts {
   warn(text: string, cause: unknown): void;
 }
 
-const SWEEP_MS = 10_000;
 /** Targets that one process sends to at one time. */
 const AT_ONCE = 16;
 
 /** A teller; any number of them share the events of one database. */
 export class EventTeller {
   readonly #parts: TellerParts;
-  readonly #stops: (() => void)[];
+  readonly #rounds: Rounds;
   readonly #running = new Map<string, Promise<void>>();
-  #filling: Promise<void> | undefined;
-  #again = false;
-  #closed = false;
-  #forgetDue = (): void => {};
 
   /** Begins at once. */
   constructor(parts: TellerParts) {
     this.#parts = parts;
-    const wake = (): void => this.#wake();
-    this.#stops = [parts.notices.on("broadcast_event", wake, wake), every(SWEEP_MS, wake)];
-    wake();
+    this.#rounds = new Rounds({
+      notices: parts.notices,
+      channel: "broadcast_event",
+      look: () => this.#fill(),
+      failed: (cause) => parts.warn("events for targets of spans wait until the database is back", cause),
+    });
   }
 
   /** Takes no more, and waits for what is being sent. */
   async close(): Promise<void> {
-    this.#closed = true;
-    for (const stop of this.#stops) stop();
-    await this.#filling;
-    this.#forgetDue();
+    await this.#rounds.close();
     await Promise.all(this.#running.values());
   }
 
-  #wake(): void {
-    if (this.#closed) return;
-    this.#again = true;
-    this.#filling ??= this.#fill()
-      .catch((cause) => this.#parts.warn("events for targets of spans wait until the database is back", cause))
-      .finally(() => {
-        this.#filling = undefined;
-        if (this.#again) this.#wake();
-      });
-  }
-
-  async #fill(): Promise<void> {
-    this.#again = false;
-    while (!this.#closed && this.#running.size < AT_ONCE) {
+  /** Sends what is due; answers in how many milliseconds the next is. */
+  async #fill(): Promise<number | undefined> {
+    while (!this.#rounds.over && this.#running.size < AT_ONCE) {
       const claimed = await claimTargetEvents(this.#parts.sql, [...this.#running.keys()]);
       const [first] = claimed;
       if (!first) break;
@@ -79,13 +63,11 @@ export class EventTeller {
         )
         .then(() => {
           this.#running.delete(targetId);
-          this.#wake();
+          this.#rounds.wake();
         });
       this.#running.set(targetId, running);
     }
-    const ms = await nextTargetEvent(this.#parts.sql);
-    this.#forgetDue();
-    if (ms !== undefined && ms > 0 && ms < SWEEP_MS) this.#forgetDue = after(ms + 1, () => this.#wake());
+    return nextTargetEvent(this.#parts.sql);
   }
 
   async #send(targetId: string, claimed: readonly ClaimedEvent[]): Promise<void> {
