@@ -1,0 +1,127 @@
+/** The control loop as a machine of events and time: what it never does, by property. */
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import type { LoopEffect } from "../../../src/routing/loop/events.ts";
+import type { LoopRules } from "../../../src/routing/loop/loop.ts";
+import type { PlanStep } from "../../../src/routing/plan.ts";
+import { answer, DEADLINE_MS, short, stage, step } from "../../support/loops.ts";
+
+describe("whatever happens", () => {
+  const MODELS = ["acme/arm", "other/arm", "third/arm"];
+  const aStep = fc.record({ model: fc.constantFrom(...MODELS), hedgeable: fc.boolean() });
+  const anEvent = fc.record({
+    kind: fc.constantFrom(
+      "observe",
+      "observe",
+      "observe",
+      "answer",
+      "answer",
+      "fail",
+      "rest",
+      "reset",
+      "block",
+      "free",
+    ),
+    wait: fc.integer({ min: 0, max: 70 }),
+    jump: fc.integer({ min: -1, max: 6 }),
+    which: fc.nat(9),
+  });
+
+  it("no chunk is past its validity, no model is mixed in without leave, every observation is answered at most once, and the same script gives the same trace", () => {
+    fc.assert(
+      fc.property(
+        fc.array(aStep, { minLength: 1, maxLength: 5 }),
+        fc.array(anEvent, { maxLength: 60 }),
+        fc.constantFrom(undefined, 20),
+        fc.subarray(MODELS),
+        (supply, script, hedgeAfterMs, listed) => {
+          const steps = supply.map(({ model }, i) => step(`off${i}`, model));
+          const run = () => play(steps, script, { hedgeAfterMs, models: listed });
+          const trace = run();
+          expect(trace.faults).toEqual([]);
+          expect(run().told).toEqual(trace.told);
+        },
+      ),
+      { numRuns: 600 },
+    );
+  });
+
+  type Scripted = typeof anEvent extends fc.Arbitrary<infer T> ? T : never;
+
+  /** Plays a script and watches, with eyes of its own, what must never happen. */
+  function play(steps: PlanStep[], script: Scripted[], rules: Partial<LoopRules>) {
+    const { loop, happen, observe, resting } = stage(steps, rules);
+    const faults: string[] = [];
+    const told: string[] = [];
+    const flying = new Map<number, string>();
+    const sensedAt = new Map<number, number>();
+    const answered = new Set<number>();
+    let model: string | undefined;
+    let fresh = true;
+    let newest = 0;
+    let at = 0;
+    const watch = (effects: LoopEffect<string>[]): void => {
+      for (const effect of effects) {
+        told.push(`${at} ${short(effect)}`);
+        if (effect.kind === "dispatch") {
+          flying.set(effect.flight, effect.step.offering.id);
+          const now = effect.step.offering.model;
+          if (!fresh && model !== undefined && now !== model && !rules.models?.includes(now))
+            faults.push(`asked ${now}`);
+          if (new Set(flying.values()).size > 2) faults.push("asked more than two at once");
+        }
+        if (effect.kind === "cancel") flying.delete(effect.flight);
+        if (effect.kind === "deliver" || effect.kind === "hold") {
+          const number = effect.kind === "deliver" ? effect.sighting.step : effect.step;
+          if (answered.has(number)) faults.push(`${number} is answered twice`);
+          answered.add(number);
+        }
+        if (effect.kind !== "deliver") continue;
+        const number = effect.sighting.step;
+        if (at - sensedAt.get(number)! >= DEADLINE_MS) faults.push(`${number} is late`);
+        if (newest >= effect.validUntil) faults.push(`${number} is past its validity`);
+        const now = effect.step.offering.model;
+        if (effect.episodeBreak !== (model !== undefined && now !== model)) faults.push("a wrong episode_break");
+        if (!fresh && model !== undefined && now !== model && !rules.models?.includes(now)) faults.push("a mixture");
+        model = now;
+        fresh = false;
+      }
+    };
+    for (const { kind, wait, jump, which } of script) {
+      // Time is looked at whenever the loop asked for it, as its keeper does.
+      for (const end = at + wait; at < end; ) {
+        at = Math.min(end, Math.max(at, loop.wakeAt));
+        if (at >= loop.wakeAt) watch(happen({ kind: "time", at }));
+        else break;
+      }
+      const flight = [...flying.keys()][which % Math.max(1, flying.size)];
+      const someone = steps[which % steps.length]!.offering.id;
+      if (kind === "observe") {
+        const number = newest + jump;
+        if (number > newest) {
+          newest = number;
+          sensedAt.set(number, at);
+        }
+        if (number > 0) watch(observe(at, number));
+      } else if (kind === "answer" && flight !== undefined) {
+        flying.delete(flight);
+        watch(happen({ kind: "answered", at, flight, answer: answer() }));
+      } else if (kind === "fail" && flight !== undefined) {
+        flying.delete(flight);
+        watch(happen({ kind: "failed", at, flight, failure: AttemptFailure.UNREACHABLE }));
+      } else if (kind === "rest") {
+        if (!resting.delete(someone)) resting.add(someone);
+      } else if (kind === "reset") {
+        watch(happen({ kind: "reset", at }));
+        fresh = true;
+        answered.clear();
+        sensedAt.clear();
+        newest = 0;
+      } else if (kind === "block") watch(happen({ kind: "blocked", at, why: HoldReason.SLOW_READER }));
+      else if (kind === "free") watch(happen({ kind: "blocked", at, why: undefined }));
+    }
+    return { faults, told };
+  }
+});
