@@ -1,133 +1,35 @@
-/** gRPC over bare HTTP/2, by Connect and by the fast path beside it: one suite, so that no client can tell them apart. */
-import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import * as http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterEach, describe, expect, it } from "vitest";
-import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
-import { StatusSchema } from "../../gen/google/rpc/status_pb.ts";
-import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/grpc/health/v1/health_pb.ts";
+import { Code } from "@connectrpc/connect";
+import { describe, expect, it } from "vitest";
 import {
   type ActRequest,
   ActRequestSchema,
   ActResponseSchema,
-  InferenceService,
-  PredictStreamRequestSchema,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
-import { SERVICES } from "../../src/edge/services.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import type { Signal } from "../../src/signal.ts";
-import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
-
-const houses: House[] = [];
-const sessions: http2.ClientHttp2Session[] = [];
-
-afterEach(async () => {
-  for (const session of sessions.splice(0)) session.destroy();
-  for (const house of houses.splice(0)) await house[Symbol.asyncDispose]();
-});
-
-async function open(options: HouseOptions): Promise<House> {
-  const house = await openHouse(options);
-  houses.push(house);
-  return house;
-}
-
-const AUTH = { authorization: `Bearer ${KEY}` };
-const ACT = "/limber.v1.InferenceService/Act";
-const STREAM = "/limber.v1.InferenceService/PredictStream";
-const REQUEST = toBinary(
-  ActRequestSchema,
-  create(ActRequestSchema, { model: "o/n", observations: [{ proprio: [1] }] }),
-);
-const STREAM_REQUEST = toBinary(
-  PredictStreamRequestSchema,
-  create(PredictStreamRequestSchema, { predict: { model: "o/n", observations: [{ proprio: [1] }] } }),
-);
-const CHUNK = message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } });
-const LARGE = message(ActResponseSchema, {
-  action: { steps: Array.from({ length: 256 }, () => ({ values: Array.from({ length: 29 }, () => 1) })) },
-});
-const frame = (index: number) => message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
-
-/** One message in gRPC's envelope. */
-function envelope(bytes: Uint8Array, flags = 0): Buffer {
-  const head = Buffer.alloc(5);
-  head[0] = flags;
-  head.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([head, bytes]);
-}
-
-interface Outcome {
-  head: http2.IncomingHttpHeaders;
-  /** The trailers, or the head where it stands alone. */
-  status: http2.IncomingHttpHeaders;
-  body: Buffer;
-}
-
-function begin(house: House, path: string, headers: http2.OutgoingHttpHeaders = {}): http2.ClientHttp2Stream {
-  const session = http2.connect(house.base);
-  sessions.push(session);
-  return session.request({
-    ":path": path,
-    ":method": "POST",
-    "content-type": "application/grpc",
-    te: "trailers",
-    ...AUTH,
-    ...headers,
-  });
-}
-
-async function outcomeOf(stream: http2.ClientHttp2Stream): Promise<Outcome> {
-  const outcome: Outcome = { head: {}, status: {}, body: Buffer.alloc(0) };
-  const chunks: Buffer[] = [];
-  stream.on("response", (head) => {
-    outcome.head = head;
-    if (head["grpc-status"] !== undefined) outcome.status = head;
-  });
-  stream.on("trailers", (trailers) => {
-    outcome.status = trailers;
-  });
-  stream.on("data", (chunk) => chunks.push(chunk));
-  await once(stream, "end");
-  stream.close();
-  outcome.body = Buffer.concat(chunks);
-  return outcome;
-}
-
-async function call(
-  house: House,
-  path: string,
-  body: Uint8Array,
-  headers: http2.OutgoingHttpHeaders = {},
-): Promise<Outcome> {
-  const stream = begin(house, path, headers);
-  stream.end(body);
-  return outcomeOf(stream);
-}
-
-const reasonOf = ({ status }: Outcome): string | undefined => {
-  const details = status["grpc-status-details-bin"];
-  if (typeof details !== "string") return undefined;
-  const { details: list } = fromBinary(StatusSchema, Buffer.from(details, "base64"));
-  return list.map((any) => anyUnpack(any, ErrorInfoSchema)).find((info) => info !== undefined)?.reason;
-};
-
-const codeOf = ({ status }: Outcome): number => Number(status["grpc-status"]);
-
-async function until(check: () => boolean): Promise<void> {
-  while (!check()) await new Promise((resolve) => setImmediate(resolve));
-}
-
-const aborted = (signal: Signal): Promise<never> =>
-  new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+import {
+  ACT,
+  aborted,
+  begin,
+  CHUNK,
+  call,
+  codeOf,
+  envelope,
+  frame,
+  LARGE,
+  outcomeOf,
+  REQUEST,
+  reasonOf,
+  STREAM,
+  STREAM_REQUEST,
+} from "./grpc-caller.ts";
+import { type HouseOptions, message, openForTest as open, until } from "./house.ts";
 
 describe.each([
   ["by Connect", false],
@@ -393,177 +295,5 @@ describe.each([
     expect([codeOf(await whole), reasonOf(await whole)]).toEqual([Code.Unavailable, "not_ready"]);
     expect([codeOf(await streamed), reasonOf(await streamed)]).toEqual([Code.Unavailable, "not_ready"]);
     expect(house.inside()).toBe(0);
-  });
-
-  it("speaks with the client of its own kind", async () => {
-    const house = await openWith({
-      Act: () => CHUNK,
-      PredictStream: async function* () {
-        yield* [frame(0), frame(1)];
-      },
-    });
-    const client = createClient(InferenceService, createGrpcTransport({ baseUrl: house.base }));
-    const answer = await client.act({ model: "o/n", observations: [{}] }, { headers: AUTH });
-    expect(answer).toEqual(CHUNK);
-    const frames: number[] = [];
-    for await (const { event } of client.predictStream(
-      { predict: { model: "m", observations: [{}] } },
-      { headers: AUTH },
-    )) {
-      if (event.case === "frame") frames.push(event.value.index);
-    }
-    expect(frames).toEqual([0, 1]);
-    const refused = await client.act({ model: "o/n" }, { headers: AUTH }).catch(ConnectError.from);
-    expect(refused).toMatchObject({ code: Code.InvalidArgument });
-  });
-
-  it("speaks with buf curl, which has no schema but what reflection tells it", async () => {
-    const house = await openWith({ Act: () => CHUNK });
-    for (const protocol of ["grpc", "grpcweb", "connect"]) {
-      const { code, out } = await run("node_modules/.bin/buf", [
-        "curl",
-        "--http2-prior-knowledge",
-        "--protocol",
-        protocol,
-        "-H",
-        `authorization: Bearer ${KEY}`,
-        "-d",
-        '{"model":"o/n","observations":[{"proprio":[1]}]}',
-        `${house.base}${ACT}`,
-      ]);
-      expect(out).toContain('"id": "act_1"');
-      expect(code).toBe(0);
-    }
-  });
-
-  it.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("speaks with Python's grpcio", async () => {
-    const house = await openWith({
-      Act: () => LARGE,
-      PredictStream: async function* () {
-        yield* [frame(0), frame(1)];
-        throw refuse(Reason.DEADLINE_EXCEEDED, "zu spät");
-      },
-    });
-    const { out, code } = await run("/usr/bin/python3", [
-      "-c",
-      PYTHON,
-      `127.0.0.1:${house.port}`,
-      KEY,
-      hex(REQUEST),
-      hex(STREAM_REQUEST),
-    ]);
-    expect([code, out.trim().split("\n")]).toEqual([
-      0,
-      [
-        `act ${toBinary(ActResponseSchema, LARGE).length}`,
-        "gzip ok",
-        "frame",
-        "frame",
-        "DEADLINE_EXCEEDED zu spät",
-        "UNAUTHENTICATED",
-        "UNIMPLEMENTED there is no such method",
-      ],
-    ]);
-  });
-});
-
-const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
-
-const PYTHON = `
-import grpc, sys
-target, key, request, stream = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3]), bytes.fromhex(sys.argv[4])
-channel = grpc.insecure_channel(target)
-meta = [("authorization", "Bearer " + key)]
-same = lambda b: b
-act = channel.unary_unary("/limber.v1.InferenceService/Act", same, same)
-print("act", len(act(request, metadata=meta, timeout=10)))
-act(request, metadata=meta, compression=grpc.Compression.Gzip)
-print("gzip ok")
-try:
-    for m in channel.unary_stream("/limber.v1.InferenceService/PredictStream", same, same)(stream, metadata=meta): print("frame")
-except grpc.RpcError as e: print(e.code().name, e.details())
-try: act(request)
-except grpc.RpcError as e: print(e.code().name)
-try: channel.unary_unary("/limber.v1.InferenceService/Nope", same, same)(request)
-except grpc.RpcError as e: print(e.code().name, e.details())
-`;
-
-async function run(command: string, args: readonly string[]): Promise<{ code: number; out: string }> {
-  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
-  let out = "";
-  child.stdout.on("data", (chunk) => (out += chunk));
-  child.stderr.on("data", (chunk) => (out += chunk));
-  const [code] = await once(child, "close");
-  return { code, out };
-}
-
-describe("an unknown method", () => {
-  it("is unimplemented, in trailers that stand alone", async () => {
-    const house = await open({});
-    const outcome = await call(house, "/limber.v1.InferenceService/Nope", envelope(REQUEST));
-    expect(outcome.head).toMatchObject({ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" });
-    expect(reasonOf(outcome)).toBe("method_not_allowed");
-    expect(codeOf(await call(house, "/no.Such/Service", envelope(REQUEST)))).toBe(Code.Unimplemented);
-  });
-});
-
-describe("health", () => {
-  it("follows readiness, for the server and for each service", async () => {
-    let ready = true;
-    const house = await open({ ready: () => ready });
-    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
-    const status = async (service: string) => (await client.check({ service })).status;
-    expect(await status("")).toBe(Serving.SERVING);
-    expect(await status("limber.v1.InferenceService")).toBe(Serving.SERVING);
-    expect(await client.check({ service: "no.Such" }).catch(ConnectError.from)).toMatchObject({ code: Code.NotFound });
-    expect((await client.list({})).statuses[""]).toMatchObject({ status: Serving.SERVING });
-    ready = false;
-    expect(await status("")).toBe(Serving.NOT_SERVING);
-  });
-
-  it("tells a watcher of every change, and of the end", async () => {
-    let ready = true;
-    const house = await open({ ready: () => ready });
-    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
-    const seen: number[] = [];
-    try {
-      for await (const { status } of client.watch({ service: "" })) {
-        seen.push(status);
-        if (ready) ready = false;
-        else void house.server.drain(0);
-      }
-    } catch (thrown) {
-      expect(ConnectError.from(thrown).code).toBe(Code.Unavailable);
-    }
-    expect(seen).toEqual([Serving.SERVING, Serving.NOT_SERVING]);
-    for await (const { status } of watchOnce(await open({}))) expect(status).toBe(Serving.SERVICE_UNKNOWN);
-  });
-});
-
-async function* watchOnce(house: House) {
-  const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
-  for await (const response of client.watch({ service: "no.Such" })) {
-    yield response;
-    return;
-  }
-}
-
-describe("reflection", () => {
-  it.each(["grpc-v1", "grpc-v1alpha"])("lists what the server serves, by %s", async (version) => {
-    const house = await open({});
-    const { out } = await run("node_modules/.bin/buf", [
-      "curl",
-      "--http2-prior-knowledge",
-      "--reflect-protocol",
-      version,
-      "--list-services",
-      house.base,
-    ]);
-    expect(out.trim().split("\n")).toEqual([
-      "grpc.health.v1.Health",
-      "grpc.reflection.v1.ServerReflection",
-      "grpc.reflection.v1alpha.ServerReflection",
-      ...SERVICES.map(({ typeName }) => typeName).sort(),
-    ]);
   });
 });

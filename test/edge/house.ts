@@ -7,6 +7,7 @@ import {
   type Message,
   type MessageInitShape,
 } from "@bufbuild/protobuf";
+import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { MAX_MESSAGE_BYTES } from "../../src/edge/connect.ts";
@@ -126,3 +127,15 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
 
 /** A message of `desc`, for answers of a house. */
 export const message = <D extends DescMessage>(desc: D, fields: MessageInitShape<D>) => create(desc, fields);
+
+/** Opens a house for the test that runs, and closes it when that has ended. */
+export async function openForTest(options: HouseOptions = {}): Promise<House> {
+  const house = await openHouse(options);
+  onTestFinished(() => house[Symbol.asyncDispose]());
+  return house;
+}
+
+/** Waits for something that the other side of a socket brings about. */
+export async function until(check: () => boolean): Promise<void> {
+  while (!check()) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,170 @@
+/** Conversations by Connect: message by message, in both directions, to whichever end. */
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { Message } from "@bufbuild/protobuf";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import Fastify from "fastify";
+import { describe, expect, it, onTestFinished } from "vitest";
+import {
+  type ActRequest as PolicyActRequest,
+  ActResponseSchema as PolicyActResponseSchema,
+  PolicyService,
+} from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { serveConnect } from "../../src/edge/connect.ts";
+import type { CallContext, Gate } from "../../src/edge/gate.ts";
+import type { LogLine } from "../../src/edge/log.ts";
+import { onePort, type PortHandler } from "../../src/edge/port.ts";
+import { Reason } from "../../src/refusal.ts";
+import type { Listener, Speaker } from "../../src/services/call.ts";
+import { untilAborted } from "./connect-caller.ts";
+import { message, until } from "./house.ts";
+
+describe("a conversation", () => {
+  type Request = PolicyActRequest;
+
+  /** A server of the schema's one bidirectional RPC, whose gate hands the stream to `serve`. */
+  async function openTalk(serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>) {
+    const closing = new AbortController();
+    const lines: LogLine[] = [];
+    let inside = 0;
+    const leave = (): void => void inside--;
+    const fastify = Fastify({
+      serverFactory: (handler) => onePort(handler as PortHandler),
+      forceCloseConnections: "idle",
+    });
+    const gate = {
+      admit: () => {
+        inside++;
+        return { principal: { kind: "public" as const }, headers: [], leave };
+      },
+      conversation: (_method, _admission, speaker, context) => told(serve, speaker, context),
+    } satisfies Partial<Gate> as unknown as Gate;
+    const log = (line: LogLine): void => void lines.push(line);
+    const unreadable = (): never => expect.unreachable();
+    serveConnect(fastify, [PolicyService], { gate, readiness: () => true, log, closing: closing.signal, unreadable });
+    await fastify.listen({ host: "127.0.0.1", port: 0 });
+    const { port } = fastify.server.address() as AddressInfo;
+    onTestFinished(async () => {
+      fastify.server.closeAllConnections();
+      await fastify.close();
+    });
+    return {
+      client: createClient(PolicyService, createGrpcTransport({ baseUrl: `http://127.0.0.1:${port}` })),
+      port,
+      closing,
+      lines,
+      inside: () => inside,
+    };
+  }
+
+  /** A service that is written as a generator. */
+  function told(
+    serve: (requests: AsyncIterable<Request>, context: CallContext) => AsyncIterable<Message>,
+    speaker: Speaker<Message>,
+    context: CallContext,
+  ): Listener<Message> {
+    const { readable, writable } = new TransformStream<Request, Request>(
+      {},
+      { highWaterMark: 100 },
+      { highWaterMark: 100 },
+    );
+    const writer = writable.getWriter();
+    const speak = async (): Promise<void> => {
+      for await (const said of serve(readable as unknown as AsyncIterable<Request>, context)) speaker.say(said);
+      speaker.end();
+    };
+    speak().catch((thrown) => speaker.end(thrown));
+    return {
+      hear: (request) => void writer.write(request as Request),
+      room: () => undefined,
+      close: () => void writer.close().catch(() => undefined),
+      cut: (refusal) => speaker.end(refusal),
+    };
+  }
+
+  const echo = async function* (requests: AsyncIterable<Request>) {
+    for await (const { callId } of requests) yield message(PolicyActResponseSchema, { callId });
+  };
+
+  it("goes message by message, in both directions at once", async () => {
+    const { client, lines, inside } = await openTalk(echo);
+    const seen: number[] = [];
+    const more: (() => void)[] = [];
+    async function* asking() {
+      for (let callId = 1; callId <= 3; callId++) {
+        yield { callId };
+        await new Promise<void>((resolve) => more.push(resolve));
+      }
+    }
+    for await (const { callId } of client.act(asking())) {
+      seen.push(callId);
+      more.shift()?.();
+    }
+    expect(seen).toEqual([1, 2, 3]);
+    await until(() => inside() === 0);
+    expect(lines).toMatchObject([{ status: 200, rpc: "limber.policy.v1.PolicyService/Act" }]);
+  });
+
+  it("blames the caller for a message that cannot be read", async () => {
+    const { port, lines, inside } = await openTalk(echo);
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    const stream = session.request({
+      ":path": "/limber.policy.v1.PolicyService/Act",
+      ":method": "POST",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    stream.end(Buffer.from([0, 0, 0, 0, 2, 8, 7, 0, 0, 0, 0, 1, 255]));
+    stream.resume();
+    const [trailers] = await once(stream, "trailers");
+    session.destroy();
+    expect(trailers["grpc-status"]).toBe(String(Code.InvalidArgument));
+    await until(() => inside() === 0);
+    expect(lines).toMatchObject([{ code: "malformed_body" }]);
+  });
+
+  it("ends as unavailable when the house closes, though both sides wait", async () => {
+    const { client, closing, inside } = await openTalk(echo);
+    const quiet = Promise.withResolvers<never>();
+    const answers = client
+      .act(
+        (async function* () {
+          yield { callId: 1 };
+          await quiet.promise;
+        })(),
+      )
+      [Symbol.asyncIterator]();
+    expect((await answers.next()).value).toMatchObject({ callId: 1 });
+    closing.abort(new ConnectError("closing", Code.Unavailable));
+    expect(await answers.next().catch(ConnectError.from)).toMatchObject({ code: Code.Unavailable });
+    await until(() => inside() === 0);
+  });
+
+  it("is called off when the caller leaves, and ends when it was listening", async () => {
+    const reasons: unknown[] = [];
+    const listened: string[] = [];
+    const { client, inside } = await openTalk(async function* (requests, { signal }) {
+      const calls = requests[Symbol.asyncIterator]();
+      const { value } = await calls.next();
+      yield message(PolicyActResponseSchema, { callId: value.callId });
+      if (value.callId === 1) await untilAborted(signal, reasons);
+      else listened.push((await calls.next()).done ? "end" : "more");
+    });
+    for (const callId of [1, 2]) {
+      const caller = new AbortController();
+      const asking = async function* () {
+        yield { callId };
+        await new Promise(() => undefined);
+      };
+      const answers = client.act(asking(), { signal: caller.signal })[Symbol.asyncIterator]();
+      await answers.next();
+      caller.abort();
+      await answers.next().catch(() => undefined);
+      await until(() => inside() === 0);
+    }
+    expect(reasons).toMatchObject([{ reason: Reason.CLIENT_CLOSED_REQUEST }]);
+    expect(listened).toEqual(["end"]);
+  });
+});

@@ -1,0 +1,192 @@
+/** The Connect face as plain HTTP has it: JSON bodies, statuses, limits, and whatever bytes come in. */
+import { once } from "node:events";
+import * as http from "node:http";
+import { connect } from "node:net";
+import { gzipSync } from "node:zlib";
+import { create, toBinary } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { type ActRequest, ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { CallContext } from "../../src/edge/gate.ts";
+import { Reason } from "../../src/refusal.ts";
+import { ACT, AUTH, CHUNK, open, SOUND, untilAborted } from "./connect-caller.ts";
+import { type House, KEY, message, until } from "./house.ts";
+
+afterEach(() => void vi.restoreAllMocks());
+
+describe("Connect in JSON", () => {
+  const post = (house: House, body: string | Uint8Array, headers: Record<string, string> = {}) =>
+    fetch(house.base + ACT, {
+      method: "POST",
+      headers: { ...AUTH, "content-type": "application/json", ...headers },
+      body: body as string,
+    });
+
+  it("is canonical, and takes the schema's own names too", async () => {
+    let seen: ActRequest | undefined;
+    const house = await open({
+      Act: (request) => {
+        seen = request;
+        return CHUNK;
+      },
+    });
+    const response = await post(house, '{"model":"m","observations":[{}],"action_space":"a","returnPrediction":true}');
+    expect(await response.json()).toMatchObject({ validUntilMs: 5, action: { steps: [{ values: [1] }] } });
+    expect(seen).toMatchObject({ actionSpace: "a", returnPrediction: true });
+  });
+
+  it.each([
+    ["an unknown field", '{"model":"m","horizn":1}'],
+    ["no JSON", "{"],
+    ["deep nesting", "[".repeat(100_000)],
+    ["a free-form value that nests too deep", `{"metadata":{"a":${"[".repeat(5000)}${"]".repeat(5000)}}}`],
+    ["a number beyond its type", '{"horizon":-1}'],
+  ])("blames the caller for %s", async (_, body) => {
+    const house = await open({ Act: () => CHUNK });
+    const response = await post(house, body);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({
+      code: "invalid_argument",
+      details: [{ type: "google.rpc.ErrorInfo" }],
+    });
+    expect(house.lines).toMatchObject([{ code: "malformed_body" }]);
+    expect(house.inside()).toBe(0);
+  });
+
+  it("refuses who may not call before the body is read, with the headers of HTTP", async () => {
+    const house = await open();
+    const socket = connect(house.port, "127.0.0.1");
+    socket.write(`POST ${ACT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n`);
+    const [chunk] = await once(socket, "data");
+    socket.destroy();
+    expect(String(chunk)).toMatch(/^HTTP\/1\.1 401 /);
+    expect(String(chunk).toLowerCase()).toContain("www-authenticate: bearer");
+    expect(String(chunk)).toContain('"unauthenticated"');
+  });
+
+  it("ends a call whose time is over, and calls it off", async () => {
+    const reasons: unknown[] = [];
+    const house = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
+    const response = await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "20" });
+    expect(await response.json()).toMatchObject({
+      code: "deadline_exceeded",
+      details: [{ debug: { reason: "deadline_exceeded" } }],
+    });
+    expect(reasons).toMatchObject([{ reason: Reason.DEADLINE_EXCEEDED }]);
+    expect(house.inside()).toBe(0);
+  });
+
+  it("takes a timeout that no timer can hold for none", async () => {
+    const house = await open({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
+    expect((await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "9999999999" })).status).toBe(200);
+    expect((await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "soon" })).status).toBe(400);
+  });
+
+  it("compresses nothing that a control loop waits for", async () => {
+    const action = { steps: Array.from({ length: 256 }, () => ({ values: Array.from({ length: 29 }, () => 1) })) };
+    const house = await open({ Act: () => message(ActResponseSchema, { action }) });
+    const response = await post(house, JSON.stringify(SOUND), { "accept-encoding": "gzip" });
+    expect(response.headers.get("content-encoding")).toBeNull();
+  });
+
+  it("refuses bodies beyond 64 MiB, announced or unpacked", async () => {
+    const house = await open();
+    const bomb = gzipSync(Buffer.alloc((64 << 20) + 1));
+    expect((await post(house, bomb, { "content-encoding": "gzip" })).status).toBe(429);
+    const request = http.request(house.base + ACT, {
+      method: "POST",
+      headers: { ...AUTH, "content-type": "application/json", "content-length": (64 << 20) + 1 },
+    });
+    request.on("error", () => undefined);
+    request.write("{");
+    const [response] = await once(request, "response");
+    let text = "";
+    for await (const part of response) text += part;
+    request.destroy();
+    expect(JSON.parse(text)).toMatchObject({
+      code: "resource_exhausted",
+      details: [{ debug: { reason: "payload_too_large" } }],
+    });
+  });
+
+  it.each(["HTTP/1.0\r\n", "HTTP/1.1\r\nhost: a:b:c\r\n", "HTTP/1.1\r\nhost: %zz\r\n"])(
+    "answers a head with no host to make an address of: %j",
+    async (head) => {
+      const house = await open();
+      for (const type of ["application/json", "application/grpc"]) {
+        const socket = connect(house.port, "127.0.0.1");
+        socket.write(`POST ${ACT} ${head}content-type: ${type}\r\ncontent-length: 2\r\n\r\n{}`);
+        const [chunk] = await once(socket, "data");
+        socket.destroy();
+        expect(String(chunk)).toMatch(type === "application/grpc" ? /grpc-status: 3\r\n/ : /^HTTP\/1\.1 400 /);
+      }
+    },
+  );
+
+  it("takes other methods for what they are", async () => {
+    const house = await open();
+    expect((await fetch(house.base + ACT, { headers: AUTH })).status).toBe(405);
+    expect((await fetch(`${house.base}/limber.v1.InferenceService/Nope`, { method: "POST" })).status).toBe(404);
+  });
+});
+
+describe("whatever bytes come in", () => {
+  it("the answer never blames the gateway", async () => {
+    vi.spyOn(console, "error");
+    const house = await open({ Act: () => CHUNK });
+    const sound = toBinary(ActRequestSchema, create(ActRequestSchema, SOUND));
+    const mutant = fc
+      .tuple(
+        fc.array(fc.tuple(fc.nat(sound.length - 1), fc.nat(255)), { maxLength: 4 }),
+        fc.nat(sound.length),
+        fc.uint8Array({ maxLength: 8 }),
+      )
+      .map(([changes, cut, tail]) => {
+        const bytes = Buffer.concat([sound.subarray(0, cut), tail]);
+        for (const [at, value] of changes) if (at < bytes.length) bytes[at] = value;
+        return bytes;
+      });
+    const types = fc.constantFrom(
+      "application/proto",
+      "application/json",
+      "application/grpc-web+proto",
+      "application/grpc-web+json",
+    );
+    await fc.assert(
+      fc.asyncProperty(mutant, types, fc.boolean(), async (bytes, type, whole) => {
+        const head = Buffer.from([0, 0, 0, 0, bytes.length]);
+        const body = type.includes("grpc") && whole ? Buffer.concat([head, bytes]) : bytes;
+        const response = await fetch(house.base + ACT, {
+          method: "POST",
+          headers: { ...AUTH, "content-type": type },
+          body: body as unknown as string,
+        });
+        const text = await response.text();
+        expect(response.status).toBeLessThan(500);
+        expect(text).not.toMatch(/grpc-status: (2|13)\b/);
+      }),
+      { numRuns: 300 },
+    );
+    expect(house.lines.filter(({ status }) => status >= 500)).toEqual([]);
+    expect(house.inside()).toBe(0);
+    expect(console.error).not.toHaveBeenCalled();
+  });
+
+  it("a caller who breaks off leaves nothing behind, and no word on the console", async () => {
+    vi.spyOn(console, "error");
+    const house = await open({
+      Act: (_: ActRequest, { signal }: CallContext) =>
+        new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    });
+    const request = `POST ${ACT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n${JSON.stringify(SOUND).padEnd(60)}`;
+    for (const sent of [request.length - 30, request.length]) {
+      const socket = connect(house.port, "127.0.0.1");
+      socket.write(request.slice(0, sent));
+      await until(() => house.inside() === 1);
+      socket.destroy();
+      await until(() => house.inside() === 0);
+    }
+    expect(house.lines).toMatchObject([{ code: "client_closed_request" }, { code: "client_closed_request" }]);
+    expect(console.error).not.toHaveBeenCalled();
+  });
+});

@@ -1,0 +1,187 @@
+import { constants } from "node:http2";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { replaceAmbient } from "../../src/ambient.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import {
+  answersIn,
+  endOf,
+  FLAG,
+  FRAME,
+  fieldBlock,
+  frame,
+  framesIn,
+  goawayIn,
+  HELLO,
+  request,
+  uint32,
+} from "../support/wire-client.ts";
+import { GET, goodClient, listen, saying, start } from "./port-caller.ts";
+
+describe("an HTTP/2 session that costs more than it asks", () => {
+  const CALM = constants.NGHTTP2_ENHANCE_YOUR_CALM;
+  const HEADERS_ONLY = frame(FRAME.headers, FLAG.endStream, 1, fieldBlock({ ":method": "GET" }));
+  const times = (count: number, make: (nth: number) => Buffer): Buffer =>
+    Buffer.concat(Array.from({ length: count }, (_, i) => make(i)));
+  const reset = (stream: number): Buffer => frame(FRAME.reset, 0, stream, uint32(constants.NGHTTP2_CANCEL));
+
+  it.each<[string, number | undefined, Buffer]>([
+    [
+      "opens and resets streams",
+      undefined,
+      times(2000, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)])),
+    ],
+    [
+      "opens streams and makes us reset them",
+      undefined,
+      times(2000, (i) =>
+        Buffer.concat([
+          request(2 * i + 1, "/", { method: "POST", end: false, more: { "content-length": "1" } }),
+          frame(FRAME.data, 0, 2 * i + 1, Buffer.from("two")),
+        ]),
+      ),
+    ],
+    ["pings without end", CALM, times(2000, () => frame(FRAME.ping, 0, 0, Buffer.alloc(8)))],
+    ["sends settings without end", CALM, times(2000, () => frame(FRAME.settings, 0, 0))],
+    [
+      "continues its headers without end",
+      undefined,
+      Buffer.concat([HEADERS_ONLY, times(2000, () => frame(FRAME.continuation, 0, 1, fieldBlock({ x: "y" })))]),
+    ],
+    [
+      "sends empty data without end",
+      undefined,
+      Buffer.concat([request(1, "/", { method: "POST", end: false }), times(3000, () => frame(FRAME.data, 0, 1))]),
+    ],
+    ["sends frames of no sense", undefined, frame(FRAME.data, 0, 0, Buffer.alloc(5))],
+  ])("is closed when it %s, while a good client is served", async (_name, code, bytes) => {
+    const { port } = await start();
+    const good = await goodClient(port);
+    expect(await good()).toBe("ok");
+    const wire = await saying(port, Buffer.concat([HELLO, bytes]));
+    let open = true;
+    const goaway = wire.closed.then(goawayIn).finally(() => {
+      open = false;
+    });
+    while (open) expect(await good()).toBe("ok");
+    if (code !== undefined) expect(await goaway).toBe(code);
+    expect(await good()).toBe("ok");
+  });
+
+  it("is stopped in the middle of a read that spends its budget of resets", async () => {
+    const { port, paths } = await start({ patience: { burst: 50, perSecond: 1 } });
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    const wire = await saying(port, Buffer.concat([HELLO, flood]));
+    const goaway = framesIn(await wire.closed).find(({ type }) => type === FRAME.goaway);
+    expect(goaway?.payload.readUInt32BE(0)).toBeLessThanOrEqual(2 * 50 + 1);
+    expect(paths).toEqual([]);
+  });
+
+  it("costs its address a wait before the next connection is heard, while those that are open are served", async () => {
+    const clock = new ManualClock();
+    onTestFinished(replaceAmbient({ clock }));
+    const { port } = await start();
+    const good = await goodClient(port);
+    expect(await good()).toBe("ok");
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
+    const next = await saying(port, GET);
+    expect(await good()).toBe("ok");
+    expect(await good()).toBe("ok");
+    expect(next.received()).toHaveLength(0);
+    await clock.advance(1_000);
+    expect(await next.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined))).toMatchObject({
+      status: 200,
+    });
+    const later = await goodClient(port);
+    expect(await later()).toBe("ok");
+  });
+
+  it("costs its address more than one wait: of several connections one is heard at a time", async () => {
+    const clock = new ManualClock();
+    onTestFinished(replaceAmbient({ clock }));
+    const { port } = await start();
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
+    const [first, second] = [await saying(port, GET), await saying(port, GET)];
+    const answered = (wire: typeof first) =>
+      wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
+    await clock.advance(1_000);
+    expect(await answered(first)).toMatchObject({ status: 200 });
+    expect(second.received()).toHaveLength(0);
+    await clock.advance(100);
+    expect(await answered(second)).toMatchObject({ status: 200 });
+  });
+
+  it("runs nothing for a stream that was reset in the read that opened it", async () => {
+    const { port, paths } = await start();
+    const good = await saying(port, Buffer.concat([HELLO, request(1, "/reset"), reset(1), request(3, "/kept")]));
+    await good.until((bytes) => endOf(bytes, 3));
+    expect(paths).toEqual(["/kept"]);
+  });
+
+  it("is left alone while its cancelled calls and pings stay within the budget", async () => {
+    const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
+    const costly = times(40, (i) =>
+      Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
+    );
+    const wire = await saying(port, Buffer.concat([HELLO, costly, request(1001, "/")]));
+    expect(await wire.until((bytes) => endOf(bytes, 1001))).toMatchObject({ type: FRAME.data });
+    expect(goawayIn(wire.received())).toBeUndefined();
+  });
+
+  it("pays for its cancelled calls and its pings from one budget", async () => {
+    const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
+    const costly = times(60, (i) =>
+      Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
+    );
+    const wire = await saying(port, Buffer.concat([HELLO, costly]));
+    expect(goawayIn(await wire.closed)).toBe(CALM);
+  });
+
+  it("earns back what it may cost as time passes", async () => {
+    let steady = 0;
+    onTestFinished(replaceAmbient({ clock: { wall: () => 0, steady: () => steady, after: () => () => undefined } }));
+    const { port } = await start({ patience: { burst: 10, perSecond: 10 } });
+    const pings = times(9, () => frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
+    const pongs = (count: number) => (bytes: Buffer) =>
+      framesIn(bytes).filter(({ type }) => type === FRAME.ping)[count - 1];
+    const wire = await saying(port, Buffer.concat([HELLO, pings]));
+    await wire.until(pongs(9));
+    steady += 1000;
+    wire.send(pings);
+    await wire.until(pongs(18));
+    wire.send(pings);
+    expect(goawayIn(await wire.closed)).toBe(CALM);
+  });
+
+  it("has a stream with oversized headers refused and its others served", async () => {
+    const { port, paths } = await start();
+    const more = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x-${i}`, "y".repeat(140)]));
+    const wire = await saying(port, Buffer.concat([HELLO, request(1, "/big", { more }), request(3, "/small")]));
+    await wire.until((bytes) => endOf(bytes, 3));
+    const { payload } = await wire.until((bytes) => endOf(bytes, 1));
+    expect(JSON.parse(payload.toString())).toMatchObject({ error: { status: 431, code: "headers_too_large" } });
+    expect(paths).toEqual(["/small"]);
+  });
+
+  it("has the streams past its limit refused, for another try, and the others served", async () => {
+    const ends: (() => unknown)[] = [];
+    const port = await listen((_request, response) => void ends.push(() => response.end("ok")), {
+      maxSessionStreams: 2,
+    });
+    const wire = await saying(port, Buffer.concat([HELLO, times(3, (i) => request(2 * i + 1, "/"))]));
+    const refused = await wire.until((bytes) => endOf(bytes, 5));
+    expect(refused).toMatchObject({ type: FRAME.reset, payload: uint32(constants.NGHTTP2_REFUSED_STREAM) });
+    await expect.poll(() => ends.length).toBe(2);
+    for (const end of ends) end();
+    for (const stream of [1, 3])
+      expect(await wire.until((bytes) => endOf(bytes, stream))).toMatchObject({ type: FRAME.data });
+  });
+
+  it("is closed when it never acknowledges our settings", async () => {
+    const { port } = await start({ headersTimeoutMs: 100 });
+    const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
+    await wire.closed;
+    expect(endOf(wire.received(), 1)).toMatchObject({ type: FRAME.data });
+  });
+});
