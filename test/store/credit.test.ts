@@ -1,0 +1,229 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { replaceAmbient } from "../../src/ambient.ts";
+import type { Payer } from "../../src/money/purse.ts";
+import { Reason } from "../../src/refusal.ts";
+import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
+import { createWorkspace } from "../../src/store/account/workspaces.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { usageTotals } from "../../src/store/money/usage.ts";
+import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
+import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
+
+const PRICE = 1_600;
+
+const { db, replica, closeAll } = useLedger();
+
+describe("a balance for exactly 500 calls", () => {
+  it("serves exactly 500 from two tills under 64 callers, refuses the rest with 402 and holds nothing after", async () => {
+    const payer = await makePayer(db.sql, 500 * PRICE);
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.INSUFFICIENT_CREDITS, 300));
+    await closeAll();
+    expect(await balanceOf(db.sql, payer.orgId)).toEqual(spent(500 * PRICE));
+    expect(await usageTotals(db.sql, payer.orgId)).toEqual({ requests: 500, costMicro: 500 * PRICE });
+  });
+
+  it("serves exactly 500 to eight keys of one organisation", async () => {
+    const payer = await makePayer(db.sql, 500 * PRICE);
+    const keys = await Promise.all(Array.from({ length: 8 }, () => makeKey(db.sql, payer.orgId)));
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const payerOf = (caller: number): Payer => ({ orgId: payer.orgId, keyId: keys[caller % 8]! });
+    const { served, refused } = await storm(64, 800, (caller) =>
+      call(tills[(caller >> 3) % 2]!, payerOf(caller), PRICE),
+    );
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.INSUFFICIENT_CREDITS, 300));
+    await closeAll();
+    expect(await balanceOf(db.sql, payer.orgId)).toEqual(spent(500 * PRICE));
+  });
+
+  it("serves all 500 although running calls hold twice what they cost", async () => {
+    const payer = await makePayer(db.sql, 501 * PRICE);
+    const { till } = await replica("one");
+    const { served } = await storm(64, 500, () => call(till, payer, PRICE, 2 * PRICE));
+    expect(served).toBe(500);
+    await closeAll();
+    expect((await balanceOf(db.sql, payer.orgId)).balanceMicro).toBe(PRICE);
+  });
+
+  it("serves exactly 500 when only the key's budget is short, and names the budget and its renewal", async () => {
+    const payer = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.KEY_BUDGET_EXHAUSTED, 300));
+    const { details } = await refusalOf(tills[0]!.hold(payer, PRICE, estimate(PRICE)));
+    expect(details).toMatchObject({
+      limitSource: "key_budget",
+      availableUsd: 0,
+      requiredUsd: 0.0016,
+      shortfallUsd: 0.0016,
+    });
+    expect(details.resetsAt! % 86_400).toBe(0);
+  });
+});
+
+describe("a workspace's budget for exactly 500 calls", () => {
+  it("serves exactly 500 to three of its keys from two tills, and names the budget", async () => {
+    const first = await makePayer(db.sql, 10_000 * PRICE);
+    const workspaceId = await tx(db.sql, (tx) =>
+      createWorkspace(tx, {
+        orgId: first.orgId,
+        name: "shared",
+        slug: "shared",
+        budget: { limitMicro: 500 * PRICE, interval: "lifetime" },
+        settings: {},
+      }),
+    );
+    const payers = await Promise.all(
+      [1, 2, 3].map(async () => ({
+        orgId: first.orgId,
+        keyId: await makeKey(db.sql, first.orgId, undefined, workspaceId),
+        workspaceId,
+      })),
+    );
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payers[caller % 3]!, PRICE));
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.WORKSPACE_BUDGET_EXHAUSTED, 300));
+    await closeAll();
+    const balance = await balanceOf(db.sql, first.orgId);
+    expect(balance).toMatchObject({ spentMicro: 500 * PRICE, heldMicro: 0, availableMicro: 9_500 * PRICE });
+  });
+});
+
+describe("a refusal for want of credit", () => {
+  it("says what was needed, what is there and which horizon it would pay for", async () => {
+    const payer = await makePayer(db.sql, 1_000);
+    const { till } = await replica("one");
+    const { reason, details } = await refusalOf(till.hold(payer, PRICE, estimate(PRICE)));
+    expect(reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    expect(details).toMatchObject({
+      limitSource: "org_credits",
+      requiredUsd: 0.0016,
+      availableUsd: 0.001,
+      shortfallUsd: 0.0006,
+      estimated: { unit: "action_step", units: 16, unitPriceUsd: 0.0001, wakeUpUsd: 0 },
+      maxAffordable: { horizon: 10 },
+    });
+    expect(details.resetsAt).toBeUndefined();
+  });
+
+  it("comes only after idle credit was called back from another replica", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [one, two] = [await replica("one"), await replica("two")];
+    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    await hold.release();
+    expect((await balanceOf(db.sql, payer.orgId)).availableMicro).toBe(0);
+    await call(two.till, payer, 10 * PRICE);
+  });
+
+  it("comes only after idle credit was taken from the organisation's other keys", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    await hold.release();
+    await call(till, { orgId: payer.orgId, keyId: await makeKey(db.sql, payer.orgId) }, 10 * PRICE);
+  });
+
+  it("does not keep later calls from calling credit back, when another replica did not answer in time", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [one, two] = [await replica("one"), await replica("two")];
+    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const commit = one.ledger.commit.bind(one.ledger);
+    const awake = Promise.withResolvers<void>();
+    one.ledger.commit = async (name, batch) => {
+      await awake.promise;
+      return commit(name, batch);
+    };
+    expect((await refusalOf(two.till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    awake.resolve();
+    await expect.poll(async () => (await db.sql`select from recall`).count).toBe(0);
+    await hold.release();
+    await call(two.till, payer, PRICE);
+  });
+
+  it("comes although another replica holds credit, when that is promised to its calls", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [one, two] = [await replica("one"), await replica("two")];
+    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    expect((await refusalOf(two.till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    await hold.release();
+  });
+
+  it("spares a small call that waits behind a large one", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const { till } = await replica("one");
+    const large = refusalOf(till.hold(payer, 11 * PRICE, estimate(11 * PRICE)));
+    const small = call(till, payer, PRICE);
+    expect((await large).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    await small;
+  });
+
+  it("ends as soon as credit is added", async () => {
+    const payer = await makePayer(db.sql, 0);
+    const { till } = await replica("one");
+    expect((await refusalOf(till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    await addCredits(db.sql, { orgId: payer.orgId, amountMicro: PRICE });
+    await call(till, payer, PRICE);
+  });
+});
+
+describe("the calendar", () => {
+  let restore = (): void => {};
+  let clock: SettableWall;
+  const stop = (at: number): void => {
+    clock = new SettableWall(at);
+    restore = replaceAmbient({ clock });
+  };
+  afterEach(() => restore());
+
+  it("renews a daily budget at midnight UTC", async () => {
+    stop(Date.UTC(2026, 4, 1, 23, 59, 59));
+    const payer = await makePayer(db.sql, 100 * PRICE, { limitMicro: 2 * PRICE, interval: "daily" });
+    const { till } = await replica("one");
+    await call(till, payer, PRICE);
+    await call(till, payer, PRICE);
+    const refusal = await refusalOf(till.hold(payer, PRICE, estimate(PRICE)));
+    expect(refusal.details.resetsAt).toBe(Date.UTC(2026, 4, 2) / 1000);
+    clock.at += 1_000;
+    await call(till, payer, 2 * PRICE);
+    expect((await refusalOf(till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
+  });
+
+  it("renews a monthly budget on the first, and a lifetime budget never", async () => {
+    stop(Date.UTC(2026, 11, 31, 23, 59, 59));
+    const { till } = await replica("one");
+    const monthly = await makePayer(db.sql, 100 * PRICE, { limitMicro: PRICE, interval: "monthly" });
+    const lifetime = await makePayer(db.sql, 100 * PRICE, { limitMicro: PRICE, interval: "lifetime" });
+    for (const payer of [monthly, lifetime]) await call(till, payer, PRICE);
+    expect((await refusalOf(till.hold(monthly, PRICE, estimate(PRICE)))).details.resetsAt).toBe(
+      Date.UTC(2027, 0, 1) / 1000,
+    );
+    expect((await refusalOf(till.hold(lifetime, PRICE, estimate(PRICE)))).details.resetsAt).toBeUndefined();
+    clock.at += 1_000;
+    await call(till, monthly, PRICE);
+    expect((await refusalOf(till.hold(lifetime, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
+  });
+
+  it("counts a call that runs over midnight on the day on which it was held", async () => {
+    stop(Date.UTC(2026, 4, 1, 23, 59, 59));
+    const payer = await makePayer(db.sql, 100 * PRICE, { limitMicro: 2 * PRICE, interval: "daily" });
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, 2 * PRICE, estimate(2 * PRICE));
+    clock.at += 2_000;
+    await call(till, payer, 2 * PRICE);
+    const intent = intentOf(payer);
+    hold.intend(intent);
+    await hold.settle(endOf(intent, 2 * PRICE));
+    await closeAll();
+    const days = await db.sql<{ day: Date; taken_micro: number }[]>`
+      select day, taken_micro from key_day where key_id = ${payer.keyId} order by day`;
+    expect(days.map((row) => [row.day.toISOString().slice(0, 10), row.taken_micro])).toEqual([
+      ["2026-05-01", 2 * PRICE],
+      ["2026-05-02", 2 * PRICE],
+    ]);
+  });
+});

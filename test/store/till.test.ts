@@ -1,0 +1,236 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { replaceAmbient, sleep } from "../../src/ambient.ts";
+import type { Payer } from "../../src/money/purse.ts";
+import { Reason, Refusal } from "../../src/refusal.ts";
+import { balanceOf } from "../../src/store/account/orgs.ts";
+import { listUsage, usageTotals } from "../../src/store/money/usage.ts";
+import { refusalOf, useLedger } from "../support/ledger.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import {
+  call,
+  endOf,
+  estimate,
+  failureOf,
+  intentOf,
+  makePayer,
+  openReplica,
+  type Replica,
+  type TestHold,
+} from "../support/money.ts";
+
+const PRICE = 1_600;
+
+const { db, replica, statuses, openIntents } = useLedger();
+
+describe("a hold", () => {
+  it("is given without asking the database while the key's lease has enough", async () => {
+    const payer = await makePayer(db.sql, 1_000 * PRICE);
+    const { till } = await replica("one");
+    for (let i = 0; i < 5; i++) await call(till, payer, PRICE);
+    const hold = till.hold(payer, PRICE, estimate(PRICE));
+    expect(hold).not.toBeInstanceOf(Promise);
+    await (await hold).release();
+  });
+
+  it("has its intent in the journal once it is durable, and until it has ended", async () => {
+    const payer = await makePayer(db.sql, PRICE);
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const intent = intentOf(payer);
+    hold.intend(intent);
+    await hold.durable;
+    const [page] = await db.sql<{ promised: string }[]>`select promised from intent`;
+    expect(JSON.parse(page!.promised)).toMatchObject({
+      kinds: [{ key_id: payer.keyId, contract: "act" }],
+      requests: [[0, intent.requestId]],
+    });
+    await hold.settle(endOf(intent, PRICE));
+    expect(await openIntents()).toBe(0);
+  });
+
+  it("frees what the call did not cost", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const { till } = await replica("one");
+    await call(till, payer, PRICE, 10 * PRICE);
+    await call(till, payer, PRICE, 9 * PRICE);
+    await till.giveBack(payer.orgId);
+    expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({
+      spentMicro: 2 * PRICE,
+      heldMicro: 0,
+      availableMicro: 8 * PRICE,
+    });
+  });
+
+  it("never charges more than its ceiling, less than nothing or a fraction, and ends once", async () => {
+    const payer = await makePayer(db.sql, PRICE);
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const intent = intentOf(payer);
+    hold.intend(intent);
+    for (const cost of [PRICE + 1, -1, 0.5, Number.NaN])
+      expect(() => hold.settle(endOf(intent, cost))).toThrow(RangeError);
+    await hold.settle(endOf(intent, PRICE));
+    expect(() => hold.settle(endOf(intent, PRICE))).toThrow("ends once");
+    expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
+  });
+
+  it("of a free call needs no credit and leaves its record", async () => {
+    const payer = await makePayer(db.sql, 0);
+    const { till } = await replica("one");
+    await call(till, payer, 0);
+    expect(await statuses(payer)).toEqual(["settled"]);
+    expect(await usageTotals(db.sql, payer.orgId)).toEqual({ requests: 1, costMicro: 0 });
+  });
+
+  it("of a failed call charges nothing, is on record and not in the usage list", async () => {
+    const payer = await makePayer(db.sql, PRICE);
+    const { till } = await replica("one");
+    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const intent = intentOf(payer);
+    hold.intend(intent);
+    await hold.release(failureOf(intent));
+    expect(await statuses(payer)).toEqual(["failed"]);
+    expect((await listUsage(db.sql, payer.orgId, { limit: 10 })).rows).toEqual([]);
+    expect(await openIntents()).toBe(0);
+    await call(till, payer, PRICE);
+  });
+
+  it("is not needed to put a refused request on record", async () => {
+    const payer = await makePayer(db.sql, 0);
+    const { till } = await replica("one");
+    await till.note({ ...failureOf(intentOf(payer)), httpStatus: 402, errorCode: "insufficient_credits" });
+    expect(await statuses(payer)).toEqual(["failed"]);
+  });
+});
+
+describe("a till that dies", () => {
+  const leaveRunning = async (replica: Replica, payer: Payer): Promise<TestHold> => {
+    const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+    hold.intend(intentOf(payer));
+    await hold.durable;
+    return hold;
+  };
+
+  it("is recovered at once by its next life: open calls are unmetered and not charged, and all credit is back", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const first = await openReplica(db.url, "mortal");
+    await call(first.till, payer, PRICE);
+    for (let i = 0; i < 3; i++) await leaveRunning(first, payer);
+    await first.kill();
+    await replica("mortal");
+    expect((await statuses(payer)).sort()).toEqual(["settled", "unmetered", "unmetered", "unmetered"]);
+    expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({
+      spentMicro: PRICE,
+      heldMicro: 0,
+      availableMicro: 9 * PRICE,
+    });
+    expect(await openIntents()).toBe(0);
+    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 10 });
+    expect(rows.filter((row) => row.status === "unmetered").map((row) => row.costMicro)).toEqual([0, 0, 0]);
+  });
+
+  it("is recovered by another once its life is over, and not before", async () => {
+    const payer = await makePayer(db.sql, PRICE);
+    const first = await openReplica(db.url, "mortal");
+    await leaveRunning(first, payer);
+    await first.kill();
+    const other = await replica("other");
+    await other.ledger.recover();
+    expect((await balanceOf(db.sql, payer.orgId)).heldMicro).toBe(PRICE);
+    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'mortal'`;
+    await call(other.till, payer, PRICE);
+    expect((await statuses(payer)).sort()).toEqual(["settled", "unmetered"]);
+  });
+
+  it("writes nothing when it wakes up fenced, refuses what was under way and begins a new life", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [sleeper, other] = [await replica("sleeper"), await replica("other")];
+    const before = sleeper.till.name;
+    const dispatched = await leaveRunning(sleeper, payer);
+    const waiting = await sleeper.till.hold(payer, PRICE, estimate(PRICE));
+    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'sleeper'`;
+    await other.ledger.recover();
+    waiting.intend(intentOf(payer));
+    expect((await refusalOf(waiting.durable)).reason).toBe(Reason.STORE_UNAVAILABLE);
+    const late = await refusalOf(dispatched.settle(endOf(intentOf(payer), PRICE)));
+    expect(late).toMatchObject({ reason: Reason.STORE_UNAVAILABLE, retryAfter: 1 });
+    await refusalOf(waiting.release(failureOf(intentOf(payer))));
+    expect(await statuses(payer)).toEqual(["unmetered"]);
+    expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(0);
+    await call(sleeper.till, payer, PRICE);
+    expect(sleeper.till.name).not.toBe(before);
+    expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
+  });
+
+  it("serves the calls that were waiting for credit when it was fenced", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const { till } = await replica("sleeper");
+    await db.sql`select till_recover(id, true) from till where replica = 'sleeper' and fenced_at is null`;
+    await call(till, payer, PRICE);
+    expect(await statuses(payer)).toEqual(["settled"]);
+  });
+});
+
+describe("time", () => {
+  let restore = (): void => {};
+  let clock: ManualClock;
+  beforeEach(() => {
+    clock = new ManualClock();
+    restore = replaceAmbient({ clock });
+  });
+  afterEach(() => restore());
+
+  /** Lets time run while something is under way, at a pace at which the database keeps up. */
+  const meanwhile = async <T>(work: Promise<T>): Promise<T> => {
+    let over = false;
+    const end = (): void => {
+      over = true;
+    };
+    work.then(end, end);
+    while (!over) {
+      await clock.advance(1);
+      await db.sql`select`;
+    }
+    return work;
+  };
+
+  it("returns a lease that nobody used for five seconds", async () => {
+    const payer = await makePayer(db.sql, 100 * PRICE);
+    const { till } = await replica("one");
+    await meanwhile(call(till, payer, PRICE, 50 * PRICE));
+    expect((await balanceOf(db.sql, payer.orgId)).heldMicro).toBeGreaterThan(0);
+    await meanwhile(sleep(7_000));
+    await meanwhile(call(till, await makePayer(db.sql, PRICE), PRICE));
+    expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({ heldMicro: 0, availableMicro: 99 * PRICE });
+  });
+
+  it("shows when the store is away: what runs and what comes is refused, and the batch is applied once it is back", async () => {
+    const payer = await makePayer(db.sql, 100 * PRICE);
+    const { till, ledger } = await replica("one");
+    await meanwhile(call(till, payer, PRICE, 10 * PRICE));
+    const commit = ledger.commit.bind(ledger);
+    ledger.commit = () => Promise.reject(new Error("the server is away"));
+    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const intent = intentOf(payer);
+    hold.intend(intent);
+    const durable = refusalOf(hold.durable);
+    await clock.advance(5_000);
+    expect((await durable).reason).toBe(Reason.STORE_UNAVAILABLE);
+    expect(() => till.hold(payer, PRICE, estimate(PRICE))).toThrow(Refusal);
+    hold.release(failureOf(intent));
+    ledger.commit = commit;
+    await clock.advance(1_000);
+    await expect.poll(() => statuses(payer)).toHaveLength(2);
+    expect((await statuses(payer)).sort()).toEqual(["failed", "settled"]);
+    await meanwhile(call(till, payer, PRICE));
+  });
+
+  it("keeps an idle till alive by a heartbeat", async () => {
+    const { till } = await replica("one");
+    const batches = async (): Promise<number> =>
+      (await db.sql<{ last_batch: number }[]>`select last_batch from till where id = ${till.name}`)[0]!.last_batch;
+    const before = await batches();
+    await clock.advance(4_000);
+    await expect.poll(batches).toBeGreaterThan(before);
+  });
+});
