@@ -1,11 +1,8 @@
-/** What the native wire says and understands, byte for byte, and how it holds its connections. */
+/** What the native wire says and understands, byte for byte. */
 import { once } from "node:events";
-import { constants, createSecureServer, createServer } from "node:http2";
+import { constants, createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { setTimeout as realSleep } from "node:timers/promises";
-import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { create, equals, fromBinary, toBinary } from "@bufbuild/protobuf";
-import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
   ActRequestSchema,
@@ -15,24 +12,11 @@ import {
   PredictResponseSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { FrameSchema, ImageFormat, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { replaceAmbient } from "../../src/ambient.ts";
 import type { PredictAnswerPart } from "../../src/contracts/contract.ts";
 import { FrameSet } from "../../src/upstream/frames.ts";
 import { guardedAgent } from "../../src/upstream/guard.ts";
-import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { frameSources } from "../../src/upstream/pictures.ts";
-import type { Wire } from "../../src/upstream/wire.ts";
-import { startBadUpstream, startCable } from "../support/bad-upstream.ts";
-import { eventually } from "../support/eventually.ts";
-import { ManualClock, settle } from "../support/manual-clock.ts";
-import {
-  type PolicyOptions,
-  type PolicyServer,
-  prefixed,
-  response,
-  type Served,
-  startPolicyServer,
-} from "../support/policy-server.ts";
+import { prefixed, type Served } from "../support/policy-server.ts";
 import {
   actInput,
   callWith,
@@ -45,43 +29,23 @@ import {
   rowsOf,
   targetAt,
 } from "../support/wire-calls.ts";
-import { selfSigned } from "../support/wire-client.ts";
+import {
+  act,
+  begin,
+  dataUrl,
+  end,
+  ground,
+  png,
+  predict,
+  STEPS,
+  serve,
+  server,
+  upstream,
+  wire,
+} from "./limber-policy-server.ts";
 
-const STEPS = [
-  [1, 2],
-  [3, 4],
-];
-const NO_FRAMES = framesOf();
-
-let upstream: Upstream;
-let wire: Required<Wire>;
-let server: PolicyServer;
-
-const serve = async (methods: PolicyOptions["methods"] = {}): Promise<void> => {
-  server = await startPolicyServer({ methods });
-};
-const act = (more = {}, signal?: AbortSignal, endpoint = server.endpoint) =>
-  wire.act(targetAt(endpoint), actInput(more), NO_FRAMES, callWith(signal));
-const predict = (more = {}, signal?: AbortSignal) =>
-  wire.predict(targetAt(server.endpoint), predictInput(more), NO_FRAMES, callWith(signal));
-const ground = (signal?: AbortSignal) =>
-  wire.ground(targetAt(server.endpoint), groundInput(observed(), "the cube"), NO_FRAMES, callWith(signal));
-
-beforeEach(() => {
-  upstream = createUpstream({ allowPrivate: true });
-  wire = upstream.wireOf("limber-policy") as Required<Wire>; // the native wire serves all three contracts
-});
-afterEach(async () => {
-  await upstream.close();
-  await server?.close().catch(() => undefined);
-});
-
-const png = (value: number): Promise<Buffer> =>
-  sharp({ create: { width: 6, height: 4, channels: 3, background: { r: value, g: 0, b: 0 } } })
-    .png()
-    .toBuffer();
-
-const dataUrl = (bytes: Buffer): string => `data:image/png;base64,${bytes.toString("base64")}`;
+beforeEach(begin);
+afterEach(end);
 
 /** Two observations with everything on them, pictures as addresses and as bytes; and how a server is to see them. */
 async function fullObservations(): Promise<{ given: Observation[]; seen: Observation[] }> {
@@ -363,219 +327,6 @@ describe("what stands before a server", () => {
     }
     await upstream.close();
     await new Promise((resolve) => proxy.close(resolve));
-  });
-});
-
-describe("the stream of acts", () => {
-  it("is one stream for all of them, on a connection that predictions don't share", async () => {
-    let streams = 0;
-    await serve({
-      Act: (served) => {
-        streams++;
-        let answered = 0;
-        served.stream.on("grpc-message", () => {
-          while (answered < served.messages.length) {
-            const { callId } = fromBinary(ActRequestSchema, served.messages[answered++]!);
-            served.send(response(callId, { case: "chunk", value: { steps: [{ values: [callId] }] } }));
-          }
-        });
-      },
-    });
-    const answers = await Promise.all(Array.from({ length: 50 }, () => act({ horizon: 1 })));
-    expect(answers.map((answer) => rowsOf(answer)[0]?.[0])).toEqual(answers.map((_, i) => i + 1));
-    await wire.health(targetAt(server.endpoint), callWith());
-    expect(streams).toBe(1);
-    expect(server.counts.connections).toBe(2);
-  });
-
-  it("takes answers in any order, each for its own call", async () => {
-    const first = Promise.withResolvers<void>();
-    await serve();
-    server.behave({ kind: "later", steps: [[1, 1]], after: first.promise }, { kind: "steps", steps: [[2, 2]] });
-    const slow = act({ horizon: 1 });
-    await eventually(() => expect(server.acts).toHaveLength(1));
-    expect(rowsOf(await act({ horizon: 1 }))).toEqual([[2, 2]]);
-    first.resolve();
-    expect(rowsOf(await slow)).toEqual([[1, 1]]);
-  });
-
-  it("lives on when one call fails", async () => {
-    await serve();
-    server.behave({ kind: "error", text: "no" }, { kind: "steps", steps: STEPS });
-    await failureIn(act());
-    await act();
-    expect(server.counts.connections).toBe(1);
-  });
-
-  it.each([0, 999])(
-    "is given up with all its calls when the server answers call %i, which nobody made",
-    async (callId) => {
-      await serve({
-        Act: ({ stream, send }) => void stream.once("grpc-message", () => send(response(callId, undefined))),
-      });
-      const calls = [failureIn(act()), failureIn(act())];
-      for (const call of calls) expect(nameOf(await call)).toBe("MALFORMED_ANSWER");
-    },
-  );
-
-  it("fails its calls with the status that it ends with, and the next call opens another", async () => {
-    let streams = 0;
-    await serve({
-      Act: ({ stream, end }) => {
-        streams++;
-        stream.once("grpc-message", () => end(8, "full"));
-      },
-    });
-    expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_BUSY");
-    expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_BUSY");
-    expect(streams).toBe(2);
-  });
-
-  it("is left at the server's GOAWAY: calls under way are answered, new ones go over a new connection", async () => {
-    const { promise: later, resolve } = Promise.withResolvers<void>();
-    await serve();
-    server.behave({ kind: "later", steps: [[1, 1]], after: later }, { kind: "steps", steps: [[2, 2]] });
-    const before = act({ horizon: 1 });
-    await eventually(() => expect(server.acts).toHaveLength(1));
-    server.goAway();
-    await realSleep(20); // the GOAWAY has arrived
-    expect(rowsOf(await act({ horizon: 1 }))).toEqual([[2, 2]]);
-    expect(server.counts.connections).toBe(2);
-    resolve();
-    expect(rowsOf(await before)).toEqual([[1, 1]]);
-  });
-
-  it("sends no more than 64 MiB to a server that doesn't read", async () => {
-    await serve({ Act: ({ stream }) => void stream.pause() });
-    const picture = Buffer.concat([await png(1), Buffer.alloc(15 * 2 ** 20)]);
-    const observation = observed({ frames: [{ data: picture }] });
-    const caller = new AbortController();
-    const calls = Array.from({ length: 8 }, () => {
-      const input = actInput({ observations: [observation] });
-      return failureIn(wire.act(targetAt(server.endpoint), input, framesOf(observation), callWith(caller.signal)));
-    });
-    expect(nameOf(await Promise.race(calls))).toBe("UPSTREAM_BUSY");
-    caller.abort();
-    const names = (await Promise.all(calls)).map(nameOf);
-    expect(new Set(names)).toEqual(new Set(["UPSTREAM_BUSY", "TIMEOUT"]));
-  });
-});
-
-describe("a connection", () => {
-  it("that has fallen silent is given up after a call ran out of time on it, and the next call gets another", async () => {
-    await serve();
-    server.behave({ kind: "steps", steps: STEPS });
-    const cable = await startCable(Number(new URL(server.endpoint).port));
-    const endpoint = `grpc://127.0.0.1:${cable.port}`;
-    await act({}, undefined, endpoint);
-
-    const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
-    cable.pull();
-    const caller = new AbortController();
-    const call = failureIn(act({}, caller.signal, endpoint));
-    await settle(); // it's on its way
-    caller.abort();
-    expect(nameOf(await call)).toBe("TIMEOUT");
-    const waiting = failureIn(act({}, undefined, endpoint));
-    await clock.advance(10_000);
-    expect(nameOf(await waiting)).toBe("CONNECTION_LOST");
-    expect(rowsOf(await act({}, undefined, endpoint))).toEqual(STEPS);
-    restore();
-    await upstream.close();
-    await cable.close();
-  });
-
-  it("that lives is kept after a call ran out of time on it", async () => {
-    await serve();
-    server.behave({ kind: "silence" }, { kind: "steps", steps: STEPS });
-    const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
-    const caller = new AbortController();
-    const call = failureIn(act({}, caller.signal));
-    await eventually(() => expect(server.acts).toHaveLength(1));
-    const timers = clock.pending;
-    caller.abort();
-    await call;
-    await eventually(() => expect(clock.pending).toBe(timers)); // the proof of life has come
-    await clock.advance(60_000);
-    await act();
-    expect(server.counts.connections).toBe(1);
-    restore();
-  });
-
-  it("is closed after five minutes without a call, and made again for the next one", async () => {
-    const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
-    let gone = 0;
-    await serve();
-    server.behave({ kind: "steps", steps: STEPS });
-    server.onDisconnect(() => {
-      gone++;
-    });
-    await act();
-    await wire.health(targetAt(server.endpoint), callWith());
-    await clock.advance(299_999);
-    await act();
-    await clock.advance(1);
-    await eventually(() => expect(gone).toBe(1)); // the one that has had no call since
-    await clock.advance(299_999);
-    await eventually(() => expect(gone).toBe(2));
-    expect(clock.pending).toBe(0);
-    await act();
-    expect(server.counts.connections).toBe(3);
-    restore();
-  });
-
-  it("that can't be made is not tried again at once, and calls fail meanwhile without waiting", async () => {
-    const clock = new ManualClock();
-    const restore = replaceAmbient({ clock, random: () => 0.5 });
-    const bad = await startBadUpstream((socket) => socket.resetAndDestroy());
-    await serve();
-    const endpoint = `grpc://127.0.0.1:${bad.port}`;
-    const attempts: number[] = [];
-    for (let second = 0; second < 8; second++) {
-      for (let i = 0; i < 5; i++) await failureIn(act({}, undefined, endpoint));
-      attempts.push(bad.connections());
-      await clock.advance(50);
-    }
-    // 19, 38, 75 and 150 ms of waiting, with this chance: a try at 0, 50, 100, 200 and 350 ms.
-    expect(attempts).toEqual([1, 2, 3, 3, 4, 4, 4, 5]);
-    restore();
-    await bad.close();
-  });
-
-  it("that isn't made in ten seconds is given up", async () => {
-    const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
-    const bad = await startBadUpstream(() => undefined);
-    await serve();
-    const call = failureIn(act({}, undefined, `grpc://127.0.0.1:${bad.port}`));
-    await eventually(() => expect(bad.connections()).toBe(1));
-    await clock.advance(10_000);
-    expect(nameOf(await call)).toBe("UNREACHABLE");
-    restore();
-    await bad.close();
-  });
-
-  it("under TLS is made only to a server whose certificate we trust", async () => {
-    const { key, cert } = selfSigned();
-    const secure = createSecureServer({ key, cert }).on("stream", (stream) => {
-      stream.respond({ ":status": 200, "content-type": "application/grpc", "grpc-status": "8" }, { endStream: true });
-    });
-    await new Promise<void>((resolve) => secure.listen(0, "127.0.0.1", resolve));
-    const target = targetAt(`grpcs://localhost:${(secure.address() as AddressInfo).port}`);
-    await serve();
-    expect(nameOf(await failureIn(wire.health(target, callWith())))).toBe("UNREACHABLE");
-
-    const before = getCACertificates("default");
-    setDefaultCACertificates([...before, cert]);
-    const trusting = createUpstream({ allowPrivate: true });
-    expect(nameOf(await failureIn(trusting.native.health(target, callWith())))).toBe("UPSTREAM_BUSY");
-    setDefaultCACertificates(before);
-    await trusting.close();
-    await upstream.close();
-    await new Promise((resolve) => secure.close(resolve));
   });
 });
 

@@ -1,0 +1,222 @@
+/** ActStream: how loops end, what hostile traffic does to them, and how they are resumed. */
+import * as http2 from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { frameMessage } from "../../../src/codecs/grpc.ts";
+import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { openApp } from "../../support/app.ts";
+import { refusalIn } from "../../support/clients.ts";
+import { robot } from "../../support/loop-client.ts";
+import { honestSteps } from "../../support/model.ts";
+import { BOUNDLESS } from "../../support/pair.ts";
+import { app, begin, caller, end, endEach, OPEN, one, two } from "./act-stream-supply.ts";
+
+beforeAll(begin);
+afterEach(endEach);
+afterAll(end);
+
+describe("the end", () => {
+  it("comes when the key is revoked", async () => {
+    const key = await app.key(caller.org, { role: "operator" });
+    const { body } = await app.call("/v1/key", undefined, { key });
+    const loop = robot(app, key, OPEN);
+    await loop.expect("opened");
+    loop.observe(1);
+    await loop.expect("chunk");
+    await app.sql`update key set disabled = true where id = ${body.id}`;
+    expect(await loop.expect("ended")).toMatchObject({ code: "key_disabled", chunks: 1 });
+    expect(await refusalIn(loop.next())).toMatchObject({ code: "Unauthenticated", reason: "key_disabled" });
+  });
+
+  it("comes to a stream whose session another one opens, which goes on in its stead", async () => {
+    const open = { ...OPEN, provider: { sessionId: "twice" } };
+    const first = robot(app, caller.key, open);
+    await first.expect("opened");
+    first.observe(1);
+    const { route } = await first.expect("chunk");
+    const second = robot(app, caller.key, open);
+    expect(await second.expect("opened")).toMatchObject({ resumed: true, route: { provider: route?.provider } });
+    expect(await first.expect("ended")).toMatchObject({ code: "session_taken_over" });
+    expect(await refusalIn(first.next())).toMatchObject({ code: "Aborted", reason: "session_taken_over" });
+    second.observe(2);
+    expect(await second.expect("chunk")).toMatchObject({ startStep: 2, route: { provider: route?.provider } });
+    second.leave();
+  });
+
+  it("waits for the answer that is under way when the caller has ended its side", async () => {
+    const later = Promise.withResolvers<void>();
+    one.script.act = two.script.act = async (call, answer) => {
+      await later.promise;
+      answer(honestSteps(call, 2));
+    };
+    const before = one.acts.length + two.acts.length;
+    const loop = robot(app, caller.key, { ...OPEN, horizon: 100 });
+    await loop.expect("opened");
+    loop.observe(1);
+    await expect.poll(() => one.acts.length + two.acts.length).toBe(before + 1);
+    loop.halfClose();
+    later.resolve();
+    expect(await loop.rest()).toMatchObject([
+      { kind: "chunk", value: { startStep: 1 } },
+      { kind: "ended", value: { code: "", chunks: 1 } },
+    ]);
+  });
+
+  it("calls off what is under way when the caller leaves, and gives the credit back", async () => {
+    const rich = await app.caller(1);
+    one.script.act = two.script.act = () => {};
+    const cancelled = one.cancelled() + two.cancelled();
+    const before = one.acts.length + two.acts.length;
+    const loop = robot(app, rich.key, { ...OPEN, horizon: 100 });
+    await loop.expect("opened");
+    loop.observe(1);
+    await expect.poll(() => one.acts.length + two.acts.length).toBe(before + 1);
+    loop.leave();
+    await expect.poll(() => one.cancelled() + two.cancelled()).toBe(cancelled + 1);
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, rich)).body)
+      .toMatchObject({ spent_usd: 0, held_usd: 0 });
+  });
+
+  it("comes as unavailable with a last message when the gateway closes", async () => {
+    const closing = await openApp({ database: app.database });
+    await expect.poll(async () => (await closing.call("/v1/models/acme/base", undefined, caller)).status).toBe(200);
+    const loop = robot(closing, caller.key, OPEN);
+    await loop.expect("opened");
+    loop.observe(1);
+    await loop.expect("chunk");
+    const closed = closing.house.close(5_000);
+    expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
+    expect(await refusalIn(loop.next())).toMatchObject({ code: "Unavailable", reason: "not_ready" });
+    await closed;
+    expect(await brokenInvariants(app.sql)).toEqual([]);
+  });
+});
+
+describe("hostile traffic", () => {
+  it("observations of 20 MB are taken, and no more than two are kept", async () => {
+    const loop = robot(app, caller.key, { ...OPEN, horizon: 100 });
+    await loop.expect("opened");
+    const frames = [0, 1].map((i) => ({ camera: `c${i}`, data: new Uint8Array(10 << 20) }));
+    for (const step of [1, 2, 3]) loop.observe(step, { observations: [{ proprio: [1], frames }] });
+    // None of them is a picture.
+    expect(await loop.expect("hold")).toMatchObject({ reason: HoldReason.INVALID_OBSERVATION });
+    loop.say({ case: "reset", value: {} });
+    loop.observe(1);
+    for (;;) {
+      const told = await loop.next();
+      if (told?.kind === "chunk") break;
+    }
+    loop.leave();
+  });
+
+  it("ten thousand observations at once end in a chunk for the last", async () => {
+    const loop = robot(app, (await app.caller(100, { role: "owner", rate_limit: BOUNDLESS })).key, {
+      ...OPEN,
+      horizon: 50,
+    });
+    await loop.expect("opened");
+    for (let step = 1; step <= 10_000; step++) loop.observe(step);
+    let chunks = 0;
+    for (;;) {
+      const told = await loop.next();
+      if (told?.kind !== "chunk") continue;
+      chunks += 1;
+      if (told.value.startStep === 10_000) break;
+    }
+    expect(chunks).toBeLessThan(10_000);
+    loop.leave();
+  });
+
+  it("a caller who does not read is not worked for, and another is not held up by it", async () => {
+    const deaf = http2.connect(app.url, { settings: { initialWindowSize: 1024 } });
+    const stream = deaf.request({
+      ":path": "/limber.v1.InferenceService/ActStream",
+      ":method": "POST",
+      "content-type": "application/grpc",
+      te: "trailers",
+      authorization: `Bearer ${caller.key}`,
+    });
+    stream.on("error", () => undefined);
+    const say = (message: object): void => {
+      stream.write(
+        frameMessage(toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, { message } as never))),
+      );
+    };
+    say({ case: "open", value: { ...OPEN, horizon: 200 } });
+    const asked = (): number => one.acts.length + two.acts.length;
+    const before = asked();
+    for (let step = 1; step <= 400; step++) {
+      say({ case: "observation", value: { step, observations: [{ proprio: [0] }] } });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const loop = robot(app, caller.key, OPEN);
+    await loop.expect("opened");
+    loop.observe(1);
+    await loop.expect("chunk");
+    loop.leave();
+    // A chunk of 200 steps is about 5 kB: what fits the windows, and a little more, is all that was made.
+    expect(asked() - before).toBeLessThan(60);
+    deaf.destroy();
+  });
+});
+
+describe("a dropped connection", () => {
+  it.each(["the same replica", "another replica"])(
+    "is resumed on %s by its session, without a second charge for the last chunk",
+    async (where) => {
+      const mine = await app.caller(1);
+      const elsewhere = where === "the same replica" ? app : await openApp({ database: app.database });
+      if (elsewhere !== app)
+        await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
+      const open = { ...OPEN, horizon: 200, provider: { sessionId: "resumed" } };
+      const first = robot(app, mine.key, open);
+      await first.expect("opened");
+      first.observe(1);
+      await first.expect("chunk");
+      first.observe(7);
+      const charged = await first.expect("chunk");
+      first.leave();
+
+      const second = robot(elsewhere, mine.key, open);
+      expect(await second.expect("opened")).toMatchObject({ resumed: true, resumedStep: 7 });
+      second.observe(7);
+      const replayed = await second.expect("chunk");
+      expect(replayed).toMatchObject({
+        replayed: true,
+        chunkId: charged.chunkId,
+        usage: { actionSteps: 0, costUsd: 0 },
+      });
+      expect(replayed.action).toEqual(charged.action);
+      expect(replayed.observationAgeMs).toBeGreaterThan(charged.observationAgeMs);
+      second.observe(8);
+      expect(await second.expect("chunk")).toMatchObject({ replayed: false, startStep: 8 });
+      second.halfClose();
+      await second.rest();
+      await expect
+        .poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body)
+        .toMatchObject({ spent_usd: 0.06, held_usd: 0 });
+      if (elsewhere !== app) await elsewhere.close();
+    },
+  );
+
+  it("that the gateway has not noticed is taken over on another replica too", async () => {
+    const mine = await app.caller(1);
+    const elsewhere = await openApp({ database: app.database });
+    await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
+    const open = { ...OPEN, horizon: 200, provider: { sessionId: "half-dead" } };
+    const first = robot(app, mine.key, open);
+    await first.expect("opened");
+    first.observe(3);
+    await first.expect("chunk");
+    const second = robot(elsewhere, mine.key, open);
+    expect(await second.expect("opened")).toMatchObject({ resumed: true, resumedStep: 3 });
+    expect(await first.expect("ended")).toMatchObject({ code: "session_taken_over" });
+    second.observe(3);
+    expect(await second.expect("chunk")).toMatchObject({ replayed: true });
+    second.leave();
+    await elsewhere.close();
+  });
+});
