@@ -1,5 +1,6 @@
 /** Time, chance and names: the only door to the clock and to randomness, so that tests can hold both. */
 import { randomBytes, randomFillSync } from "node:crypto";
+import { collectYoung, isCollectorBusy, isYoungMany } from "./collector.ts";
 import type { Signal } from "./signal.ts";
 
 /** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
@@ -73,13 +74,32 @@ const SLICE_MS = 1;
 /** Leaves the event loop to others once. */
 export const breathe = (): Promise<void> => new Promise(setImmediate);
 
-/** Does sliced work to its end, leaving the event loop to others after every millisecond. */
-export async function inSlices<T>(work: Sliced<T>): Promise<T> {
+/** How long the collector may need for the old, and how often it is asked whether it has ended. */
+const MARKING_MS = 1_000;
+const LOOK_MS = 5;
+
+/**
+ * Leaves the event loop to others once, for whoever makes much that stays: as soon as there is so much of it that a collection
+ * would be felt, it has a turn of its own. While the old are being collected nothing is made.
+ */
+export async function breatheOut(): Promise<void> {
+  await breathe();
+  if (!isYoungMany()) return;
+  for (let waited = 0; isCollectorBusy(); waited += LOOK_MS) {
+    if (waited >= MARKING_MS) return;
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  }
+  collectYoung();
+  await breathe();
+}
+
+/** Does sliced work to its end, leaving the event loop to others after every millisecond; `rest` is how. */
+export async function inSlices<T>(work: Sliced<T>, rest = breathe): Promise<T> {
   for (let since = steadyNow(); ; ) {
     const { done, value } = work.next();
     if (done) return value;
     if (steadyNow() - since < SLICE_MS) continue;
-    await breathe();
+    await rest();
     since = steadyNow();
   }
 }

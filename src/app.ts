@@ -22,7 +22,7 @@ import { RunnerService } from "../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
-import { after, every, inSlices, newId, steadyNow } from "./ambient.ts";
+import { after, breatheOut, every, inSlices, newId, steadyNow } from "./ambient.ts";
 import { Closers } from "./app/closers.ts";
 import { openFaces } from "./app/faces.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
@@ -72,7 +72,7 @@ import { robotService } from "./services/robot.ts";
 import { runnerService } from "./services/runner.ts";
 import { scimService } from "./services/scim.ts";
 import { Circuits } from "./services/supply/circuits.ts";
-import { factsOfSupply } from "./services/supply/facts.ts";
+import { SupplyOpener } from "./services/supply/facts.ts";
 import { Gossip } from "./services/supply/gossip.ts";
 import { LiveSupply } from "./services/supply/live.ts";
 import { SupplyLoader } from "./services/supply/loader.ts";
@@ -199,13 +199,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => circuits.close());
   const reader = new SupplyReader(sql);
   const evaluated = triedSpaces(scenarios.values());
-  const opening = { vault, evaluated, log: (text: string) => log.error(text) };
+  const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
   const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
-    const facts = await inSlices(factsOfSupply(known, opening));
-    await inSlices(supply.adopting(facts));
+    await inSlices(supply.adopting(await inSlices(opener.facts(known), breatheOut)), breatheOut);
     await circuits.refresh();
-    await inSlices(shelf.adopting(known, catalog));
+    await inSlices(shelf.adopting(known, catalog), breatheOut);
   });
   closers.add(async () => loader.close());
 

@@ -1,16 +1,16 @@
 /**
- * What the real catalog costs: reloads of it from an embedded PostgreSQL while the event loop is watched, with 1,000 and 10,000
- * offerings; what is left of pauses is the garbage collector's, which `--max-semi-space-size=8` keeps short. And the CPU of a gateway
- * process per `GET /v1/models?limit=1000`. `node test/bench/registry.ts`. Asked for: no pause over 5 ms, no page over 50 ms of CPU.
+ * What the real catalog costs: reloads of it from an embedded PostgreSQL while the event loop is watched, with 1,000, 10,000 and
+ * 100,000 offerings: at the start, after a change, after an import of the whole catalog. For each the longest turn of the median
+ * reload and of the worst one, with the garbage collector and without it. And the CPU of a gateway process per `GET
+ * /v1/models?limit=1000`. Run: `node test/bench/registry.ts [sizes, such as 10000,100000]`. Asked for: no pause over 5 ms, no page over 50 ms of CPU.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PerformanceObserver } from "node:perf_hooks";
-import { inSlices } from "../../src/ambient.ts";
+import { breatheOut, inSlices } from "../../src/ambient.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { RegistryShelf } from "../../src/services/registry/shelf.ts";
-import { factsOfSupply } from "../../src/services/supply/facts.ts";
+import { SupplyOpener } from "../../src/services/supply/facts.ts";
 import { LiveSupply } from "../../src/services/supply/live.ts";
 import { startPostgres } from "../../src/store/database/embedded.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
@@ -20,11 +20,13 @@ import { SupplyReader } from "../../src/store/supply/supply-reader.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { createVault } from "../../src/vault.ts";
 import { openGateway } from "./support/gateway.ts";
-import { type Pauses, watchLoop } from "./support/loop-watch.ts";
+import { collected, longestOwnMs, type Pauses, watchCollector, watchLoop } from "./support/loop-watch.ts";
 import { cpuNanos, median, start } from "./support/processes.ts";
 
+/** Rounds that count, and how many go before them until everything is compiled. */
 const ROUNDS = 10;
-const SIZES = [1_000, 10_000];
+const WARM_UP = 5;
+const SIZES = process.argv[2]?.split(",").map(Number) ?? [1_000, 10_000, 100_000];
 const PAGES = 20;
 const ms = (value: number): string => value.toFixed(1);
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
@@ -34,14 +36,18 @@ const sql = connect(postgres.url, { max: 2 });
 await migrate(sql, join(import.meta.dirname, "../../src/store/migrations"));
 await importCatalog(sql, join(import.meta.dirname, "../../data"));
 const upstream = createUpstream({ allowPrivate: true });
-const supply = new LiveSupply(upstream);
-const shelf = new RegistryShelf(supply);
-const reader = new SupplyReader(sql);
 const opening = {
   vault: createVault(Buffer.alloc(32, 7), []),
   evaluated: triedSpaces(BUILT_IN),
   log: console.error,
 };
+
+/** What a replica knows of supply. */
+function knowing() {
+  const supply = new LiveSupply(upstream);
+  const shelf = new RegistryShelf(supply);
+  return { supply, shelf, reader: new SupplyReader(sql), opener: new SupplyOpener(opening) };
+}
 
 /** Live offerings of one provider, spread over the models of the catalog: the numbers from `first` to `last`. */
 async function offer(first: number, last: number): Promise<void> {
@@ -61,54 +67,63 @@ async function offer(first: number, last: number): Promise<void> {
       on model.place = i % model.models`;
 }
 
-/** What changes in the database before a reload. */
+/** What happens before a reload. */
 const CHANGES = {
+  "at the start": async () => {},
   "an offering changed": () =>
     sql`update offering set note = note || '.' where id in (select id from offering order by id limit 1)`,
   "the catalog was imported": () => sql`update model set summary = summary`,
 } as const;
 
+type Change = keyof typeof CHANGES;
+
 interface Reload extends Pauses {
   readonly tookMs: number;
-  readonly gcMs: number;
+  readonly ownMs: number;
+  readonly smallMs: number;
+  readonly fullMs: number;
 }
 
 /** As the house does it when the database says that supply changed; after an import the whole catalog is read again. */
-async function reload(change: keyof typeof CHANGES): Promise<Reload> {
+async function reload({ supply, shelf, reader, opener }: ReturnType<typeof knowing>, change: Change): Promise<Reload> {
   await CHANGES[change]();
-  const known = change === "an offering changed" ? shelf.catalog : { ...shelf.catalog, version: "" };
-  collections.length = 0;
+  const known = change === "the catalog was imported" ? { ...shelf.catalog, version: "" } : shelf.catalog;
+  await collected();
   const began = performance.now();
   const stop = watchLoop();
   const [facts, catalog] = await Promise.all([reader.read(), loadCatalog(sql, known)]);
-  await inSlices(supply.adopting(await inSlices(factsOfSupply(facts, opening))));
-  await inSlices(shelf.adopting(facts, catalog));
+  await inSlices(supply.adopting(await inSlices(opener.facts(facts), breatheOut)), breatheOut);
+  await inSlices(shelf.adopting(facts, catalog), breatheOut);
   for (const list of [() => shelf.view.routes(undefined), shelf.view.facets, shelf.view.providers]) await list();
-  const [tookMs, pauses] = [performance.now() - began, stop()];
-  await new Promise((resolve) => setTimeout(resolve, 20)); // what was collected is told later
-  return { tookMs, ...pauses, gcMs: Math.max(0, ...collections) };
+  const [tookMs, { turns, ...pauses }] = [performance.now() - began, stop()];
+  const collections = await collected();
+  const longest = (full: boolean) =>
+    Math.max(0, ...collections.filter((each) => each.full === full).map(({ ms }) => ms));
+  return { tookMs, ...pauses, ownMs: longestOwnMs(turns, collections), smallMs: longest(false), fullMs: longest(true) };
 }
 
-const collections: number[] = [];
-new PerformanceObserver((list) => {
-  for (const { duration } of list.getEntries()) collections.push(duration);
-}).observe({ entryTypes: ["gc"] });
-
+watchCollector();
 const both = (values: number[]): string => `${ms(median(values))} / ${ms(Math.max(...values))}`;
 const rows: Record<string, Record<string, string>> = {};
 let offered = 0;
+let house = knowing();
 for (const offerings of SIZES) {
   await offer(offered + 1, offerings);
   offered = offerings;
-  for (const change of Object.keys(CHANGES) as (keyof typeof CHANGES)[]) {
-    for (let i = 0; i < 4; i++) await reload(change); // warm-up
+  for (const change of Object.keys(CHANGES) as Change[]) {
     const runs: Reload[] = [];
-    for (let i = 0; i < ROUNDS; i++) runs.push(await reload(change));
+    for (let i = 0; i < WARM_UP + ROUNDS; i++) {
+      if (change === "at the start") house = knowing();
+      const run = await reload(house, change);
+      if (i >= WARM_UP) runs.push(run);
+    }
     rows[`${offerings} offerings, ${change}`] = {
       "took ms": ms(median(runs.map(({ tookMs }) => tookMs))),
-      "longest pause ms, median / most": both(runs.map(({ pauseMs }) => pauseMs)),
+      "longest turn ms, median / worst": both(runs.map(({ pauseMs }) => pauseMs)),
       "without waiting for a CPU": both(runs.map(({ pauseCpuMs }) => pauseCpuMs)),
-      "longest collection": both(runs.map(({ gcMs }) => gcMs)),
+      "without the collector": both(runs.map(({ ownMs }) => ownMs)),
+      "longest small collection": both(runs.map(({ smallMs }) => smallMs)),
+      "longest full one": both(runs.map(({ fullMs }) => fullMs)),
     };
   }
 }

@@ -8,7 +8,7 @@ import type {
   Scenario,
 } from "../../../gen/limber/v1/registry_pb.ts";
 import type { ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
-import { atOnce, inSlices, type Sliced } from "../../ambient.ts";
+import { atOnce, breatheOut, inSlices, type Sliced } from "../../ambient.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { Names, type Offering, type Snapshot, sorting } from "../../routing/index.ts";
 import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
@@ -50,7 +50,7 @@ const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
 export class RegistryShelf {
   readonly #supply: LiveSupply;
   readonly #here: readonly RunScenario[];
-  readonly #made: Made = { entries: new WeakMap(), index: undefined };
+  readonly #made: Made = { slugs: new Names(0), entries: [], index: undefined };
   #catalog: Catalog = NO_CATALOG;
   #view: RegistryView;
 
@@ -88,15 +88,20 @@ function* makingView(
   const { models } = known;
   const order = yield* sorting(models.length, (a, b) => (models[a]!.slug < models[b]!.slug ? -1 : 1));
   const slugs = new Names(models.length);
+  const all: MadeEntry[] = [];
   const entries: Entry[] = [];
   for (const place of order) {
     const record = models[place]!;
     slugs.add(record.slug);
-    entries.push(madeEntry(made, record, catalog.entries.get(record.slug), liveOf(snapshot, record.slug)));
+    const one = madeEntry(made, record, catalog.entries.get(record.slug), liveOf(snapshot, record.slug));
+    all.push(one);
+    entries.push(one.entry);
     if (entries.length % 16 === 0) yield;
   }
   const find = (slug: string): Entry | undefined => entries[slugs.of(slug)];
   const index = yield* madeIndex(made, models, catalog, entries);
+  made.slugs = slugs;
+  made.entries = all;
   const routeParts = { snapshot, models: entries.map(({ model }) => model) };
   const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
   return {
@@ -118,9 +123,19 @@ function* makingView(
   };
 }
 
+/** An entry, and what it was made from. */
+interface MadeEntry {
+  readonly record: ModelRecord;
+  readonly facts: CatalogEntry | undefined;
+  readonly live: readonly Offering[];
+  readonly entry: Entry;
+}
+
 /** What was made before, for as long as what it was made from is the same. */
 interface Made {
-  readonly entries: WeakMap<ModelRecord, { facts: CatalogEntry | undefined; live: readonly Offering[]; entry: Entry }>;
+  slugs: Names;
+  /** By the numbers of their slugs. */
+  entries: readonly MadeEntry[];
   index:
     | { models: readonly ModelRecord[]; facts: readonly (CatalogEntry | undefined)[]; index: SearchIndex }
     | undefined;
@@ -130,16 +145,14 @@ const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =
   one.length === other.length && one.every((each, i) => each === other[i]);
 
 function madeEntry(
-  { entries }: Made,
+  { slugs, entries }: Made,
   record: ModelRecord,
   facts: CatalogEntry | undefined,
   live: readonly Offering[],
-): Entry {
-  const before = entries.get(record);
-  if (before && before.facts === facts && sameList(before.live, live)) return before.entry;
-  const entry = entryOf(record, facts, live);
-  entries.set(record, { facts, live, entry });
-  return entry;
+): MadeEntry {
+  const before = entries[slugs.of(record.slug)];
+  if (before?.record === record && before.facts === facts && sameList(before.live, live)) return before;
+  return { record, facts, live, entry: entryOf(record, facts, live) };
 }
 
 /** What is searched is what the catalog says; live supply changes nothing of it. */
@@ -166,7 +179,7 @@ function once<T>(make: () => T): () => T {
 
 /** Made in slices for whoever asks first; others that ask wait with him. */
 function lazily<T>(making: () => Sliced<T>): () => Promise<T> {
-  return once(() => inSlices(making()));
+  return once(() => inSlices(making(), breatheOut));
 }
 
 function searchedOf({ id, name, vendor, family, summary }: Model) {

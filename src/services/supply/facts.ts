@@ -23,39 +23,61 @@ export interface Opening {
   readonly log: (text: string) => void;
 }
 
-/** Everything live, ready for a snapshot. */
-export function* factsOfSupply(supply: Supply, opening: Opening): Sliced<SupplyFacts> {
-  const slugs = new Names(supply.models.length);
-  const catalog: CatalogModel[] = [];
-  for (const model of supply.models) {
-    slugs.add(model.slug);
-    catalog.push(catalogModel(model));
-    if (catalog.length % 64 === 0) yield;
-  }
-  const offerings: LiveOffering[] = [];
-  let looked = 0;
-  for (const record of supply.offerings) {
-    if (looked++ % 32 === 0) yield;
-    if (record.status !== "live" && record.status !== "degraded") continue;
-    try {
-      offerings.push(openedOffering(record, supply.models[slugs.of(record.model)], opening));
-    } catch {
-      opening.log(`offering ${record.id} cannot be opened and is not routed to`);
-    }
-  }
-  return { offerings, catalog, providers: supply.providers.map(({ name }) => name) };
+/** What a record was opened to, with its model of that time. */
+interface Opened {
+  readonly record: OfferingRecord;
+  readonly model: ModelRecord | undefined;
+  readonly live: LiveOffering;
 }
 
-/** What records were opened to, and with which model: records that did not change need not be opened again. */
-const opened = new WeakMap<OfferingRecord, { model: ModelRecord | undefined; opening: Opening; live: LiveOffering }>();
+/** Opens records; one that did not change and whose model did not is what it was. */
+export class SupplyOpener {
+  readonly #opening: Opening;
+  /** By the numbers of their ids, and no WeakMap: the collector would look at each of its entries in one pause. */
+  #ids = new Names(0);
+  #opened: readonly Opened[] = [];
 
-function openedOffering(record: OfferingRecord, model: ModelRecord | undefined, opening: Opening): LiveOffering {
-  const before = opened.get(record);
-  if (before?.model === model && before?.opening === opening) return before.live;
-  const declared = liveOffering(record, model, opening.vault);
-  const live = { ...declared, offering: withEpisodes(declared.offering, opening.evaluated) };
-  opened.set(record, { model, opening, live });
-  return live;
+  constructor(opening: Opening) {
+    this.#opening = opening;
+  }
+
+  /** Everything live, ready for a snapshot. One look at a time. */
+  *facts(supply: Supply): Sliced<SupplyFacts> {
+    const slugs = new Names(supply.models.length);
+    const catalog: CatalogModel[] = [];
+    for (const model of supply.models) {
+      slugs.add(model.slug);
+      catalog.push(catalogModel(model));
+      if (catalog.length % 64 === 0) yield;
+    }
+    const ids = new Names(supply.offerings.length);
+    const opened: Opened[] = [];
+    const offerings: LiveOffering[] = [];
+    let looked = 0;
+    for (const record of supply.offerings) {
+      if (looked++ % 32 === 0) yield;
+      if (record.status !== "live" && record.status !== "degraded") continue;
+      try {
+        const each = this.#open(record, supply.models[slugs.of(record.model)]);
+        ids.add(record.id);
+        opened.push(each);
+        offerings.push(each.live);
+      } catch {
+        this.#opening.log(`offering ${record.id} cannot be opened and is not routed to`);
+      }
+    }
+    this.#ids = ids;
+    this.#opened = opened;
+    return { offerings, catalog, providers: supply.providers.map(({ name }) => name) };
+  }
+
+  #open(record: OfferingRecord, model: ModelRecord | undefined): Opened {
+    const before = this.#opened[this.#ids.of(record.id)];
+    if (before?.record === record && before.model === model) return before;
+    const declared = liveOffering(record, model, this.#opening.vault);
+    const live = { ...declared, offering: withEpisodes(declared.offering, this.#opening.evaluated) };
+    return { record, model, live };
+  }
 }
 
 /** What acts where a scenario takes place can be evaluated, at the gateway's price. */

@@ -24,6 +24,8 @@ export interface LiveOffering {
   target: Target;
   /** What no action of it may exceed. */
   bounds?: SafetyBounds | undefined;
+  /** How it was called last: wires know their servers by the target, and must not meet a new one with every call. */
+  reached?: Reached;
 }
 
 /** Everything that a snapshot is made from, as the store has it. */
@@ -58,8 +60,6 @@ export class LiveSupply {
   #ways = NOWHERE;
   /** The ways of the snapshot that plans are still made from while the next one is built. */
   #before = NOWHERE;
-  /** How offerings were called last: wires know their servers by the target, and must not meet a new one with every call. */
-  readonly #reached = new WeakMap<LiveOffering, Reached>();
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
@@ -96,12 +96,12 @@ export class LiveSupply {
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(offering: Offering, actionDim: number | undefined): Reached {
     const known = wayTo(this.#ways, offering.id) ?? wayTo(this.#before, offering.id);
-    const before = known && this.#reached.get(known);
+    const before = known?.reached;
     if (before && before.target.actionDim === actionDim) return before;
     const wire = known && this.#upstream.wireOf(known.runtime);
     if (wire) {
       const reached = { wire, target: { ...known.target, actionDim }, bounds: known.bounds };
-      this.#reached.set(known, reached);
+      known.reached = reached;
       return reached;
     }
     if (!offering.simulated) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it was withdrawn meanwhile");

@@ -1,5 +1,6 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
 import { isDeepStrictEqual } from "node:util";
+import { breatheOut } from "../../ambient.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import {
   type CatalogRows,
@@ -174,8 +175,10 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     await tx`set transaction isolation level repeatable read, read only`;
     const [row] = await tx<{ version: string; taxonomy: Taxonomy }[]>`select version, taxonomy from catalog`;
     const entries = new Map<string, CatalogEntry>();
-    for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE))
+    for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE)) {
       for (const entry of batch) entries.set(entry.slug, asBefore(known.entries.get(entry.slug), entry));
+      await breatheOut();
+    }
     return {
       version: row?.version ?? "",
       entries,
@@ -190,6 +193,9 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
 
 async function gathered<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
   const rows: T[] = [];
-  for await (const batch of batches) rows.push(...batch);
+  for await (const batch of batches) {
+    rows.push(...batch);
+    await breatheOut();
+  }
   return rows;
 }

@@ -1,6 +1,6 @@
 /** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
 import { isDeepStrictEqual } from "node:util";
-import { breathe } from "../../ambient.ts";
+import { breatheOut } from "../../ambient.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
 import {
   type ModelRecord,
@@ -121,6 +121,7 @@ async function newest<T>(
         heapOf.set(key, heap);
         unread.push(key);
       }
+      await breatheOut();
     }
   }
   if (unread.length > 0) {
@@ -131,6 +132,7 @@ async function newest<T>(
         // What is written again and says the same changed nothing for whoever looks at it.
         found.get(heap)!.set(key, { version, record: isDeepStrictEqual(before, record) ? (before as T) : record });
       }
+      await breatheOut();
     }
   }
   // Each that was not known has been read, as of the same moment.
@@ -145,7 +147,7 @@ async function recordsOf<T>(heaps: Heaps<T>): Promise<T[]> {
   let gathered = 0;
   for (const { rows } of heaps.values()) {
     for (const { record } of rows.values()) records.push(record);
-    if (++gathered % HEAPS_AT_ONCE === 0) await breathe();
+    if (++gathered % HEAPS_AT_ONCE === 0) await breatheOut();
   }
   return records;
 }

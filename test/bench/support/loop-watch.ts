@@ -1,5 +1,6 @@
 /** How long the event loop was nobody else's. */
 import { existsSync, openSync, readSync } from "node:fs";
+import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 
 /** The longest pause in milliseconds, and the longest without the time in which the thread waited for a CPU: others may use the machine too. */
 export interface Pauses {
@@ -24,22 +25,75 @@ export function waitedMs(): number {
   return Number(read.toString("latin1", 0, readSync(schedstat, read, 0, read.length, 0)).split(" ")[1]) / 1e6;
 }
 
+/** One turn of the event loop, in milliseconds on the clock of `performance.now()`. */
+interface Turn {
+  readonly from: number;
+  readonly ms: number;
+  readonly cpuMs: number;
+}
+
+/** A pause that the garbage collector made. */
+interface Collection {
+  readonly from: number;
+  readonly ms: number;
+  /** Of everything, not of the young alone. */
+  readonly full: boolean;
+}
+
+/** Turns that are shorter interest nobody. */
+const SHORT_MS = 0.5;
+
 /** Watches the event loop until the returned function is called. */
-export function watchLoop(): () => Pauses {
+export function watchLoop(): () => Pauses & { readonly turns: readonly Turn[] } {
+  const turns: Turn[] = [];
   let last = performance.now();
   let lastWaited = waitedMs();
   let [pauseMs, pauseCpuMs] = [0, 0];
   let watching = true;
   const beat = (): void => {
     const [at, waited] = [performance.now(), waitedMs()];
-    pauseMs = Math.max(pauseMs, at - last);
-    pauseCpuMs = Math.max(pauseCpuMs, at - last - (waited - lastWaited));
+    const turn = { from: last, ms: at - last, cpuMs: at - last - (waited - lastWaited) };
+    pauseMs = Math.max(pauseMs, turn.ms);
+    pauseCpuMs = Math.max(pauseCpuMs, turn.cpuMs);
+    if (turn.ms > SHORT_MS) turns.push(turn);
     [last, lastWaited] = [at, waited];
     if (watching) setImmediate(beat);
   };
   beat();
   return () => {
     watching = false;
-    return { pauseMs, pauseCpuMs };
+    return { pauseMs, pauseCpuMs, turns };
   };
+}
+
+const collections: Collection[] = [];
+
+/** From now on the collector's pauses are noted. */
+export function watchCollector(): void {
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      const { kind } = (entry as PerformanceEntry & { detail: { kind: number } }).detail; // as Node documents them
+      collections.push({
+        from: entry.startTime,
+        ms: entry.duration,
+        full: kind === constants.NODE_PERFORMANCE_GC_MAJOR,
+      });
+    }
+  }).observe({ entryTypes: ["gc"] });
+}
+
+/** The collector's pauses since the last time that somebody asked. They are told a little later than they were. */
+export async function collected(): Promise<readonly Collection[]> {
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  return collections.splice(0);
+}
+
+/** The longest turn's CPU, what the collector took left out. */
+export function longestOwnMs(turns: readonly Turn[], pauses: readonly Collection[]): number {
+  let longest = 0;
+  for (const { from, ms, cpuMs } of turns) {
+    const within = pauses.filter((each) => each.from >= from && each.from < from + ms);
+    longest = Math.max(longest, cpuMs - within.reduce((sum, each) => sum + each.ms, 0));
+  }
+  return longest;
 }
