@@ -38,8 +38,9 @@ import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
 import type { FrameOptions } from "../upstream/frames.ts";
+import { guardedConnector } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
-import { post } from "../upstream/post.ts";
+import { Poster } from "../upstream/poster.ts";
 import type { Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 
@@ -137,15 +138,19 @@ export function startWorkers(house: WorkerHouse): void {
     // Physics takes a core each.
     new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
   );
-  const hooks = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
+  const poster = new Poster({
+    agent: hookAgent,
+    connect: guardedConnector({ allowPrivate, dnsServers: config.dnsServers }),
+    ...{ allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES },
+  });
   const sender = new WebhookSender({
     ...working,
-    post: (url, headers, body) => post(url, { ...hooks, headers, body }),
+    post: (url, headers, body) => poster.post(url, headers, body),
     textOf: eventText,
     secretsOf: (hook) => secretsOf(vault, hook),
     disabled: tellDisabled,
   });
-  closers.add(() => sender.close());
+  closers.add(() => sender.close().finally(() => poster.close()));
   const teller = new EventTeller({ ...working, open: openTarget, read: toldEvent });
   closers.add(() => teller.close());
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));

@@ -44,10 +44,13 @@ const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
 /** Webhooks whose secrets are kept ready to sign. */
 const MOST_SIGNERS = 1_000;
+/** Events whose text is kept: one goes to many webhooks. */
+const MOST_TEXTS = 256;
 
 /** What signs for one webhook, as long as its sealed secrets are these. */
 interface Signers {
-  readonly sealed: string;
+  readonly secret: Buffer;
+  readonly oldSecret: Buffer | undefined;
   readonly webhooks: readonly Webhook[];
 }
 
@@ -64,6 +67,7 @@ export class WebhookSender {
   readonly #busy = new Map<string, number>();
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
+  readonly #texts = new Map<string, string>();
   #writing: Promise<unknown> = Promise.resolve();
   #gathering: Gathering | undefined;
 
@@ -114,8 +118,7 @@ export class WebhookSender {
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
-    const { post, textOf } = this.#parts;
-    const body = textOf(delivery.payload);
+    const body = this.#textOf(delivery);
     const seconds = nowSeconds();
     const at = new Date(seconds * 1000);
     const signatures = this.#signersOf(delivery.hook).map((webhook) => webhook.sign(delivery.eventId, at, body));
@@ -126,9 +129,9 @@ export class WebhookSender {
       "webhook-timestamp": String(seconds),
       "webhook-signature": signatures.join(" "),
     };
-    const answer = await post(delivery.hook.url, headers, body).catch(
-      (error: { failure?: string }) => error.failure ?? "unreachable",
-    );
+    const answer = await this.#parts
+      .post(delivery.hook.url, headers, body)
+      .catch((error: { failure?: string }) => error.failure ?? "unreachable");
     if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
       await this.#taken({ delivery, status: answer.status });
       return;
@@ -136,13 +139,22 @@ export class WebhookSender {
     await this.#failed(delivery, answer);
   }
 
+  #textOf({ eventId, payload }: ClaimedDelivery): string {
+    const known = this.#texts.get(eventId);
+    if (known !== undefined) return known;
+    if (this.#texts.size >= MOST_TEXTS) this.#texts.clear();
+    const text = this.#parts.textOf(payload);
+    this.#texts.set(eventId, text);
+    return text;
+  }
+
   #signersOf(hook: WebhookRecord): readonly Webhook[] {
-    const sealed = `${hook.secret.toString("base64")} ${hook.oldSecret?.toString("base64")}`;
+    const { secret, oldSecret } = hook;
     const known = this.#signers.get(hook.id);
-    if (known?.sealed === sealed) return known.webhooks;
+    if (known?.secret.equals(secret) && isSame(known.oldSecret, oldSecret)) return known.webhooks;
     if (this.#signers.size >= MOST_SIGNERS) this.#signers.clear();
-    const webhooks = this.#parts.secretsOf(hook).map((secret) => new Webhook(secret));
-    this.#signers.set(hook.id, { sealed, webhooks });
+    const webhooks = this.#parts.secretsOf(hook).map((each) => new Webhook(each));
+    this.#signers.set(hook.id, { secret, oldSecret, webhooks });
     return webhooks;
   }
 
@@ -177,6 +189,9 @@ export class WebhookSender {
     });
   }
 }
+
+const isSame = (a: Buffer | undefined, b: Buffer | undefined): boolean =>
+  a === undefined || b === undefined ? a === b : a.equals(b);
 
 /** Milliseconds until the next try, at least what the receiver asked for; undefined after the last. */
 function waitOf(tries: number, askedS: number | undefined): number | undefined {

@@ -1,12 +1,18 @@
 /** One POST to an address that somebody else gave us, through the guard: no redirect, little of the answer, not for long. */
 import type { Dispatcher } from "undici";
 import { after } from "../ambient.ts";
+import { secondsOf } from "../codecs/plain-answer.ts";
 import { AddressRefused, checkUrl } from "./guard.ts";
 
 /** How a POST was answered: the status, and the seconds that the receiver asks us to wait. */
 export interface PostAnswer {
   readonly status: number;
   readonly retryAfterS: number | undefined;
+}
+
+/** The same, and whether the answer's head was of the plainest form. */
+export interface CarefulAnswer extends PostAnswer {
+  readonly plain: boolean;
 }
 
 /** Why no answer came. */
@@ -36,28 +42,37 @@ export interface PostOptions {
 }
 
 /** Where a request goes. */
-interface Place {
+export interface Place {
   readonly origin: string;
   readonly path: string;
+  readonly protocol: string;
+  /** With its port, where it is not the scheme's own. */
+  readonly host: string;
+  /** As a socket takes it: no brackets. */
+  readonly hostname: string;
+  readonly port: string;
 }
 
 const MOST_PLACES = 1_000;
 /** Addresses whose text was judged; what a name resolves to is judged at every connection. */
 const places: Readonly<Record<string, Map<string, Place>>> = { true: new Map(), false: new Map() };
 
-function placeOf(address: string, allowPrivate: boolean): Place {
+/** Where an address leads, once its text was judged. Throws `AddressRefused`. */
+export function placeOf(address: string, allowPrivate: boolean): Place {
   const known = places[`${allowPrivate}`]!;
   const found = known.get(address);
   if (found) return found;
   const url = checkUrl(address, { schemes: ["https:", "http:"], allowPrivate });
   if (known.size >= MOST_PLACES) known.clear();
-  const place = { origin: url.origin, path: url.pathname + url.search };
+  const { origin, protocol, host, port } = url;
+  const hostname = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const place = { origin, path: url.pathname + url.search, protocol, host, hostname, port };
   known.set(address, place);
   return place;
 }
 
 /** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
-export function post(address: string, options: PostOptions): Promise<PostAnswer> {
+export function post(address: string, options: PostOptions): Promise<CarefulAnswer> {
   return new Promise((resolve, reject) => {
     let place: Place;
     try {
@@ -67,24 +82,25 @@ export function post(address: string, options: PostOptions): Promise<PostAnswer>
       return;
     }
     const { agent, headers, body } = options;
-    agent.dispatch({ ...place, method: "POST", headers, body }, new Exchange(options, resolve, reject));
+    const { origin, path } = place;
+    agent.dispatch({ origin, path, method: "POST", headers, body }, new Exchange(options, resolve, reject));
   });
 }
 
 /** One exchange; the first of answer, failure and timer settles it. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #maxBytes: number;
-  readonly #resolve: (answer: PostAnswer) => void;
+  readonly #resolve: (answer: CarefulAnswer) => void;
   readonly #reject: (reason: PostFailed) => void;
   readonly #forgetTimer: () => void;
   #controller: Dispatcher.DispatchController | undefined;
-  #answer: PostAnswer | undefined;
+  #answer: CarefulAnswer | undefined;
   #bytes = 0;
   #over = false;
 
   constructor(
     { timeoutMs, maxBytes }: PostOptions,
-    resolve: (answer: PostAnswer) => void,
+    resolve: (answer: CarefulAnswer) => void,
     reject: (reason: PostFailed) => void,
   ) {
     this.#maxBytes = maxBytes;
@@ -104,8 +120,9 @@ class Exchange implements Dispatcher.DispatchHandler {
     headers: Record<string, string | string[] | undefined>,
   ): void {
     if (status < 200) return;
-    const wait = Number(headers["retry-after"]);
-    this.#answer = { status, retryAfterS: Number.isFinite(wait) && wait >= 0 ? wait : undefined };
+    const ends = status === 204 || headers["content-length"] !== undefined;
+    const plain = ends && !("transfer-encoding" in headers) && headers.connection !== "close";
+    this.#answer = { status, retryAfterS: secondsOf(headers["retry-after"]), plain };
   }
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {

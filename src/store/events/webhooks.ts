@@ -300,14 +300,15 @@ export interface DeliveryFailure {
 /** Notes that a try failed. Answers for how many days the webhook has failed without a break. */
 export async function noteFailed(tx: Tx, { id, hook }: ClaimedDelivery, failure: DeliveryFailure): Promise<number> {
   const { status, error, retryMs } = failure;
+  // The webhook first, as who deletes or disables it does.
+  const [row] = await tx<{ days: number }[]>`
+    update webhook set consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, now())
+    where id = ${hook.id} returning (extract(epoch from now() - failing_since) / 86400)::float8 as days`;
   await tx`
     update webhook_delivery set last_status = ${status ?? null}, last_error = ${error}, claimed_until = null,
       state = ${retryMs === undefined ? "failed" : "pending"},
       due = case when ${retryMs === undefined} then due else now() + make_interval(secs => ${(retryMs ?? 0) / 1000}) end
     where id = ${id} and state = 'pending'`;
-  const [row] = await tx<{ days: number }[]>`
-    update webhook set consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, now())
-    where id = ${hook.id} returning (extract(epoch from now() - failing_since) / 86400)::float8 as days`;
   return row?.days ?? 0;
 }
 
