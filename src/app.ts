@@ -396,7 +396,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
 
   const metrics = new Metrics({
     offerings: () => samplesOf(supply),
-    loops: () => ({ open: loops.size, offerings: loops.offerings() }),
+    loops: () => ({ open: loops.size, offerings: loops.offerings(), sessions: loops.sessions() }),
     till: () => till.figures,
     callsRunning: () => limits.running,
   });

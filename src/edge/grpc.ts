@@ -28,6 +28,7 @@ import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { Running } from "./running.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
+import { drained, UNREAD_MS } from "./unread.ts";
 
 /** What the fast path serves, and how. */
 export interface GrpcOptions {
@@ -69,7 +70,7 @@ const COMPRESS_FROM_BYTES = 1 << 20;
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** How long a refused caller has to end his side. */
-const LINGER_MS = 100;
+const LINGER_MS = 1_000;
 
 const RESPONSE = { waitForTrailers: true };
 
@@ -296,7 +297,7 @@ class GrpcCall {
     }
     for await (const message of gate.serverStream(this.#method, admission, request, context)) {
       const frame = this.#framed(message);
-      if (!this.#write(frame instanceof Promise ? await frame : frame)) await drained(this.#stream);
+      if (!this.#write(frame instanceof Promise ? await frame : frame)) await drained(this.#stream, this.#giveUp);
       if (this.#over) return;
     }
     this.#end(OK_TRAILERS);
@@ -351,6 +352,8 @@ class GrpcCall {
   #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
     if (this.#gone) return;
     this.#over = true;
+    // The end waits behind what is not read yet.
+    if (this.#stream.headersSent) this.#stream.once("close", after(UNREAD_MS, this.#giveUp));
     this.#respond();
     this.#stream.once("wantTrailers", () => {
       this.#stream.sendTrailers(trailers);
@@ -358,6 +361,9 @@ class GrpcCall {
     });
     this.#stream.end(frame);
   }
+
+  /** The caller reads nothing any more. */
+  readonly #giveUp = (): void => this.#stream.close(constants.NGHTTP2_CANCEL);
 
   /** What a refused caller still sends is of no use; the reset must not overtake the trailers. */
   #hangUp(): void {
@@ -427,16 +433,4 @@ function timeoutOf(text: string | undefined): number | undefined {
   const [, amount, unit] = /^(\d{1,8})([HMSmun])$/.exec(text) ?? [];
   const timeoutMs = Number(amount) * (UNIT_MS[unit ?? ""] ?? Number.NaN);
   return timeoutMs > MAX_TIMEOUT_MS ? undefined : timeoutMs;
-}
-
-function drained(stream: ServerHttp2Stream): Promise<void> {
-  return new Promise((resolve) => {
-    const go = (): void => {
-      stream.off("drain", go);
-      stream.off("close", go);
-      resolve();
-    };
-    stream.on("drain", go);
-    stream.on("close", go);
-  });
 }

@@ -23,10 +23,7 @@ export interface OfferingSample {
   readonly p99Ms: number | undefined;
 }
 
-/** How control loops do with one offering. */
-export interface LoopSample {
-  readonly offeringId: string;
-  readonly loops: number;
+interface LoopFigures {
   readonly chunks: number;
   readonly holds: number;
   readonly missed: number;
@@ -35,10 +32,22 @@ export interface LoopSample {
   readonly jitterMs: number;
 }
 
+/** How control loops do with one offering. */
+export interface LoopSample extends LoopFigures {
+  readonly offeringId: string;
+  readonly loops: number;
+}
+
+/** How one control loop does. */
+export interface SessionSample extends LoopFigures {
+  readonly stream: string;
+  readonly session: string;
+}
+
 /** What is measured where; read at every scrape. */
 export interface MetricSources {
   offerings(): Iterable<OfferingSample>;
-  loops(): { open: number; offerings: Iterable<LoopSample> };
+  loops(): { open: number; offerings: Iterable<LoopSample>; sessions: Iterable<SessionSample> };
   till(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
   callsRunning(): number;
 }
@@ -139,6 +148,15 @@ export class Metrics {
     loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
     loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
     loop("gauge", "loop_jitter_ms", "Standard deviation of the time between chunks.", "jitterMs");
+    const session = (name: string, help: string, field: keyof LoopFigures): void =>
+      told("gauge", name, help, ["stream", "session"], (set) => {
+        for (const sample of sources.loops().sessions)
+          set({ stream: sample.stream, session: sample.session }, sample[field]);
+      });
+    session("session_effective_hz", "Chunks per second that a running control loop gets.", "effectiveHz");
+    session("session_stale_ratio", "Share of its answers that would have come too late.", "staleRatio");
+    session("session_jitter_ms", "Standard deviation of the time between its chunks.", "jitterMs");
+    session("session_missed", "Its holds because the answer would have come too late.", "missed");
   }
 
   /** Counts an answered call. */

@@ -248,7 +248,8 @@ export class RestFace {
     const source = untilAbort(items, signal);
     let next = await source.next();
     writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-    const writer = eventWriter(response instanceof PlainResponse ? response.stream() : response, signal, form);
+    const body = response instanceof PlainResponse ? response.stream() : response;
+    const writer = eventWriter(body, signal, () => response.destroy(), form);
     try {
       for (; !next.done; next = await source.next()) await writer.write(eventOf(next.value));
     } catch (thrown) {

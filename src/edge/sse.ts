@@ -2,6 +2,7 @@
 import type { Writable } from "node:stream";
 import { after, steadyNow } from "../ambient.ts";
 import type { Signal } from "../signal.ts";
+import { drained } from "./unread.ts";
 
 /** One event. `data` is JSON, which never holds a line break. */
 export interface ServerEvent {
@@ -47,8 +48,11 @@ export interface EventWriter {
   end(): void;
 }
 
-/** Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for. */
-export function eventWriter(response: Writable, signal: Signal, form = EVENTS): EventWriter {
+/**
+ * Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for, and `giveUp` hangs
+ * up on a reader who has stopped reading.
+ */
+export function eventWriter(response: Writable, signal: Signal, giveUp: () => void, form = EVENTS): EventWriter {
   let gone = false;
   let full = false;
   let hush = (): void => undefined;
@@ -76,24 +80,11 @@ export function eventWriter(response: Writable, signal: Signal, form = EVENTS): 
       if (gone) return undefined;
       full = !response.write(form.textOf(event));
       heardAt = steadyNow();
-      return full ? drained(response, signal).then(empty) : undefined;
+      return full ? drained(response, giveUp, signal).then(empty) : undefined;
     },
     end() {
       hush();
       if (!gone) response.end();
     },
   };
-}
-
-function drained(response: Writable, signal: Signal): Promise<void> {
-  return new Promise((resolve) => {
-    const go = (): void => {
-      response.off("drain", go).off("close", go);
-      signal.removeEventListener("abort", go);
-      resolve();
-    };
-    response.on("drain", go).on("close", go);
-    signal.addEventListener("abort", go);
-    if (signal.aborted) go();
-  });
 }

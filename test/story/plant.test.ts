@@ -146,6 +146,7 @@ function play(seed: number) {
           maxCostMicro: Number.POSITIVE_INFINITY,
           models: [],
           broken: () => false,
+          beside: () => true,
         },
         {
           steps: () => this.#steps(),

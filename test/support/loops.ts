@@ -50,6 +50,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
       maxCostMicro: Number.POSITIVE_INFINITY,
       models: [],
       broken: () => false,
+      beside: () => true,
       ...rules,
     },
     {

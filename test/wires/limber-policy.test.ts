@@ -73,7 +73,9 @@ describe("what a server is told", () => {
     const goal = create(FrameSchema, { camera: "goal", data: await png(99) });
     const agent = guardedAgent({ allowPrivate: true });
     const frames = new FrameSet(frameSources(given, goal), { agent, allowPrivate: true });
-    const more = { observations: given, seed: 0, temperature: 0, sessionId: "s1", returnPrediction: true };
+    const leftOver = [{ $typeName: "limber.v1.ActionStep" as const, values: [3, 4] }];
+    const said = { seed: 0, temperature: 0, sessionId: "s1", returnPrediction: true, inferenceDelay: 2 };
+    const more = { ...said, observations: given, leftOver };
     await wire.act(targetAt(server.endpoint), actInput(more), frames, callWith());
     const expected = create(ActRequestSchema, {
       callId: 1,
@@ -86,10 +88,8 @@ describe("what a server is told", () => {
           goalImage: { ...goal, format: ImageFormat.PNG, width: 6, height: 4 },
           actionSpace: "base_twist_2d",
           horizon: 2,
-          seed: 0,
-          temperature: 0,
-          returnPrediction: true,
-          sessionId: "s1",
+          ...said,
+          prevChunkLeftOver: leftOver,
           requestId: "req_1",
           budgetMs: 10_000,
         },

@@ -138,7 +138,9 @@ export const LoopOpenSchema: GenMessage<LoopOpen> = /*@__PURE__*/
   messageDesc(file_limber_v1_control_loop, 0);
 
 /**
- * What the robot senses at one control step. Only the newest that waits is dispatched; those that it replaces are counted.
+ * What the robot senses at one control step. Only the newest that waits is dispatched; those that it replaces are counted. While a model
+ * is asked, the next one waits; where the model answers within a few milliseconds and its wire carries several, a few are asked about at
+ * once, so that no short jam costs the fastest loops their observations. Chunks come in the order of the observations all the same.
  *
  * @generated from message limber.v1.LoopObservation
  */

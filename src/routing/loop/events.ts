@@ -45,6 +45,8 @@ export interface Dispatch<O> {
   readonly flight: number;
   readonly step: PlanStep;
   readonly sighting: Sighting<O>;
+  /** Nobody was asked about this observation before. */
+  readonly fresh: boolean;
   readonly budgetMs: number;
 }
 

@@ -14,6 +14,7 @@ import type { Try } from "../record.ts";
 import { candidatesOf } from "./candidates.ts";
 import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
 import { Transit } from "./transit.ts";
+import { type Flight, type Job, Window } from "./window.ts";
 
 /** What holds for a whole loop. */
 export interface LoopRules {
@@ -27,6 +28,8 @@ export interface LoopRules {
   readonly models: readonly string[];
   /** Why an answer breaks the caller's safety bounds; undefined when it does not. */
   readonly broken: (answer: ActAnswer) => boolean;
+  /** Whether who serves can be asked while it is asked `underWay` times already, and all of them are paid for. */
+  readonly beside: (step: PlanStep, underWay: number) => boolean;
 }
 
 /** What the loop asks of routing. */
@@ -41,26 +44,6 @@ export interface LoopRouter {
   dimOf(step: PlanStep): number | undefined;
 }
 
-/** One provider being asked. */
-interface Flight {
-  readonly id: number;
-  readonly step: PlanStep;
-  readonly record: Try;
-}
-
-/** One observation on its way to its chunk. */
-interface Job<O> {
-  sighting: Sighting<O>;
-  /** When it was sensed, by our clock. */
-  sensedAt: number;
-  readonly flights: Flight[];
-  readonly tries: Try[];
-  /** When a second provider is asked; Infinity when not. */
-  hedgeAt: number;
-  /** What a hedge that was sent cost so far, were it to lose. */
-  hedgeMicro: number | undefined;
-}
-
 interface Waiting<O> {
   readonly sighting: Sighting<O>;
   readonly sensedAt: number;
@@ -71,7 +54,7 @@ export class Loop<O> {
   readonly #rules: LoopRules;
   readonly #router: LoopRouter;
   readonly #transit = new Transit();
-  #job: Job<O> | undefined;
+  readonly #window = new Window<O>();
   /** The newest observation that is not dispatched. */
   #slot: Waiting<O> | undefined;
   #newest: number | undefined;
@@ -104,13 +87,16 @@ export class Loop<O> {
 
   /** When it wants to hear of time next; Infinity when nothing depends on it. */
   get wakeAt(): number {
-    if (this.#job) return Math.min(this.#expiry(this.#job.sensedAt), this.#job.hedgeAt);
-    return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
+    const { jobs } = this.#window;
+    if (jobs.length === 0) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
+    let first = Number.POSITIVE_INFINITY;
+    for (const { sensedAt, hedgeAt } of jobs) first = Math.min(first, this.#expiry(sensedAt), hedgeAt);
+    return first;
   }
 
   /** Whether an answer is awaited. */
   get busy(): boolean {
-    return this.#job !== undefined;
+    return this.#window.newest !== undefined;
   }
 
   /** Binds the episode to the model that served it before the stream was opened. */
@@ -151,6 +137,7 @@ export class Loop<O> {
         return;
       case "reset":
         this.#drop(at);
+        this.#window.forget();
         this.#newest = undefined;
         this.#shape = undefined;
         this.#served = undefined;
@@ -189,20 +176,38 @@ export class Loop<O> {
     this.#rest(at);
   }
 
-  /** Goes on with what waits, unless something is under way or in the way. */
+  /** Goes on with what waits, unless something is in the way: what is under way, where who serves is not asked about more at once. */
   #rest(at: number): void {
-    if (this.#job || !this.#slot || this.#blocked !== undefined) return;
+    if (!this.#slot || this.#blocked !== undefined) return;
+    if (!this.#window.isOpen(at)) return;
+    const { jobs } = this.#window;
     const { sighting, sensedAt } = this.#slot;
-    this.#slot = undefined;
-    this.#job = {
+    const job: Job<O> = {
       sighting,
       sensedAt,
+      fresh: true,
       flights: [],
       tries: [],
       hedgeAt: this.#rules.hedgeAfterMs === undefined ? Number.POSITIVE_INFINITY : at + this.#rules.hedgeAfterMs,
       hedgeMicro: undefined,
     };
-    this.#ask(this.#job, at);
+    if (jobs.length > 0) {
+      if (this.#askBeside(job, at)) this.#slot = undefined;
+      return;
+    }
+    this.#slot = undefined;
+    jobs.push(job);
+    this.#ask(job, at);
+  }
+
+  /** Asks who serves, and nobody else, while it is asked about older observations. */
+  #askBeside(job: Job<O>, at: number): boolean {
+    const { jobs } = this.#window;
+    const usual = this.#usual(this.#router.steps());
+    if (!usual || jobs.some(({ flights }) => flights[0]?.step.offering.id !== usual.offering.id)) return false;
+    if (!this.#rules.beside(usual, jobs.length) || !this.#fly(job, usual, at)) return false;
+    jobs.push(job);
+    return true;
   }
 
   /** Asks whoever may serve and was not asked for this observation yet. */
@@ -230,14 +235,16 @@ export class Loop<O> {
     if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
     const record: Try = { step, startedAt: at, status: "running", latencyMs: 0, reason: undefined };
     const flight = { id: ++this.#lastFlight, step, record };
+    const { sighting, fresh } = job;
     job.flights.push(flight);
     job.tries.push(record);
-    this.#effects.push({ kind: "dispatch", flight: flight.id, step, sighting: job.sighting, budgetMs });
+    job.fresh = false;
+    this.#effects.push({ kind: "dispatch", flight: flight.id, step, sighting, fresh, budgetMs });
     return true;
   }
 
   #answered(id: number, answer: ActAnswer, at: number): void {
-    const found = this.#flight(id);
+    const found = this.#window.find(id);
     if (!found) return;
     const { job, flight } = found;
     const dim = this.#router.dimOf(flight.step);
@@ -256,7 +263,9 @@ export class Loop<O> {
       if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
       this.#callOff(job, undefined, at);
     }
-    this.#job = undefined;
+    this.#window.took(at - flight.record.startedAt);
+    this.#passOver(job, at);
+    this.#window.remove(job);
     const { sighting, sensedAt, tries, hedgeMicro } = job;
     const validUntil = sighting.step + units;
     // The robot itself is past its last step already.
@@ -265,6 +274,7 @@ export class Loop<O> {
     else {
       const { id: offering, model } = flight.step.offering;
       const moved = this.#lastOffering !== offering;
+      if (moved) this.#window.forget();
       const episodeBreak = this.#lastModel !== undefined && this.#lastModel !== model;
       this.#served = flight.step;
       this.#lastOffering = offering;
@@ -288,17 +298,26 @@ export class Loop<O> {
   }
 
   #failed(id: number, failure: AttemptFailure, at: number): void {
-    const found = this.#flight(id);
+    const found = this.#window.find(id);
     if (!found) return;
     const { job, flight } = found;
     this.#end(flight, "error", failure, 0, at);
     job.flights.splice(job.flights.indexOf(flight), 1);
+    this.#window.forget();
     if (job.flights.length > 0) return;
+    if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
+      // A newer one is under way: nobody else is asked about this one.
+      this.dropped += 1;
+      this.#window.remove(job);
+      this.#rest(at);
+      return;
+    }
     // Another provider is asked about the newest that there is.
-    if (this.#slot && this.#blocked === undefined) {
+    if (job === this.#window.newest && this.#slot && this.#blocked === undefined) {
       this.dropped += 1;
       job.sighting = this.#slot.sighting;
       job.sensedAt = this.#slot.sensedAt;
+      job.fresh = true;
       this.#slot = undefined;
     }
     if (failure === AttemptFailure.UNSAFE_ACTION) this.#give(job, HoldReason.OUT_OF_BOUNDS, at);
@@ -306,26 +325,30 @@ export class Loop<O> {
   }
 
   #refused(id: number, reason: HoldReason, detail: string, at: number): void {
-    const found = this.#flight(id);
+    const found = this.#window.find(id);
     if (!found) return;
     const { job } = found;
     this.#callOff(job, undefined, at);
-    this.#job = undefined;
+    this.#window.remove(job);
     this.#hold(job.sighting, reason, job.sensedAt, at, { detail });
     this.#rest(at);
   }
 
   #time(at: number): void {
-    const job = this.#job;
-    if (job && at >= this.#expiry(job.sensedAt)) {
-      this.#callOff(job, AttemptFailure.DEADLINE, at);
-      this.#give(job, HoldReason.LATE, at);
-    } else if (job && at >= job.hedgeAt) {
-      job.hedgeAt = Number.POSITIVE_INFINITY;
-      this.#hedge(job, at);
+    const { jobs } = this.#window;
+    for (const job of [...jobs]) {
+      if (at >= this.#expiry(job.sensedAt)) {
+        this.#callOff(job, AttemptFailure.DEADLINE, at);
+        this.#window.forget();
+        this.#give(job, HoldReason.LATE, at);
+      } else if (at >= job.hedgeAt) {
+        job.hedgeAt = Number.POSITIVE_INFINITY;
+        // With a newer one under way nobody else is asked about this one.
+        if (job === this.#window.newest) this.#hedge(job, at);
+      }
     }
     const slot = this.#slot;
-    if (!slot || this.#job || at < this.#expiry(slot.sensedAt)) return;
+    if (!slot || this.busy || at < this.#expiry(slot.sensedAt)) return;
     this.#slot = undefined;
     // Who does not read is told nothing more.
     if (this.#blocked === HoldReason.SLOW_READER) this.dropped += 1;
@@ -345,7 +368,7 @@ export class Loop<O> {
 
   /** There will be no chunk for a job. */
   #give(job: Job<O>, reason: HoldReason, at: number): void {
-    this.#job = undefined;
+    this.#window.remove(job);
     this.#hold(job.sighting, reason, job.sensedAt, at, { tries: job.tries });
     this.#rest(at);
   }
@@ -362,13 +385,21 @@ export class Loop<O> {
 
   /** Forgets what is under way and what waits. */
   #drop(at: number): void {
-    if (this.#job) {
-      this.#callOff(this.#job, undefined, at);
+    for (const job of this.#window.jobs.splice(0)) {
+      this.#callOff(job, undefined, at);
       this.dropped += 1;
     }
     if (this.#slot) this.dropped += 1;
-    this.#job = undefined;
     this.#slot = undefined;
+  }
+
+  /** Chunks go down in the order of their observations: what is older than an answer gets none any more. */
+  #passOver(answered: Job<O>, at: number): void {
+    const { jobs } = this.#window;
+    while (jobs[0] && jobs[0] !== answered) {
+      this.#callOff(jobs.shift()!, undefined, at);
+      this.dropped += 1;
+    }
   }
 
   #callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
@@ -394,13 +425,6 @@ export class Loop<O> {
       : (reason ?? (status === "ok" ? "ok" : "cancelled"));
     const report = { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at };
     this.#effects.push({ kind: "told", offeringId: step.offering.id, report });
-  }
-
-  #flight(id: number): { job: Job<O>; flight: Flight } | undefined {
-    const job = this.#job;
-    if (!job) return undefined;
-    for (const flight of job.flights) if (flight.id === id) return { job, flight };
-    return undefined;
   }
 
   #expiry(sensedAt: number): number {

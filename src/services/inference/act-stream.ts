@@ -1,6 +1,7 @@
 /** ActStream: a talk that begins with `open` and is then one robot's control loop. */
 import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { after } from "../../ambient.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Call, Listener, Speaker } from "../call.ts";
@@ -8,6 +9,8 @@ import { Robot } from "./loop/robot.ts";
 import { type Prepared, prepare } from "./prepare.ts";
 import type { InferenceHouse } from "./trip.ts";
 
+/** A caller who has not said by then what he wants is gone. */
+const OPEN_WITHIN_MS = 10_000;
 /** Messages that a caller may send before his preset has been read. */
 const MOST_WAITING = 256;
 
@@ -30,8 +33,10 @@ class Talk implements Listener<ActStreamRequest> {
   /** What came while the preset was being read; undefined before `open`. */
   #waiting: (() => void)[] | undefined;
   #abandoned = false;
+  readonly #forgetOpen: () => void;
 
   constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call) {
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
     this.#house = house;
     this.#speaker = speaker;
     this.#call = call;
@@ -41,6 +46,7 @@ class Talk implements Listener<ActStreamRequest> {
     if (message.case === "open") {
       if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
       this.#waiting = [];
+      this.#forgetOpen();
       const open = prepare(this.#house, LoopOpenSchema, message.value, this.#call);
       if (open instanceof Promise)
         open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
@@ -61,17 +67,20 @@ class Talk implements Listener<ActStreamRequest> {
   }
 
   close(): void {
+    this.#forgetOpen();
     if (this.#waiting) this.#tell((robot) => robot.drainAs(undefined));
     else this.#speaker.end();
   }
 
   cut(refusal: Refusal): void {
+    this.#forgetOpen();
     if (this.#robot) this.#robot.cut(refusal);
     else this.#speaker.end(refusal);
     this.#abandoned = true;
   }
 
   abandon(): void {
+    this.#forgetOpen();
     this.#abandoned = true;
     this.#robot?.abandon();
   }

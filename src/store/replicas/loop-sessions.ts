@@ -17,7 +17,7 @@ export interface Before {
   last: LastChunk | undefined;
 }
 
-/** How long a row is of use: the life of a pin. */
+/** How long the end of a stream is of use: the life of a pin. */
 const LIFE = "15 minutes";
 
 /** Gives a session to a stream, and tells the replica that carries the one before; answers what is known of that. */
@@ -25,7 +25,7 @@ export async function takeLoopSession(sql: Sql, session: string, stream: string)
   const [row] = await sql<{ ended: Date | null; step: number | null; chunk: Buffer | null; ago_ms: number }[]>`
     with before as (
       select true as known, ended, step, chunk, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
-      where session = ${session} and created > now() - ${LIFE}::text::interval
+      where session = ${session} and (ended is null or ended > now() - ${LIFE}::text::interval)
     ), taken as (
       insert into loop_session (session, stream) values (${session}, ${stream})
       on conflict (session) do update set stream = excluded.stream, ended = null, step = null, chunk = null, created = now()
@@ -54,9 +54,11 @@ export async function endLoopSession(
     where session = ${session} and (stream = ${stream} or ended is null)`;
 }
 
-/** Forgets sessions that nobody can resume any more. */
+/** Forgets sessions that nobody can resume any more: what has not ended for a month died with its replica. */
 export async function pruneLoopSessions(sql: Sql): Promise<void> {
-  await sql`delete from loop_session where created < now() - interval '1 day'`;
+  await sql`
+    delete from loop_session where created < now() - interval '1 hour'
+    and (ended < now() - ${LIFE}::text::interval or created < now() - interval '1 month')`;
 }
 
 const beforeOf = ({

@@ -6,6 +6,7 @@ import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
 import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { pruneLoopSessions } from "../../../src/store/replicas/loop-sessions.ts";
 import { openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
@@ -164,9 +165,13 @@ describe("hostile traffic", () => {
 });
 
 describe("a dropped connection", () => {
-  it.each(["the same replica", "another replica"])(
-    "is resumed on %s by its session, without a second charge for the last chunk",
-    async (where) => {
+  it.each([
+    ["the same replica", 0],
+    ["another replica", 0],
+    ["another replica", 25],
+  ])(
+    "is resumed on %s by its session, without a second charge for the last chunk, when it has lasted for %i hours",
+    async (where, hours) => {
       const mine = await app.caller(1);
       const elsewhere = where === "the same replica" ? app : await openApp({ database: app.database });
       if (elsewhere !== app)
@@ -178,6 +183,8 @@ describe("a dropped connection", () => {
       await first.expect("chunk");
       first.observe(7);
       const charged = await first.expect("chunk");
+      await app.sql`update loop_session set created = now() - ${`${hours} hours`}::text::interval`;
+      await pruneLoopSessions(app.sql);
       first.leave();
 
       const second = robot(elsewhere, mine.key, open);

@@ -84,6 +84,32 @@ describe("402", () => {
       .toMatchObject({ spent_usd: 0.006, balance_usd: 0.0002, held_usd: 0 });
     expect(await brokenInvariants(app.sql)).toEqual([]);
   });
+
+  it("comes after exactly the chunks that are paid for, when observations come several at once", async () => {
+    const poor = await app.caller(0.0062);
+    const loop = robot(app, poor.key, OPEN);
+    await loop.expect("opened");
+    let step = 0;
+    let chunks = 0;
+    const refused = (async () => {
+      for (;;) {
+        for (let i = 0; i < 3; i++) loop.observe(++step);
+        for (;;) {
+          const told = await loop.next();
+          if (told?.kind === "ended") expect(told.value).toMatchObject({ code: "insufficient_credits", chunks });
+          if (told?.kind !== "chunk") continue;
+          chunks += 1;
+          if (told.value.startStep === step) break;
+        }
+      }
+    })();
+    expect(await refusalIn(refused)).toMatchObject({ reason: "insufficient_credits" });
+    expect(chunks).toBe(12);
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, poor)).body)
+      .toMatchObject({ spent_usd: 0.006, balance_usd: 0.0002, held_usd: 0 });
+    expect(await brokenInvariants(app.sql)).toEqual([]);
+  });
 });
 
 describe("failover", () => {

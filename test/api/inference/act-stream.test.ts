@@ -59,6 +59,24 @@ describe.each([
       expect(await loop.next()).toBeUndefined();
     });
 
+    it("by a model that is told what real-time chunking says, where its wire carries it", async () => {
+      const loop = robot(app, key, OPEN);
+      await loop.expect("opened");
+      const prevChunkLeftOver = [{ values: [0.25, 0.5] }];
+      loop.observe(1, {
+        observations: [{ proprio: [0.5] }],
+        prevChunkLeftOver,
+        inferenceDelay: 3,
+        instruction: "left",
+      });
+      await loop.expect("chunk");
+      expect(model.acts.at(-1)).toMatchObject({ prevChunkLeftOver, inferenceDelay: 3, instruction: "left" });
+      loop.observe(2);
+      await loop.expect("chunk");
+      expect(model.acts.at(-1)).toMatchObject({ prevChunkLeftOver: [], instruction: "left" });
+      loop.leave();
+    });
+
     it("only the newest of the observations that wait, and counts the others", async () => {
       const later = Promise.withResolvers<void>();
       model.script.act = async (call, answer) => {

@@ -1,6 +1,7 @@
 /** GET /metrics and GET /v1/platform. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
+import { robot } from "../../support/loop-client.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -44,6 +45,38 @@ describe("GET /metrics", () => {
     expect(sampleOf(text, "limber_loops_open")).toBe(0);
     expect(sampleOf(text, "limber_nodejs_eventloop_lag_p99_seconds")).toBeGreaterThanOrEqual(0);
     expect(sampleOf(text, "limber_process_resident_memory_bytes")).toBeGreaterThan(0);
+  });
+
+  it("tells how control loops do, by offering and by running session", async () => {
+    const { key } = await app.caller();
+    const provider = { sessionId: "measured" };
+    const loop = robot(app, key, { model: "acme/base", actionSpace: "base_twist_2d", horizon: 3, provider });
+    await loop.expect("opened");
+    for (let step = 1; step <= 3; step++) {
+      loop.observe(step);
+      await loop.expect("chunk");
+    }
+    loop.observe(4, { observations: [{ proprio: [1, 2, 3] }] });
+    await loop.expect("hold");
+    const { text } = await app.call("/metrics", undefined, { key: SCRAPER });
+    expect(sampleOf(text, "limber_loops_open")).toBe(1);
+    expect(sampleOf(text, "limber_loop_chunks_total", "offering=")).toBe(3);
+    expect(sampleOf(text, "limber_loop_holds_total", "offering=")).toBe(1);
+    expect(sampleOf(text, "limber_loop_missed_total", "offering=")).toBe(0);
+    for (const series of ["limber_loop", "limber_session"]) {
+      const label = series === "limber_loop" ? "offering=" : 'stream="req_';
+      expect(sampleOf(text, `${series}_effective_hz`, label)).toBeGreaterThan(0);
+      expect(sampleOf(text, `${series}_stale_ratio`, label)).toBe(0);
+      expect(sampleOf(text, `${series}_jitter_ms`, label)).toBeGreaterThanOrEqual(0);
+    }
+    expect(sampleOf(text, "limber_session_missed", "session=")).toBe(0);
+    expect(text).not.toContain("measured");
+    loop.halfClose();
+    await loop.rest();
+    const after = (await app.call("/metrics", undefined, { key: SCRAPER })).text;
+    expect(sampleOf(after, "limber_loops_open")).toBe(0);
+    expect(sampleOf(after, "limber_session_missed", "session=")).toBeNaN();
+    expect(sampleOf(after, "limber_loop_chunks_total", "offering=")).toBe(3);
   });
 
   it("grows by what happened, not by how often it is read", async () => {

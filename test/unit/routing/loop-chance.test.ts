@@ -5,6 +5,7 @@ import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import type { LoopEffect } from "../../../src/routing/loop/events.ts";
 import type { LoopRules } from "../../../src/routing/loop/loop.ts";
+import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../../src/routing/plan.ts";
 import { answer, DEADLINE_MS, short, stage, step } from "../../support/loops.ts";
 
@@ -18,22 +19,25 @@ describe("whatever happens", () => {
       "observe",
       "answer",
       "answer",
+      "quick",
+      "quick",
       "fail",
       "rest",
       "reset",
       "block",
       "free",
     ),
-    wait: fc.integer({ min: 0, max: 70 }),
+    wait: fc.oneof(fc.integer({ min: 0, max: 2 }), fc.integer({ min: 0, max: 70 })),
     jump: fc.integer({ min: -1, max: 6 }),
     which: fc.nat(9),
   });
 
   it("no chunk is past its validity, no model is mixed in without leave, every observation is answered at most once, and the same script gives the same trace", () => {
+    let most = 0;
     fc.assert(
       fc.property(
         fc.array(aStep, { minLength: 1, maxLength: 5 }),
-        fc.array(anEvent, { maxLength: 60 }),
+        fc.array(anEvent, { maxLength: 60, size: "max" }),
         fc.constantFrom(undefined, 20),
         fc.subarray(MODELS),
         (supply, script, hedgeAfterMs, listed) => {
@@ -41,11 +45,13 @@ describe("whatever happens", () => {
           const run = () => play(steps, script, { hedgeAfterMs, models: listed });
           const trace = run();
           expect(trace.faults).toEqual([]);
+          most = Math.max(most, trace.most);
           expect(run().told).toEqual(trace.told);
         },
       ),
       { numRuns: 600 },
     );
+    expect(most).toBeGreaterThan(2);
   });
 
   type Scripted = typeof anEvent extends fc.Arbitrary<infer T> ? T : never;
@@ -55,22 +61,28 @@ describe("whatever happens", () => {
     const { loop, happen, observe, resting } = stage(steps, rules);
     const faults: string[] = [];
     const told: string[] = [];
-    const flying = new Map<number, string>();
+    let most = 0;
+    const flying = new Map<number, number>();
     const sensedAt = new Map<number, number>();
     const answered = new Set<number>();
     let model: string | undefined;
     let fresh = true;
     let newest = 0;
+    let last = 0;
     let at = 0;
     const watch = (effects: LoopEffect<string>[]): void => {
       for (const effect of effects) {
         told.push(`${at} ${short(effect)}`);
         if (effect.kind === "dispatch") {
-          flying.set(effect.flight, effect.step.offering.id);
+          flying.set(effect.flight, effect.sighting.step);
+          const abouts = [...flying.values()];
           const now = effect.step.offering.model;
           if (!fresh && model !== undefined && now !== model && !rules.models?.includes(now))
             faults.push(`asked ${now}`);
-          if (new Set(flying.values()).size > 2) faults.push("asked more than two at once");
+          if (abouts.filter((about) => about === effect.sighting.step).length > 2)
+            faults.push("asked more than two at once");
+          if (new Set(abouts).size > MOST_AT_ONCE) faults.push("asked about more than a few at once");
+          most = Math.max(most, new Set(abouts).size);
         }
         if (effect.kind === "cancel") flying.delete(effect.flight);
         if (effect.kind === "deliver" || effect.kind === "hold") {
@@ -81,6 +93,8 @@ describe("whatever happens", () => {
         if (effect.kind !== "deliver") continue;
         const number = effect.sighting.step;
         if (at - sensedAt.get(number)! >= DEADLINE_MS) faults.push(`${number} is late`);
+        if (number <= last) faults.push(`${number} comes after ${last}`);
+        last = number;
         if (newest >= effect.validUntil) faults.push(`${number} is past its validity`);
         const now = effect.step.offering.model;
         if (effect.episodeBreak !== (model !== undefined && now !== model)) faults.push("a wrong episode_break");
@@ -98,13 +112,17 @@ describe("whatever happens", () => {
       }
       const flight = [...flying.keys()][which % Math.max(1, flying.size)];
       const someone = steps[which % steps.length]!.offering.id;
-      if (kind === "observe") {
-        const number = newest + jump;
+      if (kind === "observe" || kind === "quick") {
+        const number = kind === "quick" ? newest + 1 : newest + jump;
         if (number > newest) {
           newest = number;
           sensedAt.set(number, at);
         }
         if (number > 0) watch(observe(at, number));
+        // Answered at once, all that is under way, the oldest first.
+        if (kind === "quick")
+          for (const flight of [...flying.keys()])
+            if (flying.delete(flight)) watch(happen({ kind: "answered", at, flight, answer: answer() }));
       } else if (kind === "answer" && flight !== undefined) {
         flying.delete(flight);
         watch(happen({ kind: "answered", at, flight, answer: answer() }));
@@ -119,9 +137,10 @@ describe("whatever happens", () => {
         answered.clear();
         sensedAt.clear();
         newest = 0;
+        last = 0;
       } else if (kind === "block") watch(happen({ kind: "blocked", at, why: HoldReason.SLOW_READER }));
       else if (kind === "free") watch(happen({ kind: "blocked", at, why: undefined }));
     }
-    return { faults, told };
+    return { faults, told, most };
   }
 });

@@ -15,6 +15,8 @@ export interface Carried {
   readonly offeringId: string | undefined;
   /** How it does with who serves it. */
   readonly gauge: LoopGauge;
+  /** How it did since it began, whoever served. */
+  readonly whole: LoopGauge;
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
   /** Whom it moves, as emergency stops know it. */
@@ -42,6 +44,16 @@ export interface OfferingLoops extends LoopFigures {
   /** Loops that it serves at the moment. */
   readonly loops: number;
 }
+
+/** How one loop does. */
+export interface SessionLoop extends LoopFigures {
+  readonly stream: string;
+  /** Its session's name among those of all organisations; empty where it has none. */
+  readonly session: string;
+}
+
+/** Loops that are told of one by one: what reads them makes a series of each. */
+const MOST_TOLD = 1_000;
 
 /** All loops of one replica. */
 export class LoopBoard {
@@ -90,11 +102,13 @@ export class LoopBoard {
     this.#past.set(offeringId, sum([this.#past.get(offeringId), gauge]));
   }
 
-  /** How every loop does at the moment, by its stream. */
-  *sessions(): IterableIterator<
-    LoopFigures & { id: string; session: string | undefined; offeringId: string | undefined }
-  > {
-    for (const { id, session, offeringId, gauge } of this.#loops) yield { id, session, offeringId, ...gauge.figures };
+  /** How each loop that runs did since it began, the oldest ones where there are very many. */
+  *sessions(): IterableIterator<SessionLoop> {
+    let left = MOST_TOLD;
+    for (const { id, session, whole } of this.#loops) {
+      if (left-- === 0) return;
+      yield { stream: id, session: session ?? "", ...whole.figures };
+    }
   }
 
   /** How loops did with each offering since the start: rate, share of late answers, jitter, missed deadlines. */

@@ -3,7 +3,7 @@ import { steadyNow } from "../../../ambient.ts";
 import type { ActAnswer } from "../../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
 import { asRefusal, Reason, Refusal } from "../../../refusal.ts";
-import type { Dispatch, Hedges, LoopEvent, Sighting } from "../../../routing/index.ts";
+import type { Dispatch, Hedges, LoopEvent } from "../../../routing/index.ts";
 import type { Call } from "../../call.ts";
 import type { Course } from "./course.ts";
 import { type Asker, Flight } from "./flight.ts";
@@ -25,10 +25,8 @@ export interface FlightsOptions {
 /** One loop's questions. */
 export class Flights implements Asker {
   readonly #options: FlightsOptions;
-  /** One, or two where it was hedged. */
+  /** One for each observation that is asked about, or two where it was hedged. */
   readonly #flights: Flight[] = [];
-  /** The observation that was counted last. */
-  #counted: Sighting<Seen> | undefined;
   /** What is to be done, in words. */
   instruction: string;
 
@@ -87,10 +85,9 @@ export class Flights implements Asker {
   }
 
   /** Whether the key may take this step and the tab covers it; rejects with the refusal. A step counts once, whoever is asked. */
-  #admitted({ sighting }: Dispatch<Seen>, at: number): Promise<void> | void {
+  #admitted({ fresh }: Dispatch<Seen>, at: number): Promise<void> | void {
     const { tab, course } = this.#options;
-    const counted = sighting === this.#counted ? undefined : this.#step();
-    this.#counted = sighting;
+    const counted = fresh ? this.#step() : undefined;
     return counted === undefined ? tab.cover(course.plan, at) : counted.then(() => tab.cover(course.plan));
   }
 

@@ -147,6 +147,7 @@ export class Robot implements Carried {
         maxCostMicro: plan.maxCostMicro,
         models: this.#intent.models,
         broken: (answer) => exceeds(open.bounds, answer),
+        beside: (step, underWay) => ways.carriesMany(step) && this.#tab.covers(this.#course.plan, underWay + 1),
       },
       this.#course,
     );
@@ -159,6 +160,10 @@ export class Robot implements Carried {
 
   get gauge(): LoopGauge {
     return this.#tally.gauge;
+  }
+
+  get whole(): LoopGauge {
+    return this.#tally.whole;
   }
 
   get offeringId(): string | undefined {

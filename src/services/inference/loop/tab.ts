@@ -72,12 +72,25 @@ export class Tab {
     return this.#renew(plan);
   }
 
+  /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where somebody would have to be asked. */
+  covers(plan: Plan, chunks: number): boolean {
+    const wanted = plan.ceilingMicro * chunks;
+    const page = this.#page;
+    if (page && page.leftMicro >= wanted && steadyNow() < page.endsAt) return true;
+    // What is under way is charged where it lands.
+    if (!this.#ahead || this.#ahead.leftMicro < wanted) return false;
+    this.#turn(this.#ahead);
+    return true;
+  }
+
   /** Resolves when a chunk of this step may be charged and leave: its promise is durable, on a page of its own offering. */
   ready(charge: Charge, plan: Plan): void | Promise<void> {
     const page = this.#page;
     if (!page) return this.#renew(plan).then(() => this.ready(charge, plan));
     const other = page.owed !== undefined && !sameWay(page.owed.step, charge.step);
-    if (other) {
+    // Of several that were under way, one may have been dearer than any that the page was made for.
+    const short = page.used > 0 && page.leftMicro < charge.costMicro + (charge.hedgeMicro ?? 0);
+    if (other || short) {
       // What it gives back covers the next one.
       this.#close(page);
       return this.#renew(plan).then(() => this.ready(charge, plan));

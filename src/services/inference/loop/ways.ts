@@ -63,6 +63,11 @@ export class Ways {
     }
   }
 
+  /** Whether who was asked last can be asked again before it has answered: its calls are told apart on their line. */
+  carriesMany(step: PlanStep): boolean {
+    return this.#last?.step === step && this.#last.line !== undefined;
+  }
+
   /** Whether an answer exceeds the bounds of who gave it, or of the key. */
   exceeds(step: PlanStep, seen: Seen, answer: ActAnswer): boolean {
     const { bounds, dim } = this.#last?.step === step ? this.#last : this.#reach(step);

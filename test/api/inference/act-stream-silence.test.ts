@@ -1,0 +1,92 @@
+/** ActStream: callers who fall silent, and callers who do not listen. */
+import { once } from "node:events";
+import * as http2 from "node:http2";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { replaceAmbient } from "../../../src/ambient.ts";
+import { frameMessage } from "../../../src/codecs/grpc.ts";
+import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
+import { refusalIn } from "../../support/clients.ts";
+import { robot } from "../../support/loop-client.ts";
+import { type Model, startModel } from "../../support/model.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
+
+const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 200 };
+const clock = new SkippingClock();
+
+let app: App;
+let model: Model;
+let caller: Caller;
+let restore: () => void;
+
+beforeAll(async () => {
+  restore = replaceAmbient({ clock });
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
+  caller = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+  restore();
+});
+
+const loopsOpen = async (): Promise<string | undefined> =>
+  /^limber_loops_open (\d+)$/m.exec((await app.call("/metrics", undefined, { admin: ADMIN_TOKEN })).text)?.[1];
+
+it.each(["grpc", "connect"] as const)(
+  "a stream on which nothing is said is ended after ten seconds, over %s",
+  async (face) => {
+    const loop = robot(app, caller.key, undefined, face);
+    const refusal = refusalIn(loop.next());
+    await expect.poll(async () => (await app.call("/v1/key", undefined, caller)).status).toBe(200);
+    clock.skip(11_000);
+    expect(await refusal).toMatchObject({ reason: "request_timeout" });
+  },
+);
+
+it("a robot that senses nothing for as long as a pin lives is let go", async () => {
+  const loop = robot(app, caller.key, OPEN);
+  await loop.expect("opened");
+  loop.observe(1);
+  await loop.expect("chunk");
+  clock.skip(14 * 60_000);
+  loop.observe(2);
+  await loop.expect("chunk");
+  clock.skip(15 * 60_000);
+  expect(await loop.expect("ended")).toMatchObject({ code: "request_timeout", chunks: 2 });
+  expect(await refusalIn(loop.next())).toMatchObject({ reason: "request_timeout" });
+});
+
+it("a robot that reads nothing is let go after ten seconds, and its stream closed when it does not even read that", async () => {
+  const deaf = http2.connect(app.url, { settings: { initialWindowSize: 1024 } });
+  onTestFinished(() => deaf.destroy());
+  const stream = deaf.request({
+    ":path": "/limber.v1.InferenceService/ActStream",
+    ":method": "POST",
+    "content-type": "application/grpc",
+    te: "trailers",
+    authorization: `Bearer ${caller.key}`,
+  });
+  stream.on("error", () => undefined);
+  const say = (message: Exclude<MessageInitShape<typeof ActStreamRequestSchema>["message"], undefined>): void => {
+    stream.write(frameMessage(toBinary(ActStreamRequestSchema, create(ActStreamRequestSchema, { message }))));
+  };
+  say({ case: "open", value: OPEN });
+  await expect.poll(loopsOpen).toBe("1");
+  const closed = once(stream, "close");
+  let step = 0;
+  const sense = (): void => say({ case: "observation", value: { step: ++step, observations: [{ proprio: [0] }] } });
+  // A second at a time: it is not gone before ten have passed in which it read nothing.
+  await expect
+    .poll(async () => {
+      for (let i = 0; i < 5; i++) sense();
+      clock.skip(1_000);
+      return loopsOpen();
+    })
+    .toBe("0");
+  clock.skip(61_000);
+  await closed;
+  expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+});

@@ -1,0 +1,133 @@
+/** Several observations asked about at once: when, and what becomes of them. */
+import { describe, expect, it } from "vitest";
+import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import type { LoopRules } from "../../../src/routing/loop/loop.ts";
+import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
+import type { PlanStep } from "../../../src/routing/plan.ts";
+import { all, answer, DEADLINE_MS, stage, step } from "../../support/loops.ts";
+
+/** A loop whose provider has answered 1 and 2, the second one after `tookMs`; what it is asked next has flight 3. Its time is 100. */
+function used(tookMs: number, rules: Partial<LoopRules> = {}, steps: PlanStep[] = [step("a"), step("b")]) {
+  const loop = stage(steps, rules);
+  loop.observe(0, 1);
+  loop.happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+  loop.observe(100 - tookMs, 2);
+  loop.happen({ kind: "answered", at: 100, flight: 2, answer: answer() });
+  const answered = (at: number, flight: number) => all(loop.happen({ kind: "answered", at, flight, answer: answer() }));
+  const fails = (at: number, flight: number, failure: AttemptFailure = AttemptFailure.UNREACHABLE) =>
+    all(loop.happen({ kind: "failed", at, flight, failure }));
+  const seen = (at: number, number: number) => all(loop.observe(at, number));
+  return { ...loop, answered, fails, seen };
+}
+
+describe("a provider that answers within milliseconds", () => {
+  it("is asked about a few observations at once; of those that come meanwhile the newest waits", () => {
+    const { seen, answered, loop } = used(2);
+    const few = Array.from({ length: MOST_AT_ONCE }, (_, i) => i + 3);
+    const [next, newest] = [MOST_AT_ONCE + 3, MOST_AT_ONCE + 4];
+    expect(few.map((number) => seen(100, number))).toEqual(few.map((number) => [`ask a ${number}`]));
+    expect([seen(100, next), seen(100, newest)]).toEqual([[], []]);
+    expect(loop.dropped).toBe(1);
+    expect(answered(102, 3)).toEqual(["hold 3 LATE", `ask a ${newest}`]);
+  });
+
+  it("is answered for in the order of the observations: what is older than a chunk is called off and counted", () => {
+    const { seen, answered, loop } = used(2);
+    for (const number of [3, 4, 5]) seen(100, number);
+    expect(answered(101, 4)).toEqual(["cancel 3", "chunk 4 by a"]);
+    expect(answered(101, 3)).toEqual([]);
+    expect(answered(101, 5)).toEqual(["chunk 5 by a"]);
+    expect(loop.dropped).toBe(1);
+  });
+
+  it("that fails is followed by its equal for the newest alone, which is asked about nothing else until it has answered", () => {
+    const { seen, answered, fails, loop } = used(2);
+    for (const number of [3, 4, 5]) seen(100, number);
+    expect([fails(101, 3), fails(101, 4), fails(101, 5)]).toEqual([[], [], ["ask b 5"]]);
+    expect(seen(101, 6)).toEqual([]);
+    expect(answered(103, 6)).toEqual(["chunk 5 by b", "ask b 6"]);
+    expect(seen(103, 7)).toEqual([]);
+    expect(loop.dropped).toBe(2);
+  });
+
+  it("that falls silent makes the robot hold for each, once", () => {
+    const { seen, happen, loop } = used(2);
+    for (const [i, number] of [3, 4].entries()) seen(100 + i, number);
+    expect(loop.wakeAt).toBe(100 + DEADLINE_MS);
+    expect(all(happen({ kind: "time", at: 100 + DEADLINE_MS }))).toEqual(["cancel 3", "hold 3 LATE"]);
+    expect(seen(100 + DEADLINE_MS, 5)).toEqual([]);
+    expect(all(happen({ kind: "time", at: 101 + DEADLINE_MS }))).toEqual(["cancel 4", "hold 4 LATE", "ask a 5"]);
+  });
+
+  it("is hedged for the newest alone", () => {
+    const { seen, happen } = used(2, { hedgeAfterMs: 30 });
+    for (const [i, number] of [3, 4].entries()) seen(100 + i, number);
+    expect(all(happen({ kind: "time", at: 130 }))).toEqual([]);
+    expect(all(happen({ kind: "time", at: 131 }))).toEqual(["ask b 4"]);
+    expect(seen(132, 5)).toEqual([]);
+  });
+
+  it("is not asked about an older one when an answer breaks the bounds: the robot holds for it, and the newer goes on", () => {
+    const { seen, fails, answered } = used(2);
+    for (const number of [3, 4]) seen(100, number);
+    expect(fails(101, 3, AttemptFailure.UNSAFE_ACTION)).toEqual(["hold 3 OUT_OF_BOUNDS"]);
+    expect(answered(101, 4)).toEqual(["chunk 4 by a"]);
+  });
+
+  it("is left when its breaker opens: what is under way is answered, and nothing else is asked beside it", () => {
+    const { seen, answered, resting } = used(2);
+    seen(100, 3);
+    resting.add("a");
+    expect(seen(101, 4)).toEqual([]);
+    expect(answered(102, 3)).toEqual(["chunk 3 by a", "ask b 4"]);
+  });
+
+  it("counts each observation once, whoever is asked about it", () => {
+    const { observe, happen, told } = used(2);
+    for (const number of [3, 4]) observe(100, number);
+    happen({ kind: "failed", at: 101, flight: 4, failure: AttemptFailure.UNREACHABLE });
+    expect(
+      told.flatMap((effect) => (effect.kind === "dispatch" ? [[effect.sighting.step, effect.fresh]] : [])),
+    ).toEqual([
+      [1, true],
+      [2, true],
+      [3, true],
+      [4, true],
+      [4, false],
+    ]);
+  });
+});
+
+describe("one observation at a time is asked about", () => {
+  it("while one that is under way takes long", () => {
+    const { seen, answered } = used(2);
+    seen(100, 3);
+    expect(seen(151, 4)).toEqual([]);
+    expect(answered(152, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
+  });
+
+  it("where who serves takes longer, so that nobody pays for chunks that are replaced as they come", () => {
+    const { seen } = used(30);
+    expect([seen(100, 3), seen(101, 4)]).toEqual([["ask a 3"], []]);
+  });
+
+  it("where the wire carries no more, or no more is paid for", () => {
+    const asked: number[] = [];
+    const { seen } = used(2, {
+      beside: (_, underWay) => {
+        asked.push(underWay);
+        return underWay < 2;
+      },
+    });
+    expect([3, 4, 5].map((number) => seen(100, number))).toEqual([["ask a 3"], ["ask a 4"], []]);
+    expect(asked).toEqual([1, 2]);
+  });
+
+  it("in a new episode, until it is known who serves it", () => {
+    const { seen, happen, loop } = used(2);
+    for (const number of [3, 4]) seen(100, number);
+    expect(all(happen({ kind: "reset", at: 101 }))).toEqual(["cancel 3", "cancel 4"]);
+    expect(loop.dropped).toBe(2);
+    expect([seen(102, 1), seen(102, 2)]).toEqual([["ask a 1"], []]);
+  });
+});
