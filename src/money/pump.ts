@@ -1,9 +1,21 @@
-/** Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. */
+/**
+ * Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. An answer
+ * waits for its promise alone, so ends gather for longer: to write many of them costs little more than to write one.
+ */
 import { after, newId, sleep, steadyNow } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
-import type { Batch, BatchOutcome, Grant, LedgerPort, Move, Short } from "./port.ts";
+import type { Batch, BatchOutcome, LedgerPort, Move } from "./port.ts";
+import {
+  compose,
+  deferred,
+  type IntentWork,
+  type SettlementWork,
+  type TakeOutcome,
+  takesEndsAlong,
+  type Work,
+} from "./works.ts";
 
-/** The most rows in one batch. */
+/** The most works in one batch, and the most gathered ends beside them. */
 const MOST_WORKS = 512;
 /**
  * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
@@ -11,60 +23,16 @@ const MOST_WORKS = 512;
  * is nothing beside an inference; credit that a call waits for does not wait for it.
  */
 const DISTANCE_MS = { perWork: 0.25, most: 5 };
+/**
+ * Ends that nobody waits for leave together: when so many are here, or when the first of them has waited for so long. What a dying
+ * process loses of them is on record, since it was promised, and isn't charged.
+ */
+const GATHER = { works: 256, ms: 20 };
 /** How long a batch may take until callers are told that the store is away. */
 const STALL_MS = 3_000;
 /** How often a closing pump tries again. */
 const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
-
-/** A promise that is kept elsewhere, and that nobody has to wait for. */
-interface Deferred {
-  promise: Promise<void>;
-  resolve(): void;
-  reject(cause: unknown): void;
-}
-
-function deferred(): Deferred {
-  const made = Promise.withResolvers<void>();
-  made.promise.catch(() => {});
-  return made;
-}
-
-/** A batch's intents, kept in the ledger's journal until the last of them has ended. */
-interface Page {
-  batch: number;
-  open: number;
-}
-
-/** An intent on its way to the journal. */
-export interface IntentWork<I> {
-  kind: "intent";
-  record: I;
-  done: Deferred;
-  page: Page | undefined;
-  /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
-  ended: boolean;
-}
-
-interface SettlementWork<I, S> {
-  kind: "settlement";
-  lease: string | null;
-  record: S;
-  intent: IntentWork<I> | undefined;
-  done: Deferred;
-}
-
-/** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
-export type TakeOutcome = Grant | Short | Refusal | undefined;
-
-interface MoveWork {
-  kind: "move";
-  move: Move;
-  done: Deferred;
-  taken: ((outcome: TakeOutcome) => void) | undefined;
-}
-
-type Work<I, S> = IntentWork<I> | SettlementWork<I, S> | MoveWork;
 
 /** What the pump tells its till. */
 export interface PumpListener {
@@ -81,11 +49,17 @@ export class Pump<I, S> {
   #till: string;
   #committed = 0;
   #queue: Work<I, S>[] = [];
+  /** Ends that gather. */
+  #ends: SettlementWork<I, S>[] = [];
+  /** Whether they leave with the next batch. */
+  #due = false;
+  /** Forgets how long the first of them has waited; undefined while none waits. */
+  #patience: (() => void) | undefined;
   #underway: Work<I, S>[] = [];
   #running: Promise<void> | undefined;
   #closing = false;
   #startedAt = 0;
-  /** Works in the batch that started then. */
+  /** Works in the last batch that had any beside gathered ends. */
   #carried = 0;
   /** Whether nobody came while it was under way. */
   #alone = false;
@@ -109,9 +83,16 @@ export class Pump<I, S> {
     return this.#add({ kind: "intent", record, done: deferred(), page: undefined, ended: false });
   }
 
-  /** Writes the end of a request, charged to `lease`; resolves when it is committed. */
-  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined): Promise<void> {
-    return this.#add({ kind: "settlement", lease, record, intent, done: deferred() }).done.promise;
+  /**
+   * Writes the end of a request, charged to `lease`; resolves when it is committed. One that `presses`, because a caller waits for it,
+   * leaves with the next batch; others gather.
+   */
+  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined, presses: boolean): Promise<void> {
+    const work: SettlementWork<I, S> = { kind: "settlement", lease, record, intent, done: deferred() };
+    if (presses || this.#closing) this.#add(work);
+    else if (this.#ends.push(work) >= GATHER.works) this.#press();
+    else this.#patience ??= after(GATHER.ms, () => this.#press());
+    return work.done.promise;
   }
 
   /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
@@ -121,8 +102,9 @@ export class Pump<I, S> {
 
   /** Resolves when all that was added until now is written, or can't be. */
   async caughtUp(): Promise<void> {
-    const last = this.#queue.at(-1) ?? this.#underway.at(-1);
-    await last?.done.promise.catch(() => {});
+    const last = [this.#ends.at(-1), this.#queue.at(-1) ?? this.#underway.at(-1)];
+    this.#press();
+    for (const work of last) await work?.done.promise.catch(() => {});
   }
 
   /** Whether the store answers. */
@@ -132,7 +114,7 @@ export class Pump<I, S> {
 
   /** Renews the till's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
   beat(ms: number): void {
-    if (!this.well) this.#rejectAll([...this.#underway, ...this.#queue], new StoreAway("nothing"));
+    if (!this.well) this.#rejectAll([...this.#underway, ...this.#ends, ...this.#queue], new StoreAway("nothing"));
     else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
   }
 
@@ -140,7 +122,7 @@ export class Pump<I, S> {
   async close(): Promise<void> {
     this.#closing = true;
     this.#wake?.();
-    while (this.#running !== undefined || this.#queue.length > 0) {
+    while (this.#running !== undefined || this.#queue.length + this.#ends.length > 0) {
       this.#start();
       await this.#running;
     }
@@ -152,6 +134,31 @@ export class Pump<I, S> {
     // Everything that this turn of the event loop brings shares the batch.
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
     return work;
+  }
+
+  /** Lets the ends that have gathered leave with the next batch, and sees to it that there is one. */
+  #press(): void {
+    if (this.#ends.length === 0) return;
+    this.#due = true;
+    if (this.#running === undefined && this.#queue.length === 0) setImmediate(() => this.#start());
+  }
+
+  /** What the next batch carries. Gathered ends come first: a lease that they are charged to may end with this batch. */
+  #next(): Work<I, S>[] {
+    const works = this.#queue.splice(0, MOST_WORKS);
+    this.#carried = works.length || this.#carried;
+    if (this.#ends.length === 0 || !(this.#due || this.#closing || works.some(takesEndsAlong))) return works;
+    const ends = this.#ends;
+    this.#ends = ends.splice(MOST_WORKS);
+    if (this.#ends.length === 0) this.#forgetDue();
+    else this.#queue.unshift(...works.splice(0));
+    return works.length === 0 ? ends : [...ends, ...works];
+  }
+
+  #forgetDue(): void {
+    this.#due = false;
+    this.#patience?.();
+    this.#patience = undefined;
   }
 
   /** Milliseconds until the next batch may start; 0 when it must not wait. */
@@ -187,7 +194,7 @@ export class Pump<I, S> {
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
       this.#endedAt = steadyNow();
-      if (this.#queue.length > 0) this.#start();
+      if (this.#queue.length > 0 || this.#due) this.#start();
     });
   }
 
@@ -196,9 +203,8 @@ export class Pump<I, S> {
     do {
       const restMs = this.#restMs();
       if (restMs > 0) await this.#rest(restMs);
-      this.#underway = this.#queue.splice(0, MOST_WORKS);
+      this.#underway = this.#next();
       this.#startedAt = steadyNow();
-      this.#carried = this.#underway.length;
       try {
         await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
       } catch {
@@ -206,7 +212,7 @@ export class Pump<I, S> {
         this.#rejectAll(this.#underway, new StoreAway("nothing"));
       }
       this.#underway = [];
-    } while (this.#queue.length > 0);
+    } while (this.#queue.length > 0 || this.#due);
   }
 
   async #commit(works: Work<I, S>[], batch: Batch<I, S>): Promise<void> {
@@ -252,8 +258,10 @@ export class Pump<I, S> {
   async #beginAnew(works: Work<I, S>[]): Promise<void> {
     this.#till = await this.#insist(() => this.#port.open());
     this.#committed = 0;
-    this.#rejectAll([...works, ...this.#queue], leaseLost());
+    this.#rejectAll([...works, ...this.#ends, ...this.#queue], leaseLost());
     this.#queue = [];
+    this.#ends = [];
+    this.#forgetDue();
     this.#listener.fenced();
   }
 
@@ -272,28 +280,6 @@ export class Pump<I, S> {
   #rejectAll(works: Work<I, S>[], refusal: Refusal): void {
     for (const work of works) work.done.reject(refusal);
   }
-}
-
-/** Builds a batch. An intent whose settlement is in the same batch needs no page; a page whose last intent ends is over. */
-function compose<I, S>(number: number, works: readonly Work<I, S>[]): Batch<I, S> {
-  const batch: Batch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
-  const page: Page = { batch: number, open: 0 };
-  for (const work of works) {
-    if (work.kind === "settlement" && work.intent) work.intent.ended = true;
-  }
-  for (const work of works) {
-    if (work.kind === "move") batch.moves.push(work.move);
-    else if (work.kind === "settlement") {
-      batch.settlements.push({ lease: work.lease, record: work.record });
-      const open = work.intent?.page;
-      if (open && --open.open === 0) batch.over.push(open.batch);
-    } else if (!work.ended) {
-      batch.intents.push(work.record);
-      work.page = page;
-      page.open += 1;
-    }
-  }
-  return batch;
 }
 
 /** The refusal of a call whose credit was taken back because this replica was thought dead. */

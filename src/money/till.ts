@@ -6,14 +6,17 @@
 import { after, now, steadyNow } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { LedgerPort, Short } from "./port.ts";
-import { type IntentWork, leaseLost, newEntry, Pump, StoreAway, type TakeOutcome } from "./pump.ts";
+import { leaseLost, newEntry, Pump, StoreAway } from "./pump.ts";
 import { type Lease, type Payer, Purse, type Waiter } from "./purse.ts";
 import { type Estimate, shortage } from "./shortage.ts";
+import type { IntentWork, TakeOutcome } from "./works.ts";
 
 /** What a till has to know of the record of an ended request. */
 export interface Charged {
   /** What is deducted; at most the ceiling that was held. */
   costMicro: number;
+  /** Where there is one, an answer waits for it to be kept with the charge. */
+  claim?: object | undefined;
 }
 
 const DAY_MS = 86_400_000;
@@ -107,7 +110,7 @@ export class Till<I, S extends Charged> {
   /** Puts a request on record that ended before any credit was held for it; it costs nothing. */
   note(record: S): Promise<void> {
     if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
-    return this.#pump.settle(null, record, undefined);
+    return this.#pump.settle(null, record, undefined, record.claim !== undefined);
   }
 
   /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
@@ -419,7 +422,7 @@ export class Hold<I, S extends Charged> {
       this.#ended(0);
       return lost;
     }
-    const done = this.#pump.settle(this.#lease.id, record, this.#intent);
+    const done = this.#pump.settle(this.#lease.id, record, this.#intent, record.claim !== undefined);
     this.#ended(costMicro);
     return done;
   }
