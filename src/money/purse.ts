@@ -48,6 +48,8 @@ export class Purse {
   taking = false;
   /** The other tills were asked since the last grant. */
   recalled = false;
+  /** They are being asked at the moment. */
+  recalling = false;
   /** The last take that failed. */
   short: Short | undefined;
   /** What its running calls were promised, whatever the lease. */

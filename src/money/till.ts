@@ -170,6 +170,7 @@ export class Till<I, S extends Charged> {
     purse.taking = true;
     const lease = this.#leaseOf(purse);
     const { id, day, idle } = lease;
+    const hasRecalled = purse.recalled && !purse.recalling;
     const { orgId: org, keyId: key } = purse.payer;
     const waiting = purse.waiters.reduce((sum, waiter) => sum + waiter.ceiling, 0);
     const need = Math.max(0, (purse.waiters[0]?.ceiling ?? 0) - idle);
@@ -177,14 +178,14 @@ export class Till<I, S extends Charged> {
     const want = asked + Math.max(0, purse.pace(steadyNow()) - Math.max(0, idle - waiting));
     this.#pump.move({ kind: "take", entry: newEntry(), lease: id, org, key, day, need, asked, want }, (outcome) => {
       purse.taking = false;
-      this.#taken(purse, lease, outcome);
+      this.#taken(purse, lease, outcome, hasRecalled);
     });
   }
 
-  #taken(purse: Purse, lease: Lease, outcome: TakeOutcome): void {
+  #taken(purse: Purse, lease: Lease, outcome: TakeOutcome, hasRecalled: boolean): void {
     if (outcome === undefined) this.#take(purse);
     else if (outcome instanceof Refusal) this.#refuse(purse, purse.waiters, () => outcome);
-    else if ("short" in outcome) this.#foundShort(purse, lease, outcome);
+    else if ("short" in outcome) this.#foundShort(purse, lease, outcome, hasRecalled);
     else {
       if (lease.state === "new") lease.state = "open";
       if (lease.state !== "gone") lease.idle += outcome.grantedMicro;
@@ -195,14 +196,20 @@ export class Till<I, S extends Charged> {
     }
   }
 
-  /** Looks for credit that may come back, nearest first; only when there is none the call is refused. */
-  #foundShort(purse: Purse, lease: Lease, short: Short): void {
+  /**
+   * Looks for credit that may come back, nearest first; only when there is none the call is refused. A take that was sent before other
+   * tills were asked (`hasRecalled` says so) can't tell what they would have given back.
+   */
+  #foundShort(purse: Purse, lease: Lease, short: Short, hasRecalled: boolean): void {
     purse.serve(lease);
     const head = purse.waiters[0];
     if (this.#sated(purse) || !head) return;
     if (this.#gather(purse, short)) this.#take(purse);
     else if (short.heldElsewhere && !purse.recalled) this.#recall(purse, short);
-    else if (!short.recalled && short.roomMicro + this.#promised(purse, short) < head.ceiling) {
+    else if (short.heldElsewhere && !hasRecalled) {
+      purse.short = short;
+      if (!purse.recalling) this.#take(purse);
+    } else if (!short.recalled && short.roomMicro + this.#promised(purse, short) < head.ceiling) {
       purse.recalled = false;
       const hopeless = purse.waiters.filter((waiter) => waiter.ceiling >= head.ceiling);
       this.#refuse(purse, hopeless, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
@@ -225,9 +232,13 @@ export class Till<I, S extends Charged> {
 
   #recall(purse: Purse, short: Short): void {
     purse.recalled = true;
+    purse.recalling = true;
     purse.short = short;
     const { orgId, keyId } = purse.payer;
-    const look = (): void => this.#look(purse);
+    const look = (): void => {
+      purse.recalling = false;
+      this.#look(purse);
+    };
     this.#port.recall(this.#pump.till, orgId, short.short === "key_budget" ? keyId : null).then(look, look);
   }
 

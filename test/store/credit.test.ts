@@ -120,6 +120,28 @@ describe("a refusal for want of credit", () => {
     await call(two.till, payer, 10 * PRICE);
   });
 
+  it("is not given by a look at the balance that comes while the other replica is still being asked", async () => {
+    const payer = await makePayer(db.sql, 10 * PRICE);
+    const [one, two] = [await replica("one"), await replica("two")];
+    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    await hold.release();
+    let answered = 0;
+    const commit = two.ledger.commit.bind(two.ledger);
+    two.ledger.commit = async (name, batch) => {
+      const outcome = await commit(name, batch);
+      answered++;
+      return outcome;
+    };
+    const recall = two.ledger.recall.bind(two.ledger);
+    two.ledger.recall = async (...asked) => {
+      const before = answered;
+      await db.sql`select pg_notify('lease_returned', ${payer.orgId})`;
+      await expect.poll(() => answered).toBeGreaterThan(before);
+      return recall(...asked);
+    };
+    await call(two.till, payer, 10 * PRICE);
+  });
+
   it("comes only after idle credit was taken from the organisation's other keys", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { till } = await replica("one");
