@@ -1,35 +1,19 @@
-/** gRPC towards one model server, on node:http2 itself: a connection that opens when it's needed, and calls of one answer or many. */
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect,
-  constants,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-} from "node:http2";
-import { connect as connectTcp, isIP, type Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
-import { after, random, steadyNow } from "../ambient.ts";
+/** gRPC towards one model server, on connections of our own: calls of one answer or many. */
 import { BRAND } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { MessageReader } from "../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import type { Signal } from "../signal.ts";
-import { calledOff, failureOf, lost, malformed, ownerText, unreachable } from "./failures.ts";
+import { calledOff, failureOf, lost, malformed, ownerText } from "./failures.ts";
+import { Connection } from "./http2/connection.ts";
+import type { Fields } from "./http2/fields.ts";
+import { type Field, packFields } from "./http2/hpack.ts";
+import type { Stream, StreamHearer } from "./http2/stream.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
 import { traceOf } from "./wire.ts";
 
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
-
-/** From the first packet to the server's first frame: a server that infers in its event loop is slow to greet. */
-const CONNECT_MS = 10_000;
-const IDLE_MS = 5 * 60_000;
-/** A call that ran out of time asks whether the connection still lives; without an answer in this time it's given up. */
-const PROOF_OF_LIFE_MS = 10_000;
-const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
-/** A stream whose reader stalls holds what its window lets in, for the connection's own window is given back at once. */
-const WINDOW_BYTES = { stream: 2 ** 20, connection: 32 * 2 ** 20 } as const;
 
 /** What a server is asked for, and for how long. */
 export interface Exchange {
@@ -44,9 +28,11 @@ export interface Exchange {
 /** The calls to one server under one credential, each on a stream of its own. */
 export class GrpcCalls implements Server {
   readonly #connection: Connection;
+  readonly #heads: Heads;
 
   constructor(address: Address) {
     this.#connection = new Connection(address, () => undefined);
+    this.#heads = new Heads(address);
   }
 
   get idle(): boolean {
@@ -55,261 +41,256 @@ export class GrpcCalls implements Server {
 
   /** Sends framed messages and yields the answer's messages as they come; throws an UpstreamFailure. */
   async *stream(exchange: Exchange, message: Buffer): AsyncGenerator<Buffer, void, undefined> {
-    const { signal } = exchange;
-    if (signal.aborted) throw calledOff(signal);
-    const stream = this.#connection.request({
-      ":path": exchange.path,
-      "grpc-timeout": `${Math.max(1, Math.min(99_999_999, Math.floor(exchange.budgetMs)))}m`,
-      "x-request-id": exchange.requestId,
-      ...traceOf(exchange),
-    });
-    const reply = new Reply(stream);
-    const leave = (): void => cancel(stream);
-    signal.addEventListener("abort", leave, { once: true });
+    const inbox = new Inbox();
+    const reply = this.#begin(exchange, message, inbox);
     try {
-      stream.end(message);
-      // No generator of its own, and no `yield*`: every frame of a prediction would wait its turns in both.
-      const ready: Buffer[] = [];
-      const reader = new MessageReader(MAX_MESSAGE_BYTES, (part, compressed) => ready.push(plain(part, compressed)));
-      for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-        reader.push(chunk);
-        for (const part of ready.splice(0)) yield part;
+      for (;;) {
+        if (exchange.signal.aborted) throw calledOff(exchange.signal);
+        const part = inbox.take();
+        if (part !== undefined) {
+          if (!inbox.isFull) reply.release();
+          yield part;
+        } else if (inbox.isOver) {
+          if (inbox.failure !== undefined) throw inbox.failure;
+          return;
+        } else {
+          await inbox.more();
+        }
       }
-      reader.end();
-      await reply.closed;
-      throwIfFailed(reply);
-    } catch (error) {
-      if (!signal.aborted) throw reply.failure ?? failureOf(error);
-      this.#connection.proveLife();
-      throw calledOff(signal);
     } finally {
-      signal.removeEventListener("abort", leave);
-      cancel(stream);
+      reply.cancel();
     }
   }
 
   /** Sends framed messages and resolves with the one message of the answer. */
-  async unary(exchange: Exchange, message: Buffer): Promise<Buffer> {
-    let answer: Buffer | undefined;
-    for await (const part of this.stream(exchange, message)) {
-      if (answer !== undefined) throw malformed("more than one message");
-      answer = part;
-    }
-    if (answer === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "no message before the end");
-    return answer;
+  unary(exchange: Exchange, message: Buffer): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      let answer: Buffer | undefined;
+      this.#begin(exchange, message, {
+        isFull: false,
+        message(part) {
+          if (answer !== undefined) throw malformed("more than one message");
+          answer = part;
+        },
+        ended(failure) {
+          if (failure !== undefined) reject(failure);
+          else if (answer !== undefined) resolve(answer);
+          else reject(new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "no message before the end"));
+        },
+      });
+    });
   }
 
   close(): void {
     this.#connection.close();
   }
+
+  #begin({ signal, ...exchange }: Exchange, message: Buffer, hearer: ReplyHearer): Reply {
+    if (signal.aborted) throw calledOff(signal);
+    const leave = (): void => {
+      this.#connection.proveLife();
+      reply.end(calledOff(signal));
+    };
+    const reply = new Reply(hearer, () => signal.removeEventListener("abort", leave));
+    reply.stream = this.#connection.open(this.#heads.of(exchange.path, fieldsOf(exchange)), reply);
+    signal.addEventListener("abort", leave, { once: true });
+    reply.stream.end(message);
+    return reply;
+  }
 }
 
-function throwIfFailed(reply: Reply): void {
-  const failure = reply.outcome();
-  if (failure !== undefined) throw failure;
+const fieldsOf = (exchange: Omit<Exchange, "signal">): Field[] => [
+  ["grpc-timeout", `${Math.max(1, Math.min(99_999_999, Math.floor(exchange.budgetMs)))}m`],
+  ["x-request-id", exchange.requestId],
+  ...Object.entries(traceOf(exchange)),
+];
+
+/** Messages that nobody has taken yet, for a reader that comes when it likes. */
+class Inbox implements ReplyHearer {
+  /** How it ended, once it `isOver`: undefined when all is well. */
+  failure: UpstreamFailure | undefined;
+  isOver = false;
+  #messages: Buffer[] = [];
+  #wake: (() => void) | undefined;
+
+  get isFull(): boolean {
+    return this.#messages.length > 0;
+  }
+
+  message(bytes: Buffer): void {
+    this.#messages.push(bytes);
+    this.#wake?.();
+  }
+
+  ended(failure: UpstreamFailure | undefined): void {
+    this.failure = failure;
+    this.isOver = true;
+    this.#wake?.();
+  }
+
+  take(): Buffer | undefined {
+    return this.#messages.shift();
+  }
+
+  /** Resolves when there is something to take, or nothing will ever be. */
+  more(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
 }
+
+/** The header fields that begin every call to one server, packed once for each path. */
+export class Heads {
+  readonly #before: Field[];
+  readonly #after: Field[];
+  readonly #packed = new Map<string, Buffer>();
+
+  constructor({ url, authorization, headers }: Address) {
+    this.#before = [
+      [":method", "POST"],
+      [":scheme", url.protocol.slice(0, -1)],
+      [":authority", url.host],
+    ];
+    const own: Record<string, string> = {
+      ...HEADERS,
+      ...(authorization !== undefined && { authorization }),
+      ...headers,
+    };
+    this.#after = Object.entries(own);
+  }
+
+  /** A block of fields, with those that only this call has. */
+  of(path: string, more: readonly Field[] = []): Buffer {
+    let head = this.#packed.get(path);
+    if (head === undefined) {
+      head = packFields([...this.#before, [":path", path], ...this.#after]);
+      this.#packed.set(path, head);
+    }
+    return more.length === 0 ? head : Buffer.concat([head, packFields(more)]);
+  }
+}
+
+const HEADERS = { te: "trailers", "content-type": "application/grpc+proto", "user-agent": BRAND } as const;
 
 /** We announce no encoding, so a compressed message is one that we can't be meant to read. */
-export function plain(message: Buffer, compressed: boolean): Buffer {
+function plain(message: Buffer, compressed: boolean): Buffer {
   if (compressed) throw new CodecError("unsupported");
   return message;
 }
 
-/** Ends a stream that nobody reads any more, and tells the server. */
-export function cancel(stream: ClientHttp2Stream): void {
-  if (stream.destroyed) return;
-  stream.close(constants.NGHTTP2_CANCEL);
-  stream.destroy();
+/** Who hears the messages of one reply, in order, and then how it ended: undefined when the server said OK. */
+export interface ReplyHearer {
+  /** The server is held off while this is true; `release` lets it go on. */
+  readonly isFull: boolean;
+  /** What it throws ends the reply. */
+  message(bytes: Buffer): void;
+  /** Once, and nothing after it. */
+  ended(failure: UpstreamFailure | undefined): void;
 }
 
-/** What a server says around the messages of one stream: headers, trailers, and how it ended. */
-export class Reply {
+/** What a server says on one stream: its messages, and around them headers, trailers, and how it ended. */
+export class Reply implements StreamHearer {
+  /** The stream that it comes on, which is opened with it. */
+  stream: Stream | undefined;
+  readonly #hearer: ReplyHearer;
+  readonly #onOver: () => void;
+  readonly #reader: MessageReader;
   /** The first thing that went wrong. */
-  failure: UpstreamFailure | undefined;
-  /** Resolves when nothing more can come. */
-  readonly closed: Promise<void>;
+  #failure: UpstreamFailure | undefined;
   #hasStatus = false;
+  #isOver = false;
+  #unreleased = 0;
 
-  constructor(stream: ClientHttp2Stream) {
-    stream.on("response", (headers) => {
-      if (headers["grpc-status"] !== undefined) this.#end(headers);
-      else if (headers[":status"] !== 200) this.fail(statusFailure(headers));
-      else if (!isGrpc(headers)) this.fail(malformed("not a gRPC answer"));
+  /** `onOver` is called once when nothing more is heard, whoever ended it. */
+  constructor(hearer: ReplyHearer, onOver: () => void) {
+    this.#hearer = hearer;
+    this.#onOver = onOver;
+    this.#reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) => {
+      if (!this.#isOver) hearer.message(plain(message, compressed));
     });
-    stream.on("trailers", (trailers) => this.#end(trailers));
-    stream.on("error", (error) => this.fail(failureOf(error)));
-    this.closed = new Promise((resolve) => stream.once("close", resolve));
   }
 
-  fail(failure: UpstreamFailure | undefined): void {
-    this.failure ??= failure;
+  /** Lets the server go on. */
+  release(): void {
+    this.stream?.release(this.#unreleased);
+    this.#unreleased = 0;
   }
 
-  /** How it ended, once it has: undefined when the server said OK. */
-  outcome(): UpstreamFailure | undefined {
-    return this.failure ?? (this.#hasStatus ? undefined : lost("the stream ended without a status"));
+  /** Ends it for both sides, if it has not ended: the hearer is told of this failure. */
+  end(failure: UpstreamFailure | undefined): void {
+    if (this.#isOver) return;
+    this.cancel();
+    this.#hearer.ended(failure);
   }
 
-  #end(trailers: IncomingHttpHeaders): void {
-    this.fail(statusFailure(trailers));
+  /** Ends it for both sides without a word to the hearer. */
+  cancel(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#onOver();
+    this.stream?.cancel();
+  }
+
+  /** As StreamHearer. */
+  head(fields: Fields): void {
+    if (fields["grpc-status"] !== undefined) this.trailers(fields);
+    else if (fields[":status"] !== "200") this.#failure = statusFailure(fields);
+    else if (!isGrpc(fields)) this.#failure = malformed("not a gRPC answer");
+  }
+
+  /** As StreamHearer. */
+  data(bytes: Buffer): void {
+    try {
+      if (this.#failure !== undefined) throw this.#failure;
+      this.#reader.push(bytes);
+    } catch (error) {
+      this.end(failureOf(error));
+    }
+    this.#unreleased += bytes.length;
+    if (!this.#hearer.isFull) this.release();
+  }
+
+  /** As StreamHearer. */
+  trailers(fields: Fields): void {
+    this.#failure ??= statusFailure(fields);
     this.#hasStatus = true;
   }
-}
 
-const isGrpc = (headers: IncomingHttpHeaders): boolean =>
-  headers["content-type"]?.startsWith("application/grpc") === true;
-
-/** One HTTP/2 session that is opened when it's needed and again when it has gone, not at once when that keeps failing. */
-export class Connection {
-  readonly #address: Address;
-  readonly #onIdle: () => void;
-  #session: ClientHttp2Session | undefined;
-  #usedAt = 0;
-  #failures = 0;
-  #notBefore = 0;
-  #lastFailure: UpstreamFailure | undefined;
-  #asked = false;
-
-  /** `onIdle` ends what would keep an unused session open. */
-  constructor(address: Address, onIdle: () => void) {
-    this.#address = address;
-    this.#onIdle = onIdle;
+  /** As StreamHearer. */
+  closed(failure: UpstreamFailure | undefined): void {
+    this.end(this.#failure ?? failure ?? this.#incomplete());
   }
 
-  get idle(): boolean {
-    return this.#session === undefined && steadyNow() >= this.#notBefore;
-  }
-
-  /** Opens a stream, on a new session if there is none; its failures come as the stream's error. Throws an UpstreamFailure. */
-  request(headers: OutgoingHttpHeaders): ClientHttp2Stream {
-    const session = this.#open();
-    this.touch();
+  #incomplete(): UpstreamFailure | undefined {
+    if (!this.#hasStatus) return lost("the stream ended without a status");
     try {
-      return session.request({ ...this.#headers(), ...headers }, { endStream: false });
+      this.#reader.end();
     } catch (error) {
-      session.close(); // its stream ids are used up, say: the next one has fresh ones
-      throw failureOf(error);
+      return failureOf(error);
     }
-  }
-
-  /** Says that the connection is in use, on a stream that's already open. */
-  touch(): void {
-    this.#usedAt = steadyNow();
-  }
-
-  /** Gives the session up unless it answers a ping soon. */
-  proveLife(): void {
-    const session = this.#session;
-    if (session === undefined || session.connecting || session.destroyed || this.#asked) return;
-    this.#asked = true;
-    const forget = after(PROOF_OF_LIFE_MS, () => session.destroy(lost("the connection is silent")));
-    const settle = (): void => {
-      this.#asked = false;
-      forget();
-    };
-    session.once("close", settle);
-    session.ping(() => {
-      session.off("close", settle);
-      settle();
-    });
-  }
-
-  close(): void {
-    this.#session?.destroy();
-  }
-
-  #headers(): OutgoingHttpHeaders {
-    const { authorization, headers } = this.#address;
-    if (headers !== undefined) return { ...HEADERS, ...headers };
-    return authorization === undefined ? HEADERS : { ...HEADERS, authorization };
-  }
-
-  #open(): ClientHttp2Session {
-    if (this.#session !== undefined && !this.#session.closed && !this.#session.destroyed) return this.#session;
-    if (steadyNow() < this.#notBefore && this.#lastFailure !== undefined) throw this.#lastFailure;
-    const session = connect(this.#address.url, {
-      createConnection: () => dial(this.#address),
-      settings: { enablePush: false, initialWindowSize: WINDOW_BYTES.stream },
-      maxSessionMemory: 256,
-    });
-    this.#session = session;
-    this.#watch(session);
-    return session;
-  }
-
-  #watch(session: ClientHttp2Session): void {
-    let greeted = false;
-    let failure: UpstreamFailure | undefined;
-    const forget = after(CONNECT_MS, () => session.destroy(unreachable("no connection in time")));
-    session.once("connect", () => session.setLocalWindowSize(WINDOW_BYTES.connection));
-    session.once("remoteSettings", () => {
-      greeted = true;
-      this.#failures = 0;
-      forget();
-    });
-    let forgetIdle = after(IDLE_MS, () => closeIfIdle());
-    const closeIfIdle = (): void => {
-      const left = this.#usedAt + IDLE_MS - steadyNow();
-      if (left > 0) {
-        forgetIdle = after(left, closeIfIdle);
-      } else {
-        session.close();
-        this.#onIdle();
-      }
-    };
-    session.on("error", (error) => {
-      failure = failureOf(error);
-    });
-    session.once("close", () => {
-      forget();
-      forgetIdle();
-      if (this.#session === session) this.#session = undefined;
-      if (!greeted) this.#backOff(failure ?? unreachable("the server hung up before it spoke"));
-    });
-  }
-
-  #backOff(failure: UpstreamFailure): void {
-    const longest = Math.min(BACKOFF.mostMs, BACKOFF.firstMs * 2 ** this.#failures++);
-    this.#notBefore = steadyNow() + longest * (0.5 + random() / 2);
-    this.#lastFailure = failure;
+    return undefined;
   }
 }
 
-const HEADERS: OutgoingHttpHeaders = {
-  ":method": "POST",
-  te: "trailers",
-  "content-type": "application/grpc+proto",
-  "user-agent": BRAND,
-};
-
-const DEFAULT_PORT: Readonly<Record<string, number>> = { "http:": 80, "https:": 443 };
-
-function dial({ url, lookup }: Address): Socket {
-  const host = url.hostname.replace(/^\[|\]$/g, "");
-  const to = { host, port: Number(url.port || DEFAULT_PORT[url.protocol]), lookup };
-  const socket =
-    url.protocol === "https:"
-      ? connectTls({ ...to, ALPNProtocols: ["h2"], ...(isIP(host) === 0 && { servername: host }) })
-      : connectTcp(to);
-  return socket.setKeepAlive(true, 30_000);
-}
+const isGrpc = (fields: Fields): boolean => fields["content-type"]?.startsWith("application/grpc") === true;
 
 /** How a stream ended, by its trailers, or by its headers when they stand alone: undefined for OK. */
-export function statusFailure(headers: IncomingHttpHeaders): UpstreamFailure | undefined {
-  const status = headers["grpc-status"];
+function statusFailure(fields: Fields): UpstreamFailure | undefined {
+  const status = fields["grpc-status"];
   if (status === "0") return undefined;
-  const said = ownerText(`status ${status ?? headers[":status"]}: ${ownerText(decoded(headers["grpc-message"]))}`);
+  const said = ownerText(`status ${status ?? fields[":status"]}: ${ownerText(decoded(fields["grpc-message"]))}`);
   if (status !== undefined)
     return new UpstreamFailure(BY_GRPC_STATUS[Number(status)] ?? AttemptFailure.UPSTREAM_ERROR, said);
-  return new UpstreamFailure(BY_HTTP_STATUS[Number(headers[":status"])] ?? AttemptFailure.UPSTREAM_ERROR, said);
+  return new UpstreamFailure(BY_HTTP_STATUS[Number(fields[":status"])] ?? AttemptFailure.UPSTREAM_ERROR, said);
 }
 
 /** `grpc-message` is percent-encoded; what isn't stays as it is. */
-function decoded(text: string | string[] | undefined): string {
+function decoded(text: string | undefined): string {
   try {
-    return decodeURIComponent(String(text ?? ""));
+    return decodeURIComponent(text ?? "");
   } catch {
-    return String(text);
+    return text ?? "";
   }
 }
 

@@ -154,7 +154,7 @@ function text(value: string): Buffer {
 }
 
 /** A frame as read from the wire. */
-interface Frame {
+export interface Frame {
   readonly type: number;
   readonly flags: number;
   readonly stream: number;

@@ -1,14 +1,14 @@
 /**
- * gRPC towards one model server, on node:http2 itself: one stream of acts that stays open and carries all of them, and one
- * stream per other call. Acts have a connection of their own, so that no reader of predicted frames can hold one up.
+ * gRPC towards one model server: one stream of acts that stays open and carries all of them, and one stream per other call. Acts have
+ * a connection of their own, so that no reader of predicted frames can hold one up.
  */
-import type { ClientHttp2Stream } from "node:http2";
-import { MessageReader } from "../../codecs/grpc.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed } from "../failures.ts";
-import { Connection, cancel, type Exchange, GrpcCalls, plain, Reply } from "../grpc.ts";
+import { type Exchange, GrpcCalls, Heads, Reply, type ReplyHearer } from "../grpc.ts";
+import { Connection } from "../http2/connection.ts";
+import type { Stream } from "../http2/stream.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
 import type { Hearer } from "../wire.ts";
 import { type HeardAct, readAct } from "./decode.ts";
@@ -22,11 +22,13 @@ type Encode = (callId: number) => Buffer;
 /** Every connection to one server under one credential. */
 export class Channel implements Server {
   readonly #acts: Connection;
+  readonly #heads: Heads;
   readonly #calls: GrpcCalls;
   #stream: ActStream | undefined;
 
   constructor(address: Address) {
     this.#acts = new Connection(address, () => this.#stream?.retire());
+    this.#heads = new Heads(address);
     this.#calls = new GrpcCalls(address);
   }
 
@@ -48,7 +50,11 @@ export class Channel implements Server {
       if (signal.aborted) throw calledOff(signal);
       if (this.#stream === undefined || !this.#stream.takesCalls) {
         this.#stream?.retire();
-        this.#stream = new ActStream(this.#acts.request({ ":path": path }), () => this.#acts.proveLife());
+        const head = this.#heads.of(path);
+        this.#stream = new ActStream(
+          (reply) => this.#acts.open(head, reply),
+          () => this.#acts.proveLife(),
+        );
       }
       this.#acts.touch();
       this.#stream.call(encode, signal, hearer);
@@ -76,42 +82,30 @@ export class Channel implements Server {
 }
 
 /** The one stream on which a server answers acts, each under its call's id and in any order. */
-class ActStream {
-  readonly #stream: ClientHttp2Stream;
+class ActStream implements ReplyHearer {
+  /** All answers are wanted as soon as they come. */
+  readonly isFull = false;
+  readonly #stream: Stream;
   /** Told of each call that was called off. */
   readonly #calledOff: () => void;
   readonly #pending = new Map<number, PendingAct>();
   #nextId = 1;
   #retired = false;
 
-  constructor(stream: ClientHttp2Stream, calledOff: () => void) {
-    this.#stream = stream;
+  constructor(open: (reply: Reply) => Stream, calledOff: () => void) {
     this.#calledOff = calledOff;
-    const reply = new Reply(stream);
-    const reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) =>
-      this.#answer(readAct(plain(message, compressed))),
-    );
-    stream.on("data", (chunk: Buffer) => {
-      try {
-        reader.push(chunk);
-      } catch (error) {
-        reply.fail(failureOf(error));
-        cancel(stream);
-      }
-    });
-    stream.on("end", () => cancel(stream));
-    void reply.closed.then(() => this.#fail(reply.outcome() ?? lost("the server ended the stream of acts")));
+    const reply = new Reply(this, () => undefined);
+    this.#stream = open(reply);
+    reply.stream = this.#stream;
   }
 
-  /** False once the stream is ending, its session takes no new calls, or its ids are used up. */
+  /** False once the stream is ending, its connection takes no new calls, or its ids are used up. */
   get takesCalls(): boolean {
-    const { session } = this.#stream;
-    const ending = this.#stream.destroyed || this.#stream.closed || this.#stream.readableEnded;
-    return !this.#retired && !ending && session?.closed === false && this.#nextId < MAX_CALL_ID;
+    return !this.#retired && this.#stream.lasts && this.#nextId < MAX_CALL_ID;
   }
 
   call(encode: Encode, signal: Signal, hearer: Hearer): void {
-    if (this.#stream.writableLength > MAX_MESSAGE_BYTES) {
+    if (this.#stream.queued > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
     const id = this.#nextId++;
@@ -124,6 +118,16 @@ class ActStream {
   retire(): void {
     this.#retired = true;
     this.#endIfDone();
+  }
+
+  /** As ReplyHearer. */
+  message(bytes: Buffer): void {
+    this.#answer(readAct(bytes));
+  }
+
+  /** As ReplyHearer. */
+  ended(failure: UpstreamFailure | undefined): void {
+    this.#fail(failure ?? lost("the server ended the stream of acts"));
   }
 
   #answer({ callId, answer }: HeardAct): void {
@@ -139,7 +143,7 @@ class ActStream {
     const signal = this.#pending.get(id)?.signal;
     const hearer = this.#take(id);
     if (hearer === undefined || signal === undefined) return;
-    if (!this.#stream.destroyed && !this.#stream.writableEnded) this.#stream.write(encodeCancel(id));
+    this.#stream.write(encodeCancel(id));
     this.#calledOff();
     hearer.failed(calledOff(signal));
     this.#endIfDone();
@@ -158,7 +162,7 @@ class ActStream {
   }
 
   #endIfDone(): void {
-    if (this.#retired && this.#pending.size === 0) cancel(this.#stream);
+    if (this.#retired && this.#pending.size === 0) this.#stream.cancel();
   }
 }
 

@@ -1,0 +1,142 @@
+/** What is to be sent: everything that is said in one turn of the event loop leaves in one write. */
+import type { Socket } from "node:net";
+import { HEAD_BYTES, putHead } from "./frames.ts";
+
+/** Small frames are gathered in a block; larger payloads leave as they are. */
+const BLOCK_BYTES = 64 << 10;
+const SMALL_BYTES = 4 << 10;
+/** What may wait for the network before nobody should give more. */
+const ENOUGH_BYTES = 256 << 10;
+/** A peer that asks for answers and doesn't read them gets no more than this. */
+const STUFFED_BYTES = 1 << 20;
+
+const NOTHING = Buffer.alloc(0);
+
+/** The frames of one connection on their way out. */
+export class Outbox {
+  readonly #socket: Socket;
+  readonly #onRoom: () => void;
+  /** Small frames stand in the block up to `#end`; those from `#start` are in no piece yet. */
+  #block: Buffer = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+  #start = 0;
+  #end = 0;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  #isDue = false;
+  /** The socket may be written to, and has room. */
+  #isOpen = false;
+  #isClosed = false;
+
+  /** `onRoom` is called when there is room again. Nothing is sent before `open`. */
+  constructor(socket: Socket, onRoom: () => void) {
+    this.#socket = socket;
+    this.#onRoom = onRoom;
+    socket.on("drain", () => this.open());
+  }
+
+  /** Whether it takes more without piling up. */
+  get hasRoom(): boolean {
+    return this.#bytes < ENOUGH_BYTES;
+  }
+
+  /** So much waits that something is wrong with the peer. */
+  get isStuffed(): boolean {
+    return this.#bytes > STUFFED_BYTES;
+  }
+
+  /** The socket takes bytes, for the first time or again. */
+  open(): void {
+    if (this.#isClosed) return;
+    this.#isOpen = true;
+    this.#flush();
+  }
+
+  /** Sends what there is as far as that can be done at once, and nothing ever after. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#isOpen) this.#send();
+    this.#pieces = [];
+  }
+
+  /** Bytes that are no frame. */
+  bytes(bytes: Buffer): void {
+    this.#gather(bytes.length);
+    this.#end += bytes.copy(this.#block, this.#end);
+    this.#added(bytes.length);
+  }
+
+  /** A frame; a large payload has to stay as it is from now on. */
+  frame(type: number, flags: number, stream: number, payload: Buffer = NOTHING): void {
+    const { length } = payload;
+    const isSmall = length <= SMALL_BYTES;
+    this.#gather(HEAD_BYTES + (isSmall ? length : 0));
+    this.#end = putHead(this.#block, this.#end, length, type, flags, stream);
+    if (isSmall) {
+      this.#block.set(payload, this.#end);
+      this.#end += length;
+    } else {
+      this.#cut();
+      this.#pieces.push(payload);
+    }
+    this.#added(HEAD_BYTES + length);
+  }
+
+  /** A frame whose payload is one number of four bytes. */
+  number(type: number, stream: number, value: number): void {
+    this.#gather(HEAD_BYTES + 4);
+    this.#end = putHead(this.#block, this.#end, 4, type, 0, stream);
+    this.#end = this.#block.writeUInt32BE(value, this.#end);
+    this.#added(HEAD_BYTES + 4);
+  }
+
+  /** Room for so many bytes in the block, or in a new one. */
+  #gather(bytes: number): void {
+    if (this.#end + bytes <= this.#block.length) return;
+    this.#cut();
+    this.#block = Buffer.allocUnsafeSlow(Math.max(BLOCK_BYTES, bytes));
+    this.#start = 0;
+    this.#end = 0;
+  }
+
+  #cut(): void {
+    if (this.#end === this.#start) return;
+    this.#pieces.push(this.#block.subarray(this.#start, this.#end));
+    this.#start = this.#end;
+  }
+
+  #added(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#isDue || !this.#isOpen) return;
+    this.#isDue = true;
+    setImmediate(this.#onTurn);
+  }
+
+  readonly #onTurn = (): void => {
+    this.#isDue = false;
+    if (this.#isOpen && !this.#isClosed) this.#flush();
+  };
+
+  #flush(): void {
+    this.#send();
+    if (this.#isOpen) this.#onRoom();
+  }
+
+  #send(): void {
+    this.#cut();
+    const pieces = this.#pieces;
+    if (pieces.length === 0) return;
+    const socket = this.#socket;
+    this.#pieces = [];
+    this.#bytes = 0;
+    if (pieces.length === 1) socket.write(pieces[0]!);
+    else {
+      socket.cork();
+      for (const piece of pieces) socket.write(piece);
+      socket.uncork();
+    }
+    // What has left for good leaves its room to what comes next.
+    if (socket.writableLength === 0) this.#start = this.#end = 0;
+    this.#isOpen = !socket.writableNeedDrain;
+  }
+}

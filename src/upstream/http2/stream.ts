@@ -1,0 +1,128 @@
+/** One call's way to the server and back on a connection that many share. */
+import type { UpstreamFailure } from "../../contracts/failure.ts";
+import type { Fields } from "./fields.ts";
+
+/** What a stream lets in that nobody has taken yet: a reader that stalls holds no more than this. */
+export const STREAM_WINDOW = 2 ** 20;
+
+/** Who hears what comes. None of these may throw. */
+export interface StreamHearer {
+  /** The head of the answer, once. */
+  head(fields: Fields): void;
+  /** More of the answer, as a view of what arrived. Its room is given back by `release`. */
+  data(bytes: Buffer): void;
+  /** What comes after the answer, once or never. */
+  trailers(fields: Fields): void;
+  /** Nothing more will come: the server has ended the stream, or this failure has. Once, and never after `cancel`. */
+  closed(failure: UpstreamFailure | undefined): void;
+}
+
+/** What a stream asks of its connection. */
+export interface Carrier {
+  readonly takesStreams: boolean;
+  /** There is more to send. */
+  send(stream: Stream): void;
+  /** The server may send so many bytes more. */
+  grant(stream: Stream, bytes: number): void;
+  /** Nobody wants the stream any more. */
+  drop(stream: Stream): void;
+}
+
+/** A stream; its connection knows the rest of it. */
+export class Stream {
+  readonly hearer: StreamHearer;
+  readonly #carrier: Carrier;
+  /** Its number on the connection: 0 until it has begun there. */
+  id = 0;
+  /** False as soon as nothing more can come or go. */
+  isOpen = true;
+  /** The head of the answer has come. */
+  isAnswered = false;
+  /** How much the server still lets us send; below zero after it has changed its mind. */
+  sendWindow = 0;
+  /** How much of what is queued has not been sent. */
+  queued = 0;
+  readonly #queue: Buffer[] = [];
+  #isEnding = false;
+  #isEnded = false;
+  /** How much the server may still send, and how much of what it sent has been released since it was last told. */
+  #receiveWindow = STREAM_WINDOW;
+  #released = 0;
+
+  constructor(carrier: Carrier, hearer: StreamHearer) {
+    this.#carrier = carrier;
+    this.hearer = hearer;
+  }
+
+  /** False once it has closed, or its connection takes no new streams: what is to last needs another one. */
+  get lasts(): boolean {
+    return this.isOpen && this.#carrier.takesStreams;
+  }
+
+  /** Sends bytes, which have to stay as they are, as soon as the server lets them in. */
+  write(bytes: Buffer): void {
+    if (!this.isOpen || this.#isEnding) return;
+    this.#push(bytes);
+    this.#carrier.send(this);
+  }
+
+  /** Sends bytes, and that they are the last. */
+  end(bytes: Buffer): void {
+    if (!this.isOpen || this.#isEnding) return;
+    this.#push(bytes);
+    this.#isEnding = true;
+    this.#carrier.send(this);
+  }
+
+  /** Tells the server that nobody wants the rest; nothing more is heard. */
+  cancel(): void {
+    if (this.isOpen) this.#carrier.drop(this);
+  }
+
+  /** So many bytes of `data` need no room any more. */
+  release(bytes: number): void {
+    if (!this.isOpen) return;
+    this.#released += bytes;
+    if (this.#released < STREAM_WINDOW / 2) return;
+    this.#receiveWindow += this.#released;
+    this.#carrier.grant(this, this.#released);
+    this.#released = 0;
+  }
+
+  /** For the connection: counts what the server sends; false when it was not allowed to. */
+  admits(bytes: number): boolean {
+    this.#receiveWindow -= bytes;
+    return this.#receiveWindow >= 0;
+  }
+
+  /** For the connection: whether something, be it only the end, has not been sent. */
+  get hasMore(): boolean {
+    return this.queued > 0 || (this.#isEnding && !this.#isEnded);
+  }
+
+  /** For the connection: all that we will ever say has been sent. */
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** For the connection: at most so many bytes of what is to be sent next; `isEnded` tells whether they are the last. */
+  take(most: number): Buffer | undefined {
+    const first = this.#queue[0];
+    let taken = first;
+    if (first !== undefined && first.length > most) {
+      taken = first.subarray(0, most);
+      this.#queue[0] = first.subarray(most);
+    } else {
+      this.#queue.shift();
+    }
+    this.queued -= taken?.length ?? 0;
+    this.#isEnded = this.#isEnding && this.#queue.length === 0;
+    return taken;
+  }
+
+  #push(bytes: Buffer): void {
+    if (bytes.length === 0) return;
+    this.#queue.push(bytes);
+    this.queued += bytes.length;
+  }
+}
