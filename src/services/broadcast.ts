@@ -32,6 +32,7 @@ import { AddressRefused } from "../upstream/guard.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/otlp.ts";
 import type { Vault } from "../vault.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What broadcast needs of the house. */
 export interface BroadcastParts {
@@ -48,9 +49,13 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
   const { sql, vault, broadcaster } = parts;
   const targetOf = async (from: Queryable, call: Call, id: string): Promise<store.TargetRecord> => {
     const target = await store.findTarget(from, keyOf(call).orgId, id);
-    if (!target) throw unknown();
+    if (!target || !isNear(call, target.filter.workspaceId)) throw unknown();
     return target;
   };
+  const nearby = (call: Call, facts: store.TargetFacts): store.TargetFacts => ({
+    ...facts,
+    filter: { ...facts.filter, workspaceId: workspaceFor(call, facts.filter.workspaceId, "targets") },
+  });
   const noted = (tx: Tx, call: Call, action: string, subject: string) =>
     audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
 
@@ -58,7 +63,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
     async createBroadcast(request, call) {
       const { orgId } = keyOf(call);
       const id = newId("bct");
-      const facts = factsOf(FRESH, request, headersFor(vault, id, request.headers));
+      const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, request.headers)));
       await tryOut(parts.reach, facts, request.headers);
       const target = await tx(sql, async (tx) => {
         const target = await store.createTarget(tx, { ...facts, id, orgId });
@@ -70,7 +75,8 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
     },
 
     async listBroadcasts(_, call) {
-      const targets = await store.listTargets(sql, keyOf(call).orgId);
+      const all = await store.listTargets(sql, keyOf(call).orgId);
+      const targets = all.filter(({ filter }) => isNear(call, filter.workspaceId));
       return create(ListBroadcastsResponseSchema, { object: "list", data: targets.map(messageOf), hasMore: false });
     },
 
@@ -83,12 +89,12 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       const { targetId: id } = request;
       const before = await targetOf(sql, call, id);
       const sealed = headersFor(vault, id, request.headers);
-      const facts = factsOf(before, request, sealed);
+      const facts = nearby(call, factsOf(before, request, sealed));
       if (facts.enabled && isOtherWay(before, facts))
         await tryOut(parts.reach, facts, headersOf(vault, { ...facts, id }));
       const target = await tx(sql, async (tx) => {
         // Who else changed it meanwhile keeps what this request does not name.
-        const now = factsOf(await targetOf(tx, call, id), request, sealed);
+        const now = nearby(call, factsOf(await targetOf(tx, call, id), request, sealed));
         const target = await store.replaceTarget(tx, { ...now, id, orgId });
         if (!target) throw unknown();
         await noted(tx, call, "broadcast.changed", id);
@@ -100,6 +106,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
 
     async deleteBroadcast({ targetId }, call) {
       await tx(sql, async (tx) => {
+        await targetOf(tx, call, targetId);
         if (!(await store.deleteTarget(tx, keyOf(call).orgId, targetId))) throw unknown();
         await noted(tx, call, "broadcast.deleted", targetId);
       });

@@ -30,6 +30,7 @@ import { AddressRefused, checkUrl } from "../upstream/guard.ts";
 import type { Vault } from "../vault.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { EVENT_NAMES, emit, eventOf } from "./emit.ts";
+import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What webhooks need of the house. */
 export interface WebhookParts {
@@ -47,7 +48,7 @@ const SECRET_FORM = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Implementation<typeof WebhookService> {
   const hookOf = async (from: Queryable, call: Call, id: string): Promise<store.WebhookRecord> => {
     const hook = await store.findWebhook(from, keyOf(call).orgId, id);
-    if (!hook) throw unknown();
+    if (!hook || !isNear(call, hook.workspaceId)) throw unknown();
     return hook;
   };
   const shown = async (hook: store.WebhookRecord) =>
@@ -56,8 +57,9 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
     audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
 
   return {
-    async createWebhook({ url, events, description = "", enabled = true, secret: given, workspaceId }, call) {
+    async createWebhook({ url, events, description = "", enabled = true, secret: given, workspaceId: asked }, call) {
       const { orgId } = keyOf(call);
+      const workspaceId = workspaceFor(call, asked, "webhooks");
       checkAddress(url, allowPrivate);
       checkEvents(events);
       const secret = given === undefined ? newSecret() : checkedSecret(given);
@@ -77,7 +79,8 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
     },
 
     async listWebhooks(_, call) {
-      const hooks = await store.listWebhooks(sql, keyOf(call).orgId);
+      const all = await store.listWebhooks(sql, keyOf(call).orgId);
+      const hooks = all.filter(({ workspaceId }) => isNear(call, workspaceId));
       const last = await store.lastDeliveries(
         sql,
         hooks.map(({ id }) => id),
@@ -97,6 +100,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
       if (url !== undefined) checkAddress(url, allowPrivate);
       checkEvents(events);
       const hook = await tx(sql, async (tx) => {
+        await hookOf(tx, call, hookId);
         const change = {
           ...(url !== undefined && { url }),
           ...(events.length > 0 && { events }),
@@ -116,6 +120,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
       const secret = newSecret();
       const sealed = vault.seal(secret, store.webhookContext(hookId));
       const hook = await tx(sql, async (tx) => {
+        await hookOf(tx, call, hookId);
         const hook = await store.rotateSecret(tx, keyOf(call).orgId, hookId, sealed);
         if (!hook) throw unknown();
         await noted(tx, call, "webhook.secret_rotated", hookId);
@@ -126,6 +131,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
 
     async deleteWebhook({ hookId }, call) {
       await tx(sql, async (tx) => {
+        await hookOf(tx, call, hookId);
         if (!(await store.deleteWebhook(tx, keyOf(call).orgId, hookId))) throw unknown();
         await noted(tx, call, "webhook.deleted", hookId);
       });

@@ -150,7 +150,7 @@ export const BroadcastTargetSchema: GenMessage<BroadcastTarget> = /*@__PURE__*/
   messageDesc(file_limber_v1_broadcast, 0);
 
 /**
- * Which calls are sent. A call has to pass all that is stated.
+ * Which calls are sent. A call has to pass all that is stated, and an event what is said of the workspace.
  *
  * @generated from message limber.v1.BroadcastFilter
  */
@@ -177,7 +177,7 @@ export type BroadcastFilter = Message<"limber.v1.BroadcastFilter"> & {
   keyIds: string[];
 
   /**
-   * The workspace of the key that called; all when absent.
+   * The workspace of the key that called, and of the cause of an event; all when absent. Of a key of a workspace it is that workspace.
    *
    * @generated from field: optional string workspace_id = 4;
    */

@@ -59,7 +59,7 @@ export type CreateWebhookRequest = Message<"limber.v1.CreateWebhookRequest"> & {
   secret?: string | undefined;
 
   /**
-   * Sends the events of this workspace alone, for ever; those of the whole organisation when absent.
+   * Sends the events of this workspace alone, for ever; when absent those of the whole organisation, or of the key's own workspace where the key has one.
    *
    * @generated from field: optional string workspace_id = 6;
    */

@@ -9,7 +9,9 @@ import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { person } from "../../support/members.ts";
 import { type Model, startModel } from "../../support/model.ts";
+import * as oauth from "../../support/oauth.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
@@ -140,6 +142,42 @@ describe("a webhook of a workspace", () => {
   });
 });
 
+describe("a key of a workspace", () => {
+  it("registers webhooks of that workspace alone", async () => {
+    const { key } = await made({ workspace_id: lab });
+    const asked = (more: object) => app.call("/v1/webhooks", { url: `${app.url}/`, ...more }, { key });
+    expect((await asked({})).body.workspace_id).toBe(lab);
+    expect((await asked({ workspace_id: lab })).body.workspace_id).toBe(lab);
+    const { status, body } = await asked({ workspace_id: field });
+    expect([status, body.error.code]).toEqual([403, "scope_denied"]);
+    expect(body.error.message).toContain("of that workspace alone");
+  });
+
+  it("finds no webhook but those of its workspace", async () => {
+    const { key } = await made({ workspace_id: lab });
+    const [ours, theirs, whole] = [await hook(lab, ["*"]), await hook(field, ["*"]), await hook(undefined, ["*"])];
+    const list = (await app.call("/v1/webhooks", undefined, { key })).body.data;
+    expect(list.map(({ id }: { id: string }) => id)).toEqual([ours]);
+    const knock = async (id: string, path: string, method: string) =>
+      (await app.call(`/v1/webhooks/${id}${path}`, method === "GET" ? undefined : {}, { key, method })).status;
+    const doors = [
+      ["", "GET"],
+      ["", "PATCH"],
+      ["/rotate", "POST"],
+      ["/test", "POST"],
+      ["/deliveries", "GET"],
+      ["/deliveries/dlv_1/redeliver", "POST"],
+      ["", "DELETE"],
+    ] as const;
+    for (const [path, method] of doors)
+      for (const id of [theirs, whole]) expect([path, await knock(id, path, method)]).toEqual([path, 404]);
+    for (const [path, method] of doors)
+      expect([path, await knock(ours, path, method)]).toEqual([path, path.includes("dlv") ? 404 : 200]);
+    const left = (await app.call("/v1/webhooks", undefined, { key: owner.key })).body.data;
+    expect(left.map(({ id }: { id: string }) => id)).toEqual([theirs, whole]);
+  });
+});
+
 describe("the workspace of an event", () => {
   it("is that of the key whose call failed", async () => {
     const [ours, theirs] = [await hook(lab, ["request.failed"]), await hook(field, ["request.failed"])];
@@ -220,6 +258,55 @@ describe("the workspace of an event", () => {
     await stop({ workspace_id: foreign });
     await stop({ all: true }, key);
     expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", ""]);
+  });
+
+  it("is that of the key whose session loses its pin, and whose call another offering answers", async () => {
+    const providers = new Map<string, Model>();
+    for (const provider of ["left", "right"]) {
+      const own = await startModel();
+      providers.set(provider, own);
+      await app.supply({ provider, model: "shared/base", endpoint: own.endpoint });
+    }
+    const { key } = await made({ workspace_id: lab });
+    const call = (key: string) =>
+      app.call("/v1/act", { ...BODY, model: "shared/base", provider: { session_id: "episode" } }, { key });
+    const serves = async (key: string): Promise<Model> => providers.get((await call(key)).body.route.provider)!;
+    for (const each of [key, owner.key]) {
+      const pinned = await serves(each);
+      pinned.script.act = (_call, _answer, { stream }) => stream.close(2);
+      expect((await call(each)).body.route.pin).toBe("moved");
+      pinned.script.act = undefined;
+    }
+    await eventually(async () => expect(await workspacesOf("session.pin_lost")).toEqual([lab, ""]));
+    await eventually(async () => expect(await workspacesOf("route.fallback_used")).toEqual([lab, ""]));
+    for (const each of providers.values()) await each.close();
+  });
+
+  it("is that of the webhook that is disabled", async () => {
+    const gone = await receiver();
+    gone.answer((_, response) => response.writeHead(410).end());
+    for (const workspace_id of [lab, undefined]) {
+      const { id } = (await register(gone.url, { workspace_id })).body;
+      await eventually(async () =>
+        expect((await app.call(`/v1/webhooks/${id}`, undefined, { key: owner.key })).body.status).toBe("disabled"),
+      );
+    }
+    expect(await workspacesOf("webhook.disabled")).toEqual([lab, ""]);
+  });
+
+  it("is that of a key that an invited member takes, or an application gets from it and gives back", async () => {
+    const member = await person(app, owner.org, "developer", { workspace_ids: [lab] });
+    // The first one is the owner's.
+    expect(await workspacesOf("key.created")).toEqual(["", lab]);
+    const { client_id } = (await oauth.register(app, owner.key)).body;
+    const { verifier, challenge } = oauth.pkce();
+    const { code } = (await oauth.consent(app, member.key, client_id, challenge)).body;
+    const { access_token } = (await oauth.exchange(app, oauth.honest(client_id, code, verifier))).body;
+    expect(await workspacesOf("key.created")).toEqual(["", lab, lab]);
+    expect((await app.call("/v1/key", undefined, { key: access_token })).body.workspace_id).toBe(lab);
+    // The code comes again: the key that it gave is revoked.
+    await oauth.exchange(app, oauth.honest(client_id, code, verifier));
+    expect(await workspacesOf("key.revoked")).toEqual([lab]);
   });
 
   it("is read by the database as the codec writes it, whatever its neighbours", async () => {

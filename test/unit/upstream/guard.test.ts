@@ -1,20 +1,20 @@
+/** The guard: no address that somebody gave us leads inside. */
 import { once } from "node:events";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer, isIP, type LookupFunction } from "node:net";
 import { Agent, type Dispatcher, request } from "undici";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   AddressRefused,
   type Answer,
   checkUrl,
-  FetchFailed,
   fetchBytes,
-  guardedAgent,
   guardedConnector,
   guardedLookup,
   isAllowedAddress,
 } from "../../../src/upstream/guard.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "./hostile-urls.ts";
+import { agentFor, closeLater, limits } from "./served.ts";
 
 /** Listens on both loopbacks at one port and counts who comes; nobody should. */
 class Canary {
@@ -42,29 +42,8 @@ const canary = new Canary();
 beforeAll(() => canary.open());
 afterAll(() => canary.close());
 
-const open: { close(): unknown }[] = [];
-afterEach(async () => {
-  for (const each of open.splice(0)) await each.close();
-});
-
-/** A web server of ours on 127.0.0.1; closed after the test. */
-async function serve(listener: RequestListener): Promise<URL> {
-  const server = createServer(listener);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  open.push({ close: () => server.close().closeAllConnections() });
-  return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-}
-
-function agentFor(...options: Parameters<typeof guardedAgent>): Agent {
-  const agent = guardedAgent(...options);
-  open.push({ close: () => agent.destroy() });
-  return agent;
-}
-
 const HTTP = { schemes: ["http:", "https:"] };
 const inside = async (): Promise<Answer[]> => [{ address: "127.0.0.1", family: 4 }];
-const limits = { maxBytes: 1000, timeoutMs: 5_000, accept: "image/png" };
 
 const guarded = async (text: string, agent: Agent): Promise<Buffer> =>
   fetchBytes(checkUrl(text, { ...HTTP, allowPrivate: false }), { ...limits, agent });
@@ -103,7 +82,7 @@ describe("the guard, against URLs that lead inside", () => {
   it("would lose hundreds of them without the guard, so the corpus has teeth", async () => {
     const lookup: LookupFunction = (_name, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]);
     const agent = new Agent({ connect: { lookup } });
-    open.push({ close: () => agent.destroy() });
+    closeLater({ close: () => agent.destroy() });
     const local = hostileUrls(canary.port).filter((text) => {
       const host = URL.parse(text)?.hostname.replace(/^\[|\]$/g, "") ?? "";
       return (
@@ -241,13 +220,13 @@ describe("the guard, against names that change their answer", () => {
     const trap = createTcpServer((socket) => socket.on("data", (data) => received.push(data)).on("error", () => {}));
     trap.listen(0, "127.0.0.1");
     await once(trap, "listening");
-    open.push({ close: () => trap.close() });
+    closeLater({ close: () => trap.close() });
     const { port } = trap.address() as AddressInfo;
     const hijacked = guardedConnector({ allowPrivate: false }, (_target, callback) => {
       const socket = connect(port, "127.0.0.1", () => callback(null, socket));
     });
     const agent = new Agent({ connect: hijacked });
-    open.push({ close: () => agent.destroy() });
+    closeLater({ close: () => agent.destroy() });
     await expect(fetchBytes(new URL("http://93.184.215.14/"), { ...limits, agent })).rejects.toThrow(AddressRefused);
     expect(received).toEqual([]);
   });
@@ -310,151 +289,5 @@ describe("the guard, for those who may", () => {
   ])("judges %j: public policy %s, private policy %s", (address, publicly, privately) => {
     expect(isAllowedAddress(address, { allowPrivate: false })).toBe(publicly);
     expect(isAllowedAddress(address, { allowPrivate: true })).toBe(privately);
-  });
-});
-
-describe("fetchBytes", () => {
-  const fetchFrom = async (
-    listener: RequestListener,
-    options: Partial<Parameters<typeof fetchBytes>[1]> = {},
-  ): Promise<Buffer> =>
-    fetchBytes(await serve(listener), { ...limits, agent: agentFor({ allowPrivate: true }), ...options });
-
-  it("gives the whole body, announced or chunked, up to the last byte of the cap", async () => {
-    const body = Buffer.alloc(1000, 7);
-    expect(await fetchFrom((_, response) => response.setHeader("content-length", 1000).end(body))).toEqual(body);
-    const chunked: RequestListener = (_, response) => {
-      for (let at = 0; at < 1000; at += 100) response.write(body.subarray(at, at + 100));
-      response.end();
-    };
-    expect(await fetchFrom(chunked)).toEqual(body);
-    expect(await fetchFrom((_, response) => response.end())).toEqual(Buffer.alloc(0));
-  });
-
-  it("asks once, for what it accepts, uncompressed, and says nothing of the caller", async () => {
-    const seen: object[] = [];
-    await fetchFrom((incoming, response) => {
-      seen.push({ method: incoming.method, url: incoming.url, ...incoming.headers });
-      response.end("x");
-    });
-    expect(seen).toEqual([
-      expect.objectContaining({ method: "GET", url: "/", accept: "image/png", "accept-encoding": "identity" }),
-    ]);
-    expect(Object.keys(seen[0]!).sort()).toEqual([
-      "accept",
-      "accept-encoding",
-      "connection",
-      "host",
-      "method",
-      "url",
-      "user-agent",
-    ]);
-  });
-
-  it.each([301, 302, 303, 307, 308])("doesn't follow a %i to a server inside", async (status) => {
-    const redirect: RequestListener = (_, response) => {
-      response.writeHead(status, { location: `http://127.0.0.1:${canary.port}/secret` }).end();
-    };
-    await expect(fetchFrom(redirect)).rejects.toThrow(new FetchFailed("bad_status"));
-    expect(canary.connections).toBe(0);
-  });
-
-  it.each([201, 204, 206, 304, 404, 500, 503])("takes no other status than 200: %i", async (status) => {
-    await expect(fetchFrom((_, response) => response.writeHead(status).end())).rejects.toThrow("bad_status");
-  });
-
-  it("refuses a body that announces more than the cap, before any of it comes", async () => {
-    const announce: RequestListener = (_, response) => {
-      response.writeHead(200, { "content-length": "1001" }).flushHeaders();
-    };
-    await expect(fetchFrom(announce)).rejects.toThrow(new FetchFailed("too_large"));
-  });
-
-  it("stops an endless body at the cap and hangs up", async () => {
-    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
-    const endless: RequestListener = (_, response) => {
-      const more = (): void => {
-        while (response.write(Buffer.alloc(500)));
-      };
-      response.on("drain", more).on("close", resolve);
-      more();
-    };
-    await expect(fetchFrom(endless)).rejects.toThrow(new FetchFailed("too_large"));
-    await hungUp;
-  });
-
-  it("refuses an encoded body, which could unfold into any size", async () => {
-    const bomb: RequestListener = (_, response) => response.setHeader("content-encoding", "gzip").end("x");
-    await expect(fetchFrom(bomb)).rejects.toThrow(new FetchFailed("encoded"));
-  });
-
-  it("gives up on a slow body when its time is over, and hangs up", async () => {
-    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
-    const slow: RequestListener = (_, response) => {
-      response.write("x");
-      const dripping = setInterval(() => response.write("x"), 5);
-      response.on("close", () => {
-        clearInterval(dripping);
-        resolve();
-      });
-    };
-    await expect(fetchFrom(slow, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
-    await hungUp;
-  });
-
-  it("gives up on a server that never answers, and on one that never accepts", async () => {
-    await expect(fetchFrom(() => {}, { timeoutMs: 60 })).rejects.toThrow(new FetchFailed("timed_out"));
-    const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
-    const fetching = fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, timeoutMs: 60 });
-    await expect(fetching).rejects.toThrow(new FetchFailed("timed_out"));
-  });
-
-  it("leaves with the caller's reason when the caller leaves, before, while connecting and in mid-body", async () => {
-    const gone = new Error("the caller left");
-    await expect(fetchFrom(() => {}, { signal: AbortSignal.abort(gone) })).rejects.toBe(gone);
-    const { promise: hungUp, resolve } = Promise.withResolvers<void>();
-    const controller = new AbortController();
-    const started: RequestListener = (_, response) => {
-      response.on("close", resolve);
-      response.write("x", () => controller.abort(gone));
-    };
-    await expect(fetchFrom(started, { signal: controller.signal })).rejects.toBe(gone);
-    await hungUp;
-    const early = new AbortController();
-    const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
-    const fetching = fetchBytes(new URL("http://slow-dns.example/"), { ...limits, agent: never, signal: early.signal });
-    early.abort(gone);
-    await expect(fetching).rejects.toBe(gone);
-  });
-
-  it("sends nothing for a caller who left while the name was still being resolved", async () => {
-    const asked: string[] = [];
-    const server = await serve((incoming, response) => {
-      asked.push(incoming.url ?? "");
-      response.end("x");
-    });
-    const { promise: resolved, resolve } = Promise.withResolvers<Answer[]>();
-    const agent = agentFor({ allowPrivate: true, resolve: () => resolved });
-    const url = (path: string): URL => new URL(`http://cameras.example:${server.port}/${path}`);
-    const caller = new AbortController();
-    const left = fetchBytes(url("left"), { ...limits, agent, signal: caller.signal });
-    const stayed = fetchBytes(url("stayed"), { ...limits, agent });
-    caller.abort(new Error("the caller left"));
-    await expect(left).rejects.toThrow("the caller left");
-    resolve([{ address: "127.0.0.1", family: 4 }]);
-    await stayed;
-    expect(asked).toEqual(["/stayed"]);
-  });
-
-  it("calls broken answers, closed ports and unknown names unreachable, and keeps the cause for the log", async () => {
-    const reset: RequestListener = (incoming) => incoming.socket.destroy();
-    await expect(fetchFrom(reset)).rejects.toThrow(new FetchFailed("unreachable"));
-    const cut: RequestListener = (incoming, response) => {
-      response.writeHead(200, { "content-length": "10" }).write("x", () => incoming.socket.destroy());
-    };
-    await expect(fetchFrom(cut)).rejects.toThrow(new FetchFailed("unreachable"));
-    const unknown = agentFor({ allowPrivate: false, resolve: () => Promise.reject(new Error("ENOTFOUND")) });
-    const fetching = fetchBytes(new URL("http://nowhere.example/"), { ...limits, agent: unknown });
-    await expect(fetching).rejects.toMatchObject({ reason: "unreachable", cause: { message: "ENOTFOUND" } });
   });
 });
