@@ -7,14 +7,14 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { create } from "@bufbuild/protobuf";
-import { type RawData, type WebSocket, WebSocketServer } from "ws";
+import { type WebSocket, WebSocketServer } from "ws";
 import { type ActResponse, InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import {
   GetModelRequestSchema,
   type GetModelResponse,
   RegistryService,
 } from "../../gen/limber/v1/registry_service_pb.ts";
-import { newId, steadyNow } from "../ambient.ts";
+import { every, newId, steadyNow } from "../ambient.ts";
 import { API_VERSION, BRAND } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/ndarray.ts";
@@ -36,6 +36,11 @@ export interface OpenpiOptions {
 
 const MAX_MESSAGE_BYTES = 64 << 20;
 const PATH = /^\/v1\/openpi(?:\/([^/]+)\/([^/]+))?$/;
+/** What a caller may send ahead of its answers before it is hung up on. */
+const MOST_AHEAD = { messages: 8, bytes: MAX_MESSAGE_BYTES } as const;
+/** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
+const PING_MS = 30_000;
+const MOST_MISSED = 2;
 /** What a slow reader may leave unread before it is hung up on. */
 const MOST_UNREAD_BYTES = 8 << 20;
 /** The codes of WebSocket: the service restarts, and a reader who does not read. */
@@ -153,7 +158,9 @@ class Robot {
   /** Ends with the connection. */
   readonly #gone = new Cancel();
   #turn: Promise<void> = Promise.resolve();
-  #waiting = 0;
+  /** What was sent and is not answered. */
+  readonly #ahead = { messages: 0, bytes: 0 };
+  #missed = 0;
 
   constructor(options: OpenpiOptions, client: WebSocket, caller: Omit<CallHead, "requestId">, asked: Asked) {
     this.#options = options;
@@ -167,21 +174,40 @@ class Robot {
     const { model, actionSpace = "", horizon = 0 } = this.#asked;
     const client = this.#client;
     client.on("error", () => undefined);
-    client.on("close", () =>
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer")),
-    );
-    client.on("message", (data, isBinary) => this.#hear(data, isBinary));
+    const rest = every(PING_MS, () => {
+      if (this.#missed++ < MOST_MISSED) client.ping();
+      else client.terminate();
+    });
+    client.on("pong", () => {
+      this.#missed = 0;
+    });
+    client.on("close", () => {
+      rest();
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    });
+    // Their kind is Buffer, unless somebody asked for another.
+    client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
     client.send(encodeNumpy({ gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }));
   }
 
-  #hear(data: RawData, isBinary: boolean): void {
+  #hear(data: Buffer, isBinary: boolean): void {
+    const ahead = this.#ahead;
+    this.#missed = 0;
     // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
-    if (this.#waiting >= 8 || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
+    const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
+    if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
       this.#client.close(CLOSE.policy, "answers are not waited for, or not read");
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller was hung up on"));
       return;
     }
-    this.#waiting += 1;
-    this.#turn = this.#turn.then(() => this.#answer(data as Buffer, isBinary)).finally(() => (this.#waiting -= 1));
+    ahead.messages += 1;
+    ahead.bytes += data.length;
+    this.#turn = this.#turn
+      .then(() => this.#answer(data, isBinary))
+      .finally(() => {
+        ahead.messages -= 1;
+        ahead.bytes -= data.length;
+      });
   }
 
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {

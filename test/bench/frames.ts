@@ -3,15 +3,14 @@
  * what a stream holds whose reader has stopped: goal S3. `node test/bench/frames.ts [rounds]`
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { FRAMES, open, pacedFrames } from "./support/frame-load.ts";
 import { openGateway } from "./support/gateway.ts";
 import { cpuNanos, median, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 3);
 const STREAMS = 50;
-const FRAMES = 200;
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const isJson = (line: string): boolean => line.startsWith("{");
@@ -29,42 +28,11 @@ const PROGRAMS = {
 } as const;
 type Name = keyof typeof PROGRAMS;
 
-/** Opens one stream; `heard` gets its bytes, or nobody where it is not given: then nothing is read. */
-function open(
-  name: Name,
-  instruction: string,
-  heard?: (chunk: Buffer) => void,
-): { done: Promise<void>; leave(): void } {
-  const { port, key } = PROGRAMS[name];
-  const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
-  const call = request({ port, host: "127.0.0.1", method: "POST", path: "/v1/predict/stream", headers, agent: false });
-  const done = new Promise<void>((resolve, reject) => {
-    call.once("error", reject);
-    call.once("response", (response) => {
-      if (response.statusCode !== 200) reject(new Error(`${name} answered ${response.statusCode}`));
-      if (!heard) return response.pause();
-      response.on("data", heard);
-      return response.once("end", resolve);
-    });
-  });
-  const body = { model: "bench/instant", instruction, horizon: FRAMES, observations: [{ proprio: [0] }] };
-  call.end(JSON.stringify(body));
-  return { done, leave: () => call.destroy() };
-}
-
-const MARK = Buffer.from("event: frame");
-
 /** The program's CPU for each frame of many paced streams. */
 async function paced(name: Name): Promise<{ micros: number; frames: number }> {
   const { pid } = PROGRAMS[name];
-  let frames = 0;
   const before = cpuNanos(pid);
-  const streams = Array.from({ length: STREAMS }, () =>
-    open(name, "1024 bytes every 20 ms", (chunk) => {
-      for (let at = chunk.indexOf(MARK); at >= 0; at = chunk.indexOf(MARK, at + 1)) frames += 1;
-    }),
-  );
-  await Promise.all(streams.map(({ done }) => done));
+  const frames = await pacedFrames(PROGRAMS[name], STREAMS);
   return { micros: (cpuNanos(pid) - before) / 1000 / frames, frames };
 }
 
@@ -74,7 +42,7 @@ const rss = (pid: number): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`
 async function stalled(name: Name): Promise<number> {
   const { pid } = PROGRAMS[name];
   const before = rss(pid);
-  const streams = Array.from({ length: STREAMS }, () => open(name, "65536 bytes every 0 ms"));
+  const streams = Array.from({ length: STREAMS }, () => open(PROGRAMS[name], "65536 bytes every 0 ms"));
   for (const { done } of streams) done.catch(() => undefined);
   await new Promise((resolve) => setTimeout(resolve, 3000));
   const held = (rss(pid) - before) / STREAMS;

@@ -1,13 +1,14 @@
 /**
- * Where the time of an act call and of a control loop's message goes: shares of the gateway's CPU by room, and the functions
+ * Where the time of an act call, of a control loop's message and of a predicted frame goes: shares of the gateway's CPU by room, and the functions
  * that take most of it.
  * "itself" is time in the room's own code; "with what it calls" adds the libraries and Node's own code called from there,
- * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced]`
+ * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced|frames]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
+import { pacedFrames } from "./support/frame-load.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { type BenchRobot, closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
@@ -80,9 +81,12 @@ function report(title: string, samples: readonly Sample[], perCall: number): voi
 }
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
-const upstream = await start("test/bench/support/upstream.ts", [], (line) => line.startsWith("{"));
+const frames = only === "frames";
+const server = `test/bench/support/${frames ? "frames-upstream" : "upstream"}.ts`;
+const upstream = await start(server, [], (line) => line.startsWith("{"));
 const ports: { grpc: number } = JSON.parse(upstream.line);
-const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`, {}, ["--inspect=127.0.0.1:0"]);
+const served = frames ? { contracts: ["predict"], price_per_frame: 0.000001 } : undefined;
+const gateway = await openGateway(folder, `grpc://127.0.0.1:${ports.grpc}`, {}, ["--inspect=127.0.0.1:0"], served);
 const inspector = inspectorOf(join(folder, "log"));
 const base = `http://127.0.0.1:${gateway.port}`;
 /** 64 robots that ask as fast as they are answered, or 20 at 50 Hz on connections of their own. */
@@ -95,12 +99,20 @@ async function loopLoad(count: number, paced: boolean): Promise<Pick<Load, "fail
   return { failed: others };
 }
 
-const loads: Record<string, (count: number) => Promise<Pick<Load, "failed">>> = {
+/** 50 predictions, of a kilobyte every 20 ms, as often as it takes. */
+async function frameLoad(count: number): Promise<Pick<Load, "failed">> {
+  let left = count;
+  while (left > 0) left -= await pacedFrames(gateway, 50);
+  return { failed: 0 };
+}
+
+const LOADS: Record<string, (count: number) => Promise<Pick<Load, "failed">>> = {
   REST: (count) => restLoad(`${base}/v1/act`, actJson, gateway.key, 32, count),
   gRPC: (count) => grpcLoad(base, GRPC_PATH, actFrame, gateway.key, 8, 4, count),
   loops: (count) => loopLoad(count, false),
   paced: (count) => loopLoad(count, true),
 };
+const loads = frames ? { frames: frameLoad } : LOADS;
 for (const [name, load] of Object.entries(loads)) {
   if (only !== undefined && only !== name) continue;
   await load(calls); // warm-up

@@ -4,7 +4,7 @@ import type { Try } from "../record.ts";
 import type { Sighting } from "./events.ts";
 
 /** At most so many observations are asked about at once. */
-export const MOST_AT_ONCE = 16;
+export const MOST_AT_ONCE = 8;
 
 /**
  * Who answers within this many milliseconds answers each observation of the fastest loop. Whoever takes longer is asked about the
@@ -12,12 +12,15 @@ export const MOST_AT_ONCE = 16;
  */
 export const QUICK_MS = 5;
 
-/** The weight of one answer in what is usual: a machine that stood still for a moment is no slow provider. */
-const WEIGHT = 1 / 64;
+/** The weight of one answer in what is usual, and the most that it counts: a machine that stood still for a moment is no slow provider. */
+const WEIGHT = 1 / 32;
 const MOST_COUNTED_MS = 2 * QUICK_MS;
 
-/** What is under way for longer than this says that who serves is not quick at the moment. */
-const LONGEST_MS = 10 * QUICK_MS;
+/**
+ * While anything is under way for longer than this, nothing is asked about beside it: where more comes than can be done, what is not
+ * asked about is what keeps the rest in time.
+ */
+const LONGEST_MS = 2 * QUICK_MS;
 
 /** One provider being asked. */
 export interface Flight {

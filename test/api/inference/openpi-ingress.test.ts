@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import sharp from "sharp";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
@@ -112,6 +112,16 @@ describe("a client with an api key", () => {
     client.socket.close();
   });
 
+  it("may name a preset, whose fields count", async () => {
+    const { key } = caller;
+    const config = { horizon: 4, action_space: "joint_pos_7" };
+    expect((await app.call("/v1/presets/short", config, { key, method: "PUT" })).status).toBe(200);
+    const client = await connect("/v1/openpi/acme/arm?preset=short", apiKey(caller));
+    const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
+    expect((answer.get("actions") as unknown as NdArray).shape).toEqual([4, 7]);
+    client.socket.close();
+  });
+
   it("does not notice that its provider dies", async () => {
     const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
     const provider = async () => {
@@ -164,6 +174,28 @@ describe("a refusal", () => {
     const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
     expect(answer.has("actions")).toBe(true);
     client.socket.close();
+  });
+
+  it.each([
+    ["nine small messages", 9, 8],
+    ["four messages of 20 MB", 4, 20 << 20],
+  ])("of %s ahead of the first answer is the end of the connection, and of what was asked", async (_, count, bytes) => {
+    one.script.act = two.script.act = () => {};
+    onTestFinished(() => {
+      one.script.act = two.script.act = undefined;
+    });
+    const before = one.acts.length + two.acts.length;
+    const cancelled = one.cancelled() + two.cancelled();
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const closed = once(client.socket, "close");
+    const state = NdArray.float64([1]);
+    const message = encodeNumpy({ "observation/state": state, padding: "x".repeat(bytes) });
+    client.socket.send(message);
+    const asked = (): number => one.acts.length + two.acts.length - before;
+    await expect.poll(asked).toBeGreaterThan(0);
+    for (let i = 1; i < count; i++) client.socket.send(message);
+    expect((await closed)[0]).toBe(1008);
+    await expect.poll(() => one.cancelled() + two.cancelled() - cancelled).toBe(asked());
   });
 
   it("for want of credit says so", async () => {

@@ -102,8 +102,8 @@ describe("one observation at a time is asked about", () => {
   it("while one that is under way takes long", () => {
     const { seen, answered } = used(2);
     seen(100, 3);
-    expect(seen(151, 4)).toEqual([]);
-    expect(answered(152, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
+    expect(seen(111, 4)).toEqual([]);
+    expect(answered(112, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
   });
 
   it("where who serves takes longer, so that nobody pays for chunks that are replaced as they come", () => {

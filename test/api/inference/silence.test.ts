@@ -1,8 +1,9 @@
-/** ActStream: callers who fall silent, and callers who do not listen. */
+/** Robots that fall silent, and robots that do not listen. */
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { WebSocket } from "ws";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { replaceAmbient } from "../../../src/ambient.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
@@ -89,4 +90,24 @@ it("a robot that reads nothing is let go after ten seconds, and its stream close
   clock.skip(61_000);
   await closed;
   expect(stream.rstCode).toBe(http2.constants.NGHTTP2_CANCEL);
+});
+
+it("a client of openpi that is there no longer is hung up on, and one that is stays as long as it likes", async () => {
+  const address = `${app.url.replace("http", "ws")}/v1/openpi/acme/base`;
+  const headers = { authorization: `Api-Key ${caller.key}` };
+  const [gone, there] = [false, true].map((autoPong) => new WebSocket(address, { headers, autoPong }));
+  onTestFinished(() => there!.terminate());
+  await Promise.all([gone!, there!].map((socket) => once(socket, "message")));
+  const closed = once(gone!, "close");
+  for (let i = 0; i < 3; i++) {
+    const pinged = once(there!, "ping");
+    clock.skip(31_000);
+    await pinged;
+    // What it says after its answer comes after it.
+    const heard = once(there!, "pong");
+    there!.ping();
+    await heard;
+  }
+  expect((await closed)[0]).toBe(1006);
+  expect(there!.readyState).toBe(WebSocket.OPEN);
 });
