@@ -24,8 +24,7 @@ import { collected, longestOwnMs, type Pauses, watchCollector, watchLoop } from 
 import { cpuNanos, median, start } from "./support/processes.ts";
 
 /** Rounds that count, and how many go before them until everything is compiled. */
-const ROUNDS = 10;
-const WARM_UP = 5;
+const roundsOf = (offerings: number) => (offerings > 50_000 ? { warmUp: 2, rounds: 5 } : { warmUp: 5, rounds: 10 });
 const SIZES = process.argv[2]?.split(",").map(Number) ?? [1_000, 10_000, 100_000];
 const PAGES = 20;
 const ms = (value: number): string => value.toFixed(1);
@@ -110,12 +109,13 @@ let house = knowing();
 for (const offerings of SIZES) {
   await offer(offered + 1, offerings);
   offered = offerings;
+  const { warmUp, rounds } = roundsOf(offerings);
   for (const change of Object.keys(CHANGES) as Change[]) {
     const runs: Reload[] = [];
-    for (let i = 0; i < WARM_UP + ROUNDS; i++) {
+    for (let i = 0; i < warmUp + rounds; i++) {
       if (change === "at the start") house = knowing();
       const run = await reload(house, change);
-      if (i >= WARM_UP) runs.push(run);
+      if (i >= warmUp) runs.push(run);
     }
     rows[`${offerings} offerings, ${change}`] = {
       "took ms": ms(median(runs.map(({ tookMs }) => tookMs))),
