@@ -7,7 +7,7 @@ export { type Encoder, encoderOf } from "./json/encode.ts";
 export { type Fault, Faults, MAX_FAULTS } from "./json/faults.ts";
 export { parseBody } from "./json/text.ts";
 export { wordsOf } from "./json/words.ts";
-export { writeJson } from "./json/write.ts";
+export { writeJson, writingJson } from "./json/write.ts";
 
 /** The REST JSON text of a message. */
 export function toText(desc: DescMessage, message: Message): string {

@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { create, type DescField, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import type { Violation } from "../../gen/limber/v1/error_pb.ts";
-import { newId, steadyNow } from "../ambient.ts";
+import { inSlices, newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import { Cancel } from "../signal.ts";
@@ -11,7 +11,7 @@ import { untilAbort } from "./abort.ts";
 import { type Dialect, house } from "./dialects/index.ts";
 import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
-import { decoderOf, encoderOf, Faults, writeJson } from "./json.ts";
+import { decoderOf, encoderOf, Faults, writeJson, writingJson } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { PlainResponse } from "./port/lane.ts";
 import { queryOf, valuesOf } from "./query.ts";
@@ -234,7 +234,8 @@ export class RestFace {
     if (streamed && !route.events) throw refuseStream();
     const answer = await gate.unary(method, admission, message, context);
     if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
-    answerWhole(exchange, admission, answer);
+    const writing = answerWhole(exchange, admission, answer);
+    if (writing) await writing;
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -367,10 +368,16 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-function answerWhole({ route, request, response, context }: Exchange, admission: Admission, message: Message): void {
+/** Answers; what was asked to be listed may be long and takes more than one turn of the event loop. */
+function answerWhole(exchange: Exchange, admission: Admission, message: Message): Promise<void> | undefined {
+  const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
   if (dialect.plain && answer === undefined && !BODILESS.has(route.status)) {
     const all = ["content-type", dialect.contentType, ...admission.headers];
+    if (route.verb === "GET")
+      return inSlices(writingJson(method.output, message)).then((body) =>
+        send(response, route.status, context.requestId, all, body),
+      );
     send(response, route.status, context.requestId, all, writeJson(method.output, message));
     return;
   }

@@ -5,8 +5,8 @@ import { Contract, PARAMETERS } from "../contracts/contract.ts";
 import { ALIASES, standsFor } from "./aliases.ts";
 import { Names } from "./names.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
+import { Serving } from "./serving.ts";
 import {
-  type Candidates,
   type Codes,
   type Columns,
   FIRST_PARAMETER_BIT,
@@ -23,8 +23,8 @@ import { sorting } from "./sorting.ts";
 /** Builds a snapshot. Takes time in proportion to the supply; planning from it does not. */
 export const buildSnapshot = (supply: Supply): Snapshot => atOnce(buildingSnapshot(supply));
 
-/** The same as sliced work, for whoever serves calls meanwhile. */
-export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
+/** The same as sliced work, for whoever serves calls meanwhile: plans will ask it for what they asked of the one `before`. */
+export function* buildingSnapshot(supply: Supply, before?: Snapshot): Sliced<Snapshot> {
   const offerings = yield* inLay(supply.offerings);
   const models = new Names(supply.catalog.length + offerings.length);
   const catalog = yield* catalogOf(supply.catalog, models);
@@ -41,7 +41,8 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
   yield* add(ids, offerings, (offering) => offering.id);
   const rowsOf = yield* groupRows(columns.model, models.names.length);
   const byAlias = yield* rowsByAlias(offerings);
-  const serving = new Map<string, Map<number, Candidates>>();
+  const serving = new Serving(columns, (alias) => byAlias.get(alias.id)!);
+  if (before) yield* serving.warming(before.lists);
   const scopes = new WeakMap<readonly string[], Uint8Array>();
 
   return {
@@ -59,22 +60,8 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
       return code < 0 ? undefined : rowsOf(code);
     },
     rowsOfAlias: (alias) => byAlias.get(alias.id)!,
-    serving(alias, bits, simulated) {
-      const unwanted = simulated ? 0 : Flag.SIMULATED;
-      let lists = serving.get(alias.id);
-      if (!lists) {
-        lists = new Map();
-        serving.set(alias.id, lists);
-      }
-      // The flag of placeholders is none of the bits that are asked for.
-      let list = lists.get(bits | unwanted);
-      if (!list) {
-        const rows = byAlias.get(alias.id)!.filter((row) => (columns.traits[row]! & (bits | unwanted)) === bits);
-        list = candidatesOf(rows, columns.kind);
-        lists.set(bits | unwanted, list);
-      }
-      return list;
-    },
+    lists: serving,
+    serving: (alias, bits, simulated) => serving.of(alias, bits, simulated),
     scopeOf(globs) {
       let allowed = scopes.get(globs);
       if (!allowed) {
@@ -84,21 +71,6 @@ export function* buildingSnapshot(supply: Supply): Sliced<Snapshot> {
       return allowed;
     },
   };
-}
-
-/** Rows and their kinds, numbered as they come. */
-function candidatesOf(rows: Uint32Array, kind: Uint32Array): Candidates {
-  const numbers = new Map<number, number>();
-  const samples: number[] = [];
-  const kinds = rows.map((row) => {
-    let number = numbers.get(kind[row]!);
-    if (number === undefined) {
-      number = samples.push(row) - 1;
-      numbers.set(kind[row]!, number);
-    }
-    return number;
-  });
-  return { rows, kinds, samples: Uint32Array.from(samples) };
 }
 
 /** How many rows are looked at between two yields, and how many where a look is a number. */

@@ -3,6 +3,7 @@ import { ACTION_SPACES } from "../contracts/action-spaces.ts";
 import { type Contract, PARAMETERS } from "../contracts/contract.ts";
 import type { Alias } from "./aliases.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
+import type { Serving } from "./serving.ts";
 
 /** What a snapshot is made from. */
 export interface Supply {
@@ -106,6 +107,8 @@ export interface Snapshot {
   rowsOfModel(slug: string): Uint32Array | undefined;
   /** Rows that an alias stands for. */
   rowsOfAlias(alias: Alias): Uint32Array;
+  /** The lists that plans asked for. */
+  readonly lists: Serving;
   /** Those of them that serve all of `bits`; with placeholders or without. */
   serving(alias: Alias, bits: number, simulated: boolean): Candidates;
   /** By model code: 1 where a key with these globs may use the model. */

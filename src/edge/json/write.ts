@@ -5,6 +5,7 @@
 import { type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import { inline, nullable } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
+import type { Sliced } from "../../ambient.ts";
 import { LONGEST_NUMBER, writeNumber } from "../../codecs/number-text.ts";
 import { type PackedSteps, packedIn } from "../../codecs/packed-steps.ts";
 import { finite, getterOf, plainOf } from "./encode.ts";
@@ -16,6 +17,55 @@ export function writeJson(desc: DescMessage, message: Message): Buffer {
   const written = out.subarray(0, at);
   if (out.length > MOST_KEPT) out = Buffer.allocUnsafe(FIRST);
   return written;
+}
+
+/** The same in slices and in a buffer of its own, for answers that may be long: lists of messages are put down between two of them. */
+export function* writingJson(desc: DescMessage, message: Message): Sliced<Buffer> {
+  const pieces: Buffer[] = [];
+  at = 0;
+  yield* members(desc, message, pieces);
+  pieces.push(Buffer.from(out.subarray(0, at)));
+  if (out.length > MOST_KEPT) out = Buffer.allocUnsafe(FIRST);
+  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
+}
+
+/** Bytes that are written between two looks at the clock. */
+const PIECE = 32 << 10;
+
+function* members(desc: DescMessage, message: Message, pieces: Buffer[]): Sliced<void> {
+  let mark = OPEN;
+  for (const member of membersOf(desc)) {
+    const value = member.get(message);
+    if (value === undefined && !member.nullable) continue;
+    begin(mark, member.label);
+    mark = COMMA;
+    if (value === undefined) ascii("null");
+    else if (member.elements)
+      yield* elements(member.elements, value as readonly Message[], pieces); // a list of them
+    else member.write(value);
+  }
+  ensure(2);
+  if (mark === OPEN) out[at++] = OPEN;
+  out[at++] = CLOSE;
+}
+
+function* elements(desc: DescMessage, items: readonly Message[], pieces: Buffer[]): Sliced<void> {
+  const write = writerOf(desc);
+  const isDeep = membersOf(desc).some((member) => member.elements !== undefined);
+  for (let i = 0; i < items.length; i++) {
+    ensure(1);
+    out[at++] = i === 0 ? LIST : COMMA;
+    if (isDeep) yield* members(desc, items[i]!, pieces);
+    else write(items[i]);
+    if (at < PIECE) continue;
+    // Others may write before this goes on.
+    pieces.push(Buffer.from(out.subarray(0, at)));
+    yield;
+    at = 0;
+  }
+  ensure(2);
+  if (items.length === 0) out[at++] = LIST;
+  out[at++] = LIST_END;
 }
 
 const FIRST = 64 << 10;
@@ -60,13 +110,33 @@ interface Member {
   readonly get: (message: Message) => unknown;
   readonly write: Write;
   readonly nullable: boolean;
+  /** What a list holds that can be put down between two of its messages. */
+  readonly elements?: DescMessage;
+}
+
+const known = new WeakMap<DescMessage, readonly Member[]>();
+
+function membersOf(desc: DescMessage): readonly Member[] {
+  let members = known.get(desc);
+  if (members === undefined) {
+    members = desc.fields.map(memberOf);
+    known.set(desc, members);
+  }
+  return members;
+}
+
+/** Writes what comes before a member, and its label. */
+function begin(mark: number, label: Uint8Array): void {
+  ensure(label.length + 1);
+  out[at++] = mark;
+  for (let i = 0; i < label.length; i++) out[at++] = label[i]!;
 }
 
 function objectWriter(desc: DescMessage): Write {
   let members: readonly Member[] | undefined;
   return (message) => {
     // Compiled at first use, because a message may contain itself.
-    members ??= desc.fields.map(memberOf);
+    members ??= membersOf(desc);
     ensure(1);
     out[at++] = OPEN;
     let separated = true;
@@ -92,7 +162,9 @@ function memberOf(field: DescField): Member {
   const get = getterOf(field);
   const write = valueWriter(field);
   const member = { label, get, write, nullable: getOption(field, nullable) };
-  if (field.fieldKind !== "list" || field.message !== ActionStepSchema) return member;
+  if (field.fieldKind !== "list" || field.listKind !== "message") return member;
+  const { message: desc } = field;
+  if (desc !== ActionStepSchema) return isPlain(desc) ? { ...member, elements: desc } : member;
   return {
     ...member,
     get: (message) => packedIn(message) ?? get(message),
@@ -118,6 +190,10 @@ function valueWriter(field: DescField): Write {
   const plain = plainOf(field);
   return field.fieldKind === "enum" ? (value) => text(plain(value)) : asPlain(field);
 }
+
+/** Its JSON is an object of its fields. */
+const isPlain = (desc: DescMessage): boolean =>
+  !getOption(desc, inline) && !desc.typeName.startsWith("google.protobuf.");
 
 /** Of those of google.protobuf JSON has forms of its own. */
 function messageWriter(desc: DescMessage): Write | undefined {

@@ -22,7 +22,6 @@ import {
   standsFor,
   VARIANTS,
 } from "../../routing/index.ts";
-import { liveOf } from "./live.ts";
 import { DOMAINS, valuesIn } from "./words.ts";
 
 const PREFERENCES = [
@@ -43,11 +42,25 @@ const SORTS: Readonly<Record<Axis, SortAxis>> = {
 const NOTE =
   "Only live supply serves calls. The other models of the catalog answer with placeholders, and only where provider.allow_simulated asks for them.";
 
+/** A model and who serves it, which a route listing is made from. */
+export interface Routable {
+  readonly model: Model;
+  readonly live: readonly Offering[];
+  /** What listings said of it, by their contract. */
+  readonly routed: Map<Contract | undefined, Routed | undefined>;
+}
+
+/** How a listing sums a model up: as a whole, and as each alias stands for it, in the order of `ALIASES`. */
+interface Routed {
+  readonly whole: ModelSummary;
+  readonly byAlias: readonly (ModelSummary | undefined)[];
+}
+
 /** What a route listing is made from. */
 interface RouteParts {
   snapshot: Snapshot;
   /** Every model of the registry, by slug. */
-  models: readonly Model[];
+  models: readonly Routable[];
 }
 
 /** The route listing of a snapshot: of one contract, or of all. */
@@ -56,16 +69,14 @@ export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sl
   const resolved = ALIASES.map((alias) => ({ alias, resolvesTo: [] as ModelSummary[] }));
   const served: ModelSummary[] = [];
   for (let i = 0; i < models.length; i++) {
-    const model = models[i]!;
-    const live = liveOf(snapshot, model.id).filter(
-      ({ contracts }) => contract === undefined || contracts.includes(contract),
-    );
-    if (live.length > 0) {
-      const whole = summaryOf(model, live);
-      served.push(whole);
-      for (const { alias, resolvesTo } of resolved) {
-        const some = live.filter((offering) => standsFor(alias, offering));
-        if (some.length > 0) resolvesTo.push(some.length === live.length ? whole : summaryOf(model, some));
+    const each = models[i]!;
+    if (!each.routed.has(contract)) each.routed.set(contract, routedOf(each, contract));
+    const routed = each.routed.get(contract);
+    if (routed) {
+      served.push(routed.whole);
+      for (let j = 0; j < resolved.length; j++) {
+        const summary = routed.byAlias[j];
+        if (summary) resolved[j]!.resolvesTo.push(summary);
       }
     }
     if (i % 16 === 0) yield;
@@ -93,6 +104,19 @@ export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sl
     },
     data: aliases,
   });
+}
+
+/** Of a model that nothing live serves there is nothing to say. */
+function routedOf({ model, live }: Routable, contract: Contract | undefined): Routed | undefined {
+  const serving = live.filter(({ contracts }) => contract === undefined || contracts.includes(contract));
+  if (serving.length === 0) return undefined;
+  const whole = summaryOf(model, serving);
+  const byAlias = ALIASES.map((alias) => {
+    const some = serving.filter((offering) => standsFor(alias, offering));
+    if (some.length === 0) return undefined;
+    return some.length === serving.length ? whole : summaryOf(model, some);
+  });
+  return { whole, byAlias };
 }
 
 const summaryOf = ({ id, name, vendor }: Model, served: readonly Offering[]): ModelSummary =>

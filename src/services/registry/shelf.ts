@@ -19,7 +19,7 @@ import { type Entry, entryOf } from "./entry.ts";
 import { type Facet, facetsOf } from "./facets.ts";
 import { layoutsOf, literatureOf, mapped, providersOf } from "./lists.ts";
 import { liveOf } from "./live.ts";
-import { routesOf } from "./routes.ts";
+import { type Routable, routesOf } from "./routes.ts";
 import { runScenarioOf, scenarioOf } from "./scenarios.ts";
 import { indexing, type SearchIndex } from "./search.ts";
 
@@ -102,7 +102,7 @@ function* makingView(
   const index = yield* madeIndex(made, models, catalog, entries);
   made.slugs = slugs;
   made.entries = all;
-  const routeParts = { snapshot, models: entries.map(({ model }) => model) };
+  const routeParts = { snapshot, models: all };
   const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
   return {
     entries,
@@ -124,10 +124,9 @@ function* makingView(
 }
 
 /** An entry, and what it was made from. */
-interface MadeEntry {
+interface MadeEntry extends Routable {
   readonly record: ModelRecord;
   readonly facts: CatalogEntry | undefined;
-  readonly live: readonly Offering[];
   readonly entry: Entry;
 }
 
@@ -152,7 +151,8 @@ function madeEntry(
 ): MadeEntry {
   const before = entries[slugs.of(record.slug)];
   if (before?.record === record && before.facts === facts && sameList(before.live, live)) return before;
-  return { record, facts, live, entry: entryOf(record, facts, live) };
+  const entry = entryOf(record, facts, live);
+  return { record, facts, live, entry, model: entry.model, routed: new Map() };
 }
 
 /** What is searched is what the catalog says; live supply changes nothing of it. */

@@ -86,7 +86,7 @@ export class LiveSupply {
       live.push(each);
       routable.push(each.offering);
     }
-    const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers });
+    const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers }, this.snapshot);
     this.#before = this.#ways;
     this.#ways = { ids, live };
     yield* this.health.adopting(snapshot, steadyNow());

@@ -18,6 +18,9 @@ import {
 /** Rows that are read between two looks at the event loop. */
 const AT_ONCE = 100;
 
+/** Keys that one question names: more of them would take longer to write down than a turn of the event loop may. */
+const KEYS_AT_ONCE = 1_000;
+
 /** Rows are told apart by so many heaps: of one in which nothing changed a single line is read. */
 const HEAPS = 256;
 const HEAPS_AT_ONCE = 16;
@@ -124,8 +127,8 @@ async function newest<T>(
       await breatheOut();
     }
   }
-  if (unread.length > 0) {
-    for await (const batch of read(unread)) {
+  for (let asked = 0; asked < unread.length; asked += KEYS_AT_ONCE) {
+    for await (const batch of read(unread.slice(asked, asked + KEYS_AT_ONCE))) {
       for (const { key, version, record } of batch) {
         const heap = heapOf.get(key)!;
         const before = known.get(heap)?.rows.get(key)?.record;

@@ -15,8 +15,10 @@ import { FrameSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { DroppedOfferingSchema, DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import { ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { AttemptFailure, AttemptStatus } from "../../../gen/limber/v1/route_pb.ts";
-import { decoderOf, encoderOf, Faults, parseBody, toText } from "../../../src/edge/json.ts";
+import { atOnce } from "../../../src/ambient.ts";
+import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../src/edge/json.ts";
 import { SERVICES } from "../../../src/edge/services.ts";
 import { Refusal } from "../../../src/refusal.ts";
 import { dice, messageOf } from "../../support/messages.ts";
@@ -396,6 +398,23 @@ describe("an answer", () => {
   });
 });
 
+describe("an answer that is long", () => {
+  it("is put down many times on its way, and nothing that is written meanwhile gets into it", () => {
+    const models = Array.from({ length: 900 }, (_, i) => ({ id: `o/m${i}`, name: 'é"'.repeat(40), vendor: "o" }));
+    const aliases = ["a", "b", "c"].map((id) => ({ id, resolvesTo: models }));
+    const message = create(ListRoutesResponseSchema, { object: "list", aliases, data: [] });
+    const writing = writingJson(ListRoutesResponseSchema, message);
+    let put = 0;
+    let next = writing.next();
+    for (; !next.done; next = writing.next()) {
+      put++;
+      toText(ListRoutesResponseSchema, create(ListRoutesResponseSchema, { object: "another" }));
+    }
+    expect(put).toBeGreaterThan(10);
+    expect(next.value.toString()).toBe(toText(ListRoutesResponseSchema, message));
+  });
+});
+
 describe.each(
   [...new Set(SERVICES.flatMap(({ methods }) => methods.map(({ output }) => output)))]
     .filter(({ typeName }) => !typeName.startsWith("google."))
@@ -414,6 +433,7 @@ describe.each(
       const message = messageOf(desc, roll);
       const text = outcomeOf(() => toText(desc, message));
       expect(text).toBe(outcomeOf(() => JSON.stringify(encoderOf(desc).encode(message))));
+      expect(outcomeOf(() => atOnce(writingJson(desc, message)).toString())).toBe(text);
     }
   });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { atOnce } from "../../../src/ambient.ts";
 import { Contract } from "../../../src/contracts/contract.ts";
 import { aliasOf } from "../../../src/routing/aliases.ts";
-import { buildSnapshot } from "../../../src/routing/build.ts";
+import { buildingSnapshot, buildSnapshot } from "../../../src/routing/build.ts";
 import { contractOf } from "../../../src/routing/intent.ts";
 import { inScope, servesBits } from "../../../src/routing/snapshot.ts";
 import { catalogued, offering, supplyOf } from "../../support/supply.ts";
@@ -38,6 +39,21 @@ describe("buildSnapshot", () => {
     expect(ids(servesBits(Contract.ACT, "ee_delta_6d_grip"), true)).toEqual(["a", "simulated/ghost/arm"]);
     expect(ids(servesBits(Contract.ACT, "joint_pos_7"), false)).toEqual(["b"]);
     expect(ids(servesBits(Contract.PREDICT, undefined), false)).toEqual(["c"]);
+  });
+
+  test("lists that plans asked of the snapshot before are there before anybody asks again, and no others", () => {
+    const supply = supplyOf([offering("a"), offering("b", { contracts: [Contract.PREDICT] })]);
+    const auto = aliasOf("service/auto")!;
+    const [act, predict] = [servesBits(Contract.ACT, undefined), servesBits(Contract.PREDICT, undefined)];
+    const first = buildSnapshot(supply);
+    first.serving(auto, act, false);
+    first.serving(auto, predict, true);
+    const more = supplyOf([...supply.offerings, offering("c")]);
+    const second = atOnce(buildingSnapshot(more, first));
+    expect([first.lists.size, second.lists.size]).toEqual([2, 2]);
+    const { rows } = second.serving(auto, act, false);
+    expect(rows).toEqual(buildSnapshot(more).serving(auto, act, false).rows);
+    expect(atOnce(buildingSnapshot(more, second)).lists.size).toBe(1);
   });
 });
 
