@@ -1,5 +1,5 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
-import { every } from "../ambient.ts";
+import { every, nowSeconds } from "../ambient.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import type { Notices } from "../store/database/notices.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -105,6 +105,7 @@ export class Worker {
   #begin(job: HeldJob): void {
     const [lost, stopped] = [new Cancel(), new Cancel()];
     if (job.cancelled) stopped.abort("cancelled");
+    else if (job.expires <= nowSeconds()) stopped.abort("expired");
     const done = this.#run(job, { lost, stopped }).then(() => {
       this.#held.delete(job.id);
       if (!this.#closed) this.#wake();

@@ -232,8 +232,8 @@ async function dropItems(tx: Tx, jobId: string): Promise<void> {
 }
 
 /**
- * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, the
- * oldest. A job whose worker was not heard of for a lease is taken over; of those that runners outside work on, only what is over and
+ * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, of those
+ * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over; of those that runners outside work on, only what is over and
  * has to be ended. Undefined when nothing waits.
  */
 export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]): Promise<HeldJob | undefined> {
@@ -245,6 +245,7 @@ export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]
         and (not outside or cancelled_at is not null or expires < now())
       order by priority desc,
         (select count(*) from job as other where other.org_id = waiting.org_id and other.rank < 9 and other.lease_until > now()),
+        (select max(started) from job as other where other.org_id = waiting.org_id) nulls first,
         created
       limit 1 for update skip locked)
     returning id`;

@@ -1,0 +1,65 @@
+/** The queue of jobs: whose turn it is, and how long what ended is kept. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { newId } from "../../src/ambient.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { advance, createJob, pruneJobs, takeJob } from "../../src/store/jobs/jobs.ts";
+import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+
+let database: FreshDatabase;
+beforeAll(async () => {
+  database = await freshDatabase();
+});
+beforeEach(() => database.sql`delete from job`);
+afterAll(() => database.close());
+
+const asked = (orgId: string): Promise<string> =>
+  tx(database.sql, (tx) =>
+    createJob(tx, { kind: "batch", orgId, keyId: newId("key"), request: {}, items: [], lifeS: 3600 }),
+  );
+const taken = (kinds: readonly ["batch"] | readonly ["evaluation"] = ["batch"]) =>
+  takeJob(database.sql, "worker", kinds);
+const end = async (): Promise<string | undefined> => {
+  const job = await taken();
+  if (job) await tx(database.sql, (tx) => advance(tx, job, "completed"));
+  return job?.orgId;
+};
+
+describe("the next job", () => {
+  it("is of the organisation that has fewest under way, however many it asked for before", async () => {
+    for (const org of ["org_a", "org_a", "org_a", "org_b", "org_c"]) await asked(org);
+    const orgs: (string | undefined)[] = [];
+    for (let i = 0; i < 6; i++) orgs.push((await taken())?.orgId);
+    expect(orgs).toEqual(["org_a", "org_b", "org_c", "org_a", "org_a", undefined]);
+  });
+
+  it("goes round where one worker takes one after the other, and within an organisation from the oldest on", async () => {
+    const first = await asked("org_a");
+    for (const org of ["org_a", "org_a", "org_b", "org_c", "org_b"]) await asked(org);
+    const [job] = await database.sql`select id from job order by created limit 1`;
+    expect(job?.id).toBe(first);
+    const orgs: (string | undefined)[] = [];
+    for (let i = 0; i < 7; i++) orgs.push(await end());
+    expect(orgs).toEqual(["org_a", "org_b", "org_c", "org_a", "org_b", "org_a", undefined]);
+  });
+
+  it("is of a higher priority first, and of the kinds that the worker has", async () => {
+    await asked("org_a");
+    const urgent = await asked("org_b");
+    await database.sql`update job set priority = 1 where id = ${urgent}`;
+    expect(await taken(["evaluation"])).toBeUndefined();
+    expect((await taken())?.id).toBe(urgent);
+  });
+});
+
+it("what ended is kept for so many days, and what has not for ever", async () => {
+  const [old, young] = [await asked("org_a"), await asked("org_a")];
+  const waiting = await asked("org_b");
+  const ended = (id: string, ago: string) =>
+    database.sql`update job set rank = 9, status = 'completed', finished = now() - ${ago}::interval where id = ${id}`;
+  await ended(young, "29 days 23 hours");
+  await ended(old, "30 days 1 minute");
+  await database.sql`update job set created = now() - interval '90 days' where id = ${waiting}`;
+  expect(await pruneJobs(database.sql, 30)).toBe(1);
+  const left = await database.sql`select id from job order by id`;
+  expect(left.map(({ id }) => id)).toEqual([young, waiting].toSorted());
+});
