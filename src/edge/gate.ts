@@ -45,7 +45,9 @@ export interface CallHead {
 export interface Admission {
   principal: Principal;
   /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
-  headers: readonly string[];
+  readonly headers: readonly string[];
+  /** The same as lines of HTTP/1, where somebody has them. */
+  readonly lines?: string | undefined;
   /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
   leave(): void;
   /** Counts a step of a control loop against the key's rate limit; throws or rejects with 429. */
@@ -248,7 +250,8 @@ export function createGate(parts: GateParts): Gate {
         case Access.KEY: {
           const entry = admitKey(head, door);
           if (method.methodKind !== "bidi_streaming") return entry;
-          const lasting = (admission: Admission): Admission => ({ ...admission, again: () => lookAgain(head) });
+          const lasting = (admission: Admission): Admission =>
+            Object.assign(admission, { again: () => lookAgain(head) });
           return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
         }
         case Access.ADMIN:
@@ -303,7 +306,7 @@ export function createGate(parts: GateParts): Gate {
           speaker.end(refusal);
         },
       };
-      const call = { ...callOf(admission.principal, context, undefined), step: admission.step };
+      const call = { ...callOf(admission.principal, context, undefined), step: () => admission.step?.() };
       const listener = doorOf(method).serve(told, call) as Listener<Message>;
       rest = watch(admission, listener, context.signal);
       return {
@@ -334,9 +337,35 @@ function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
 }
 
 const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>
-  place instanceof Promise
-    ? place.then(({ headers, leave, step }) => ({ principal, headers, leave, step }))
-    : { principal, headers: place.headers, leave: place.leave, step: place.step };
+  place instanceof Promise ? place.then((held) => new Admitted(principal, held)) : new Admitted(principal, place);
+
+/** A caller in his place. */
+class Admitted implements Admission {
+  readonly principal: Principal;
+  again?: () => unknown;
+  readonly #place: Place;
+
+  constructor(principal: Principal, place: Place) {
+    this.principal = principal;
+    this.#place = place;
+  }
+
+  get headers(): readonly string[] {
+    return this.#place.headers;
+  }
+
+  get lines(): string {
+    return this.#place.lines;
+  }
+
+  leave(): void {
+    this.#place.leave();
+  }
+
+  step(): Promise<void> | undefined {
+    return this.#place.step();
+  }
+}
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
 function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {
@@ -387,13 +416,18 @@ function watch({ again }: Admission, listener: Listener<Message>, signal: Signal
   return rest;
 }
 
+/** The header before, and the key in it: a caller in a loop sends the same one again and again. */
+let heard = { authorization: "", key: "" };
+
 function bearerOf(authorization: string | undefined): string {
   if (authorization === undefined) {
     throw refuse(Reason.MISSING_API_KEY, "send an API key: Authorization: Bearer <key>");
   }
-  const found = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
-  if (found === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
-  return found;
+  if (heard.authorization === authorization) return heard.key;
+  const key = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (key === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  heard = { authorization, key };
+  return key;
 }
 
 // One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.

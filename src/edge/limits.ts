@@ -11,7 +11,9 @@ import { Bucket, type Limit, type Pool, type Wanted } from "./limits/bucket.ts";
 /** What a call took from its key's limits, and what it left. */
 export interface Place {
   /** Header names and values in turn: the IETF pair, and OpenRouter's. */
-  headers: readonly string[];
+  readonly headers: readonly string[];
+  /** The same as lines of HTTP/1. */
+  readonly lines: string;
   /** Ends the call; further calls do nothing. */
   leave(): void;
   /** Takes one request for a step of the control loop that runs here, at once when one is at hand. Rejects with 429 when the key has none left. */
@@ -113,18 +115,14 @@ export class Limits {
 
   #place(bucket: Bucket, pool: Pool, at: number): Place {
     this.#running += 1;
-    let inside = true;
-    return {
-      headers: headersOf(bucket, at),
-      leave: () => {
-        if (!inside) return;
-        inside = false;
+    return new Held(bucket, at, {
+      left: () => {
         bucket.running[pool] -= 1;
         this.#running -= 1;
         if (this.#running === 0) this.#whenIdle();
       },
       step: () => this.#taken(bucket, "steps", steadyNow()),
-    };
+    });
   }
 
   #bucketOf(keyId: string, limit: Limit, at: number): Bucket {
@@ -191,31 +189,80 @@ export class Limits {
 const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
   new Refusal(refusal.reason, refusal.message, refusal.details, {
     ...(refusal.retryAfter !== undefined && { retryAfter: refusal.retryAfter }),
-    headers: headersOf(bucket, at),
+    headers: headersOf(bucket.limit, standing(bucket, at)),
   });
 
 /** What a key has left, and how long until it has all of it. */
-function standing(bucket: Bucket, at: number): { left: number; fullInS: number; resetAt: number } {
+interface Standing {
+  left: number;
+  fullInS: number;
+  resetAt: number;
+}
+
+function standing(bucket: Bucket, at: number): Standing {
   const left = bucket.left(at);
   const fullInS = Math.ceil((bucket.limit.burst - left) / bucket.perMs / 1000);
   return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
 }
 
-/** What is said of a limit whatever is left of it. */
-const policies = new WeakMap<Limit, { policy: string; most: string }>();
+/** A place that is held. What the limits left when it was taken is written for the face that asks, in its own form. */
+class Held implements Place {
+  readonly #limit: Limit;
+  readonly #standing: Standing;
+  readonly #does: { left(): void; step(): Promise<void> | undefined };
+  #inside = true;
 
-function policyOf(limit: Limit): { policy: string; most: string } {
+  constructor(bucket: Bucket, at: number, does: { left(): void; step(): Promise<void> | undefined }) {
+    this.#limit = bucket.limit;
+    this.#standing = standing(bucket, at);
+    this.#does = does;
+  }
+
+  get headers(): readonly string[] {
+    return headersOf(this.#limit, this.#standing);
+  }
+
+  get lines(): string {
+    const { left, fullInS, resetAt } = this.#standing;
+    const { before, between } = policyOf(this.#limit);
+    return `${before}${left};t=${fullInS}${between}${left}\r\nx-ratelimit-reset: ${resetAt}\r\n`;
+  }
+
+  leave(): void {
+    if (!this.#inside) return;
+    this.#inside = false;
+    this.#does.left();
+  }
+
+  step(): Promise<void> | undefined {
+    return this.#does.step();
+  }
+}
+
+/** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */
+interface Policy {
+  policy: string;
+  most: string;
+  before: string;
+  between: string;
+}
+
+const policies = new WeakMap<Limit, Policy>();
+
+function policyOf(limit: Limit): Policy {
   let said = policies.get(limit);
   if (said === undefined) {
-    said = { policy: `"key";q=${limit.requests};w=${limit.windowS}`, most: String(limit.requests) };
+    const policy = `"key";q=${limit.requests};w=${limit.windowS}`;
+    const most = String(limit.requests);
+    const before = `ratelimit-policy: ${policy}\r\nratelimit: "key";r=`;
+    said = { policy, most, before, between: `\r\nx-ratelimit-limit: ${most}\r\nx-ratelimit-remaining: ` };
     policies.set(limit, said);
   }
   return said;
 }
 
-function headersOf(bucket: Bucket, at: number): readonly string[] {
-  const { policy, most } = policyOf(bucket.limit);
-  const { left, fullInS, resetAt } = standing(bucket, at);
+function headersOf(limit: Limit, { left, fullInS, resetAt }: Standing): readonly string[] {
+  const { policy, most } = policyOf(limit);
   return [
     "ratelimit-policy",
     policy,

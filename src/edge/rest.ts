@@ -45,7 +45,7 @@ export function serveRest(fastify: FastifyInstance, face: RestFace): void {
       // The whole call happens here, ahead of Fastify's own reading of the body: whoever may not call is refused unread.
       onRequest: async (request, reply) => {
         reply.hijack();
-        await face.serve(route, request.params as Parameters, request.raw, reply.raw);
+        face.serve(route, request.params as Parameters, request.raw, reply.raw);
       },
       handler: unreachable,
     });
@@ -118,6 +118,12 @@ function send(response: Response, status: number, requestId: string, headers: re
   else response.end(Buffer.from(body));
 }
 
+/** What `send` says ahead of a body, as lines of HTTP/1. */
+const linesOf = (body: Buffer, requestId: string, type: string): string =>
+  `content-length: ${body.length}\r\ncache-control: no-store\r\nx-request-id: ${requestId}\r\n${VERSION_LINE}content-type: ${type}\r\n`;
+
+const VERSION_LINE = `x-api-version: ${API_VERSION}\r\n`;
+
 /** Answers of these have no body, not even an empty one. */
 const BODILESS = new Set([204, 304]);
 
@@ -129,14 +135,37 @@ function writeHead(response: Response, status: number, headers: string[]): void 
 }
 
 /** One call on its way through the face. */
-interface Exchange {
+class Exchange {
   readonly route: RestRoute;
   readonly request: Request;
   readonly response: Response;
   readonly context: CallContext;
+  /** Calls it off. */
+  readonly call = new Cancel();
+  readonly startedAt = steadyNow();
+  readonly parameters: Parameters;
   /** What the caller sent, for the answer to a refusal. */
-  readonly inputs: Record<string, unknown>;
-  admission?: Admission;
+  body: unknown;
+  query: Record<string, unknown> | undefined;
+  admission: Admission | undefined;
+
+  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response) {
+    this.route = route;
+    this.parameters = parameters;
+    this.request = request;
+    this.response = response;
+    this.context = {
+      requestId: newId("req"),
+      signal: this.call,
+      deadline: undefined,
+      idempotencyKey: headerOf(request, "idempotency-key"),
+      traceparent: headerOf(request, "traceparent"),
+    };
+  }
+
+  /** The caller has left. */
+  readonly left = (): void =>
+    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
 }
 
 /** The routes of `services`, and what serves them. */
@@ -170,7 +199,7 @@ export class RestFace {
   take(request: Request, response: Response): boolean {
     const route = this.#literalOf(request.url ?? "", request.method);
     if (route === undefined) return false;
-    this.serve(route, NO_PARAMETERS, request, response).catch(() => response.destroy());
+    this.serve(route, NO_PARAMETERS, request, response);
     return true;
   }
 
@@ -184,47 +213,61 @@ export class RestFace {
   }
 
   /** Answers one request; `parameters` are those of its path. */
-  async serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): Promise<void> {
-    const startedAt = steadyNow();
-    const call = new Cancel();
-    const left = (): void => call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
-    response.once("close", left);
-    const leave = this.#running.enter(call);
-    const requestId = newId("req");
-    const key = request.headers["idempotency-key"];
-    const idempotencyKey = typeof key === "string" ? key : undefined;
-    const traceparent = headerOf(request, "traceparent");
-    const context = { requestId, signal: call, deadline: undefined, idempotencyKey, traceparent };
-    const exchange: Exchange = { route, request, response, context, inputs: { path: parameters } };
-    let refusal: Refusal | undefined;
-    try {
-      await this.#answer(exchange);
-    } catch (thrown) {
-      refusal = refusalOf(thrown, call);
-      const headers = exchange.admission?.headers ?? [];
-      sayNo(response, refusal, requestId, { headers, given: givenOf(exchange), dialect: route.dialect });
-    } finally {
-      response.off("close", left);
+  serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): void {
+    const exchange = new Exchange(route, parameters, request, response);
+    response.once("close", exchange.left);
+    const leave = this.#running.enter(exchange.call);
+    const end = (refusal?: Refusal): void => {
+      response.off("close", exchange.left);
       leave();
       exchange.admission?.leave();
-      this.#note(exchange, startedAt, refusal);
+      this.#note(exchange, refusal);
+    };
+    const fail = (thrown: unknown): void => {
+      const refusal = refusalOf(thrown, exchange.call);
+      try {
+        const headers = exchange.admission?.headers ?? [];
+        const given = givenOf(exchange);
+        sayNo(response, refusal, exchange.context.requestId, { headers, given, dialect: route.dialect });
+      } catch {
+        response.destroy();
+      } finally {
+        end(refusal);
+      }
+    };
+    try {
+      this.#admit(exchange, end, fail);
+    } catch (thrown) {
+      fail(thrown);
     }
   }
 
-  async #answer(exchange: Exchange): Promise<void> {
-    const { route, request, context } = exchange;
-    const { method } = route;
-    const admitted = this.#options.gate.admit(method, {
+  // A call in a control loop finds its key known and its body here, and waits for its answer alone: it pays for one promise.
+
+  #admit(exchange: Exchange, end: () => void, fail: (thrown: unknown) => void): void {
+    const { request, context } = exchange;
+    const admitted = this.#options.gate.admit(exchange.route.method, {
       authorization: request.headers.authorization,
       adminToken: headerOf(request, ADMIN_HEADER),
       remoteAddress: request.socket.remoteAddress ?? "",
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
     });
-    const admission = admitted instanceof Promise ? await admitted : admitted;
+    if (!(admitted instanceof Promise)) this.#read(exchange, admitted, end, fail);
+    else admitted.then((admission) => this.#read(exchange, admission, end, fail)).catch(fail);
+  }
+
+  #read(exchange: Exchange, admission: Admission, end: () => void, fail: (thrown: unknown) => void): void {
     exchange.admission = admission;
     const reading = readMessage(exchange);
-    const message = reading instanceof Promise ? await reading : reading;
+    const run = (message: Message): void => void this.#run(exchange, admission, message).then(() => end(), fail);
+    if (reading instanceof Promise) reading.then(run).catch(fail);
+    else run(reading);
+  }
+
+  async #run(exchange: Exchange, admission: Admission, message: Message): Promise<void> {
+    const { route, context } = exchange;
+    const { method } = route;
     const { gate } = this.#options;
     if (method.methodKind === "server_streaming") {
       const messages = gate.serverStream(method, admission, message, context);
@@ -262,11 +305,7 @@ export class RestFace {
     }
   }
 
-  #note(
-    { route, request, context, admission, response }: Exchange,
-    startedAt: number,
-    refusal: Refusal | undefined,
-  ): void {
+  #note({ route, request, context, admission, response, startedAt }: Exchange, refusal: Refusal | undefined): void {
     const facts = refusal && factsOf(refusal.reason);
     const principal = admission?.principal;
     this.#options.log({
@@ -287,19 +326,19 @@ const NO_PARAMETERS: Parameters = {};
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
 function readMessage(exchange: Exchange): Message | Promise<Message> {
-  const { route, request, inputs } = exchange;
-  if (route.path.length > 0 && Object.values(inputs.path as Parameters).includes(""))
+  const { route, request, parameters } = exchange;
+  if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
   const body = route.dialect.readBody(route, request);
   return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
 }
 
-function messageOf({ route, request, inputs }: Exchange, body: unknown): Message {
+function messageOf(exchange: Exchange, body: unknown): Message {
+  const { route, request, parameters } = exchange;
   const desc = route.method.input;
   const decoder = decoderOf(desc);
   const faults = new Faults();
-  const parameters = inputs.path as Parameters; // sound: put there by `serve`
-  if (!route.raw) inputs.body = body;
+  if (!route.raw) exchange.body = body;
   const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
   if (route.body === undefined) refuseMembers(body, faults);
   else if (route.raw) Object.assign(message, { [(route.body as DescField).localName]: body });
@@ -312,7 +351,7 @@ function messageOf({ route, request, inputs }: Exchange, body: unknown): Message
   const query = queryOf(request.url ?? "");
   if (query !== undefined) {
     const values = valuesOf(query, route.query, faults, route.dialect.ignoresUnknown);
-    inputs.query = Object.fromEntries(values);
+    exchange.query = Object.fromEntries(values);
     for (const [name, value] of values) decoder.set(message, route.query.get(name)?.name ?? name, value, faults);
   }
   route.dialect.readHead?.(message, request);
@@ -345,7 +384,8 @@ function allViolations(faults: Faults, route: RestRoute, message: Message): Viol
 /** A path and the paths of all that it is in. */
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
-function givenOf({ route, inputs }: Exchange): Given {
+function givenOf({ route, parameters, body, query }: Exchange): Given {
+  const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
 
@@ -373,12 +413,17 @@ function answerWhole(exchange: Exchange, admission: Admission, message: Message)
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
   if (dialect.plain && answer === undefined && !BODILESS.has(route.status)) {
-    const all = ["content-type", dialect.contentType, ...admission.headers];
+    const { contentType } = dialect;
+    const { requestId } = context;
+    const all = ["content-type", contentType];
     if (route.verb === "GET")
       return inSlices(writingJson(method.output, message)).then((body) =>
-        send(response, route.status, context.requestId, all, body),
+        send(response, route.status, requestId, [...all, ...admission.headers], body),
       );
-    send(response, route.status, context.requestId, all, writeJson(method.output, message));
+    const body = writeJson(method.output, message);
+    if (!(response instanceof PlainResponse) || admission.lines === undefined)
+      send(response, route.status, requestId, [...all, ...admission.headers], body);
+    else response.answer(route.status, linesOf(body, requestId, contentType) + admission.lines, body);
     return;
   }
   const value = plainOf(route, message);

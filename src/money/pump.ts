@@ -7,7 +7,7 @@ import { Reason, Refusal, refuse } from "../refusal.ts";
 import type { Batch, BatchOutcome, LedgerPort, Move } from "./port.ts";
 import {
   compose,
-  deferred,
+  Done,
   type IntentWork,
   type SettlementWork,
   type TakeOutcome,
@@ -80,24 +80,24 @@ export class Pump<I, S> {
 
   /** Writes an intent; its `done` resolves when it is durable. */
   intend(record: I): IntentWork<I> {
-    return this.#add({ kind: "intent", record, done: deferred(), page: undefined, ended: false });
+    return this.#add({ kind: "intent", record, done: new Done(), page: undefined, ended: false });
   }
 
   /**
-   * Writes the end of a request, charged to `lease`; resolves when it is committed. One that `presses`, because a caller waits for it,
+   * Writes the end of a request, charged to `lease`; kept when it is committed. One that `presses`, because a caller waits for it,
    * leaves with the next batch; others gather.
    */
-  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined, presses: boolean): Promise<void> {
-    const work: SettlementWork<I, S> = { kind: "settlement", lease, record, intent, done: deferred() };
+  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined, presses: boolean): Done {
+    const work: SettlementWork<I, S> = { kind: "settlement", lease, record, intent, done: new Done() };
     if (presses || this.#closing) this.#add(work);
     else if (this.#ends.push(work) >= GATHER.works) this.#press();
     else this.#patience ??= after(GATHER.ms, () => this.#press());
-    return work.done.promise;
+    return work.done;
   }
 
   /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
   move(move: Move, taken?: (outcome: TakeOutcome) => void): Promise<void> {
-    return this.#add({ kind: "move", move, done: deferred(), taken }).done.promise;
+    return this.#add({ kind: "move", move, done: new Done(), taken }).done.promise;
   }
 
   /** Resolves when all that was added until now is written, or can't be. */

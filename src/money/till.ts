@@ -9,7 +9,7 @@ import type { LedgerPort, Short } from "./port.ts";
 import { leaseLost, newEntry, Pump, StoreAway } from "./pump.ts";
 import { type Lease, type Payer, Purse, type Waiter } from "./purse.ts";
 import { type Estimate, shortage } from "./shortage.ts";
-import type { IntentWork, TakeOutcome } from "./works.ts";
+import { Done, type IntentWork, type TakeOutcome } from "./works.ts";
 
 /** What a till has to know of the record of an ended request. */
 export interface Charged {
@@ -110,7 +110,7 @@ export class Till<I, S extends Charged> {
   /** Puts a request on record that ended before any credit was held for it; it costs nothing. */
   note(record: S): Promise<void> {
     if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
-    return this.#pump.settle(null, record, undefined, record.claim !== undefined);
+    return this.#pump.settle(null, record, undefined, record.claim !== undefined).promise;
   }
 
   /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
@@ -419,8 +419,19 @@ export class Hold<I, S extends Charged> {
     return this.#intent.done.promise;
   }
 
+  /** As `durable`, for one who waits with two functions. */
+  whenDurable(kept: () => void, broken: (cause: unknown) => void): void {
+    if (!this.#intent) throw new Error("nothing was intended yet");
+    this.#intent.done.hear(kept, broken);
+  }
+
   /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
   settle(record: S): Promise<void> {
+    return this.charge(record).promise;
+  }
+
+  /** As `settle`, for one who need not wait. */
+  charge(record: S): Done {
     if (this.#over) throw new Error("a hold ends once");
     const { costMicro } = record;
     if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
@@ -428,8 +439,8 @@ export class Hold<I, S extends Charged> {
     }
     this.#over = true;
     if (this.#lease.state === "gone") {
-      const lost = Promise.reject(leaseLost());
-      lost.catch(() => {});
+      const lost = new Done();
+      lost.reject(leaseLost());
       this.#ended(0);
       return lost;
     }

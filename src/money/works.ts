@@ -2,18 +2,53 @@
 import type { Refusal } from "../refusal.ts";
 import type { Batch, Grant, Move, Short } from "./port.ts";
 
-/** A promise that is kept elsewhere, and that nobody has to wait for. */
-export interface Deferred {
-  promise: Promise<void>;
-  resolve(): void;
-  reject(cause: unknown): void;
+/** Hears how something ended. */
+interface Hearer {
+  kept(): void;
+  broken(cause: unknown): void;
 }
 
-/** Makes one; nobody has to hear that it can't be kept. */
-export function deferred(): Deferred {
-  const made = Promise.withResolvers<void>();
-  made.promise.catch(() => {});
-  return made;
+/** How a work ends. Most have one who waits for it or nobody, and pay for no promise. */
+export class Done {
+  #ended: "kept" | "broken" | undefined;
+  #cause: unknown;
+  #hearers: Hearer[] | undefined;
+
+  resolve(): void {
+    this.#end("kept", undefined);
+  }
+
+  reject(cause: unknown): void {
+    this.#end("broken", cause);
+  }
+
+  /** Calls one of the two when it ends, at once when it has. */
+  hear(kept: () => void, broken: (cause: unknown) => void): void {
+    if (this.#ended === "kept") kept();
+    else if (this.#ended === "broken") broken(this.#cause);
+    else if (this.#hearers === undefined) this.#hearers = [{ kept, broken }];
+    else this.#hearers.push({ kept, broken });
+  }
+
+  /** The same as a promise, which nobody has to wait for. */
+  get promise(): Promise<void> {
+    const promise = new Promise<void>((kept, broken) => this.hear(kept, broken));
+    promise.catch(() => {});
+    return promise;
+  }
+
+  #end(how: "kept" | "broken", cause: unknown): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = how;
+    this.#cause = cause;
+    const hearers = this.#hearers;
+    this.#hearers = undefined;
+    if (hearers === undefined) return;
+    for (const { kept, broken } of hearers) {
+      if (how === "kept") kept();
+      else broken(cause);
+    }
+  }
 }
 
 /** A batch's intents, kept in the ledger's journal until the last of them has ended. */
@@ -26,7 +61,7 @@ interface Page {
 export interface IntentWork<I> {
   kind: "intent";
   record: I;
-  done: Deferred;
+  done: Done;
   page: Page | undefined;
   /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
   ended: boolean;
@@ -38,7 +73,7 @@ export interface SettlementWork<I, S> {
   lease: string | null;
   record: S;
   intent: IntentWork<I> | undefined;
-  done: Deferred;
+  done: Done;
 }
 
 /** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
@@ -48,7 +83,7 @@ export type TakeOutcome = Grant | Short | Refusal | undefined;
 export interface MoveWork {
   kind: "move";
   move: Move;
-  done: Deferred;
+  done: Done;
   taken: ((outcome: TakeOutcome) => void) | undefined;
 }
 

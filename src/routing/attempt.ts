@@ -47,15 +47,26 @@ export interface AttemptedStream<T> extends Outcome {
  * Tries the plan's steps in order until one answers, a late one hedged where the plan says so. Throws
  * `all_attempts_failed`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
  */
-export async function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
-  const run = new Run(plan, world, (step, options) => calls.call(step, options));
-  try {
-    const { flight, answer } = await run.firstAnswer();
-    run.end(flight, "ok", undefined, calls.unitsOf(answer));
-    return { answer, ...run.outcome(flight.step) };
-  } finally {
-    run.close();
-  }
+export function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
+  // One promise for all of it: a robot's call goes this way, and nearly always to its first step alone.
+  return new Promise((resolve, reject) => {
+    const run = new Run(plan, world, (step, options) => calls.call(step, options));
+    run.begin(
+      ({ flight, answer }) => {
+        run.close();
+        try {
+          run.end(flight, "ok", undefined, calls.unitsOf(answer));
+          resolve(Object.assign(run.outcome(flight.step), { answer }));
+        } catch (thrown) {
+          reject(thrown);
+        }
+      },
+      (thrown) => {
+        run.close();
+        reject(thrown);
+      },
+    );
+  });
 }
 
 /** As `attemptPlan`, for streams: falls back silently until a first element is there, and never after it. */
@@ -66,7 +77,7 @@ export async function attemptStream<T>(
 ): Promise<AttemptedStream<T>> {
   const run = new Run(plan, world, (step, options) => begin(streams.open(step, options), options.signal));
   try {
-    const { flight, answer } = await run.firstAnswer();
+    const { flight, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
     const rest = new Continued(run, { flight, answer }, streams.unitsOf);
     return { first: answer.first, rest, ...run.outcome(flight.step) };
   } catch (thrown) {

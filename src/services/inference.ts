@@ -36,6 +36,7 @@ import {
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
 import { toUsd } from "../money/price.ts";
+import { asRefusal } from "../refusal.ts";
 import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
 import { type Call, type Implementation, keyOf } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
@@ -79,28 +80,35 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
   const frames = trip.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 
-  return trip.billed(async (bill) => {
-    const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
-      call: async (step, options) => {
+  const opening = trip.openBill();
+  const bill = opening instanceof Promise ? await opening : opening;
+  // What `trip.billed` does, without its promises: calls in a control loop come this way.
+  try {
+    const outcome = await attemptPlan(trip.plan, trip.world, {
+      call: (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = trip.reach(step, dim);
-        const answer = await served(wire.act, wire)(target, input, frames, trip.options(options, step));
-        const pose = poseOf(space, request.observations, dim);
-        assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
-        return answer;
+        return served(wire.act, wire)(target, input, frames, trip.options(options, step)).then((answer) => {
+          const pose = poseOf(space, request.observations, dim);
+          assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
+          return answer;
+        });
       },
       unitsOf: act.unitsOf,
     });
     // A stop that was ordered meanwhile stops this action too.
     house.stops.assertMayMove(mover);
-    const { step, hedgeMicro } = outcome;
+    const { answer, step, hedgeMicro } = outcome;
     const charge = trip.charge(step, act.unitsOf(answer), hedgeMicro);
     const pin = trip.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = actResponse(trip, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
-  });
+  } catch (thrown) {
+    await bill.void(asRefusal(thrown));
+    throw thrown;
+  }
 }
 
 /** What an offering's and a key's bounds ask of an answer; nothing is made where neither has any. */

@@ -77,7 +77,7 @@ describe("two replicas", () => {
     const streams = await ask("streams", 10);
     expect(streams.inside.length).toBe(2);
     expect(streams.refused[0]?.message).toContain("2 streams");
-    for (const { leave } of calls.inside) leave();
+    for (const place of calls.inside) place.leave();
     await one.limits.close();
     await two.limits.close();
     await using three = replica("slots-3");
@@ -153,7 +153,7 @@ describe("steps of a control loop", () => {
     const taken = steps.filter(({ status }) => status === "fulfilled").length;
     expect(taken).toBeLessThanOrEqual(98);
     expect(taken).toBeGreaterThanOrEqual(70);
-    for (const { leave } of loops) leave();
+    for (const place of loops) place.leave();
   });
 });
 

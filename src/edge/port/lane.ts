@@ -7,6 +7,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { after, now, steadyNow } from "../../ambient.ts";
+import { roomFor, taken } from "../../codecs/slab.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
 
 /** A request that has come whole. */
@@ -21,7 +22,7 @@ export interface PlainRequest {
 /** What the lane serves. */
 export interface LaneFace {
   takes(path: string): boolean;
-  /** Answers with one `writeHead`, and one `end` or `stream`. */
+  /** Answers with one `answer`, or with one `writeHead` and one `end` or `stream`. */
   serve(request: PlainRequest, response: PlainResponse): void;
 }
 
@@ -237,21 +238,33 @@ export class PlainResponse {
 
   /** `headers` are names and values in turn. */
   writeHead(status: number, headers: readonly string[]): void {
+    let lines = "";
+    for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
+    this.#begin(status, lines);
+  }
+
+  #begin(status: number, lines: string): void {
     this.statusCode = status;
     this.headersSent = true;
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
-    for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
-    this.#head = `${head}Date: ${date()}\r\n`;
+    this.#head = `${status === 200 ? OK_LINE : statusLine(status)}${lines}${date()}`;
   }
 
   /** Sends the answer, head and body in one; the body is copied. */
   end(body: Buffer): void {
     if (this.destroyed) return;
     const head = `${this.#head}${this.#connection.ending}\r\n`;
-    const answer = Buffer.allocUnsafe(head.length + body.length);
-    answer.write(head, "latin1");
-    answer.set(body, head.length);
-    this.#connection.finish(answer);
+    const size = head.length + body.length;
+    const room = roomFor(size);
+    const at = room.end - size;
+    room.block.write(head, at, "latin1");
+    room.block.set(body, at + head.length);
+    this.#connection.finish(taken(room, at));
+  }
+
+  /** `writeHead` and `end` in one, of headers that are lines already. */
+  answer(status: number, lines: string, body: Buffer): void {
+    this.#begin(status, lines);
+    this.end(body);
   }
 
   /** In place of `end`: sends what is written to the returned stream, in chunks as they come. */
@@ -294,11 +307,15 @@ export class PlainResponse {
   }
 }
 
+const statusLine = (status: number): string => `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+
+const OK_LINE = statusLine(200);
+
 let dated = { second: -1, text: "" };
 
-/** The Date header, made once a second. */
+/** The line of the Date header, made once a second. */
 function date(): string {
   const second = Math.floor(now() / 1000);
-  if (dated.second !== second) dated = { second, text: new Date(second * 1000).toUTCString() };
+  if (dated.second !== second) dated = { second, text: `Date: ${new Date(second * 1000).toUTCString()}\r\n` };
   return dated.text;
 }

@@ -97,15 +97,16 @@ const nothing = (): void => {};
 /** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
 class Race<T> {
   readonly #run: Run<T>;
-  readonly #resolve: (won: Won<T> | undefined) => void;
-  readonly #reject: (thrown: unknown) => void;
+  readonly #over: (won: Won<T> | undefined) => void;
+  readonly #broke: (thrown: unknown) => void;
   #flying: Flight<T>[] = [];
   #cancelHedge: () => void = nothing;
 
-  constructor(run: Run<T>, resolve: (won: Won<T> | undefined) => void, reject: (thrown: unknown) => void) {
+  /** `over` is told who won, or of nobody when all that were asked failed; `broke` of what ends the request. */
+  constructor(run: Run<T>, over: (won: Won<T> | undefined) => void, broke: (thrown: unknown) => void) {
     this.#run = run;
-    this.#resolve = resolve;
-    this.#reject = reject;
+    this.#over = over;
+    this.#broke = broke;
   }
 
   begin(first: PlanStep): void {
@@ -124,7 +125,7 @@ class Race<T> {
     this.#land(flight);
     for (const loser of this.#flying) this.#run.paysFor(loser.step);
     this.#finish();
-    this.#resolve({ flight, answer });
+    this.#over({ flight, answer });
   }
 
   failed(flight: Flight<T>, failure: AttemptFailure): void {
@@ -132,20 +133,20 @@ class Race<T> {
     this.#run.end(flight, "error", failure, 0);
     if (this.#flying.length > 0) return;
     this.#finish();
-    this.#resolve(undefined);
+    this.#over(undefined);
   }
 
   broke(flight: Flight<T>, thrown: unknown): void {
     this.#land(flight);
     this.#run.end(flight, "cancelled", undefined, 0);
     this.#finish();
-    this.#reject(thrown);
+    this.#broke(thrown);
   }
 
   /** The caller has left. */
   leave(): void {
     this.#finish();
-    this.#reject(this.#run.left());
+    this.#broke(this.#run.left());
   }
 
   #land(flight: Flight<T>): void {
@@ -199,66 +200,58 @@ export class Run<T> {
     return { tries, step, hedgeMicro, hedgeWithheld };
   }
 
-  async firstAnswer(): Promise<Won<T>> {
-    for (;;) {
+  /** Down the plan to the first answer: tells one of the two, once, of who won or of why nobody did. */
+  begin(won: (won: Won<T>) => void, lost: (thrown: unknown) => void): void {
+    try {
       if (this.world.signal.aborted) throw this.left();
       const step = this.nextStep();
       if (!step) throw this.refusal();
-      const won = await this.race(step);
-      if (won) return won;
+      const race = new Race(this, (winner) => (winner ? won(winner) : this.begin(won, lost)), lost);
+      this.leave = () => race.leave();
+      race.begin(step);
+    } catch (thrown) {
+      lost(thrown);
     }
   }
 
   /** The next step that fits into the time that is left and whose breaker lets it through. */
   private nextStep(): PlanStep | undefined {
+    const at = this.world.clock.steady();
     for (let step = this.untried[0]; step !== undefined; step = this.untried[0]) {
-      if (!this.fits(step)) this.outOfTime = true;
-      else if (this.admits(step)) return step;
+      if (!this.fits(step, at)) this.outOfTime = true;
+      else if (this.admits(step, at)) return step;
       this.untried.shift();
     }
     return undefined;
   }
 
-  private fits(step: PlanStep): boolean {
-    const left = this.leftMs();
+  private fits(step: PlanStep, at: number): boolean {
+    const left = this.plan.endsAt - at;
     return left > 0 && (step.p50Ms <= left || step.p50Ms === Number.POSITIVE_INFINITY);
   }
 
-  private admits(step: PlanStep): boolean {
-    const { health, clock } = this.world;
-    return health.admit(step.offering.id, clock.steady(), this.budgetOf(step), this.plan.strictOrder);
+  private admits(step: PlanStep, at: number): boolean {
+    return this.world.health.admit(step.offering.id, at, this.budgetOf(step, at), this.plan.strictOrder);
   }
 
-  private leftMs(): number {
-    return this.plan.endsAt - this.world.clock.steady();
-  }
-
-  private budgetOf(step: PlanStep): number {
-    return Math.min(step.budgetMs, this.leftMs());
-  }
-
-  /** Asks one step, and a second when it is late. Undefined when all that were asked failed. */
-  private race(first: PlanStep): Promise<Won<T> | undefined> {
-    return new Promise((resolve, reject) => {
-      const race = new Race(this, resolve, reject);
-      this.leave = () => race.leave();
-      race.begin(first);
-    });
+  private budgetOf(step: PlanStep, at: number): number {
+    return Math.min(step.budgetMs, this.plan.endsAt - at);
   }
 
   /** The step to ask beside a late one, which the budget of hedges has paid for; where there is none, the route says why. */
   hedgeFor(first: PlanStep): PlanStep | undefined {
     let why: HedgeWithheld = HedgeWithheld.NO_EQUAL;
     let paid = false;
+    const at = this.world.clock.steady();
     for (const step of this.untried) {
       if (!mayHedge(first, step, Number.POSITIVE_INFINITY)) continue;
       if (!mayHedge(first, step, this.plan.maxCostMicro)) why = HedgeWithheld.MAX_COST_USD;
-      else if (!this.fits(step)) why = HedgeWithheld.DEADLINE;
+      else if (!this.fits(step, at)) why = HedgeWithheld.DEADLINE;
       else if (!paid && !this.world.hedges.spend()) why = HedgeWithheld.BUDGET;
       else {
         paid = true;
         why = HedgeWithheld.CIRCUIT_OPEN;
-        if (!this.admits(step)) continue;
+        if (!this.admits(step, at)) continue;
         this.hedgeMicro ??= 0;
         this.hedgeWithheld = undefined;
         return step;
@@ -275,10 +268,11 @@ export class Run<T> {
 
   /** Starts one attempt, which tells the race what becomes of it. */
   fly(race: Race<T>, step: PlanStep): Flight<T> {
-    const at = this.untried.indexOf(step);
-    if (at >= 0) this.untried.splice(at, 1);
+    const place = this.untried.indexOf(step);
+    if (place >= 0) this.untried.splice(place, 1);
     const { clock } = this.world;
-    const flight = new Flight(race, step, clock.steady(), this.budgetOf(step));
+    const at = clock.steady();
+    const flight = new Flight(race, step, at, this.budgetOf(step, at));
     this.tries.push(flight.record);
     flight.watch(this.started(step, flight), clock);
     return flight;
@@ -312,7 +306,8 @@ export class Run<T> {
 
   /** Calls `run` when the time of the whole request is over; the returned function forgets it. */
   atEnd(run: () => void): () => void {
-    return this.world.clock.after(this.leftMs(), run);
+    const { clock } = this.world;
+    return clock.after(this.plan.endsAt - clock.steady(), run);
   }
 
   /** What the caller's leaving does from now on. */

@@ -100,28 +100,28 @@ export class Bill {
    * Charges an answer. Resolves when the answer may leave: when the promise is durable, and with an idempotency key when
    * the charge is too, and the answer kept with it.
    */
-  async settle<D extends DescMessage>(
+  settle<D extends DescMessage>(
     charge: Charge,
     route: Route | undefined,
     schema: D,
     answer: MessageShape<D>,
   ): Promise<void> {
     this.#ended = true;
-    const settled = this.#hold.settle(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
-    settled.catch(nothing); // a ledger that is away keeps trying; the promise on record covers what it never hears of
-    try {
-      await this.#hold.durable;
-      if (this.#call.idempotency) await settled;
-    } catch (thrown) {
+    // A ledger that is away keeps trying; the promise on record covers what it never hears of.
+    const settled = this.#hold.charge(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
+    return new Promise((leaves, fails) => {
       // The charge is on its way, and gets there or not: of that nothing can be promised.
-      throw thrown instanceof StoreAway && charge.costMicro > 0 ? new StoreAway("perhaps") : thrown;
-    }
+      const broken = (thrown: unknown): void =>
+        fails(thrown instanceof StoreAway && charge.costMicro > 0 ? new StoreAway("perhaps") : thrown);
+      const waits = this.#call.idempotency !== undefined;
+      this.#hold.whenDurable(waits ? () => settled.hear(leaves, broken) : leaves, broken);
+    });
   }
 
   /** Charges what a stream delivered; nobody waits for it. */
   close(charge: Charge, route: Route | undefined): void {
     this.#ended = true;
-    this.#hold.settle(this.#record(charge, route, {})).catch(nothing);
+    this.#hold.charge(this.#record(charge, route, {}));
   }
 
   /** Resolves when the promise is durable: nothing of an answer leaves before. */
@@ -156,7 +156,6 @@ export class Bill {
     };
     this.#tell(record, refusal.route);
     const released = this.#hold.release(record).catch(nothing);
-    this.#hold.durable.catch(nothing);
     if (this.#call.idempotency) await released;
   }
 
@@ -221,6 +220,9 @@ export class Bill {
   #log(route: Route | undefined): Pick<RequestRecord, "log" | "attemptMs"> {
     const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
     const attemptMs = onlyAttemptOf(route);
+    const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? streamId;
+    if (route && attemptMs !== undefined && more === undefined && !route.fallbackUsed)
+      return { log: plainLogOf(modelRequested, route), attemptMs };
     const log = {
       model_requested: modelRequested,
       session_id: sessionId,
@@ -244,6 +246,15 @@ export class Bill {
     return { log, attemptMs };
   }
 }
+
+/** The log of calls that asked for a model and no more, and got it at once: one object for all that are alike. */
+function plainLogOf(modelRequested: string, { region, precision }: Route): object {
+  if (plain.model_requested !== modelRequested || plain.region !== region || plain.precision !== precision)
+    plain = { model_requested: modelRequested, region, precision };
+  return plain;
+}
+
+let plain: { model_requested?: string; region?: string | undefined; precision?: string | undefined } = {};
 
 /** How long the one attempt of a route took that succeeded at once; undefined where there is more to tell. */
 function onlyAttemptOf(route: Route | undefined): number | undefined {

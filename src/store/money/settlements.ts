@@ -85,6 +85,8 @@ export function settledOf(settlements: readonly Settlement[]): Settled {
   const places = new Places();
   const leases = new Map<string, Paid>();
   let last: Settlement | undefined;
+  let log: object | undefined;
+  let logged = "";
   let at = 1;
   const nobody: Paid = { cost: 0, count: 0 };
   let paid = nobody;
@@ -101,9 +103,13 @@ export function settledOf(settlements: readonly Settlement[]): Settled {
     }
     paid.cost += record.costMicro;
     if (record.status === "settled") paid.count += 1;
+    if (record.log !== log) {
+      log = record.log;
+      logged = log === undefined ? "" : json(log);
+    }
     const figures = `${record.units}${END}${record.costMicro}${END}${record.latencyMs ?? ""}${END}${record.attemptMs ?? ""}`;
     begins.push(at);
-    ended += `${field(record.requestId)}${figures}${END}${record.log === undefined ? "" : json(record.log)}${END}`;
+    ended += `${field(record.requestId)}${figures}${END}${logged}${END}`;
   }
   // What nobody pays is refused: there is no such lease.
   if (nobody.cost !== 0) leases.set("nobody", nobody);

@@ -180,7 +180,7 @@ describe("ends that nobody waits for", () => {
     for (let left = calls; left > 0; left -= 512) await ledger.done();
     await clock.advance(5);
     const end = (index: number, presses = false): Promise<void> =>
-      pump.settle("lease_1", `end ${index}`, intents[index], presses);
+      pump.settle("lease_1", `end ${index}`, intents[index], presses).promise;
     return { ledger, pump, end };
   }
 
@@ -283,7 +283,7 @@ it("writes every promise before it is answered and every end once, however calle
         const intent = pump.intend(name);
         const end = (): void => {
           asked.add(name);
-          void pump.settle("lease_1", name, intent, begun % 7 === 0).then(() => ended++);
+          pump.settle("lease_1", name, intent, begun % 7 === 0).hear(() => ended++, expect.unreachable);
         };
         if (begun % 5 === 0) end();
         intent.done.promise.then(() => {
