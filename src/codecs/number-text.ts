@@ -11,7 +11,10 @@ export function writeNumber(bytes: Uint8Array, value: number, at: number): numbe
   const size = Math.abs(value);
   if (size >= LEAST && size < MOST) {
     const start = value < 0 ? at + 1 : at;
-    const end = size === Math.floor(size) ? writeInteger(bytes, size, start) : writeFraction(bytes, size, start);
+    const parts = size * PARTS;
+    const whole = Math.floor(parts);
+    const end =
+      parts === whole && whole / PARTS === size ? writeParts(bytes, whole, start) : writeFraction(bytes, size, start);
     if (end > 0) {
       if (value < 0) bytes[at] = MINUS;
       return end;
@@ -37,8 +40,12 @@ const ZERO = 0x30;
 /** 10 ** i, exactly. */
 const TENS = Float64Array.from({ length: 23 }, (_, i) => Number(`1e${i}`));
 
-/** Both digits of every number below a hundred. */
-const PAIRS = Uint8Array.from({ length: 200 }, (_, i) => ZERO + (i % 2 === 0 ? Math.floor(i / 20) : (i >> 1) % 10));
+/** Both halves of each of them, whose products are exact. */
+const HIGH_TENS = TENS.map((ten) => halfOf(ten));
+const LOW_TENS = TENS.map((ten, i) => ten - HIGH_TENS[i]!);
+
+/** Both digits of every number below a hundred, the first of them low. */
+const PAIRS = Uint16Array.from({ length: 100 }, (_, i) => ((ZERO + (i % 10)) << 8) | (ZERO + Math.floor(i / 10)));
 
 /** So many digits always tell a double from its neighbours. */
 const DIGITS = 17;
@@ -48,8 +55,11 @@ const LOW = 1e8;
 /** What rounding may have left out below the last digit, with room to spare; nearer decisions are left to `String`. */
 const UNSURE = 1e-6;
 
-/** Cuts a double into halves of 26 bits, so that products of halves are exact. */
-const SPLITTER = 2 ** 27 + 1;
+/** The upper half of a double, of 26 bits: products of halves are exact. */
+function halfOf(value: number): number {
+  const a = value * (2 ** 27 + 1);
+  return a - (a - value);
+}
 
 const float = new Float64Array(1);
 const words = new Uint32Array(float.buffer);
@@ -75,15 +85,14 @@ function writeFraction(bytes: Uint8Array, value: number, at: number): number {
   const power = (top >>> 20) - 1023 + LEAST_POWER;
   let exponent = DECIMAL[power]!;
   if (value >= NEXT_TEN[exponent + 6]!) exponent++;
-  const scale = TENS[DIGITS - 1 - exponent]!;
+  const ten = DIGITS - 1 - exponent;
+  const scale = TENS[ten]!;
   // The product and its error, exactly: Dekker's.
   const product = value * scale;
-  const a = value * SPLITTER;
-  const aHigh = a - (a - value);
+  const aHigh = halfOf(value);
   const aLow = value - aHigh;
-  const b = scale * SPLITTER;
-  const bHigh = b - (b - scale);
-  const bLow = scale - bHigh;
+  const bHigh = HIGH_TENS[ten]!;
+  const bLow = LOW_TENS[ten]!;
   const error = aLow * bLow - (product - aHigh * bHigh - aLow * bHigh - aHigh * bLow);
   const high = Math.floor(product / LOW);
   const low = product - high * LOW + error;
@@ -93,7 +102,7 @@ function writeFraction(bytes: Uint8Array, value: number, at: number): number {
   let nearest = Math.floor(low + 0.5);
   if (Math.abs(Math.abs(low - nearest) - 0.5) < UNSURE) return 0;
   for (let wider = 10; ; wider *= 10) {
-    const candidate = Math.floor(low / wider + 0.5) * wider;
+    const candidate = Math.floor(low * (1 / wider) + 0.5) * wider;
     const off = Math.abs(low - candidate);
     if (off > reach + UNSURE) break;
     if (off > reach - UNSURE || Math.abs(off - wider / 2) < UNSURE) return 0;
@@ -130,22 +139,47 @@ function place(bytes: Uint8Array, high: number, low: number, exponent: number, f
 
 /** Writes eight digits. */
 function eight(bytes: Uint8Array, value: number, at: number): void {
+  if (bytes !== viewed) {
+    viewed = bytes;
+    view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+  const to = view;
   const upper = (value / 10_000) | 0;
   const lower = (value - upper * 10_000) | 0;
   const first = (upper / 100) | 0;
   const third = (lower / 100) | 0;
-  const a = first << 1;
-  const b = (upper - first * 100) << 1;
-  const c = third << 1;
-  const d = (lower - third * 100) << 1;
-  bytes[at] = PAIRS[a]!;
-  bytes[at + 1] = PAIRS[a + 1]!;
-  bytes[at + 2] = PAIRS[b]!;
-  bytes[at + 3] = PAIRS[b + 1]!;
-  bytes[at + 4] = PAIRS[c]!;
-  bytes[at + 5] = PAIRS[c + 1]!;
-  bytes[at + 6] = PAIRS[d]!;
-  bytes[at + 7] = PAIRS[d + 1]!;
+  to.setUint16(at, PAIRS[first]!, true);
+  to.setUint16(at + 2, PAIRS[(upper - first * 100) | 0]!, true);
+  to.setUint16(at + 4, PAIRS[third]!, true);
+  to.setUint16(at + 6, PAIRS[(lower - third * 100) | 0]!, true);
+}
+
+/** The bytes that were written last, and how two at once are. */
+let viewed: Uint8Array | undefined;
+let view: DataView;
+
+/** Numbers of four decimals are written as so many of their last places. */
+const PARTS = 10_000;
+
+/** Writes a number of ten-thousandths: with so few digits no other decimal is the same double. */
+function writeParts(bytes: Uint8Array, parts: number, at: number): number {
+  const whole = Math.floor(parts / PARTS);
+  let end = at;
+  if (whole === 0) bytes[end++] = ZERO;
+  else end = writeInteger(bytes, whole, at);
+  const rest = (parts - whole * PARTS) | 0;
+  if (rest === 0) return end;
+  const first = (rest / 100) | 0;
+  const pair = PAIRS[first]!;
+  const last = PAIRS[(rest - first * 100) | 0]!;
+  bytes[end] = POINT;
+  bytes[end + 1] = pair;
+  bytes[end + 2] = pair >> 8;
+  bytes[end + 3] = last;
+  bytes[end + 4] = last >> 8;
+  end += 5;
+  while (bytes[end - 1] === ZERO) end--;
+  return end;
 }
 
 /** Writes a whole number above zero and below 2^31. */

@@ -27,6 +27,12 @@ it.each<[string, fc.Arbitrary<number>]>([
   ["doubles within arm's length", fc.double({ min: -10, max: 10, noNaN: true })],
   ["single floats", fc.float({ min: -1000, max: 1000, noNaN: true })],
   ["numbers that somebody wrote with few digits", fc.tuple(fc.integer(), fc.nat(12)).map(([n, d]) => n / 10 ** d)],
+  [
+    "numbers of ten-thousandths and what is next to them",
+    fc
+      .tuple(fc.nat(2 ** 53 - 1), fc.integer({ min: 1, max: 2 ** 20 }), fc.integer({ min: -2, max: 2 }))
+      .map(([n, by, places]) => neighbour(Math.floor(n / by) / 10_000, places)),
+  ],
   ["whole numbers", fc.integer({ min: -(2 ** 32), max: 2 ** 32 })],
   [
     "neighbours of powers of ten and of two",
