@@ -1,27 +1,25 @@
 /** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
 import type { ServerResponse } from "node:http";
-import { create, type DescField, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
+import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
-import type { Violation } from "../../gen/limber/v1/error_pb.ts";
 import { inSlices, newId, steadyNow } from "../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
-import { Cancel } from "../signal.ts";
+import type { Cancel } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
 import { type Dialect, house } from "./dialects/index.ts";
-import { type Given, refusalOf, restAnswer, segmentsOf } from "./errors.ts";
-import type { Admission, CallContext, Gate } from "./gate.ts";
-import { decoderOf, encoderOf, Faults, writeJson, writingJson } from "./json.ts";
+import { type Given, refusalOf, restAnswer } from "./errors.ts";
+import type { Admission, Gate } from "./gate.ts";
+import { encoderOf, writeJson, writingJson } from "./json.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import { PlainResponse } from "./port/lane.ts";
-import { queryOf, valuesOf } from "./query.ts";
 import { eventMaker, eventsOfAnswer } from "./rest/events.ts";
-import { headerOf, type Request, type Response } from "./rest/exchange.ts";
+import { Exchange, headerOf, type Parameters, type Request, type Response } from "./rest/exchange.ts";
+import { givenOf, readMessage } from "./rest/message.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
 import { Running } from "./running.ts";
 import { EVENTS, eventWriter, LINES, type ServerEvent } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
-import { invalid, violationOf, violationsOf } from "./validate.ts";
 
 /** What the REST face needs of the house. */
 export interface RestOptions {
@@ -30,8 +28,6 @@ export interface RestOptions {
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
 }
-
-type Parameters = Readonly<Record<string, string>>;
 
 /** Serves the routes of `face`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
 export function serveRest(fastify: FastifyInstance, face: RestFace): void {
@@ -132,40 +128,6 @@ const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "
 // Both kinds of response take names and values in turn, which Node writes as they are.
 function writeHead(response: Response, status: number, headers: string[]): void {
   (response as ServerResponse).writeHead(status, headers);
-}
-
-/** One call on its way through the face. */
-class Exchange {
-  readonly route: RestRoute;
-  readonly request: Request;
-  readonly response: Response;
-  readonly context: CallContext;
-  /** Calls it off. */
-  readonly call = new Cancel();
-  readonly startedAt = steadyNow();
-  readonly parameters: Parameters;
-  /** What the caller sent, for the answer to a refusal. */
-  body: unknown;
-  query: Record<string, unknown> | undefined;
-  admission: Admission | undefined;
-
-  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response) {
-    this.route = route;
-    this.parameters = parameters;
-    this.request = request;
-    this.response = response;
-    this.context = {
-      requestId: newId("req"),
-      signal: this.call,
-      deadline: undefined,
-      idempotencyKey: headerOf(request, "idempotency-key"),
-      traceparent: headerOf(request, "traceparent"),
-    };
-  }
-
-  /** The caller has left. */
-  readonly left = (): void =>
-    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
 }
 
 /** The routes of `services`, and what serves them. */
@@ -324,81 +286,7 @@ export class RestFace {
 
 const NO_PARAMETERS: Parameters = {};
 
-/** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
-function readMessage(exchange: Exchange): Message | Promise<Message> {
-  const { route, request, parameters } = exchange;
-  if (route.path.length > 0 && Object.values(parameters).includes(""))
-    throw refuse(Reason.NOT_FOUND, "there is no such path");
-  const body = route.dialect.readBody(route, request);
-  return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
-}
-
-function messageOf(exchange: Exchange, body: unknown): Message {
-  const { route, request, parameters } = exchange;
-  const desc = route.method.input;
-  const decoder = decoderOf(desc);
-  const faults = new Faults();
-  if (!route.raw) exchange.body = body;
-  const message = route.body === "*" ? decoder.decode(body, faults) : create(desc);
-  if (route.body === undefined) refuseMembers(body, faults);
-  else if (route.raw) Object.assign(message, { [(route.body as DescField).localName]: body });
-  else if (route.body !== "*") decoder.set(message, route.body.name, body, faults);
-  for (const { name } of route.path) {
-    if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
-      faults.add("extra_forbidden", "is given by the path", name);
-    decoder.set(message, name, parameters[name], faults);
-  }
-  const query = queryOf(request.url ?? "");
-  if (query !== undefined) {
-    const values = valuesOf(query, route.query, faults, route.dialect.ignoresUnknown);
-    exchange.query = Object.fromEntries(values);
-    for (const [name, value] of values) decoder.set(message, route.query.get(name)?.name ?? name, value, faults);
-  }
-  route.dialect.readHead?.(message, request);
-  for (const [name, field] of route.headers) {
-    const value = headerOf(request, name);
-    if (value !== undefined) decoder.set(message, field.name, value, faults);
-  }
-  if (faults.list.length > 0) throw invalid(allViolations(faults, route, message));
-  return message;
-}
-
-function refuseMembers(body: unknown, faults: Faults): void {
-  if (!isObject(body)) faults.add("dict_type", "must be an object");
-  else for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call takes no fields in its body", key);
-}
-
-const isObject = (value: unknown): value is object =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** The faults of reading and, for what could be read, the broken rules, so that one answer lists them all. */
-function allViolations(faults: Faults, route: RestRoute, message: Message): Violation[] {
-  const read = faults.list.map(violationOf);
-  const unread = new Set(read.map(({ path }) => path));
-  const around = new Set(read.flatMap(({ path }) => trail(path)));
-  // What could not be read is missing from the message, and from what it is in.
-  const isAside = ({ path }: Violation): boolean => !around.has(path) && !trail(path).some((each) => unread.has(each));
-  return [...read, ...violationsOf(route.method.input, message).filter(isAside)];
-}
-
-/** A path and the paths of all that it is in. */
-const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
-
-function givenOf({ route, parameters, body, query }: Exchange): Given {
-  const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
-  return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
-}
-
 const asItIs = (event: ServerEvent): ServerEvent => event;
-
-function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string | number)[] {
-  if (head === undefined) return ["body"];
-  const name = String(head);
-  if (name === "query" && rest.length > 0) return ["query", rest.join(".")];
-  if (route.path.some((field) => field.name === name)) return ["path", name];
-  if (route.query.has(name)) return ["query", name, ...rest];
-  return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
-}
 
 /** What the answer is in JSON, by the schema's names. */
 function plainOf({ method, answer }: RestRoute, message: Message): unknown {

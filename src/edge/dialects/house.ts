@@ -1,6 +1,6 @@
 /** The gateway's own convention. */
 import { restAnswer } from "../errors.ts";
-import { parseBody } from "../json.ts";
+import { parseBody, readPlain } from "../json.ts";
 import { MAX_BODY_BYTES, readBody } from "../rest/body.ts";
 import type { Request } from "../rest/exchange.ts";
 import type { Dialect } from "./dialect.ts";
@@ -25,6 +25,11 @@ export const house: Dialect = {
     const most = route.maxBodyBytes;
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", most);
     return route.verb === "GET" ? {} : readJson(request, { most });
+  },
+  readPlain: (route, request) => {
+    if (!("body" in request) || route.body !== "*" || route.path.length > 0) return undefined;
+    const bytes = readBody(request, JSON_TYPE, "application/json", route.maxBodyBytes);
+    return bytes instanceof Promise ? undefined : readPlain(route.method.input, bytes);
   },
   ignoresUnknown: false,
   plain: true,

@@ -283,7 +283,10 @@ it("writes every promise before it is answered and every end once, however calle
         const intent = pump.intend(name);
         const end = (): void => {
           asked.add(name);
-          pump.settle("lease_1", name, intent, begun % 7 === 0).hear(() => ended++, () => expect.unreachable());
+          pump.settle("lease_1", name, intent, begun % 7 === 0).hear(
+            () => ended++,
+            () => expect.unreachable(),
+          );
         };
         if (begun % 5 === 0) end();
         intent.done.promise.then(() => {
