@@ -93,13 +93,19 @@ export async function breatheOut(): Promise<void> {
   await breathe();
 }
 
-/** Does sliced work to its end, leaving the event loop to others after every millisecond; `rest` is how. */
+/** Does sliced work to its end, leaving the event loop to others after every millisecond and at the end of what was long; `rest` is how. */
 export async function inSlices<T>(work: Sliced<T>, rest = breathe): Promise<T> {
+  let rested = false;
   for (let since = steadyNow(); ; ) {
     const { done, value } = work.next();
-    if (done) return value;
+    if (done) {
+      // What follows is often long, too, and would go on in the same turn.
+      if (rested) await rest();
+      return value;
+    }
     if (steadyNow() - since < SLICE_MS) continue;
     await rest();
+    rested = true;
     since = steadyNow();
   }
 }
