@@ -228,8 +228,9 @@ export async function lastDeliveries(sql: Queryable, hookIds: readonly string[])
 }
 
 /**
- * Claims up to `limit` deliveries whose time has come, at most a few of each webhook, none of those in `busy`, the longest due first. What
- * a sender claimed and never told of again is claimed anew.
+ * Claims up to `limit` deliveries whose time has come, at most a few of each webhook, none of those in `busy`, the longest due first. It may
+ * find fewer than there are where one webhook has many: who asks again, with that one in `busy`, gets the others. What a sender claimed
+ * and never told of again is claimed anew.
  */
 export async function claimDeliveries(
   sql: Queryable,
@@ -237,13 +238,14 @@ export async function claimDeliveries(
   busy: readonly string[],
 ): Promise<ClaimedDelivery[]> {
   const rows = await sql<(HookRow & { delivery_id: string; event_id: string; payload: Buffer; tries: number })[]>`
-    with next as (
-      select id from (
-        select delivery.id, row_number() over (partition by hook_id order by due, position) as place, due
-        from webhook_delivery as delivery join webhook on webhook.id = hook_id
-        where state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
-          and enabled and hook_id <> all (${[...busy]}::text[])
-        order by due limit ${limit * 8}) as waiting
+    with waiting as (
+      select delivery.id, hook_id, due, position
+      from webhook_delivery as delivery join webhook on webhook.id = hook_id
+      where state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
+        and enabled and hook_id <> all (${[...busy]}::text[])
+      order by due limit ${limit * 8}),
+    next as (
+      select id from (select id, due, row_number() over (partition by hook_id order by due, position) as place from waiting) as placed
       where place <= ${MOST_AT_ONE_HOOK} order by due limit ${limit}),
     locked as (
       select id from webhook_delivery where id in (select id from next)
@@ -261,11 +263,11 @@ export async function claimDeliveries(
   }));
 }
 
-/** When the next delivery is due, in milliseconds from now; undefined when none waits. */
+/** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
 export async function nextDue(sql: Queryable): Promise<number | undefined> {
   const [row] = await sql<{ ms: number | null }[]>`
-    select (extract(epoch from min(greatest(due, coalesce(claimed_until, due))) - now()) * 1000)::float8 as ms
-    from webhook_delivery where state = 'pending'`;
+    select (extract(epoch from min(due) - now()) * 1000)::float8 as ms
+    from webhook_delivery where state = 'pending' and due > now()`;
   return row?.ms ?? undefined;
 }
 
