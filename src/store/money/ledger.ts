@@ -1,4 +1,4 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0046_pay_by_name.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0048_kinds_once.sql`. */
 import postgres from "postgres";
 import type { Notices } from "../database/notices.ts";
 import type { Sql } from "../database/tx.ts";

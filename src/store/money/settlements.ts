@@ -156,14 +156,29 @@ export function promisedOf(intents: readonly IntentRecord[]): string | null {
   const kinds: object[] = [];
   const requests: [number, string][] = [];
   const places = new Places();
+  let last: IntentRecord | undefined;
+  let at = 0;
   for (const r of intents) {
-    const text = `${r.orgId} ${r.keyId} ${r.contract} ${r.unit} ${r.offeringId}\n${r.model}\n${r.provider}`;
-    const { place, isNew } = places.of(text);
-    if (isNew) kinds.push(kindRow(r));
-    requests.push([place, r.requestId]);
+    if (last === undefined || !isPromisedAlike(last, r)) {
+      const text = `${r.orgId} ${r.keyId} ${r.contract} ${r.unit} ${r.offeringId}\n${r.model}\n${r.provider}`;
+      const { place, isNew } = places.of(text);
+      if (isNew) kinds.push(kindRow(r));
+      at = place;
+      last = r;
+    }
+    requests.push([at, r.requestId]);
   }
   return json({ kinds, requests });
 }
+
+const isPromisedAlike = (a: IntentRecord, b: IntentRecord): boolean =>
+  a.orgId === b.orgId &&
+  a.keyId === b.keyId &&
+  a.contract === b.contract &&
+  a.unit === b.unit &&
+  a.offeringId === b.offeringId &&
+  a.model === b.model &&
+  a.provider === b.provider;
 
 const kindRow = (record: IntentRecord): object => ({
   org_id: record.orgId,
