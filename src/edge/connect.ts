@@ -8,7 +8,7 @@ import {
   type HandlerContext,
   type MethodImpl,
 } from "@connectrpc/connect";
-import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
+import type { UniversalHandler } from "@connectrpc/connect/protocol";
 import {
   compressionBrotli,
   compressionGzip,
@@ -30,6 +30,7 @@ import { healthService, type Readiness } from "./health.ts";
 import { callerIdOf, type Face, type Log } from "./log.ts";
 import { serveReflection } from "./reflection.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
+import { whileRead } from "./unread.ts";
 
 /** What these faces need of the house. */
 export interface ConnectOptions {
@@ -88,7 +89,7 @@ const unreachable = (): never => {
 
 /** Hands one call to Connect, and never leaves a caller without an answer. */
 async function answer(
-  handle: UniversalHandlerFn,
+  handle: UniversalHandler,
   request: FastifyRequest,
   reply: FastifyReply,
   options: ConnectOptions,
@@ -104,7 +105,10 @@ async function answer(
   const values = createContextValues().set(peerKey, raw.socket.remoteAddress ?? "");
   try {
     const response = await handle(universalRequestFromNodeRequest(raw, reply.raw, undefined, values));
-    await universalResponseToNodeResponse(response, reply.raw);
+    const { body } = response;
+    const streamed = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
+    const read = streamed ? { ...response, body: whileRead(body, () => reply.raw.destroy()) } : response;
+    await universalResponseToNodeResponse(read, reply.raw);
   } catch {
     // The answer could not be written, for the caller is gone; the gate has noted why.
     reply.raw.destroy();

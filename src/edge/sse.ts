@@ -2,12 +2,13 @@
 import type { Writable } from "node:stream";
 import { after, steadyNow } from "../ambient.ts";
 import type { Signal } from "../signal.ts";
+import { between } from "./between.ts";
 import { drained } from "./unread.ts";
 
-/** One event. `data` is JSON, which never holds a line break. */
+/** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
 export interface ServerEvent {
   readonly event: string;
-  readonly data: string;
+  readonly data: string | Buffer;
   /** Position in the stream, so that a reader can see gaps. */
   readonly id?: number;
 }
@@ -21,7 +22,8 @@ const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
 export interface StreamForm {
   /** The headers that it has, names and values in turn. */
   readonly headers: readonly string[];
-  readonly textOf: (event: ServerEvent) => string;
+  /** What stands before an event's data, and behind it. */
+  readonly around: (event: ServerEvent) => readonly [string, string];
   /** What is written when there was nothing to write for a while; undefined where nothing may be. */
   readonly keepAlive: string | undefined;
 }
@@ -29,14 +31,14 @@ export interface StreamForm {
 /** Server-sent events. */
 export const EVENTS: StreamForm = {
   headers: ["content-type", "text/event-stream; charset=utf-8", ...UNCACHED],
-  textOf: ({ event, data, id }) => `event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: ${data}\n\n`,
+  around: ({ event, id }) => [`event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: `, "\n\n"],
   keepAlive: ": keep-alive\n\n",
 };
 
 /** JSON Lines: the data alone, a line each. */
 export const LINES: StreamForm = {
   headers: ["content-type", "text/plain; charset=utf-8", ...UNCACHED],
-  textOf: ({ data }) => `${data}\n`,
+  around: () => ["", "\n"],
   keepAlive: undefined,
 };
 
@@ -78,7 +80,7 @@ export function eventWriter(response: Writable, signal: Signal, giveUp: () => vo
   return {
     write(event) {
       if (gone) return undefined;
-      full = !response.write(form.textOf(event));
+      full = !response.write(framed(event, form));
       heardAt = steadyNow();
       return full ? drained(response, giveUp, signal).then(empty) : undefined;
     },
@@ -87,4 +89,12 @@ export function eventWriter(response: Writable, signal: Signal, giveUp: () => vo
       if (!gone) response.end();
     },
   };
+}
+
+/** An event in one piece of its own. What stands around data is ASCII. */
+function framed(event: ServerEvent, { around }: StreamForm): string | Buffer {
+  const { data } = event;
+  const [before, behind] = around(event);
+  if (typeof data === "string") return `${before}${data}${behind}`;
+  return between(before, data, behind);
 }

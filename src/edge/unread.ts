@@ -28,3 +28,15 @@ export function drained(stream: Read, giveUp: () => void, signal?: Signal): Prom
     if (signal?.aborted) go();
   });
 }
+
+/** The parts of `body`; `giveUp` is called when a part is not taken for too long. */
+export async function* whileRead<T>(body: AsyncIterable<T>, giveUp: () => void): AsyncGenerator<T> {
+  for await (const part of body) {
+    const forget = after(UNREAD_MS, giveUp);
+    try {
+      yield part;
+    } finally {
+      forget();
+    }
+  }
+}

@@ -76,8 +76,8 @@ const p50 = ({ latencies }: Result): number => at(latencies, 0.5);
 const line = (name: string, ...figures: string[]): void =>
   console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(13)).join(""));
 
-const sum = (runs: readonly Result[], count: "carried" | "sent"): number =>
-  runs.reduce((total, run) => total + run[count], 0);
+/** The share that was carried, in the median round: one in which the machine stood still says nothing of a program. */
+const shareOf = (runs: readonly Result[]): number => median(runs.map(({ carried, sent }) => carried / sent));
 
 async function compare(
   title: string,
@@ -94,20 +94,18 @@ async function compare(
   line(`\n${title}`, "CPU us/msg", "p50 ms", "p99 ms", "carried", "x raw", "added p50");
   for (const [name, runs] of results) {
     const ratio = median(runs.map(({ micros }, i) => micros / results.get("raw")![i]!.micros));
-    const share = sum(runs, "carried") / sum(runs, "sent");
     line(
       PROGRAMS[name].name,
       median(runs.map(({ micros }) => micros)).toFixed(1),
       median(runs.map(p50)).toFixed(2),
       median(runs.map(({ latencies }) => at(latencies, 0.99))).toFixed(2),
-      `${(share * 100).toFixed(2)} %`,
+      `${(shareOf(runs) * 100).toFixed(2)} %`,
       ratio.toFixed(2),
       results.has("direct") ? median(runs.map((run, i) => p50(run) - p50(results.get("direct")![i]!))).toFixed(2) : "",
     );
   }
   const ours = results.get("limber")!;
   const raw = results.get("raw")!;
-  const shareOf = (runs: readonly Result[]): number => sum(runs, "carried") / sum(runs, "sent");
   line("carried / raw relay's carried", (shareOf(ours) / shareOf(raw)).toFixed(4));
   const theirs = results.get("connect");
   if (theirs)
@@ -128,12 +126,12 @@ const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
       pacedLoops(all, 50, 3),
     ),
   many: () =>
-    compare("200 robots at 50 Hz (G6 all, 0.6 added)", ["direct", "raw", "limber"], 200, 200, 1, (all) =>
-      pacedLoops(all, 50, 5),
+    compare("200 robots at 50 Hz (G6 all, 0.6 added)", ["direct", "raw", "limber"], 200, 200, rounds, (all) =>
+      pacedLoops(all, 50, 2),
     ),
   fast: () =>
-    compare("10 robots at 1,000 Hz (G7 all, 0.4 added)", ["direct", "raw", "limber"], 10, 10, 1, (all) =>
-      pacedLoops(all, 1000, 5),
+    compare("10 robots at 1,000 Hz (G7 all, 0.4 added)", ["direct", "raw", "limber"], 10, 10, rounds, (all) =>
+      pacedLoops(all, 1000, 2),
     ),
 };
 for (const [section, run] of Object.entries(SECTIONS)) if (isWanted(section)) await run();

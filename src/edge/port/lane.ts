@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { after, now, steadyNow } from "../../ambient.ts";
 import { roomFor, taken } from "../../codecs/slab.ts";
+import { between } from "../between.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
 
 /** A request that has come whole. */
@@ -273,9 +274,10 @@ export class PlainResponse {
     let head = `${this.#head}${connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
     const stream = new Writable({
       decodeStrings: false,
-      write(text: string, _encoding, done) {
-        const chunk = `${head}${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+      write(part: string | Buffer, _encoding, done) {
+        const before = `${head}${Buffer.byteLength(part).toString(16)}\r\n`;
         head = "";
+        const chunk = typeof part === "string" ? `${before}${part}\r\n` : between(before, part, "\r\n");
         if (connection.write(chunk, done)) done();
       },
       final(done) {

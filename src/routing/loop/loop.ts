@@ -13,7 +13,7 @@ import { mayHedge, type PlanStep } from "../plan.ts";
 import type { Try } from "../record.ts";
 import { candidatesOf } from "./candidates.ts";
 import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
-import { Transit } from "./transit.ts";
+import { Intake, type Sensed } from "./intake.ts";
 import { type Flight, type Job, Window } from "./window.ts";
 
 /** What holds for a whole loop. */
@@ -44,21 +44,14 @@ export interface LoopRouter {
   dimOf(step: PlanStep): number | undefined;
 }
 
-interface Waiting<O> {
-  readonly sighting: Sighting<O>;
-  readonly sensedAt: number;
-}
-
 /** A robot's loop. `O` is an observation as the caller sent it. */
 export class Loop<O> {
   readonly #rules: LoopRules;
   readonly #router: LoopRouter;
-  readonly #transit = new Transit();
+  readonly #intake: Intake<O>;
   readonly #window = new Window<O>();
   /** The newest observation that is not dispatched. */
-  #slot: Waiting<O> | undefined;
-  #newest: number | undefined;
-  #shape: string | undefined;
+  #slot: Sensed<O> | undefined;
   #blocked: HoldReason | undefined;
   #closed = false;
   #lastFlight = 0;
@@ -76,6 +69,7 @@ export class Loop<O> {
   constructor(rules: LoopRules, router: LoopRouter) {
     this.#rules = rules;
     this.#router = router;
+    this.#intake = new Intake(rules.deadlineMs);
   }
 
   /** Takes an event and says what is to be done, in order. */
@@ -138,8 +132,7 @@ export class Loop<O> {
       case "reset":
         this.#drop(at);
         this.#window.forget();
-        this.#newest = undefined;
-        this.#shape = undefined;
+        this.#intake.reset();
         this.#served = undefined;
         this.#bound = undefined;
         return;
@@ -150,29 +143,18 @@ export class Loop<O> {
   }
 
   #observe(sighting: Sighting<O>, at: number): void {
-    if (this.#newest !== undefined && sighting.step <= this.#newest) {
+    const sensed = this.#intake.judge(sighting, at);
+    if (!sensed) {
       this.dropped += 1;
       return;
     }
-    this.#newest = sighting.step;
-    this.#shape ??= sighting.shape;
-    if (sighting.shape !== this.#shape) {
-      const detail = `it has ${sighting.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
-      this.#hold(sighting, HoldReason.INVALID_OBSERVATION, at, at, { detail });
-      return;
-    }
-    const age = this.#transit.age(sighting.tMs, at);
-    if (age === "future") {
-      this.#hold(sighting, HoldReason.INVALID_OBSERVATION, at, at, { detail: "t_ms lies in the future" });
-      return;
-    }
-    const sensedAt = at - age;
-    if (at >= this.#expiry(sensedAt)) {
-      this.#hold(sighting, HoldReason.STALE_OBSERVATION, sensedAt, at);
+    const { sensedAt, unfit } = sensed;
+    if (unfit) {
+      this.#hold(sighting, unfit.reason, sensedAt, at, unfit);
       return;
     }
     if (this.#slot) this.dropped += 1;
-    this.#slot = { sighting, sensedAt };
+    this.#slot = sensed;
     this.#rest(at);
   }
 
@@ -269,8 +251,7 @@ export class Loop<O> {
     const { sighting, sensedAt, tries, hedgeMicro } = job;
     const validUntil = sighting.step + units;
     // The robot itself is past its last step already.
-    if (this.#newest !== undefined && this.#newest >= validUntil)
-      this.#hold(sighting, HoldReason.LATE, sensedAt, at, { tries });
+    if (this.#intake.hasReached(validUntil)) this.#hold(sighting, HoldReason.LATE, sensedAt, at, { tries });
     else {
       const { id: offering, model } = flight.step.offering;
       const moved = this.#lastOffering !== offering;

@@ -1,0 +1,56 @@
+/** Which observations of a loop are of any use: in order, of the episode's shape, and young enough. */
+import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { Sighting } from "./events.ts";
+import { Transit } from "./transit.ts";
+
+/** An observation, and when it was sensed by our clock. */
+export interface Sensed<O> {
+  readonly sighting: Sighting<O>;
+  readonly sensedAt: number;
+  /** Why the robot is to hold in its place; undefined where it may be asked about. */
+  readonly unfit?: { readonly reason: HoldReason; readonly detail?: string };
+}
+
+/** Looks at the observations of one loop as they come. */
+export class Intake<O> {
+  readonly #deadlineMs: number;
+  readonly #transit = new Transit();
+  #newest: number | undefined;
+  #shape: string | undefined;
+
+  /** `deadlineMs` is how old an observation may be. */
+  constructor(deadlineMs: number) {
+    this.#deadlineMs = deadlineMs;
+  }
+
+  /** A new episode begins: steps and shape begin anew. */
+  reset(): void {
+    this.#newest = undefined;
+    this.#shape = undefined;
+  }
+
+  /** Whether the robot has come to this step already, or past it. */
+  hasReached(step: number): boolean {
+    return this.#newest !== undefined && this.#newest >= step;
+  }
+
+  /** What is to be thought of an observation that comes at `at`; undefined where it comes out of order. */
+  judge(sighting: Sighting<O>, at: number): Sensed<O> | undefined {
+    if (this.hasReached(sighting.step)) return undefined;
+    this.#newest = sighting.step;
+    this.#shape ??= sighting.shape;
+    if (sighting.shape !== this.#shape) {
+      const detail = `it has ${sighting.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
+      return { sighting, sensedAt: at, unfit: { reason: HoldReason.INVALID_OBSERVATION, detail } };
+    }
+    const age = this.#transit.age(sighting.tMs, at);
+    if (age === "future") {
+      const unfit = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
+      return { sighting, sensedAt: at, unfit };
+    }
+    const sensedAt = at - age;
+    if (at >= sensedAt + this.#deadlineMs)
+      return { sighting, sensedAt, unfit: { reason: HoldReason.STALE_OBSERVATION } };
+    return { sighting, sensedAt };
+  }
+}
