@@ -2,7 +2,6 @@
 import { create } from "@bufbuild/protobuf";
 import {
   type DroppedOffering,
-  DroppedOfferingSchema,
   DropReason,
   DropReasonSchema,
   type Suggestion,
@@ -12,28 +11,44 @@ import { Reason, type Refusal, type RefusalDetails, refuse } from "../refusal.ts
 import { CONSTRAINTS, type Constraint } from "./constrain.ts";
 import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";
-import { passes } from "./sift.ts";
+import { costMicro } from "./measure.ts";
+import { passes, type Test } from "./sift.ts";
 
-/** A row that does not survive, and every constraint that it breaks, in the table's order. */
+/** A row that does not survive, and every constraint that it breaks: a bit for each, by its place in the table. At least one. */
 export interface Drop {
   readonly row: number;
-  readonly broken: readonly Constraint[];
+  readonly broken: number;
 }
 
 /** Every row that the request stands for and that may not serve it. */
 export function dropsOf(ask: Ask): Drop[] {
-  const tests = CONSTRAINTS.flatMap((constraint) => {
-    const test = constraint.test(ask);
-    return test ? [{ constraint, test }] : [];
-  });
-  const drops: Drop[] = [];
-  for (const row of consideredRows(ask)) {
-    const broken: Constraint[] = [];
-    for (const { constraint, test } of tests) if (!passes(ask, test, row)) broken.push(constraint);
-    if (broken.length > 0) drops.push({ row, broken });
+  const rows = Uint32Array.from(consideredRows(ask));
+  const broken = new Uint32Array(rows.length);
+  for (let place = 0; place < CONSTRAINTS.length; place++) {
+    const test = CONSTRAINTS[place]!.test(ask);
+    if (test) breaking(ask, test, rows, 1 << place, broken);
   }
+  const drops: Drop[] = [];
+  for (let i = 0; i < rows.length; i++) if (broken[i] !== 0) drops.push({ row: rows[i]!, broken: broken[i]! });
   return drops;
 }
+
+/** Adds a bit to each row that breaks a test. Figures of the moment are measured for all rows at once. */
+function breaking(ask: Ask, test: Test, rows: Uint32Array, bit: number, broken: Uint32Array): void {
+  if (test.kind !== "cost" && test.kind !== "measured") {
+    for (let i = 0; i < rows.length; i++) if (!passes(ask, test, rows[i]!)) broken[i]! |= bit;
+    return;
+  }
+  const figures = new Float64Array(rows.length);
+  (test.kind === "cost" ? costMicro : test.measure)(ask, rows, rows.length, figures);
+  for (let i = 0; i < rows.length; i++) if (!(figures[i]! <= test.limit)) broken[i]! |= bit;
+}
+
+/** The first constraint of the table that a row breaks. */
+const firstOf = ({ broken }: Drop): Constraint => CONSTRAINTS[31 - Math.clz32(broken & -broken)]!;
+
+/** A row breaks one constraint and no other. */
+const isAlone = ({ broken }: Drop): boolean => (broken & (broken - 1)) === 0;
 
 /** The refusal of a request that nothing may serve. */
 export function refusalOf(ask: Ask): Refusal {
@@ -42,13 +57,13 @@ export function refusalOf(ask: Ask): Refusal {
   const drops = dropsOf(ask);
   const details = detailsOf(ask, drops);
   const considered = `${drops.length} offering${drops.length === 1 ? "" : "s"} considered`;
-  const resting = drops.filter((drop) => breaksOnly(drop, [DropReason.CIRCUIT_OPEN]));
+  const resting = drops.filter(({ broken }) => (broken & ~RESTING) === 0);
   if (resting.length > 0) {
     const earliest = Math.min(...resting.map((drop) => ask.health.restsUntil[drop.row]!));
     const text = `${considered}; those that could serve are resting after failures`;
     return refuse(Reason.CAPACITY_EXHAUSTED, text, details, retryIn(earliest - ask.now));
   }
-  if (drops.some((drop) => breaksOnly(drop, [DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE]))) {
+  if (drops.some(({ broken }) => (broken & ~LATE) === 0)) {
     return refuse(Reason.DEADLINE_EXCEEDED, `${considered}; none is expected to finish in time`, details);
   }
   return refuse(Reason.NO_ROUTE_AVAILABLE, `${considered}, none satisfies the constraints`, details);
@@ -58,12 +73,15 @@ function retryIn(ms: number): { retryAfter?: number } {
   return Number.isFinite(ms) ? { retryAfter: Math.max(1, Math.ceil(ms / 1000)) } : {};
 }
 
-function breaksOnly(drop: Drop, reasons: readonly DropReason[]): boolean {
-  return drop.broken.every((constraint) => reasons.includes(constraint.reason));
-}
+/** The bits of the constraints that have these reasons. */
+const bitsOf = (...reasons: DropReason[]): number =>
+  CONSTRAINTS.reduce((bits, { reason }, place) => (reasons.includes(reason) ? bits | (1 << place) : bits), 0);
+
+const RESTING = bitsOf(DropReason.CIRCUIT_OPEN);
+const LATE = bitsOf(DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE);
 
 function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
-  const reasons = new Set(drops.map((drop) => drop.broken[0]!.reason));
+  const reasons = new Set(drops.map((drop) => firstOf(drop).reason));
   return {
     dropped: droppedOf(ask, drops),
     // Two constraints may have one reason: the caller's regions and his organisation's.
@@ -76,18 +94,27 @@ function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
 
 /** The drops as the wire carries them: one reason each, the first of the table. */
 export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
-  return drops.map(({ row, broken }) => {
-    const { id, model, provider } = ask.snapshot.offerings[row]!;
-    const { reason, stage, detail } = broken[0]!;
-    return create(DroppedOfferingSchema, { offeringId: id, model, provider, reason, stage, detail: detail(ask, row) });
+  return drops.map((drop) => {
+    const { id, model, provider } = ask.snapshot.offerings[drop.row]!;
+    const { reason, stage, detail } = firstOf(drop);
+    // Written out: there may be a hundred thousand.
+    return {
+      $typeName: "limber.v1.DroppedOffering",
+      offeringId: id,
+      model,
+      provider,
+      reason,
+      stage,
+      detail: detail(ask, drop.row),
+    };
   });
 }
 
 /** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
 function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
   const byConstraint = Map.groupBy(
-    drops.filter((drop) => drop.broken.length === 1 && drop.broken[0]!.field !== undefined),
-    (drop) => drop.broken[0]!,
+    drops.filter((drop) => isAlone(drop) && firstOf(drop).field !== undefined),
+    firstOf,
   );
   return [...byConstraint]
     .map(([constraint, alone]) => suggestionOf(ask, constraint, alone))
