@@ -17,8 +17,8 @@ type Bug =
 export const BUGS = {
   "answers before the intent is durable": {
     file: "src/services/inference/bill.ts",
-    right: "    await this.#hold.durable;\n",
-    wrong: "    this.#hold.durable.catch(nothing);\n",
+    right: "      this.#hold.whenDurable(waits ? () => settled.hear(leaves, broken) : leaves, broken);\n",
+    wrong: "      if (waits) settled.hear(leaves, broken);\n      else leaves();\n",
   },
   /** Everything still adds up: only the callers know that they called once. */
   "settles twice after recovery": {
