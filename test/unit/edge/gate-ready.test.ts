@@ -1,0 +1,47 @@
+/** The gate of a house that takes no work: not yet, because its state is not loaded, or no longer, because it closes. */
+import type { DescService } from "@bufbuild/protobuf";
+import { expect, it, onTestFinished } from "vitest";
+import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { OperationsService } from "../../../gen/limber/v1/operations_service_pb.ts";
+import { proxiesOf } from "../../../src/edge/caller-address.ts";
+import { createGate } from "../../../src/edge/gate.ts";
+import { Limits } from "../../../src/edge/limits.ts";
+import { Reason, Refusal } from "../../../src/refusal.ts";
+
+const never = (): never => expect.unreachable();
+const silent = (service: DescService) =>
+  [service, Object.fromEntries(service.methods.map(({ localName }) => [localName, never]))] as const;
+
+function gateOf(state: { closing: boolean; loaded: boolean }) {
+  const limits = new Limits(never);
+  onTestFinished(() => limits.close());
+  return createGate({
+    services: [silent(InferenceService), silent(OperationsService)],
+    keys: { find: never },
+    idempotency: { claim: never, release: never },
+    limits,
+    adminToken: "token",
+    publicSignup: false,
+    trustedProxies: proxiesOf([]),
+    closing: () => state.closing,
+    loaded: () => state.loaded,
+  });
+}
+
+const head = { authorization: "Bearer key", adminToken: undefined, remoteAddress: "127.0.0.1", requestId: "req_1" };
+
+it.each([
+  ["its state is not loaded", { closing: false, loaded: false }],
+  ["it closes", { closing: true, loaded: true }],
+])("refuses calls for a moment while %s, whoever makes them, and answers whether it is ready", (_, state) => {
+  const gate = gateOf(state);
+  let refusal: unknown;
+  try {
+    gate.admit(InferenceService.method.act, head);
+  } catch (thrown) {
+    refusal = thrown;
+  }
+  expect(refusal).toBeInstanceOf(Refusal);
+  expect(refusal).toMatchObject({ reason: Reason.NOT_READY, retryAfter: 1 });
+  expect(gate.admit(OperationsService.method.getReadiness, head)).toMatchObject({ principal: { kind: "public" } });
+});
