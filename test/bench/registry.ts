@@ -1,13 +1,15 @@
 /**
  * What the real catalog costs: reloads of it from an embedded PostgreSQL while the event loop is watched, with 1,000, 10,000 and
  * 100,000 offerings: at the start, after a change, after an import of the whole catalog. For each the longest turn of the median
- * reload and of the worst one, with the garbage collector and without it. And the CPU of a gateway process per `GET
+ * reload and of the worst one, with the garbage collector and without it. The same of writing `GET /v1/routes`. And the CPU of a gateway process per `GET
  * /v1/models?limit=1000`. Run: `node test/bench/registry.ts [sizes, such as 10000,100000]`. Asked for: no pause over 5 ms, no page over 50 ms of CPU.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
 import { breatheOut, inSlices } from "../../src/ambient.ts";
+import { writingJson } from "../../src/edge/json.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { RegistryShelf } from "../../src/services/registry/shelf.ts";
 import { SupplyOpener } from "../../src/services/supply/facts.ts";
@@ -101,9 +103,25 @@ async function reload({ supply, shelf, reader, opener }: ReturnType<typeof knowi
   return { tookMs, ...pauses, ownMs: longestOwnMs(turns, collections), smallMs: longest(false), fullMs: longest(true) };
 }
 
+/** The route listing as a caller gets it. */
+async function writeRoutes({ shelf }: ReturnType<typeof knowing>): Promise<Written> {
+  const routes = await shelf.view.routes(undefined);
+  await collected();
+  const stop = watchLoop();
+  const { length } = await inSlices(writingJson(ListRoutesResponseSchema, routes));
+  const { turns, ...pauses } = stop();
+  return { ...pauses, bytes: length, ownMs: longestOwnMs(turns, await collected()) };
+}
+
+interface Written extends Pauses {
+  readonly bytes: number;
+  readonly ownMs: number;
+}
+
 watchCollector();
 const both = (values: number[]): string => `${ms(median(values))} / ${ms(Math.max(...values))}`;
 const rows: Record<string, Record<string, string>> = {};
+const written: Record<string, Record<string, string>> = {};
 let offered = 0;
 let house = knowing();
 for (const offerings of SIZES) {
@@ -126,8 +144,17 @@ for (const offerings of SIZES) {
       "longest full one": both(runs.map(({ fullMs }) => fullMs)),
     };
   }
+  const answers: Written[] = [];
+  for (let i = 0; i < warmUp + rounds; i++) answers.push(await writeRoutes(house));
+  written[`GET /v1/routes of ${offerings} offerings`] = {
+    "kB of JSON": ms(answers[0]!.bytes / 1000),
+    "longest turn ms, median / worst": both(answers.slice(warmUp).map(({ pauseMs }) => pauseMs)),
+    "without waiting for a CPU": both(answers.slice(warmUp).map(({ pauseCpuMs }) => pauseCpuMs)),
+    "without the collector": both(answers.slice(warmUp).map(({ ownMs }) => ownMs)),
+  };
 }
 console.table(rows);
+console.table(written);
 await sql.end();
 await upstream.close();
 await postgres.stop();
