@@ -39,17 +39,21 @@ export class GrpcCalls implements Server {
     return this.#connection.idle;
   }
 
-  /** Sends framed messages and yields the answer's messages as they come; throws an UpstreamFailure. */
-  async *stream(exchange: Exchange, message: Buffer): AsyncGenerator<Buffer, void, undefined> {
+  /** Sends framed messages and yields what `read` makes of the answer's, as they come; throws an UpstreamFailure. */
+  async *stream<T>(
+    exchange: Exchange,
+    message: () => Promise<Buffer>,
+    read: (part: Buffer) => T,
+  ): AsyncGenerator<T, void, undefined> {
     const inbox = new Inbox();
-    const reply = this.#begin(exchange, message, inbox);
+    const reply = this.#begin(exchange, await message(), inbox);
     try {
       for (;;) {
         if (exchange.signal.aborted) throw calledOff(exchange.signal);
         const part = inbox.take();
         if (part !== undefined) {
           if (!inbox.isFull) reply.release();
-          yield part;
+          yield read(part);
         } else if (inbox.isOver) {
           if (inbox.failure !== undefined) throw inbox.failure;
           return;

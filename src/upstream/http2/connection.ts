@@ -1,5 +1,5 @@
 /** A connection that opens when it's needed and again when it has gone, not at once when that keeps failing. */
-import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { after, random, steadyNow } from "../../ambient.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
@@ -73,7 +73,7 @@ export class Connection {
     if (steadyNow() < this.#notBefore && this.#lastFailure !== undefined) throw this.#lastFailure;
     let isGreeted = false;
     const isSecure = this.#address.url.protocol === "https:";
-    const session = new Session(dial(this.#address), isSecure ? "secureConnect" : "connect", {
+    const session = new Session((hear) => dial(this.#address, hear), isSecure ? "secureConnect" : "connect", {
       greeted: () => {
         isGreeted = true;
         if (this.#session === session) this.#isGreeted = true;
@@ -121,12 +121,34 @@ export class Connection {
 
 const DEFAULT_PORT: Readonly<Record<string, number>> = { "http:": 80, "https:": 443 };
 
-function dial({ url, lookup }: Address): Socket {
+function dial({ url, lookup }: Address, hear: (chunk: Buffer) => void): Socket {
   const host = url.hostname.replace(/^\[|\]$/g, "");
-  const to = { host, port: Number(url.port || DEFAULT_PORT[url.protocol]), lookup };
+  const to = { host, port: Number(url.port || DEFAULT_PORT[url.protocol]), lookup, onread: intoBlocks(hear) };
   const socket =
     url.protocol === "https:"
       ? connectTls({ ...to, ALPNProtocols: ["h2"], ...(isIP(host) === 0 && { servername: host }) })
       : connectTcp(to);
   return socket.setKeepAlive(true, KEEP_ALIVE_MS);
+}
+
+/** What arrives is read into blocks that many small arrivals share: a block for each would cost more than what it says. */
+const BLOCK_BYTES = 64 << 10;
+const LEAST_BYTES = 16 << 10;
+
+function intoBlocks(hear: (chunk: Buffer) => void): OnReadOpts {
+  let block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+  let read = 0;
+  return {
+    buffer: () => {
+      if (block.length - read >= LEAST_BYTES) return block.subarray(read);
+      read = 0;
+      block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+      return block;
+    },
+    callback: (bytes) => {
+      hear(block.subarray(read, read + bytes));
+      read += bytes;
+      return true;
+    },
+  };
 }

@@ -11,7 +11,7 @@ import { Outbox } from "./outbox.ts";
 import { checkPlace, Patience } from "./rules.ts";
 import { Sender } from "./sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, OUR_SETTINGS, PeerSettings } from "./settings.ts";
-import { type Carrier, Stream, type StreamHearer } from "./stream.ts";
+import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 /** What all streams together let in. It is given back at once: each stream's own window holds the server off. */
@@ -42,6 +42,8 @@ export class Session implements Carrier {
   /** The last stream that the server said it will answer. */
   #lastId = MAX_ID;
   #receiveWindow = OUR_WINDOW;
+  /** What may still come for streams that were reset, for a server hears of that later. */
+  #straying = 0;
   /** The stream that a DATA frame belongs to, while it lasts; undefined for one that nobody listens to. */
   #receiving: Stream | undefined;
   #isGreeted = false;
@@ -49,8 +51,13 @@ export class Session implements Carrier {
   #isClosed = false;
   #pong: (() => void) | undefined;
 
-  /** Takes over a socket that is connecting; `ready` is what it will emit when it has. */
-  constructor(socket: Socket, ready: "connect" | "secureConnect", events: SessionEvents) {
+  /** `dial` begins to connect a socket that hands on what arrives, and that emits `ready` when it has connected. */
+  constructor(
+    dial: (hear: (chunk: Buffer) => void) => Socket,
+    ready: "connect" | "secureConnect",
+    events: SessionEvents,
+  ) {
+    const socket = dial((chunk) => this.#read(chunk));
     this.#socket = socket;
     this.#events = events;
     this.#outbox = new Outbox(socket, () => this.#sender.pump());
@@ -66,7 +73,6 @@ export class Session implements Carrier {
     });
     socket.setNoDelay(true);
     socket.once(ready, () => this.#outbox.open());
-    socket.on("data", (chunk: Buffer) => this.#read(chunk));
     socket.on("error", (error) => this.#end(CODE.none, failureOf(error)));
     const gone = (): void => {
       this.#end(CODE.none, this.#isGreeted ? lost("the server hung up") : unreachable("it hung up before it spoke"));
@@ -150,7 +156,8 @@ export class Session implements Carrier {
     }
     const stream = this.#known(id);
     this.#receiving = stream;
-    if (stream === undefined || length === 0) this.#patience.spend();
+    if (stream === undefined) this.#straying -= length;
+    if (length === 0 || (stream === undefined && this.#straying < 0)) this.#patience.spend();
     else this.#patience.earn();
     if (stream === undefined) return;
     if (!stream.isAnswered) this.#break(stream, CODE.protocol, "an answer without a head");
@@ -307,7 +314,9 @@ export class Session implements Carrier {
   }
 
   #reset(stream: Stream, code: number): void {
-    if (stream.isOpen && stream.id !== 0) this.#outbox.number(FRAME.reset, stream.id, code);
+    if (!stream.isOpen || stream.id === 0) return;
+    this.#outbox.number(FRAME.reset, stream.id, code);
+    this.#straying = Math.max(0, this.#straying) + STREAM_WINDOW;
   }
 
   #forget(stream: Stream): void {

@@ -65,9 +65,13 @@ export class Channel implements Server {
     }
   }
 
-  /** Sends one framed message and yields the answer's messages as they come; throws an UpstreamFailure. */
-  stream(exchange: Exchange, message: Buffer): AsyncGenerator<Buffer, void, undefined> {
-    return this.#calls.stream(exchange, message);
+  /** Sends one framed message and yields what `read` makes of the answer's messages, as they come; throws an UpstreamFailure. */
+  stream<T>(
+    exchange: Exchange,
+    message: () => Promise<Buffer>,
+    read: (part: Buffer) => T,
+  ): AsyncGenerator<T, void, undefined> {
+    return this.#calls.stream(exchange, message, read);
   }
 
   /** Sends one framed message and resolves with the one message of the answer. */

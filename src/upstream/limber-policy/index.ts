@@ -46,9 +46,10 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
         },
       };
     },
-    async *predict(target, input, frames, call) {
-      const message = await encodePredict(target.model, input, frames);
-      for await (const part of channels.of(target).stream(exchange("predict", call), message)) yield readPredict(part);
+    predict(target, input, frames, call) {
+      const encode = () => encodePredict(target.model, input, frames);
+      // One generator alone: every frame waits a turn of promises in each.
+      return channels.of(target).stream(exchange("predict", call), encode, readPredict);
     },
     async ground(target, input, frames, call) {
       const message = await encodeGround(target.model, input, frames);

@@ -60,7 +60,8 @@ describe.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("a server of g
     expect(answers.map(String)).toEqual(small.map(String));
 
     const sizes: number[] = [];
-    for await (const part of calls.stream(exchange("Many"), frameMessage(Buffer.from("300")))) sizes.push(part.length);
+    const ask = async () => frameMessage(Buffer.from("300"));
+    for await (const size of calls.stream(exchange("Many"), ask, ({ length }) => length)) sizes.push(size);
     expect(sizes).toEqual(Array.from({ length: 300 }, (_, i) => i * 100));
     const three = Buffer.concat([
       frameMessage(Buffer.alloc(5)),

@@ -213,6 +213,24 @@ describe("a server loses the call, and not its connection, that", () => {
   });
 });
 
+it("takes what was under way for a call that was called off for no attack, and more than that for one", async () => {
+  const restore = replaceAmbient({ clock: new ManualClock() });
+  await serve((heard) => heard.send(HEAD));
+  const caller = new AbortController();
+  const call = failureIn(calls.unary(exchange(caller.signal), Buffer.alloc(9)));
+  await eventually(() => expect(server.connections[0]?.frames().length).toBeGreaterThan(3));
+  caller.abort();
+  expect(nameOf(await call)).toBe("TIMEOUT");
+  const [connection] = server.connections;
+  await eventually(() => expect(connection?.frames().some(({ type }) => type === FRAME.reset)).toBe(true));
+  const strays = many(20_000, frame(FRAME.data, 0, 1, Buffer.alloc(50)));
+  connection?.send(strays, frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
+  await eventually(() => expect(connection?.frames().at(-1)).toMatchObject({ type: FRAME.ping, flags: FLAG.ack }));
+  connection?.send(strays, strays);
+  await eventually(() => expect(connection?.socket.destroyed).toBe(true));
+  restore();
+});
+
 it("leaves fields out that make no sense in themselves", async () => {
   const bad = { "a b": "1", "": "2", x: "3\n4", "grpc-status": "0" };
   await serve((heard) => heard.send(HEAD, frame(FRAME.data, 0, 1, Buffer.from("000000000161", "hex")), head(bad, END)));

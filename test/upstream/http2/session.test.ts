@@ -1,6 +1,7 @@
 /** Our own HTTP/2 against node's: calls of every shape, and all that a polite server may do. */
 import {
   constants,
+  createSecureServer,
   createServer,
   type Http2Server,
   type IncomingHttpHeaders,
@@ -9,6 +10,7 @@ import {
   type Settings,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
 import type { UpstreamFailure } from "../../../src/contracts/failure.ts";
@@ -21,7 +23,7 @@ import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { nameOf } from "../../support/wire-calls.ts";
-import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
+import { FRAME, frame, selfSigned, uint32 } from "../../support/wire-client.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";
 
 const lookup = guardedLookup({ allowPrivate: true });
@@ -479,6 +481,25 @@ describe("a connection", () => {
     await eventually(() => expect(clock.pending).toBe(0));
     restore();
     heard.stream?.cancel();
+  });
+
+  it("carries the same under TLS", async () => {
+    const { key, cert } = selfSigned();
+    const secure = createSecureServer({ key, cert }).on("stream", echo);
+    await new Promise<void>((resolve) => secure.listen(0, "127.0.0.1", resolve));
+    const before = getCACertificates("default");
+    setDefaultCACertificates([...before, cert]);
+    const url = new URL(`https://localhost:${(secure.address() as AddressInfo).port}`);
+    connection = new Connection({ url, lookup, authorization: undefined }, () => undefined);
+    const all = [1, 100, 100_000, 3_000_000].map((size) => ({ message: noise(size, size), heard: open() }));
+    for (const { heard, message } of all) heard.stream?.end(message);
+    for (const { heard, message } of all) {
+      await heard.closed;
+      expect([heard.failure, heard.bytes.equals(message)]).toEqual([undefined, true]);
+    }
+    setDefaultCACertificates(before);
+    connection.close();
+    await new Promise((resolve) => secure.close(resolve));
   });
 
   it("fails its streams when the server hangs up without a word", async () => {
