@@ -7,8 +7,8 @@ const BLOCK_BYTES = 64 << 10;
 const SMALL_BYTES = 4 << 10;
 /** What may wait for the network before nobody should give more. */
 const ENOUGH_BYTES = 256 << 10;
-/** A peer that asks for answers and doesn't read them gets no more than this. */
-const STUFFED_BYTES = 1 << 20;
+/** A peer that asks for answers and doesn't read them gets no more than so many. */
+const MOST_ANSWERS = 10_000;
 
 const NOTHING = Buffer.alloc(0);
 
@@ -22,6 +22,8 @@ export class Outbox {
   #end = 0;
   #pieces: Buffer[] = [];
   #bytes = 0;
+  /** Frames that the peer asked for, of those that wait. */
+  #answers = 0;
   #isDue = false;
   /** The socket may be written to, and has room. */
   #isOpen = false;
@@ -37,11 +39,6 @@ export class Outbox {
   /** Whether it takes more without piling up. */
   get hasRoom(): boolean {
     return this.#bytes < ENOUGH_BYTES;
-  }
-
-  /** So much waits that something is wrong with the peer. */
-  get isStuffed(): boolean {
-    return this.#bytes > STUFFED_BYTES;
   }
 
   /** The socket takes bytes, for the first time or again. */
@@ -80,6 +77,12 @@ export class Outbox {
       this.#pieces.push(payload);
     }
     this.#added(HEAD_BYTES + length);
+  }
+
+  /** A frame that the peer asked for; false when it has asked for too many and reads none of them. */
+  answer(type: number, flags: number, payload?: Buffer): boolean {
+    this.frame(type, flags, 0, payload);
+    return ++this.#answers <= MOST_ANSWERS;
   }
 
   /** A frame whose payload is one number of four bytes. */
@@ -129,6 +132,7 @@ export class Outbox {
     const socket = this.#socket;
     this.#pieces = [];
     this.#bytes = 0;
+    this.#answers = 0;
     if (pieces.length === 1) socket.write(pieces[0]!);
     else {
       socket.cork();

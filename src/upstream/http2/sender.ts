@@ -6,6 +6,9 @@ import type { Patience } from "./rules.ts";
 import { FIRST_WINDOW, MAX_WINDOW, type PeerSettings } from "./settings.ts";
 import type { Stream } from "./stream.ts";
 
+/** No frame of ours is larger, whatever a server takes: other streams wait while one leaves. */
+const LARGEST_PAYLOAD = 64 << 10;
+
 /** The sending side of one connection's streams. */
 export class Sender {
   readonly #outbox: Outbox;
@@ -68,7 +71,7 @@ export class Sender {
 
   /** Sends as much of a stream as one frame may carry; false when that is nothing. */
   #frame(stream: Stream): boolean {
-    const most = Math.min(this.#window, stream.sendWindow, this.#peer.maxPayload);
+    const most = Math.min(this.#window, stream.sendWindow, this.#peer.maxPayload, LARGEST_PAYLOAD);
     if (stream.queued > 0 && (most <= 0 || !this.#outbox.hasRoom)) return false;
     const bytes = stream.take(most);
     const length = bytes?.length ?? 0;

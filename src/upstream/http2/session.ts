@@ -288,8 +288,8 @@ export class Session implements Carrier {
 
   /** Acknowledges what a server may send as often as it likes, as long as it reads that. */
   #answer(type: number, payload?: Buffer): void {
-    if (this.#outbox.isStuffed) throw new Fault(CODE.calm, "questions whose answers nobody reads");
-    this.#outbox.frame(type, FLAG.ack, 0, payload);
+    if (!this.#outbox.answer(type, FLAG.ack, payload))
+      throw new Fault(CODE.calm, "questions whose answers nobody reads");
   }
 
   /** The server has said all on this stream. What we would still say, nobody waits for. */
