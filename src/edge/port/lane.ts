@@ -113,6 +113,11 @@ class Connection {
     return this.#house.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
+  /** Whether the peer has not read all that was sent to him. */
+  get isBehind(): boolean {
+    return this.#socket.writableLength > 0;
+  }
+
   /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
   write(part: string | Buffer, drained: () => void): boolean {
     const socket = this.#socket;
@@ -255,7 +260,8 @@ export class PlainResponse {
     if (this.destroyed) return;
     const head = `${this.#head}${this.#connection.ending}\r\n`;
     const size = head.length + body.length;
-    const room = roomFor(size);
+    // What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block.
+    const room = this.#connection.isBehind ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
     const at = room.end - size;
     room.block.write(head, at, "latin1");
     room.block.set(body, at + head.length);
