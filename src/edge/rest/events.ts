@@ -8,13 +8,12 @@ export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
 type Fields = Record<string, unknown>;
 
-/** Makes a message of this type the event that its one `oneof` names; an event with an `index` bears it as its id. */
+/** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` bears it as its id. */
 export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
-  const [oneof] = desc.oneofs;
-  if (oneof === undefined) throw new Error(`${desc.typeName} has no events`);
-  const events = new Map(oneof.fields.map(({ localName, name, message }) => [localName, { name, of: message }]));
+  const chosenIn = chooser(desc);
+  const events = new Map(desc.fields.map(({ localName, name, message }) => [localName, { name, of: message }]));
   return (message) => {
-    const chosen = (message as unknown as Record<string, Chosen>)[oneof.localName];
+    const chosen = chosenIn(message);
     const event = events.get(chosen?.case ?? "");
     if (chosen?.value === undefined || event?.of === undefined)
       throw new Error(`an event of ${desc.typeName} is empty`);
@@ -26,6 +25,15 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
 
 /** A `oneof` as generated messages have it; here each of its members is a message. */
 type Chosen = { readonly case?: string; readonly value?: Message & { readonly index?: unknown } } | undefined;
+
+/** Which field of a message is its event. */
+function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {
+  const name = (oneof ?? only)?.localName ?? "";
+  const valueIn = (message: Message): unknown => (message as unknown as Record<string, unknown>)[name];
+  return oneof
+    ? (message) => valueIn(message) as Chosen
+    : (message) => ({ case: name, value: valueIn(message) as Message });
+}
 
 /** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
 export async function* eventsOfAnswer(desc: DescMessage, answer: Message): EventSource {
