@@ -1,7 +1,8 @@
 /**
  * What one act call costs: CPU microseconds of the gateway, everything on, beside bare relays that do no work.
  * All programs run side by side and are loaded in turn, so that what else the machine does falls on all alike; the ratios
- * are medians over rounds. `node test/bench/act.ts [rounds] [calls]`
+ * are medians over rounds. `node test/bench/act.ts [rounds] [calls] [pinned]`: with `pinned`, what is measured shares its core with no
+ * caller and no model.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,12 +10,12 @@ import { join } from "node:path";
 import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
-import { cpuNanos, median, type Started, start } from "./support/processes.ts";
+import { cpuNanos, median, pin, type Started, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
 const calls = Number(process.argv[3] ?? 3000);
 /** Calls to each program before any counts: the engine goes on making code faster for that long, and a gateway runs for days. */
-const WARM_UP = Math.max(15_000, calls);
+const WARM_UP = Math.max(25_000, calls);
 const CALLERS = 32;
 const CONNECTIONS = 8;
 
@@ -55,6 +56,9 @@ const ROWS = {
 } satisfies Record<string, Row>;
 type RowName = keyof typeof ROWS;
 
+const measured = Object.values(ROWS).map(({ pid }) => pid);
+const pinned = process.argv[4] === "pinned" && pin(measured, [upstream.pid]);
+
 const micros: Record<RowName, number[]> = { restFloor: [], rest: [], connectFloor: [], grpc: [], general: [] };
 const p50s: Record<RowName, number[]> = { restFloor: [], rest: [], connectFloor: [], grpc: [], general: [] };
 const databaseMicros: number[] = [];
@@ -76,6 +80,7 @@ const ratio = (a: RowName, b: RowName): string => median(micros[a].map((value, i
 const line = (name: string, ...figures: string[]): void =>
   console.log(name.padEnd(32) + figures.map((figure) => figure.padStart(12)).join(""));
 
+console.log(pinned ? "each measured program has a core of its own" : "all programs share all cores");
 line(`\nact, 16x7, ${CALLERS} callers`, "CPU us/call", "p50 ms");
 for (const [key, { name }] of Object.entries(ROWS) as [RowName, Row][])
   line(name, median(micros[key]).toFixed(1), median(p50s[key]).toFixed(2));

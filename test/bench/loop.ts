@@ -4,13 +4,12 @@
  * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast] [pinned]`: with `pinned`, each measured program has
  * one core that it shares with no robot and no model. On a machine where others work that core is theirs too.
  */
-import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
-import { cpuNanos, median, type Started, start } from "./support/processes.ts";
+import { cpuNanos, median, pin, type Started, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
 const each = Number(process.argv[3] ?? 100);
@@ -36,19 +35,8 @@ const PROGRAMS = {
 } as const;
 type Name = keyof typeof PROGRAMS;
 
-/** Asked once: who is kept on some cores sees no others. */
-const cores = availableParallelism();
 /** Where it is asked for, what is measured has a core of its own, so that robots and model, which share the others, are not in its way. */
-const pinned =
-  process.argv[5] === "pinned" &&
-  cores > 1 &&
-  Object.values(PROGRAMS).every(({ pid }) => pin(pid, pid === upstream.pid)) &&
-  pin(process.pid, true);
-
-/** Keeps all threads of a process on the first core, or off it; false where that can't be. */
-function pin(pid: number, off: boolean): boolean {
-  return spawnSync("taskset", ["-acp", off ? `1-${cores - 1}` : "0", String(pid)]).status === 0;
-}
+const pinned = process.argv[5] === "pinned" && pin([raw.pid, connect.pid, gateway.pid], [upstream.pid]);
 
 interface Result extends LoopLoad {
   micros: number;

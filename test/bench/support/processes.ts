@@ -1,6 +1,7 @@
 /** Processes that benchmarks start, and the CPU time that they take. */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { openSync, readdirSync, readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { createInterface } from "node:readline";
 
 /** A started process and the first line it printed that `ready` accepted. */
@@ -90,4 +91,19 @@ function parentOf(pid: number): number {
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+/** Asked once: who is kept on some cores sees no others. */
+const cores = availableParallelism();
+
+/**
+ * Keeps what is measured on the first core and all others, this process too, off it; false where that can't be. On a machine where others
+ * work that core is theirs too.
+ */
+export function pin(measured: readonly number[], others: readonly number[]): boolean {
+  const keep = (pid: number, on: string): boolean => spawnSync("taskset", ["-acp", on, String(pid)]).status === 0;
+  if (cores < 2) return false;
+  return (
+    measured.every((pid) => keep(pid, "0")) && [...others, process.pid].every((pid) => keep(pid, `1-${cores - 1}`))
+  );
 }
