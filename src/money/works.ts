@@ -2,7 +2,7 @@
 import type { Refusal } from "../refusal.ts";
 import type { Batch, Grant, Move, Short } from "./port.ts";
 
-/** Hears how something ended. */
+/** Hears how something ended. Neither may throw: the others of its batch hear next. */
 interface Hearer {
   kept(): void;
   broken(cause: unknown): void;

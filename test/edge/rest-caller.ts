@@ -1,3 +1,4 @@
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { type House, type HouseOptions, KEY, message, openForTest } from "./house.ts";
 
@@ -36,6 +37,13 @@ export async function post(
     body: typeof body === "string" || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
   });
   return answerOf(response);
+}
+
+/** A post over HTTP/2 whose body is still to be sent, on a session of its own. */
+export function overHttp2(house: House, path: string): { session: ClientHttp2Session; stream: ClientHttp2Stream } {
+  const session = connect(house.base);
+  const stream = session.request({ ":path": path, ":method": "POST", "content-type": "application/json", ...AUTH });
+  return { session, stream };
 }
 
 export async function get(house: House, path: string, init: RequestInit = {}): Promise<Answer> {

@@ -1,7 +1,6 @@
 /** Events of the REST face over real sockets: how they come, how they end, and how fast they are made. */
 import { once } from "node:events";
 import * as http from "node:http";
-import * as http2 from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
 import {
   type ActRequest,
@@ -12,7 +11,7 @@ import { replaceAmbient } from "../../src/ambient.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { message, until } from "./house.ts";
-import { AUTH, CHUNK, open, post, SOUND } from "./rest-caller.ts";
+import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 
 describe("events", () => {
   const route = message(PredictStreamResponseSchema, { event: { case: "route", value: { id: "pred_1" } } });
@@ -53,13 +52,7 @@ describe("events", () => {
         expect(answer.headers.get("ratelimit")).not.toBeNull();
         text = answer.text;
       } else {
-        const session = http2.connect(house.base);
-        const stream = session.request({
-          ":path": "/v1/predict/stream",
-          ":method": "POST",
-          "content-type": "application/json",
-          ...AUTH,
-        });
+        const { session, stream } = overHttp2(house, "/v1/predict/stream");
         stream.end(JSON.stringify(SOUND));
         for await (const chunk of stream) text += chunk;
         session.close();
@@ -177,13 +170,7 @@ describe("events", () => {
         await once(request, "response");
         leave = () => request.destroy();
       } else {
-        const session = http2.connect(house.base);
-        const stream = session.request({
-          ":path": "/v1/predict/stream",
-          ":method": "POST",
-          "content-type": "application/json",
-          ...AUTH,
-        });
+        const { session, stream } = overHttp2(house, "/v1/predict/stream");
         stream.end(JSON.stringify(SOUND));
         await once(stream, "response");
         leave = () => session.destroy();

@@ -1,13 +1,12 @@
 /** The REST face over real sockets: what it says no to, and how. */
 import { once } from "node:events";
 import * as http from "node:http";
-import * as http2 from "node:http2";
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import { KEY, message } from "./house.ts";
-import { AUTH, CHUNK, get, open, post, SOUND } from "./rest-caller.ts";
+import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 
 describe("400", () => {
   it.each([
@@ -102,13 +101,7 @@ describe("413", () => {
         request.end();
         await answer.promise;
       } else {
-        const session = http2.connect(house.base);
-        const stream = session.request({
-          ":path": "/v1/act",
-          ":method": "POST",
-          "content-type": "application/json",
-          ...AUTH,
-        });
+        const { session, stream } = overHttp2(house, "/v1/act");
         let status = 0;
         let text = "";
         stream.on("response", (head) => (status = head[":status"] ?? 0));

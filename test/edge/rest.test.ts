@@ -1,6 +1,5 @@
 /** The REST face over real sockets: what it takes, and what it answers. */
 import { once } from "node:events";
-import * as http2 from "node:http2";
 import type { Message } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import {
@@ -16,7 +15,7 @@ import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_
 import { VerifyOfferingResponseSchema } from "../../gen/limber/v1/supply_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
 import { KEY, message } from "./house.ts";
-import { AUTH, CHUNK, get, open, post, SOUND } from "./rest-caller.ts";
+import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 
 describe("200", () => {
   it("answers with the specification's JSON, the request's id, the version and what the limits leave", async () => {
@@ -42,13 +41,7 @@ describe("200", () => {
 
   it("answers the same over HTTP/2", async () => {
     const house = await open({ Act: () => CHUNK });
-    const session = http2.connect(house.base);
-    const stream = session.request({
-      ":path": "/v1/act",
-      ":method": "POST",
-      "content-type": "application/json",
-      ...AUTH,
-    });
+    const { session, stream } = overHttp2(house, "/v1/act");
     stream.end(JSON.stringify(SOUND));
     const [head] = await once(stream, "response");
     let text = "";
