@@ -1,0 +1,178 @@
+/** Who is let in: by the admin token, by a key and what it may, or as anyone; and how often. */
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { DescMethod } from "@bufbuild/protobuf";
+import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import type { Principal } from "../../services/call.ts";
+import { callersReach } from "../../services/permissions.ts";
+import type { KeyRecord } from "../../store/account/keys.ts";
+import { callerAddress } from "../caller-address.ts";
+import type { Admission, CallHead, GateParts } from "../gate.ts";
+import type { Limit } from "../limits/bucket.ts";
+import type { Place } from "../limits.ts";
+import { asToldToCallers } from "./away.ts";
+import type { Door } from "./doors.ts";
+import { bearerOf, principalOf } from "./principal.ts";
+
+/** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
+const addressLimit = (perMinute: number): Limit => ({
+  requests: perMinute,
+  windowS: 60,
+  burst: Math.ceil(perMinute / 2),
+  concurrency: perMinute,
+  streams: 1,
+});
+const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2, streams: 1 };
+const NOTHING_TO_LEAVE = (): void => {};
+
+/** What a house asks of whoever comes. */
+export type AdmitParts = Pick<
+  GateParts,
+  "keys" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
+>;
+
+/** Lets callers in, or refuses them. */
+export interface Doorkeeper {
+  admit(method: DescMethod, door: Door, head: CallHead): Admission | Promise<Admission>;
+  /** Refuses while the house does not know its state, where that is needed. */
+  assertLoaded(rule: Rpc): void;
+}
+
+/** The doorkeeper of a house. */
+export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
+  const adminDigest = digestOf(parts.adminToken);
+
+  const assertLoaded = ({ access }: Rpc): void => {
+    if (access === Access.PUBLIC || parts.loaded()) return;
+    throw refuse(Reason.NOT_READY, "the gateway's state is not loaded yet; call again", {}, { retryAfter: 1 });
+  };
+
+  const isAdmin = (token: string | undefined): boolean =>
+    token !== undefined && sameSecret(digestOf(token), adminDigest);
+
+  const admitAdmin = (head: CallHead): Admission => {
+    if (head.adminToken === undefined) {
+      throw refuse(Reason.ADMIN_TOKEN_REQUIRED, "this call is the operator's: send the admin token in its header");
+    }
+    if (!isAdmin(head.adminToken)) throw refuse(Reason.INVALID_ADMIN_TOKEN, "the admin token is not the right one");
+    return { principal: { kind: "admin" }, headers: [], leave: NOTHING_TO_LEAVE };
+  };
+
+  const admitRecord = (record: KeyRecord | undefined, { rule, pool }: Door): Admission | Promise<Admission> => {
+    const key = principalOf(record);
+    const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
+    // A key that belongs to no member has nothing of its own.
+    if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
+      throw refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, {
+        needed: [rule.permission],
+      });
+    }
+    if (rule.scope !== "" && key.scopes.length > 0 && !key.scopes.includes(rule.scope)) {
+      throw refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
+    }
+    return admitted(key, parts.limits.enter(key.keyId, limitOf(record), pool));
+  };
+
+  /** The same key, looked at again: what would be refused now. */
+  const lookAgain = (head: CallHead): unknown => {
+    const record = parts.keys.find(bearerOf(head.authorization));
+    return record instanceof Promise ? record.then(principalOf) : principalOf(record);
+  };
+
+  const admitKey = (head: CallHead, door: Door): Admission | Promise<Admission> => {
+    const record = parts.keys.find(bearerOf(head.authorization));
+    if (!(record instanceof Promise)) return admitRecord(record, door);
+    return record.then(
+      (found) => admitRecord(found, door),
+      (thrown) => {
+        throw asToldToCallers(thrown, "not begun");
+      },
+    );
+  };
+
+  const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
+    if (head.adminToken !== undefined || !parts.publicSignup) return admitAdmin(head);
+    return admitted({ kind: "public" }, parts.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
+  };
+
+  const addressOf = ({ remoteAddress, forwardedFor }: CallHead): string =>
+    callerAddress(remoteAddress, forwardedFor, parts.trustedProxies);
+
+  const admitAnyone = (method: DescMethod, { perMinute }: Rpc, head: CallHead): Admission | Promise<Admission> => {
+    const principal: Principal = { kind: isAdmin(head.adminToken) ? "admin" : "public" };
+    if (perMinute === 0) return { principal, headers: [], leave: NOTHING_TO_LEAVE };
+    return admitted(principal, parts.limits.enter(`${method.name} ${addressOf(head)}`, addressLimit(perMinute)));
+  };
+
+  return {
+    assertLoaded,
+    admit(method, door, head) {
+      const { rule } = door;
+      if (rule.access !== Access.PUBLIC && parts.closing()) {
+        throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
+      }
+      assertLoaded(rule);
+      switch (rule.access) {
+        case Access.PUBLIC:
+          return admitAnyone(method, rule, head);
+        case Access.KEY: {
+          const entry = admitKey(head, door);
+          if (method.methodKind !== "bidi_streaming") return entry;
+          const lasting = (admission: Admission): Admission =>
+            Object.assign(admission, { again: () => lookAgain(head) });
+          return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
+        }
+        case Access.ADMIN:
+          return admitAdmin(head);
+        case Access.ADMIN_OR_SIGNUP:
+          return admitSignup(head);
+        case Access.ADMIN_OR_KEY: {
+          if (head.adminToken === undefined) return admitKey(head, door);
+          const admin = admitAdmin(head);
+          return head.authorization === undefined ? admin : admitKey(head, door);
+        }
+        default:
+          throw new Error(`${method.name} does not say who may call it`);
+      }
+    },
+  };
+}
+
+const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>
+  place instanceof Promise ? place.then((held) => new Admitted(principal, held)) : new Admitted(principal, place);
+
+/** A caller in his place. */
+class Admitted implements Admission {
+  readonly principal: Principal;
+  again?: () => unknown;
+  readonly #place: Place;
+
+  constructor(principal: Principal, place: Place) {
+    this.principal = principal;
+    this.#place = place;
+  }
+
+  get headers(): readonly string[] {
+    return this.#place.headers;
+  }
+
+  get lines(): string {
+    return this.#place.lines;
+  }
+
+  leave(): void {
+    this.#place.leave();
+  }
+
+  step(): Promise<void> | undefined {
+    return this.#place.step();
+  }
+}
+
+const limitOf = (record: KeyRecord | undefined): Limit => {
+  if (!record) throw new Error("limits are read for known keys only");
+  return record.rateLimit;
+};
+
+const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
+const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);

@@ -1,0 +1,68 @@
+/** Who calls: the key that a call brings, and what is known of it. */
+import { fromJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { now } from "../../ambient.ts";
+import { Reason, Refusal, refuse } from "../../refusal.ts";
+import type { KeyPrincipal } from "../../services/call.ts";
+import type { KeyRecord } from "../../store/account/keys.ts";
+
+/** The header before, and the key in it: a caller in a loop sends the same one again and again. */
+let heard = { authorization: "", key: "" };
+
+/** The key in an `authorization` header; refuses where there is none. */
+export function bearerOf(authorization: string | undefined): string {
+  if (authorization === undefined) {
+    throw refuse(Reason.MISSING_API_KEY, "send an API key: Authorization: Bearer <key>");
+  }
+  if (heard.authorization === authorization) return heard.key;
+  const key = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+  if (key === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  heard = { authorization, key };
+  return key;
+}
+
+// One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.
+const NO_SUCH_KEY = "this API key is not valid here";
+
+/** Who calls with this key. Refuses for one that is unknown, disabled, or over. */
+export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
+  if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  if (record.disabled) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.userInactive) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
+  if (record.expiresAt !== undefined && record.expiresAt * 1000 <= now()) {
+    throw refuse(Reason.KEY_EXPIRED, NO_SUCH_KEY);
+  }
+  const known = principals.get(record);
+  if (known) return known;
+  const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings, bounds } =
+    record;
+  const who = { keyId: id, orgId, role, userId, permissions };
+  const limits = bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }; // written by toJson
+  const principal = {
+    kind: "key" as const,
+    ...who,
+    scopes,
+    models,
+    environment,
+    workspaceId,
+    robotId,
+    settings,
+    ...limits,
+  };
+  principals.set(record, principal);
+  return principal;
+}
+
+/** By the key's record, which is the same object for as long as the key is in memory unchanged. */
+const principals = new WeakMap<KeyRecord, KeyPrincipal>();
+
+/** The same; undefined instead of a refusal. */
+export function payerOf(record: KeyRecord | undefined): KeyPrincipal | undefined {
+  try {
+    return principalOf(record);
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}

@@ -1,0 +1,30 @@
+/** Callers who stay: looked at again while they talk. */
+import type { Message } from "@bufbuild/protobuf";
+import { every } from "../../ambient.ts";
+import { Refusal } from "../../refusal.ts";
+import type { Listener } from "../../services/call.ts";
+import type { Signal } from "../../signal.ts";
+import type { Admission } from "../gate.ts";
+
+/** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
+const LOOK_AGAIN_MS = 400;
+
+/** Ends a conversation soon after its caller's key is revoked or runs out. A database that is away ends none. */
+export function watch({ again }: Admission, listener: Listener<Message>, signal: Signal): () => void {
+  if (again === undefined) return nothing;
+  const cut = (thrown: unknown): void => {
+    if (thrown instanceof Refusal) listener.cut(thrown);
+  };
+  const rest = every(LOOK_AGAIN_MS, () => {
+    try {
+      const looked = again();
+      if (looked instanceof Promise) looked.catch(cut);
+    } catch (thrown) {
+      cut(thrown);
+    }
+  });
+  signal.addEventListener("abort", rest, { once: true });
+  return rest;
+}
+
+const nothing = (): void => {};
