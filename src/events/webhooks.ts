@@ -1,5 +1,4 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
-import { Webhook } from "standardwebhooks";
 import { nowSeconds, random } from "../ambient.ts";
 import type { Notices } from "../store/database/notices.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
@@ -15,6 +14,7 @@ import {
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
 import { Rounds } from "./rounds.ts";
+import { Signer } from "./signer.ts";
 
 /** How a POST was answered. */
 export interface HookAnswer {
@@ -27,7 +27,7 @@ export interface SenderParts {
   readonly sql: Sql;
   readonly notices: Notices;
   /** Posts through the guard; rejects with an error whose `failure` says why in a word. */
-  post(url: string, headers: Readonly<Record<string, string>>, body: string): Promise<HookAnswer>;
+  post(url: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<HookAnswer>;
   /** The event as JSON. */
   textOf(payload: Uint8Array): string;
   /** The secrets of a webhook that sign now, newest first. */
@@ -44,14 +44,14 @@ const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
 /** Webhooks whose secrets are kept ready to sign. */
 const MOST_SIGNERS = 1_000;
-/** Events whose text is kept: one goes to many webhooks. */
-const MOST_TEXTS = 256;
+/** Events whose JSON is kept: one goes to many webhooks. */
+const MOST_BODIES = 256;
 
 /** What signs for one webhook, as long as its sealed secrets are these. */
 interface Signers {
   readonly secret: Buffer;
   readonly oldSecret: Buffer | undefined;
-  readonly webhooks: readonly Webhook[];
+  readonly each: readonly Signer[];
 }
 
 /** Deliveries that were taken while those before were written down. */
@@ -67,7 +67,7 @@ export class WebhookSender {
   readonly #busy = new Map<string, number>();
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
-  readonly #texts = new Map<string, string>();
+  readonly #bodies = new Map<string, Buffer>();
   #writing: Promise<unknown> = Promise.resolve();
   #gathering: Gathering | undefined;
 
@@ -118,10 +118,10 @@ export class WebhookSender {
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
-    const body = this.#textOf(delivery);
+    const body = this.#bodyOf(delivery);
     const seconds = nowSeconds();
     const at = new Date(seconds * 1000);
-    const signatures = this.#signersOf(delivery.hook).map((webhook) => webhook.sign(delivery.eventId, at, body));
+    const signatures = this.#signersOf(delivery.hook).map((signer) => signer.sign(delivery.eventId, at, body));
     const headers = {
       "content-type": "application/json",
       "user-agent": "limber-webhooks/1",
@@ -139,23 +139,23 @@ export class WebhookSender {
     await this.#failed(delivery, answer);
   }
 
-  #textOf({ eventId, payload }: ClaimedDelivery): string {
-    const known = this.#texts.get(eventId);
+  #bodyOf({ eventId, payload }: ClaimedDelivery): Buffer {
+    const known = this.#bodies.get(eventId);
     if (known !== undefined) return known;
-    if (this.#texts.size >= MOST_TEXTS) this.#texts.clear();
-    const text = this.#parts.textOf(payload);
-    this.#texts.set(eventId, text);
-    return text;
+    if (this.#bodies.size >= MOST_BODIES) this.#bodies.clear();
+    const body = Buffer.from(this.#parts.textOf(payload));
+    this.#bodies.set(eventId, body);
+    return body;
   }
 
-  #signersOf(hook: WebhookRecord): readonly Webhook[] {
+  #signersOf(hook: WebhookRecord): readonly Signer[] {
     const { secret, oldSecret } = hook;
     const known = this.#signers.get(hook.id);
-    if (known?.secret.equals(secret) && isSame(known.oldSecret, oldSecret)) return known.webhooks;
+    if (known?.secret.equals(secret) && isSame(known.oldSecret, oldSecret)) return known.each;
     if (this.#signers.size >= MOST_SIGNERS) this.#signers.clear();
-    const webhooks = this.#parts.secretsOf(hook).map((each) => new Webhook(each));
-    this.#signers.set(hook.id, { secret, oldSecret, webhooks });
-    return webhooks;
+    const each = this.#parts.secretsOf(hook).map((text) => new Signer(text));
+    this.#signers.set(hook.id, { secret, oldSecret, each });
+    return each;
   }
 
   /** Writes down that a delivery was taken, together with all that are taken while the write before runs. */

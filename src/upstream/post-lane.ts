@@ -10,8 +10,9 @@ import { type PlainAnswer, readPlainAnswer } from "../codecs/plain-answer.ts";
 
 /** One post in a lane. */
 export interface Letter {
-  /** Its head and its body, ready to send. */
-  readonly text: string;
+  /** Its head, ready to send, in ASCII. */
+  readonly head: string;
+  readonly body: Buffer;
   answered(answer: PlainAnswer): void;
   timedOut(): void;
   /** It has no answer, and shall be posted otherwise: maybe it came, maybe not. */
@@ -127,10 +128,10 @@ export class PostLane {
     for (let room = this.#parts.depth(); room > 0; room--) {
       const letter = this.#waiting.shift();
       if (letter === undefined) break;
-      text += letter.text;
+      text += letter.head + letter.body.toString("latin1");
       this.#sent.push({ letter, at });
     }
-    if (text !== "") this.#socket.write(text);
+    if (text !== "") this.#socket.write(text, "latin1");
   };
 
   readonly #read = (piece: Buffer): void => {

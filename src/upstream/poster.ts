@@ -59,14 +59,14 @@ export class Poster {
   }
 
   /** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
-  post(address: string, headers: Readonly<Record<string, string>>, body: string): Promise<PostAnswer> {
+  post(address: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<PostAnswer> {
     const receiver = this.#receivers.get(address);
     if (receiver === undefined || receiver.good < receiver.proof) return this.#carefully(address, headers, body);
-    const text = textOf(receiver.place, headers, body);
-    if (text === undefined) return this.#carefully(address, headers, body);
+    const head = headOf(receiver.place, headers, body);
+    if (head === undefined) return this.#carefully(address, headers, body);
     return new Promise((resolve, reject) => {
       const letter: Letter = {
-        text,
+        ...{ head, body },
         answered: resolve,
         timedOut: () => reject(new PostFailed("timed_out")),
         carefully: () => void this.#carefully(address, headers, body).then(resolve, reject),
@@ -76,7 +76,7 @@ export class Poster {
     });
   }
 
-  async #carefully(address: string, headers: Readonly<Record<string, string>>, body: string): Promise<PostAnswer> {
+  async #carefully(address: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<PostAnswer> {
     const began = steadyNow();
     try {
       const answer = await post(address, { ...this.#parts, headers, body });
@@ -135,13 +135,13 @@ function doubt(receiver: Receiver, times: number): void {
   receiver.proof = Math.min(PROOF.most, receiver.proof * times);
 }
 
-/** The bytes of a post as text; undefined where a header is none for a lane. */
-function textOf({ path, host }: Place, headers: Readonly<Record<string, string>>, body: string): string | undefined {
+/** The head of a post; undefined where a header is none for a lane. */
+function headOf({ path, host }: Place, headers: Readonly<Record<string, string>>, body: Buffer): string | undefined {
   let text = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`;
   for (const name in headers) {
     const value = headers[name]!;
     if (!PLAIN_VALUE.test(value)) return undefined;
     text += `${name}: ${value}\r\n`;
   }
-  return `${text}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+  return `${text}content-length: ${body.length}\r\n\r\n`;
 }

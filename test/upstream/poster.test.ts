@@ -30,7 +30,7 @@ function posterOf({ timeoutMs = 10_000, laneMayGoInside = true } = {}): Poster {
 }
 
 const post = (poster: Poster, id: string, path = "/hook", body = "{}") =>
-  poster.post(receiver.url + path, { "webhook-id": id }, body);
+  poster.post(receiver.url + path, { "webhook-id": id }, Buffer.from(body));
 /** Posts all at once; answers the status or the failure of each. */
 const postAll = (poster: Poster, ids: readonly string[], path?: string) =>
   Promise.all(
@@ -202,7 +202,9 @@ describe("the careful road", () => {
     expect(await postAll(poster, ["silent"])).toEqual(["timed_out"]);
     await receiver.close();
     expect(await postAll(poster, ["closed"])).toEqual(["unreachable"]);
-    await expect(poster.post("http://169.254.169.254/", {}, "")).rejects.toMatchObject({ failure: "refused_address" });
+    await expect(poster.post("http://169.254.169.254/", {}, Buffer.alloc(0))).rejects.toMatchObject({
+      failure: "refused_address",
+    });
     receiver = await startRawReceiver();
   });
 });
