@@ -2,12 +2,12 @@
 import { BRAND } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { MessageReader } from "../codecs/grpc.ts";
+import { type Field, packFields } from "../codecs/http2/hpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import type { Signal } from "../signal.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "./failures.ts";
 import { Connection } from "./http2/connection.ts";
 import type { Fields } from "./http2/fields.ts";
-import { type Field, packFields } from "./http2/hpack.ts";
 import type { Stream, StreamHearer } from "./http2/stream.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
 import { traceOf } from "./wire.ts";

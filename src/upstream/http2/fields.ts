@@ -1,5 +1,5 @@
 /** What a server may say in the head and in the trailers of an answer (RFC 9113 sections 8.2 and 8.3). */
-import type { FieldReader } from "./hpack.ts";
+import type { FieldReader } from "../../codecs/http2/hpack.ts";
 
 /** The fields of a head or of trailers by their names; of two of a name, the first. */
 export type Fields = Readonly<Partial<Record<string, string>>>;

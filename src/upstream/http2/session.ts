@@ -3,17 +3,20 @@
  * for nothing, loses the connection.
  */
 import type { Socket } from "node:net";
+import { type Block, Blocks } from "../../codecs/http2/blocks.ts";
+import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../codecs/http2/frames.ts";
+import { FieldReader } from "../../codecs/http2/hpack.ts";
+import { Outbox } from "../../codecs/http2/outbox.ts";
+import { checkPlace, Patience } from "../../codecs/http2/rules.ts";
+import { Sender } from "../../codecs/http2/sender.ts";
+import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../codecs/http2/settings.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { failureOf, lost, malformed, unreachable } from "../failures.ts";
-import { type Block, Blocks, isInterim, objectionTo } from "./blocks.ts";
-import { CODE, Fault, FLAG, FRAME, FrameReader } from "./frames.ts";
-import { Outbox } from "./outbox.ts";
-import { checkPlace, Patience } from "./rules.ts";
-import { Sender } from "./sender.ts";
-import { FIRST_WINDOW, MAX_WINDOW, OUR_SETTINGS, PeerSettings } from "./settings.ts";
+import { isInterim, objectionTo, type Part, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 
-const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
+/** What we tell: no pushes, and how much a stream lets in. */
+const OUR_SETTINGS = packSettings([SETTING.push, 0], [SETTING.streamWindow, STREAM_WINDOW]);
 /** What all streams together let in. It is given back at once: each stream's own window holds the server off. */
 const OUR_WINDOW = 32 * 2 ** 20;
 const MAX_ID = 2 ** 31 - 1;
@@ -33,7 +36,8 @@ export class Session implements Carrier {
   readonly #reader: FrameReader;
   readonly #sender: Sender;
   readonly #blocks = new Blocks();
-  readonly #peer = new PeerSettings();
+  readonly #fields = new FieldReader();
+  readonly #peer = new PeerSettings("server");
   readonly #patience = new Patience();
   readonly #streams = new Map<number, Stream>();
   /** Streams for which the server has no room yet, with what they begin with. */
@@ -203,15 +207,16 @@ export class Session implements Carrier {
 
   #block(block: Block | undefined): void {
     if (block === undefined) return;
-    const stream = this.#known(block.stream);
-    const objection = stream && objectionTo(block, stream.isAnswered);
-    if (stream === undefined || isInterim(block)) this.#patience.spend();
+    const part = partOf(block, this.#fields);
+    const stream = this.#known(part.stream);
+    const objection = stream && objectionTo(part, stream.isAnswered);
+    if (stream === undefined || isInterim(part)) this.#patience.spend();
     if (stream === undefined) return;
     if (objection !== undefined) this.#break(stream, objection.code, objection.text);
-    else if (!isInterim(block)) this.#hear(stream, block);
+    else if (!isInterim(part)) this.#hear(stream, part);
   }
 
-  #hear(stream: Stream, { fields, ends }: Block): void {
+  #hear(stream: Stream, { fields, ends }: Part): void {
     const isTrailers = stream.isAnswered;
     stream.isAnswered = true;
     if (isTrailers) stream.hearer.trailers(fields);

@@ -1,4 +1,5 @@
 /** One call's way to the server and back on a connection that many share. */
+import { Outgoing } from "../../codecs/http2/outgoing.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import type { Fields } from "./fields.ts";
 
@@ -29,27 +30,19 @@ export interface Carrier {
 }
 
 /** A stream; its connection knows the rest of it. */
-export class Stream {
+export class Stream extends Outgoing {
   readonly hearer: StreamHearer;
   readonly #carrier: Carrier;
-  /** Its number on the connection: 0 until it has begun there. */
-  id = 0;
   /** False as soon as nothing more can come or go. */
   isOpen = true;
   /** The head of the answer has come. */
   isAnswered = false;
-  /** How much the server still lets us send; below zero after it has changed its mind. */
-  sendWindow = 0;
-  /** How much of what is queued has not been sent. */
-  queued = 0;
-  readonly #queue: Buffer[] = [];
-  #isEnding = false;
-  #isEnded = false;
   /** How much the server may still send, and how much of what it sent has been released since it was last told. */
   #receiveWindow = STREAM_WINDOW;
   #released = 0;
 
   constructor(carrier: Carrier, hearer: StreamHearer) {
+    super();
     this.#carrier = carrier;
     this.hearer = hearer;
   }
@@ -61,16 +54,16 @@ export class Stream {
 
   /** Sends bytes, which have to stay as they are, as soon as the server lets them in. */
   write(bytes: Buffer): void {
-    if (!this.isOpen || this.#isEnding) return;
-    this.#push(bytes);
+    if (!this.isOpen || this.isEnding) return;
+    this.push(bytes);
     this.#carrier.send(this);
   }
 
   /** Sends bytes, and that they are the last. */
   end(bytes: Buffer): void {
-    if (!this.isOpen || this.#isEnding) return;
-    this.#push(bytes);
-    this.#isEnding = true;
+    if (!this.isOpen || this.isEnding) return;
+    this.push(bytes);
+    this.finish();
     this.#carrier.send(this);
   }
 
@@ -93,36 +86,5 @@ export class Stream {
   admits(bytes: number): boolean {
     this.#receiveWindow -= bytes;
     return this.#receiveWindow >= 0;
-  }
-
-  /** For the connection: whether something, be it only the end, has not been sent. */
-  get hasMore(): boolean {
-    return this.queued > 0 || (this.#isEnding && !this.#isEnded);
-  }
-
-  /** For the connection: all that we will ever say has been sent. */
-  get isEnded(): boolean {
-    return this.#isEnded;
-  }
-
-  /** For the connection: at most so many bytes of what is to be sent next; `isEnded` tells whether they are the last. */
-  take(most: number): Buffer | undefined {
-    const first = this.#queue[0];
-    let taken = first;
-    if (first !== undefined && first.length > most) {
-      taken = first.subarray(0, most);
-      this.#queue[0] = first.subarray(most);
-    } else {
-      this.#queue.shift();
-    }
-    this.queued -= taken?.length ?? 0;
-    this.#isEnded = this.#isEnding && this.#queue.length === 0;
-    return taken;
-  }
-
-  #push(bytes: Buffer): void {
-    if (bytes.length === 0) return;
-    this.#queue.push(bytes);
-    this.queued += bytes.length;
   }
 }

@@ -1,12 +1,12 @@
-/** What goes out on streams: as much as the server lets in, and no stream before its turn. */
+/** What goes out on streams: as much as the other side lets in, and no stream before its turn. */
 import { CODE, Fault, FLAG, FRAME } from "./frames.ts";
 import { NO_TABLE } from "./hpack.ts";
 import type { Outbox } from "./outbox.ts";
+import type { Outgoing } from "./outgoing.ts";
 import type { Patience } from "./rules.ts";
 import { FIRST_WINDOW, MAX_WINDOW, type PeerSettings } from "./settings.ts";
-import type { Stream } from "./stream.ts";
 
-/** No frame of ours is larger, whatever a server takes: other streams wait while one leaves. */
+/** No frame of ours is larger, whatever a peer takes: other streams wait while one leaves. */
 const LARGEST_PAYLOAD = 64 << 10;
 
 /** The sending side of one connection's streams. */
@@ -15,7 +15,7 @@ export class Sender {
   readonly #peer: PeerSettings;
   readonly #patience: Patience;
   /** Streams that have more to send than they may. */
-  readonly #held = new Set<Stream>();
+  readonly #held = new Set<Outgoing>();
   #window = FIRST_WINDOW;
 
   constructor(outbox: Outbox, peer: PeerSettings, patience: Patience) {
@@ -25,21 +25,30 @@ export class Sender {
   }
 
   /** Begins a stream that has its number with a block of header fields. */
-  begin(stream: Stream, block: Buffer): void {
+  begin(stream: Outgoing, block: Buffer): void {
     stream.sendWindow = this.#peer.streamWindow;
-    let rest = this.#peer.changedTable ? Buffer.concat([NO_TABLE, block]) : block;
-    this.#peer.changedTable = false;
-    for (let type: number = FRAME.headers; ; type = FRAME.continuation) {
-      const piece = rest.subarray(0, this.#peer.maxPayload);
-      rest = rest.subarray(piece.length);
-      this.#outbox.frame(type, rest.length === 0 ? FLAG.endHeaders : 0, stream.id, piece);
-      if (rest.length === 0) break;
-    }
+    this.block(stream.id, 0, block);
     this.send(stream);
   }
 
+  /** A packed block of header fields, which ends the stream where `flags` say so. */
+  block(id: number, flags: number, block: Buffer): void {
+    let rest = this.#peer.changedTable ? Buffer.concat([NO_TABLE, block]) : block;
+    this.#peer.changedTable = false;
+    if (rest.length <= this.#peer.maxPayload) {
+      this.#outbox.frame(FRAME.headers, flags | FLAG.endHeaders, id, rest);
+      return;
+    }
+    for (let type: number = FRAME.headers; rest.length > 0; type = FRAME.continuation) {
+      const piece = rest.subarray(0, this.#peer.maxPayload);
+      rest = rest.subarray(piece.length);
+      const ends = type === FRAME.headers ? flags : 0;
+      this.#outbox.frame(type, rest.length === 0 ? ends | FLAG.endHeaders : ends, id, piece);
+    }
+  }
+
   /** Sends what a stream has as far as it may go; the rest when it may. */
-  send(stream: Stream): void {
+  send(stream: Outgoing): void {
     if (stream.id === 0) return;
     while (stream.hasMore && this.#frame(stream));
     if (stream.hasMore) this.#held.add(stream);
@@ -57,7 +66,7 @@ export class Sender {
     }
   }
 
-  /** The server lets in more on the connection. Throws a Fault when that is more than there can be. */
+  /** The other side lets in more on the connection. Throws a Fault when that is more than there can be. */
   grow(bytes: number): void {
     this.#window += bytes;
     if (bytes === 0) throw new Fault(CODE.protocol, "a window that grows by nothing");
@@ -65,19 +74,27 @@ export class Sender {
   }
 
   /** The stream sends nothing more. */
-  forget(stream: Stream): void {
+  forget(stream: Outgoing): void {
     this.#held.delete(stream);
   }
 
   /** Sends as much of a stream as one frame may carry; false when that is nothing. */
-  #frame(stream: Stream): boolean {
+  #frame(stream: Outgoing): boolean {
     const most = Math.min(this.#window, stream.sendWindow, this.#peer.maxPayload, LARGEST_PAYLOAD);
     if (stream.queued > 0 && (most <= 0 || !this.#outbox.hasRoom)) return false;
-    const bytes = stream.take(most);
-    const length = bytes?.length ?? 0;
-    this.#window -= length;
-    stream.sendWindow -= length;
-    this.#outbox.frame(FRAME.data, stream.isEnded ? FLAG.endStream : 0, stream.id, bytes);
+    if (stream.queued > 0 || stream.endsWithData) {
+      const bytes = stream.take(most);
+      const length = bytes?.length ?? 0;
+      this.#window -= length;
+      stream.sendWindow -= length;
+      if (stream.endsWithData) stream.isEnded = true;
+      this.#outbox.frame(FRAME.data, stream.isEnded ? FLAG.endStream : 0, stream.id, bytes);
+    }
+    const { trailers } = stream;
+    if (trailers !== undefined) {
+      stream.isEnded = true;
+      this.block(stream.id, FLAG.endStream, trailers);
+    }
     this.#patience.earn();
     return true;
   }

@@ -1,7 +1,5 @@
 /** Header blocks, which may come in pieces between which nothing else may stand (RFC 9113 sections 6.2 and 6.10). */
-import { type Fields, type Objection, readFields } from "./fields.ts";
 import { CODE, Fault, FLAG, FRAME, withoutPadding } from "./frames.ts";
-import { FieldReader } from "./hpack.ts";
 
 /** More pieces than this are larger than any block that is read. */
 const MOST_CONTINUATIONS = 8;
@@ -12,27 +10,12 @@ export interface Block {
   readonly stream: number;
   /** It ends the stream. */
   readonly ends: boolean;
-  readonly fields: Fields;
-  /** What is wrong with the fields, of which there are none then. */
-  readonly objection: Objection | undefined;
+  /** Its fields, packed: a view that may be used until the next frame. All have to be read, as they share a table. */
+  readonly bytes: Buffer;
 }
 
-/** Whether a block says no more than that the answer is being worked on. */
-export const isInterim = ({ fields }: Block): boolean => fields[":status"]?.startsWith("1") === true;
-
-/** Why a stream can't have this block, as an error code and in words; undefined when it can. */
-export function objectionTo(block: Block, isAnswered: boolean): { code: number; text: string } | undefined {
-  if (block.objection === "too_large") return { code: CODE.calm, text: "too many header fields" };
-  if (block.objection === "malformed") return { code: CODE.protocol, text: "header fields that make no sense" };
-  const isHead = ":status" in block.fields;
-  if (isHead === isAnswered) return { code: CODE.protocol, text: "a head or trailers where they can't be" };
-  const isWrongEnd = isInterim(block) ? block.ends : !isHead && !block.ends;
-  return isWrongEnd ? { code: CODE.protocol, text: "an end where none can be, or none where it has to" } : undefined;
-}
-
-/** Puts the blocks of one connection together, and reads them. */
+/** Puts the blocks of one connection together. */
 export class Blocks {
-  readonly #reader = new FieldReader();
   #stream = 0;
   #ends = false;
   #parts: Buffer[] = [];
@@ -65,8 +48,7 @@ export class Blocks {
     return (flags & FLAG.endHeaders) === 0 ? undefined : this.#whole(Buffer.concat(this.#parts.splice(0)));
   }
 
-  #whole(block: Buffer): Block {
-    const { fields, objection } = readFields(this.#reader, block);
-    return { stream: this.#stream, ends: this.#ends, fields, objection };
+  #whole(bytes: Buffer): Block {
+    return { stream: this.#stream, ends: this.#ends, bytes };
   }
 }

@@ -2,11 +2,14 @@
 import type { Socket } from "node:net";
 import { HEAD_BYTES, putHead } from "./frames.ts";
 
-/** Small frames are gathered in a block; larger payloads leave as they are. */
+/** Small frames are gathered in a block, of a size that the connection turns out to need; larger payloads leave as they are. */
+const FIRST_BLOCK_BYTES = 4 << 10;
 const BLOCK_BYTES = 64 << 10;
 const SMALL_BYTES = 4 << 10;
 /** What may wait for the network before nobody should give more. */
 const ENOUGH_BYTES = 256 << 10;
+/** The same while the peer reads nothing: what waits longest is of least use. */
+const ENOUGH_UNREAD_BYTES = 16 << 10;
 /** A peer that asks for answers and doesn't read them gets no more than so many. */
 const MOST_ANSWERS = 10_000;
 
@@ -17,7 +20,8 @@ export class Outbox {
   readonly #socket: Socket;
   readonly #onRoom: () => void;
   /** Small frames stand in the block up to `#end`; those from `#start` are in no piece yet. */
-  #block: Buffer = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+  #block: Buffer = NOTHING;
+  #blockBytes = FIRST_BLOCK_BYTES / 2;
   #start = 0;
   #end = 0;
   #pieces: Buffer[] = [];
@@ -27,6 +31,7 @@ export class Outbox {
   #isDue = false;
   /** The socket may be written to, and has room. */
   #isOpen = false;
+  #hasBegun = false;
   #isClosed = false;
 
   /** `onRoom` is called when there is room again. Nothing is sent before `open`. */
@@ -38,13 +43,14 @@ export class Outbox {
 
   /** Whether it takes more without piling up. */
   get hasRoom(): boolean {
-    return this.#bytes < ENOUGH_BYTES;
+    return this.#bytes < (this.#isOpen || !this.#hasBegun ? ENOUGH_BYTES : ENOUGH_UNREAD_BYTES);
   }
 
   /** The socket takes bytes, for the first time or again. */
   open(): void {
     if (this.#isClosed) return;
     this.#isOpen = true;
+    this.#hasBegun = true;
     this.#flush();
   }
 
@@ -97,7 +103,8 @@ export class Outbox {
   #gather(bytes: number): void {
     if (this.#end + bytes <= this.#block.length) return;
     this.#cut();
-    this.#block = Buffer.allocUnsafeSlow(Math.max(BLOCK_BYTES, bytes));
+    this.#blockBytes = Math.min(BLOCK_BYTES, 2 * this.#blockBytes);
+    this.#block = Buffer.allocUnsafeSlow(Math.max(this.#blockBytes, bytes));
     this.#start = 0;
     this.#end = 0;
   }

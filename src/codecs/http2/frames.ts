@@ -3,6 +3,9 @@
  * copied; every other frame is small, and whole before anybody sees it.
  */
 
+/** What a client says before its first frame (section 3.4). */
+export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
+
 /** Frame types. */
 export const FRAME = {
   data: 0,
@@ -88,7 +91,8 @@ export interface FrameSink {
 export class FrameReader {
   readonly #sink: FrameSink;
   readonly #head = Buffer.alloc(HEAD_BYTES);
-  readonly #payload = Buffer.allocUnsafeSlow(MAX_PAYLOAD);
+  /** Made when the first payload comes in pieces, which is never on most connections. */
+  #payload: Buffer | undefined;
   /** How much of the head, and of a payload that doesn't lie whole in a chunk, was read before this chunk. */
   #headRead = 0;
   #payloadRead = 0;
@@ -160,9 +164,11 @@ export class FrameReader {
     if (this.#payloadRead === 0 && end <= chunk.length) {
       payload = chunk.subarray(from, end);
     } else {
-      this.#payloadRead += chunk.copy(this.#payload, this.#payloadRead, from, end);
+      this.#payload ??= Buffer.allocUnsafeSlow(MAX_PAYLOAD);
+      const pieces = this.#payload;
+      this.#payloadRead += chunk.copy(pieces, this.#payloadRead, from, end);
       if (this.#payloadRead < this.#length) return chunk.length;
-      payload = this.#payload.subarray(0, this.#length);
+      payload = pieces.subarray(0, this.#length);
       this.#payloadRead = 0;
     }
     this.#inFrame = false;

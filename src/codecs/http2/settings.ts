@@ -1,11 +1,18 @@
 /** The settings that both sides of a connection tell each other (RFC 9113 section 6.5). */
 import { CODE, Fault, MAX_PAYLOAD } from "./frames.ts";
-import { STREAM_WINDOW } from "./stream.ts";
 
 /** No window may be larger. */
 export const MAX_WINDOW = 2 ** 31 - 1;
 
-const SETTING = { tableBytes: 1, push: 2, maxStreams: 3, streamWindow: 4, maxPayload: 5 } as const;
+/** What can be said. */
+export const SETTING = {
+  tableBytes: 1,
+  push: 2,
+  maxStreams: 3,
+  streamWindow: 4,
+  maxPayload: 5,
+  fieldBytes: 6,
+} as const;
 const ENTRY_BYTES = 6;
 const LARGEST_MAX_PAYLOAD = 2 ** 24 - 1;
 /** What a server that hasn't said its own number is taken to have room for. */
@@ -13,11 +20,15 @@ const FIRST_MAX_STREAMS = 100;
 /** What every window is before anybody has said otherwise. */
 export const FIRST_WINDOW = 65_535;
 
-/** What we tell: no pushes, and how much a stream lets in. */
-export const OUR_SETTINGS = Buffer.alloc(2 * ENTRY_BYTES);
-OUR_SETTINGS.writeUInt16BE(SETTING.push, 0);
-OUR_SETTINGS.writeUInt16BE(SETTING.streamWindow, ENTRY_BYTES);
-OUR_SETTINGS.writeUInt32BE(STREAM_WINDOW, ENTRY_BYTES + 2);
+/** The payload of a frame that tells these. */
+export function packSettings(...told: readonly (readonly [setting: number, value: number])[]): Buffer {
+  const payload = Buffer.alloc(ENTRY_BYTES * told.length);
+  told.forEach(([setting, value], i) => {
+    payload.writeUInt16BE(setting, ENTRY_BYTES * i);
+    payload.writeUInt32BE(value, ENTRY_BYTES * i + 2);
+  });
+  return payload;
+}
 
 /** What the other side allows. */
 export class PeerSettings {
@@ -27,7 +38,13 @@ export class PeerSettings {
   maxPayload = MAX_PAYLOAD;
   /** It spoke of the table for header fields, and waits to hear that we keep none. */
   changedTable = false;
+  readonly #mostPush: number;
   #isFirst = true;
+
+  /** A server may not let itself push; a client may let us. */
+  constructor(side: "client" | "server") {
+    this.#mostPush = side === "client" ? 1 : 0;
+  }
 
   /**
    * Takes in what a frame says; returns by how much the windows of streams have grown, below zero when they shrank. Throws a Fault for
@@ -46,7 +63,7 @@ export class PeerSettings {
           this.changedTable = true;
           break;
         case SETTING.push:
-          if (value !== 0) throw new Fault(CODE.protocol, "a server that lets itself push");
+          if (value > this.#mostPush) throw new Fault(CODE.protocol, "pushes that can't be");
           break;
         case SETTING.maxStreams:
           this.maxStreams = value;
