@@ -1,120 +1,28 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import {
-  chmodSync,
-  chownSync,
-  cpSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { chmodSync, chownSync, cpSync, lstatSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { type AddressInfo, createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { createInterface } from "node:readline";
-import { promisify } from "node:util";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../src/store/database/embedded.ts";
-import { connect, databaseReachable, type Queryable, type Sql, tx } from "../../src/store/database/tx.ts";
+import { databaseReachable, type Queryable, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
-import { eventually } from "../support/eventually.ts";
+import {
+  CHECKOUT,
+  cleanups,
+  closedDirectory,
+  countRows,
+  DAEMON,
+  freePort,
+  LINUX,
+  makeRows,
+  NOBODY,
+  own,
+  ROOT,
+  servers,
+  withClient,
+} from "../support/owners.ts";
 import { selfSigned } from "../support/wire-client.ts";
 
-const ROOT = process.getuid?.() === 0;
-const LINUX = process.platform === "linux";
-/** Two users that every Linux has. */
-const NOBODY = 65_534;
-const DAEMON = 1;
-const CHECKOUT = join(import.meta.dirname, "../..");
-
 vi.setConfig({ testTimeout: 120_000 });
-
-const cleanups: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-/** A directory below one that only its owner may enter, as temporary directories are. */
-function closedDirectory(): string {
-  const path = mkdtempSync(join(tmpdir(), "limber-test-"));
-  cleanups.push(() => rmSync(path, { recursive: true, force: true, maxRetries: 5 }));
-  return join(path, "data");
-}
-
-interface Owner {
-  process: ChildProcess;
-  /** The line it printed: where its database is, or why there is none. */
-  said: { url: string; pid: number; problem: string };
-  /** Ends it in an orderly way. */
-  stop(): Promise<void>;
-  /** kill -9. */
-  kill(): Promise<void>;
-}
-
-/** A process that owns the database of `dataDir`, as user nobody if so asked. */
-async function own(dataDir: string, { as, home = CHECKOUT }: { as?: number; home?: string } = {}): Promise<Owner> {
-  const child = startOwner(dataDir, { as, home });
-  const [line] = await once(createInterface({ input: child.stdout! }), "line");
-  const end = async (signal: NodeJS.Signals): Promise<void> => {
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    child.kill(signal);
-    await once(child, "exit");
-  };
-  return { process: child, said: JSON.parse(line), stop: () => end("SIGTERM"), kill: () => end("SIGKILL") };
-}
-
-function startOwner(
-  dataDir: string,
-  { as, home = CHECKOUT }: { as?: number | undefined; home?: string } = {},
-): ChildProcess {
-  const user = as === undefined ? {} : { uid: as, gid: as };
-  const script = join(home, "test/support/postgres-owner.ts");
-  const child = spawn(process.execPath, [script, dataDir], {
-    ...user,
-    cwd: "/",
-    detached: true,
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  cleanups.push(() => child.kill("SIGKILL"));
-  return child;
-}
-
-/**
- * The running servers of a data directory. One that is dead and not yet collected by its parent has no command line.
- */
-function servers(dataDir: string): string[] {
-  return readdirSync("/proc").filter((pid) => {
-    const file = `/proc/${pid}/cmdline`;
-    return (
-      /^\d+$/.test(pid) && existsSync(file) && readFileSync(file, "utf8").includes(`${join(dataDir, "postgres")}\0`)
-    );
-  });
-}
-
-async function withClient<T>(url: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-  const sql = connect(url, { max: 2 });
-  return work(sql).finally(() => sql.end());
-}
-
-/** A port that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  await promisify(server.close.bind(server))();
-  return port;
-}
-
-const makeRows = (url: string): Promise<unknown> =>
-  withClient(url, (sql) => sql`create table kept as select generate_series(1, 1000) as n`);
-const countRows = (url: string): Promise<number> =>
-  withClient(url, async (sql) => (await sql<{ n: number }[]>`select count(*) as n from kept`)[0]!.n);
 
 describe("start and stop", () => {
   test("a stop leaves no process, and a later start finds what was committed", async () => {
@@ -248,84 +156,6 @@ describe("whoever starts it", () => {
   });
 });
 
-describe("kill -9 of the owner", () => {
-  test("leaves no server behind, and the next start finds every acknowledged row", async () => {
-    const dataDir = closedDirectory();
-    const owner = await own(dataDir);
-    const sql = connect(owner.said.url, { max: 4 });
-    await sql`create table kept (n int)`;
-    let acknowledged = 0;
-    const write = async (): Promise<void> => {
-      for (;;) {
-        await sql`insert into kept values (1)`;
-        acknowledged += 1;
-      }
-    };
-    const writers = Promise.allSettled([write(), write(), write(), write()]);
-    await eventually(() => expect(acknowledged).toBeGreaterThan(100));
-    await owner.kill();
-    await writers;
-    await sql.end();
-    if (LINUX) await eventually(() => expect(servers(dataDir)).toEqual([]));
-
-    const next = await own(dataDir);
-    expect(await countRows(next.said.url)).toBeGreaterThanOrEqual(acknowledged);
-    await next.stop();
-  });
-
-  test("the next start waits for a server that is still there, and ends it", async () => {
-    const dataDir = closedDirectory();
-    const owner = await own(dataDir);
-    await makeRows(owner.said.url);
-    process.kill(owner.said.pid, "SIGSTOP");
-    await owner.kill();
-    const next = own(dataDir);
-    await eventually(() =>
-      expect(readFileSync(join(dataDir, "limber.pid"), "utf8")).not.toBe(`${owner.process.pid}\n`),
-    );
-    process.kill(owner.said.pid, "SIGCONT");
-    const { said, stop } = await next;
-    expect(said.pid).not.toBe(owner.said.pid);
-    expect(await countRows(said.url)).toBe(1000);
-    await stop();
-  });
-
-  test("an initialisation that it cut short is made anew", async () => {
-    const dataDir = closedDirectory();
-    const owner = startOwner(dataDir);
-    const unfinished = (): string[] => readdirSync(dataDir).filter((name) => name.startsWith("postgres.new-"));
-    await eventually(() => expect(readdirSync(join(dataDir, unfinished()[0]!))).not.toEqual([]), { interval: 2 });
-    owner.kill("SIGKILL");
-    await once(owner, "exit");
-    expect(existsSync(join(dataDir, "postgres"))).toBe(false);
-
-    const next = await own(dataDir);
-    await makeRows(next.said.url);
-    expect(unfinished()).toEqual([]);
-    await next.stop();
-  });
-
-  test("a process that has its number now is left alone, and doesn't hinder the start", async () => {
-    const dataDir = closedDirectory();
-    const first = await own(dataDir);
-    await first.stop();
-    const bystander = spawn(
-      process.execPath,
-      ["-e", "setInterval(() => {}, 1000)"],
-      ROOT ? { uid: NOBODY, gid: NOBODY } : {},
-    );
-    cleanups.push(() => bystander.kill("SIGKILL"));
-    writeFileSync(
-      join(dataDir, "postgres/postmaster.pid"),
-      `${bystander.pid}\n${join(dataDir, "postgres")}\n1\n5432\n\n\n`,
-    );
-    const next = await own(dataDir);
-    expect(next.said.problem).toBeUndefined();
-    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
-    await next.stop();
-  });
-});
-
 describe("two owners", () => {
   test("the second is refused in one line, and the first's database goes on", async () => {
     const dataDir = closedDirectory();
@@ -338,75 +168,6 @@ describe("two owners", () => {
     await expect(startPostgres({ dataDir })).rejects.toThrow(/^Another Limber already runs on/);
     expect(await countRows(first.said.url)).toBe(1000);
     await first.stop();
-  });
-});
-
-describe("kill -9 of the server", () => {
-  test("is survived under load: no acknowledged row lost, no half transaction, no leak", async () => {
-    const exits: unknown[] = [];
-    const database = await startPostgres({ dataDir: closedDirectory(), onExit: (exit) => exits.push(exit) });
-    cleanups.push(() => database.stop());
-    const max = 4;
-    const sql = connect(database.url, { max });
-    await sql`create table alone (n int)`;
-    await sql`create table pairs (half int)`;
-
-    let running = true;
-    const done = { alone: 0, pairs: 0 };
-    const strange: unknown[] = [];
-    const again = async (kind: keyof typeof done, once: () => Promise<unknown>): Promise<void> => {
-      while (running) {
-        // Statements that begin in this phase of the event loop are those that the driver's own pool can't survive.
-        await new Promise(setImmediate);
-        await once().then(
-          () => (done[kind] += 1),
-          (error) => isOutage(error) || strange.push(error),
-        );
-      }
-    };
-    const pair = (): Promise<unknown> =>
-      tx(sql, async (tx) => {
-        await tx`insert into pairs values (1)`;
-        await new Promise(setImmediate);
-        await Promise.all([tx`insert into pairs values (2)`, tx`select ${"x"} as x`]);
-      });
-    const load = [
-      ...Array.from({ length: 12 }, () => again("alone", () => sql`insert into alone values (1)`)),
-      ...Array.from({ length: 8 }, () => again("pairs", pair)),
-    ];
-
-    for (let kill = 1; kill <= 4; kill++) {
-      const before = { ...done };
-      await eventually(() => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true));
-      process.kill(database.pid, "SIGKILL");
-      await eventually(() => expect(database.restarts).toBe(kill));
-    }
-    const before = { ...done };
-    await eventually(() => expect(done.alone > before.alone + 50 && done.pairs > before.pairs + 50).toBe(true));
-    running = false;
-    await Promise.all(load);
-
-    expect(strange).toEqual([]);
-    expect(exits).toEqual(Array(4).fill({ code: null, signal: "SIGKILL" }));
-    const [kept] = await sql<{ alone: number; first: number; second: number; connections: number }[]>`
-      select (select count(*) from alone) as alone, count(*) filter (where half = 1) as first,
-        count(*) filter (where half = 2) as second,
-        (select count(*) from pg_stat_activity where application_name = 'limber') as connections from pairs`;
-    expect(kept!.alone).toBeGreaterThanOrEqual(done.alone);
-    expect(kept!.first).toBeGreaterThanOrEqual(done.pairs);
-    expect(kept!.first).toBe(kept!.second);
-    expect(kept!.connections).toBeLessThanOrEqual(2 * max);
-    await sql.end();
-  }, 60_000);
-
-  test("a server that is stopped while it is down stays down", async () => {
-    const dataDir = closedDirectory();
-    const exited = Promise.withResolvers<void>();
-    const database = await startPostgres({ dataDir, onExit: () => exited.resolve() });
-    process.kill(database.pid, "SIGKILL");
-    await exited.promise;
-    await database.stop();
-    if (LINUX) expect(servers(dataDir)).toEqual([]);
   });
 });
 
