@@ -1,79 +1,28 @@
-import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { create } from "@bufbuild/protobuf";
-import sharp, { type Sharp } from "sharp";
-import { afterAll, afterEach, describe, expect, it } from "vitest";
+import sharp from "sharp";
+import { describe, expect, it } from "vitest";
 import { FrameSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { steadyNow } from "../../src/ambient.ts";
-import { Reason, Refusal } from "../../src/refusal.ts";
-import { type FrameOptions, FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
-import { guardedAgent } from "../../src/upstream/guard.ts";
+import { FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
+import {
+  dataUrl,
+  frameAt,
+  HEIGHT,
+  jpeg,
+  landscape,
+  openly,
+  picture,
+  pixels,
+  png,
+  refusalOf,
+  serve,
+  setOf,
+  WHOLE,
+  WIDTH,
+  webp,
+} from "../support/pictures.ts";
 import { mutations, seeded } from "../unit/codecs/fuzz.ts";
-
-const publicAgent = guardedAgent({ allowPrivate: false, resolve: async () => [{ address: "127.0.0.1", family: 4 }] });
-const privateAgent = guardedAgent({ allowPrivate: true });
-afterAll(() => Promise.all([publicAgent.destroy(), privateAgent.destroy()]));
-
-const open: (() => void)[] = [];
-afterEach(() => {
-  for (const close of open.splice(0)) close();
-});
-
-/** A web server of ours; counts the requests it gets. */
-async function serve(listener: RequestListener): Promise<{ url: string; requests(): number }> {
-  let requests = 0;
-  const server = createServer((incoming, response) => {
-    requests++;
-    listener(incoming, response);
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  open.push(() => server.close().closeAllConnections());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/frame.png`, requests: () => requests };
-}
-
-const WIDTH = 64;
-const HEIGHT = 48;
-
-/** A picture without a straight edge or a flat spot, so that any wrong pixel shows. */
-function landscape(width: number, height: number): Buffer {
-  const pixels = Buffer.alloc(width * height * 3);
-  for (let i = 0; i < pixels.length; i++) {
-    const x = Math.floor(i / 3) % width;
-    const y = Math.floor(i / 3 / width);
-    pixels[i] = 128 + 60 * Math.sin((9 * x) / width + (i % 3)) + 60 * Math.cos((9 * y) / height - (i % 3));
-  }
-  return pixels;
-}
-
-const pixels = landscape(WIDTH, HEIGHT);
-const picture = (width = WIDTH, height = HEIGHT, data = pixels): Sharp =>
-  sharp(data, { raw: { width, height, channels: 3 } });
-const png = await picture().png().toBuffer();
-const jpeg = await picture().jpeg({ quality: 95 }).toBuffer();
-const webp = await picture().webp({ lossless: true }).toBuffer();
-
-const gif = await picture().gif().toBuffer();
-
-const dataUrl = (bytes: Buffer, type = "image/png"): string => `data:${type};base64,${bytes.toString("base64")}`;
-const frameAt = (url: string, path = "observations.0.frames.0"): FrameSource => ({ path, camera: "front", url });
-const setOf = (url: string, options: Partial<FrameOptions> = {}): FrameSet =>
-  new FrameSet([frameAt(url)], { agent: publicAgent, allowPrivate: false, ...options });
-const openly = { agent: privateAgent, allowPrivate: true };
-const WHOLE = { width: WIDTH, height: HEIGHT, fit: "pad" } as const;
-
-async function refusalOf(attempt: unknown): Promise<FrameRefused> {
-  const error = await Promise.resolve(attempt).then(
-    () => undefined,
-    (thrown: unknown) => thrown,
-  );
-  if (!(error instanceof FrameRefused)) throw new Error("was not refused as a frame", { cause: error });
-  return error;
-}
 
 describe("FrameSet.bytes", () => {
   it.each([
@@ -219,133 +168,6 @@ describe("FrameSet.rgb", () => {
     const large = await picture(width, height, scene).png({ compressionLevel: 1 }).toBuffer();
     const { data } = await setOf(dataUrl(large)).rgb(0, { width: 240, height: 100, fit: "stretch" });
     expect(difference(data, bilinear(scene, width, height, 240, 100))).toBeLessThan(1);
-  });
-});
-
-describe("FrameSet refuses", () => {
-  const largeWebp = Buffer.concat([Buffer.from("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", "latin1"), Buffer.alloc(6)]);
-  largeWebp.writeUIntLE(3840, 24, 3);
-  largeWebp.writeUIntLE(2159, 27, 3);
-  const bombHeader = Buffer.from(png);
-  bombHeader.writeUInt32BE(30_000, 16);
-  bombHeader.writeUInt32BE(30_000, 20);
-
-  it.each([
-    ["text", dataUrl(Buffer.from("there is no picture here, only a page of words")), "frame_not_an_image"],
-    ["nothing", "data:image/png;base64,", "frame_not_an_image"],
-    ["SVG", "data:image/svg+xml,<svg/>", "frame_not_an_image"],
-    ["a GIF", dataUrl(gif), "frame_not_an_image"],
-    ["a truncated PNG", dataUrl(png.subarray(0, -100)), "frame_truncated"],
-    ["a truncated JPEG", dataUrl(jpeg.subarray(0, -100)), "frame_truncated"],
-    ["a truncated WebP", dataUrl(webp.subarray(0, -100)), "frame_truncated"],
-    ["a bomb of 900 megapixels", dataUrl(bombHeader), "frame_too_large"],
-    ["a WebP beyond 4K, which can't be decoded row by row", dataUrl(largeWebp), "frame_too_large"],
-    ["17 MiB", dataUrl(Buffer.concat([png, Buffer.alloc(17 * 2 ** 20)])), "frame_too_large"],
-    ["broken base64", "data:image/png;base64,iVBO*", "frame_malformed"],
-    ["a data URL without a comma", "data:image/png;base64", "frame_malformed"],
-    ["a private address", "https://127.0.0.1/frame.png", "frame_address_refused"],
-    ["a metadata address", "https://169.254.169.254/latest/meta-data/", "frame_address_refused"],
-    ["a name that leads inside", "https://frames.example/frame.png", "frame_address_refused"],
-    ["plain http", "http://frames.example/frame.png", "frame_address_refused"],
-    ["a file", "file:///etc/passwd", "frame_address_refused"],
-    ["no URL at all", "front.png", "frame_address_refused"],
-  ] as const)("%s", async (_what, url, frameReason) => {
-    const refusal = await refusalOf(setOf(url).ready());
-    expect(refusal.frameReason).toBe(frameReason);
-  });
-
-  it.each([
-    [
-      "a status",
-      (_: unknown, response: { writeHead(status: number): { end(): void } }) => response.writeHead(404).end(),
-      "frame_unreachable",
-    ],
-    ["a reset", (incoming: { socket: { destroy(): void } }) => incoming.socket.destroy(), "frame_unreachable"],
-  ] as const)("%s where a picture should be", async (_what, listener, frameReason) => {
-    const { url } = await serve(listener as RequestListener);
-    expect((await refusalOf(setOf(url, openly).bytes(0))).frameReason).toBe(frameReason);
-  });
-
-  it("more than 16 MiB from an address, without taking them in", async () => {
-    let written = 0;
-    const { url } = await serve((_, response) => {
-      const more = (): void => {
-        while (!response.destroyed && response.write(Buffer.alloc(2 ** 20))) written++;
-      };
-      response.on("drain", more);
-      more();
-    });
-    expect((await refusalOf(setOf(url, openly).bytes(0))).frameReason).toBe("frame_too_large");
-    expect(written).toBeLessThan(40);
-  });
-
-  it("a picture whose middle is broken, when its pixels are wanted", async () => {
-    const broken = Buffer.from(png).fill(0xaa, 200, 400);
-    expect((await refusalOf(setOf(dataUrl(broken)).rgb(0, WHOLE))).frameReason).toBe("frame_not_an_image");
-  });
-
-  it("a picture that isn't the one that the request names by its sum", async () => {
-    const sha256 = createHash("sha256").update(png).digest("hex");
-    const frames = (url: string): FrameSet => new FrameSet([{ ...frameAt(url), sha256 }], openly);
-    await frames(dataUrl(png)).ready();
-    expect((await refusalOf(frames(dataUrl(jpeg)).ready())).frameReason).toBe("frame_hash_mismatch");
-  });
-
-  it("with the frame's place, a word and a sentence that gives nothing of the address away", async () => {
-    const frames = new FrameSet(
-      [
-        frameAt(dataUrl(png), "observations.0.frames.0"),
-        frameAt("https://10.0.0.8/secret-path", "observations.0.frames.1"),
-      ],
-      { agent: publicAgent, allowPrivate: false },
-    );
-    const refusal = await refusalOf(frames.ready());
-    expect(refusal).toBeInstanceOf(Refusal);
-    expect(refusal.reason).toBe(Reason.ADDRESS_REFUSED);
-    expect(refusal.param).toBe("observations.0.frames.1");
-    expect(refusal.details.violations).toMatchObject([
-      { path: "observations.0.frames.1", type: "frame_address_refused", message: refusal.message },
-    ]);
-    expect(JSON.stringify([refusal.message, refusal.details])).not.toMatch(/10\.0\.0\.8|secret/);
-    expect((await refusalOf(setOf("data:,x").ready())).reason).toBe(Reason.FRAME_REFUSED);
-  });
-
-  it("an index that no frame has, as the bug that it is", () => {
-    expect(() => setOf(dataUrl(png)).bytes(1)).toThrow(RangeError);
-  });
-});
-
-describe("FrameSet ends its waits", () => {
-  it("with the caller's reason when the caller leaves", async () => {
-    const gone = new Error("the caller left");
-    const caller = new AbortController();
-    const { url } = await serve(() => caller.abort(gone));
-    await expect(setOf(url, { ...openly, signal: caller.signal }).bytes(0)).rejects.toBe(gone);
-    const decoding = setOf(dataUrl(png), { signal: caller.signal });
-    await expect(decoding.rgb(0, WHOLE)).rejects.toBe(gone);
-  });
-
-  it("with the caller's reason when the caller leaves while a picture is decoded", async () => {
-    const gone = new Error("the caller left");
-    const caller = new AbortController();
-    const decoding = setOf(dataUrl(png), { signal: caller.signal }).rgb(0, WHOLE);
-    caller.abort(gone);
-    await expect(decoding).rejects.toBe(gone);
-  });
-
-  it("at the deadline, whether it fetches or decodes", async () => {
-    const { url } = await serve(() => {});
-    const soon = await refusalOf(setOf(url, { ...openly, deadline: steadyNow() + 50 }).bytes(0));
-    expect(soon.frameReason).toBe("frame_timed_out");
-    const { url: never, requests } = await serve(() => {});
-    const late = await refusalOf(setOf(never, { ...openly, deadline: steadyNow() - 1 }).bytes(0));
-    expect(late.frameReason).toBe("frame_timed_out");
-    expect(requests()).toBe(0);
-    const large = await picture(6000, 6000, Buffer.alloc(6000 * 6000 * 3, 9))
-      .png({ compressionLevel: 1 })
-      .toBuffer();
-    const slow = await refusalOf(setOf(dataUrl(large), { deadline: steadyNow() + 5 }).rgb(0, WHOLE));
-    expect(slow.frameReason).toBe("frame_timed_out");
   });
 });
 
