@@ -70,6 +70,11 @@ export class Limits {
       const refusal = bucket.refusal(wanted, at);
       if (refusal) throw withHeaders(refusal, bucket, at);
     }
+    return this.#wait(bucket, wanted);
+  }
+
+  /** Waits for the database's answer. Apart from what is asked first: who waits for nothing makes nothing. */
+  #wait(bucket: Bucket, wanted: Wanted): Promise<void> {
     return new Promise((resolve, reject) => {
       bucket.waiting.push({
         wanted,

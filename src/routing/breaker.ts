@@ -37,7 +37,9 @@ interface Window {
  * replica told of calls since it last did, and of failures in a row.
  */
 export type BreakerEvent =
-  | { readonly kind: "succeeded" | "failed" | "released"; readonly at: number }
+  | { readonly kind: "failed" | "released"; readonly at: number }
+  /** So many calls, one where nothing is said; more than one only while it is closed. */
+  | { readonly kind: "succeeded"; readonly at: number; readonly calls?: number }
   | { readonly kind: "probing"; readonly at: number; readonly budgetMs: number }
   | {
       readonly kind: "heard";
@@ -126,7 +128,7 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
   switch (event.kind) {
     case "succeeded": {
       // What works here works, whatever others say.
-      const window = slide(breaker.window, event.at, 1, 0);
+      const window = slide(breaker.window, event.at, event.calls ?? 1, 0);
       return { ...breaker, consecutive: 0, window, elsewhere: CLOSED.elsewhere };
     }
     case "failed": {

@@ -53,12 +53,16 @@ const NEWEST_SHARE = 0.1;
 
 /** The figures of one offering. */
 export class Cell {
+  readonly offeringId: string;
   breaker: Breaker = CLOSED;
   latency: Sketch | undefined;
   coldMs: number | undefined;
   unitsPerS: number | undefined;
   uptime: Uptime | undefined;
   success = 1;
+  /** Calls that were taken in and that the breaker does not know of yet, and when the last of them ended. */
+  unjudged = 0;
+  unjudgedAt = 0;
   usedAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
   /** Calls of all replicas, as far as they told. */
@@ -67,6 +71,10 @@ export class Cell {
   readonly pace = new Pace();
   /** By replica: the newest that it told. */
   private heard: Map<string, Tally> | undefined;
+
+  constructor(offeringId: string) {
+    this.offeringId = offeringId;
+  }
 
   /** Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. */
   note(report: Report, usualMs: number): Verdict {
@@ -78,20 +86,29 @@ export class Cell {
       if (report.latencyMs > usualMs) this.addLatency(report);
       return verdict;
     }
-    const succeeded = verdict === "succeeded";
+    if (verdict === "succeeded") {
+      this.succeeded(report);
+      return verdict;
+    }
     this.tally.calls++;
-    if (!succeeded) {
-      this.tally.failures++;
-      this.lastFailure = report.outcome as AttemptFailure; // the other outcomes have other verdicts
-    }
-    this.recent.add(1, succeeded ? 0 : 1, report.at);
-    this.success += ((succeeded ? 1 : 0) - this.success) * NEWEST_SHARE;
-    const ranOutOfTime = report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE;
-    if (succeeded || ranOutOfTime) this.addLatency(report);
-    if (succeeded && report.units > 0 && report.latencyMs > 0) {
-      this.unitsPerS = average(this.unitsPerS, (report.units * 1000) / report.latencyMs);
-    }
+    this.tally.failures++;
+    this.lastFailure = report.outcome as AttemptFailure; // the other outcomes have other verdicts
+    this.recent.add(1, 1, report.at);
+    this.success -= this.success * NEWEST_SHARE;
+    if (report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE)
+      this.addLatency(report);
     return verdict;
+  }
+
+  /** Takes in a call that ended well, as nearly all do. */
+  succeeded(report: Omit<Report, "outcome">): void {
+    const { at, units, latencyMs } = report;
+    this.usedAt = Math.max(this.usedAt, at);
+    this.tally.calls++;
+    this.recent.add(1, 0, at);
+    this.success += (1 - this.success) * NEWEST_SHARE;
+    this.addLatency(report);
+    if (units > 0 && latencyMs > 0) this.unitsPerS = average(this.unitsPerS, (units * 1000) / latencyMs);
   }
 
   /** Takes in what a replica tells; answers what it counted since it last told, in proportion where that is more than can count. */
@@ -143,13 +160,14 @@ export class Cell {
     return this.latency;
   }
 
-  private addLatency({ cold, latencyMs, at }: Report): void {
+  private addLatency({ cold, latencyMs, at }: Omit<Report, "outcome">): void {
     if (cold) {
       this.coldMs = average(this.coldMs, latencyMs);
       return;
     }
-    this.tally.latency[bucketOf(latencyMs)]!++;
-    this.sketch.add(latencyMs, at);
+    const bucket = bucketOf(latencyMs);
+    this.tally.latency[bucket]!++;
+    this.sketch.add(latencyMs, at, bucket);
     this.pace.add(latencyMs, at);
   }
 }

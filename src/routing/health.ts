@@ -64,7 +64,7 @@ export class HealthBoard {
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
   /** Calls that ended well and are not taken in yet: many at once cost less, and nobody knows before he looks. */
-  private waiting: { readonly cell: Cell; readonly offeringId: string; readonly report: Report }[] = [];
+  private waiting: { readonly cells: Cell[]; readonly reports: Report[] } = { cells: [], reports: [] };
   private view_: HealthView;
 
   /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
@@ -134,10 +134,16 @@ export class HealthBoard {
   report(offeringId: string, report: Report): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
-    const isNews = report.outcome !== "ok" || cell.breaker.state !== "closed";
-    if (isNews) this.catchUp();
-    this.waiting.push({ cell, offeringId, report });
-    if (isNews || this.waiting.length >= MOST_WAITING) this.catchUp();
+    if (report.outcome === "ok" && cell.breaker.state === "closed") {
+      const { cells, reports } = this.waiting;
+      cells.push(cell);
+      if (reports.push(report) >= MOST_WAITING) this.catchUp();
+      return;
+    }
+    this.catchUp();
+    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    this.move(offeringId, cell, { kind: verdict, at: report.at });
+    this.written(offeringId, cell, report.at);
   }
 
   /** Takes in what another replica tells. Its failures never open a breaker here: they shorten the way to it. */
@@ -234,7 +240,7 @@ export class HealthBoard {
     const known = this.cells.get(offeringId);
     if (known) return known;
     if (this.rowOf(offeringId) < 0) return undefined;
-    const cell = new Cell();
+    const cell = new Cell(offeringId);
     this.cells.set(offeringId, cell);
     return cell;
   }
@@ -252,23 +258,32 @@ export class HealthBoard {
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 
-  /** Takes in what waits, in order; the figures are written once for each offering. */
+  /** Takes in what waits, in order; breakers hear of it and figures are written once for each offering. */
   private catchUp(): void {
-    if (this.waiting.length === 0) return;
-    const reports = this.waiting;
-    this.waiting = [];
-    const noted = new Map<string, { cell: Cell; at: number }>();
-    for (const { cell, offeringId, report } of reports) {
-      // Only a call that did not end well is judged by what is usual, and such a one never waits.
-      const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
-      this.move(offeringId, cell, { kind: verdict, at: report.at });
-      noted.set(offeringId, { cell, at: report.at });
+    const { cells, reports } = this.waiting;
+    if (cells.length === 0) return;
+    this.waiting = { cells: [], reports: [] };
+    for (let i = 0; i < cells.length; i++) {
+      const cell = cells[i]!;
+      const report = reports[i]!;
+      cell.succeeded(report);
+      cell.unjudged += 1;
+      cell.unjudgedAt = report.at;
     }
-    for (const [offeringId, { cell, at }] of noted) {
-      this.write(offeringId, cell, at);
-      if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
-        for (const changed of this.watchers) changed.add(offeringId);
+    for (const cell of cells) {
+      const { offeringId, unjudged, unjudgedAt } = cell;
+      if (unjudged === 0) continue;
+      cell.unjudged = 0;
+      this.move(offeringId, cell, { kind: "succeeded", at: unjudgedAt, calls: unjudged });
+      this.written(offeringId, cell, unjudgedAt);
     }
+  }
+
+  /** Calls of an offering were taken in. */
+  private written(offeringId: string, cell: Cell, now: number): void {
+    this.write(offeringId, cell, now);
+    if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
+      for (const changed of this.watchers) changed.add(offeringId);
   }
 
   private write(offeringId: string, cell: Cell, now: number): void {

@@ -9,6 +9,8 @@ export const BUCKETS = 100;
 const FADE = 1.02;
 /** And twice as much after this long, so that idle figures fade too. */
 const HALF_LIFE_MS = 60_000;
+/** It fades in steps of this much, so that calls that come together pay for it once. */
+const FADE_STEP_MS = 10;
 /** Weights are scaled down before they grow out of a double's range. */
 const HEAVIEST = 1e12;
 
@@ -30,10 +32,10 @@ export class Sketch {
   private touchedAt = 0;
 
   /** Adds a duration that was seen at `now`. */
-  add(durationMs: number, now: number): void {
-    this.age(now);
-    this.take(bucketOf(durationMs), 1);
-    this.grow(1);
+  add(durationMs: number, now: number, bucket = bucketOf(durationMs)): void {
+    if (this.touchedAt === 0 || now - this.touchedAt >= FADE_STEP_MS) this.age(now);
+    this.take(bucket, 1);
+    this.heavier(FADE);
   }
 
   /** Adds durations that others counted, by bucket, as if they had been seen at `now`. */
@@ -44,7 +46,7 @@ export class Sketch {
     this.age(now);
     const share = Math.min(1, MOST_AT_ONCE / sum);
     for (let i = 0; i < BUCKETS; i++) if (counts[i]) this.take(i, counts[i]! * share);
-    this.grow(sum * share);
+    this.heavier(FADE ** (sum * share));
   }
 
   /** How many fresh samples the faded ones are worth; at most about fifty. */
@@ -68,8 +70,8 @@ export class Sketch {
     this.total += this.weight * samples;
   }
 
-  private grow(samples: number): void {
-    this.weight *= FADE ** samples;
+  private heavier(times: number): void {
+    this.weight *= times;
     if (this.weight > HEAVIEST) this.scale(1 / this.weight);
   }
 

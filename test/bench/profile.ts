@@ -2,7 +2,8 @@
  * Where the time of an act call, of a control loop's message and of a predicted frame goes: shares of the gateway's CPU by room, and the functions
  * that take most of it.
  * "itself" is time in the room's own code; "with what it calls" adds the libraries and Node's own code called from there,
- * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced|frames]`
+ * so that a room answers for what it asks of them. `node test/bench/profile.ts [calls] [REST|gRPC|loops|paced|frames] [allocations]`:
+ * with `allocations`, what is allocated for each call, by whom, in its place.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,10 +14,11 @@ import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { type BenchRobot, closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
 import { start } from "./support/processes.ts";
-import { inspectorOf, profile, type Sample } from "./support/profiler.ts";
+import { type Allocation, allocations, inspectorOf, profile, type Sample } from "./support/profiler.ts";
 
 const calls = Number(process.argv[2] ?? 10_000);
 const only = process.argv[3];
+const byAllocation = process.argv[4] === "allocations";
 const MOST = 25;
 
 type Site = Sample["stack"][number];
@@ -80,6 +82,21 @@ function report(title: string, samples: readonly Sample[], perCall: number): voi
   for (const [place, micros] of ranked(own).slice(0, MOST)) console.log(`${share(micros)}${each(micros)}  ${place}`);
 }
 
+/** Bytes for each call, by the innermost place of ours that asked for them. */
+function reportAllocations(title: string, samples: readonly Allocation[], perCall: number): void {
+  const asked = new Map<string, number>();
+  let total = 0;
+  for (const { bytes, stack } of samples) {
+    total += bytes;
+    const leaf = stack[0]!;
+    const asker = stack.find(isOurs);
+    add(asked, asker && asker !== leaf ? `${placeOf(asker)}  by ${placeOf(leaf)}` : placeOf(leaf), bytes);
+  }
+  console.log(`\n## ${title}: ${(total / perCall).toFixed(0)} bytes allocated per call\n`);
+  for (const [place, bytes] of [...asked].sort((a, b) => b[1] - a[1]).slice(0, 2 * MOST))
+    console.log(`${(bytes / perCall).toFixed(1).padStart(10)}  ${place}`);
+}
+
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const frames = only === "frames";
 const server = `test/bench/support/${frames ? "frames-upstream" : "upstream"}.ts`;
@@ -116,11 +133,12 @@ const loads = frames ? { frames: frameLoad } : LOADS;
 for (const [name, load] of Object.entries(loads)) {
   if (only !== undefined && only !== name) continue;
   await load(calls); // warm-up
-  const samples = await profile(inspector, async () => {
+  const busy = async (): Promise<void> => {
     const { failed } = await load(calls);
     if (failed > 0) throw new Error(`${name}: ${failed} calls failed`);
-  });
-  report(name, samples, calls);
+  };
+  if (byAllocation) reportAllocations(name, await allocations(inspector, busy), calls);
+  else report(name, await profile(inspector, busy), calls);
 }
 await Promise.all([gateway.stop(), upstream.stop()]);
 rmSync(folder, { recursive: true, force: true });

@@ -165,7 +165,7 @@ function play(seed: number) {
     happen(event: LoopEvent<Sensed>): void {
       if (event.kind === "observed") this.quickest = Math.min(this.quickest, event.at - event.sighting.payload.at);
       for (const effect of this.#loop.next(event)) {
-        if (effect.kind === "told") health.report(effect.offeringId, effect.report);
+        if (effect.kind === "told") health.report(effect.offeringId, effect);
         if (effect.kind === "dispatch") {
           const { flight } = effect;
           providers.get(effect.step.offering.id)!.ask(effect.sighting.payload, (answer) => {

@@ -89,8 +89,7 @@ export interface Hold {
 }
 
 /** Tell the health of an offering how it did. */
-export interface Told {
+export interface Told extends Report {
   readonly kind: "told";
   readonly offeringId: string;
-  readonly report: Report;
 }

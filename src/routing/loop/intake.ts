@@ -1,15 +1,11 @@
 /** Which observations of a loop are of any use: in order, of the episode's shape, and young enough. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { Sighting } from "./events.ts";
+import { Job } from "./job.ts";
 import { Transit } from "./transit.ts";
 
-/** An observation, and when it was sensed by our clock. */
-export interface Sensed<O> {
-  readonly sighting: Sighting<O>;
-  readonly sensedAt: number;
-  /** Why the robot is to hold in its place; undefined where it may be asked about. */
-  readonly unfit?: { readonly reason: HoldReason; readonly detail?: string };
-}
+const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
+const STALE = { reason: HoldReason.STALE_OBSERVATION };
 
 /** Looks at the observations of one loop as they come. */
 export class Intake<O> {
@@ -35,22 +31,17 @@ export class Intake<O> {
   }
 
   /** What is to be thought of an observation that comes at `at`; undefined where it comes out of order. */
-  judge(sighting: Sighting<O>, at: number): Sensed<O> | undefined {
+  judge(sighting: Sighting<O>, at: number): Job<O> | undefined {
     if (this.hasReached(sighting.step)) return undefined;
     this.#newest = sighting.step;
     this.#shape ??= sighting.shape;
     if (sighting.shape !== this.#shape) {
       const detail = `it has ${sighting.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
-      return { sighting, sensedAt: at, unfit: { reason: HoldReason.INVALID_OBSERVATION, detail } };
+      return new Job(sighting, at, { reason: HoldReason.INVALID_OBSERVATION, detail });
     }
     const age = this.#transit.age(sighting.tMs, at);
-    if (age === "future") {
-      const unfit = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
-      return { sighting, sensedAt: at, unfit };
-    }
+    if (age === "future") return new Job(sighting, at, FUTURE);
     const sensedAt = at - age;
-    if (at >= sensedAt + this.#deadlineMs)
-      return { sighting, sensedAt, unfit: { reason: HoldReason.STALE_OBSERVATION } };
-    return { sighting, sensedAt };
+    return new Job(sighting, sensedAt, at >= sensedAt + this.#deadlineMs ? STALE : undefined);
   }
 }

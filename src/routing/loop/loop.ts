@@ -7,14 +7,13 @@ import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
-import type { Report } from "../cell.ts";
 import { isNeutral, sameWay } from "../own-keys.ts";
 import { mayHedge, type PlanStep } from "../plan.ts";
-import type { Try } from "../record.ts";
 import { candidatesOf } from "./candidates.ts";
 import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
-import { Intake, type Sensed } from "./intake.ts";
-import { type Flight, type Job, Window } from "./window.ts";
+import { Intake } from "./intake.ts";
+import type { Flight, Job } from "./job.ts";
+import { Window } from "./window.ts";
 
 /** What holds for a whole loop. */
 export interface LoopRules {
@@ -51,7 +50,7 @@ export class Loop<O> {
   readonly #intake: Intake<O>;
   readonly #window = new Window<O>();
   /** The newest observation that is not dispatched. */
-  #slot: Sensed<O> | undefined;
+  #slot: Job<O> | undefined;
   #blocked: HoldReason | undefined;
   #closed = false;
   #lastFlight = 0;
@@ -64,7 +63,9 @@ export class Loop<O> {
   #lastModel: string | undefined;
   /** Observations that were replaced, or came out of order. */
   dropped = 0;
-  #effects: LoopEffect<O>[] = [];
+  /** What the present event asks for, and how much of the list that is. */
+  #effects: (LoopEffect<O> | undefined)[] = [];
+  #asked = 0;
 
   constructor(rules: LoopRules, router: LoopRouter) {
     this.#rules = rules;
@@ -74,23 +75,32 @@ export class Loop<O> {
 
   /** Takes an event and says what is to be done, in order. */
   next(event: LoopEvent<O>): LoopEffect<O>[] {
-    this.#effects = [];
+    const effects: LoopEffect<O>[] = [];
+    this.into(effects, event);
+    return effects;
+  }
+
+  /** The same, written over the beginning of a list that can so be used again; how many effects there are. */
+  into(effects: (LoopEffect<O> | undefined)[], event: LoopEvent<O>): number {
+    this.#effects = effects;
+    this.#asked = 0;
     if (!this.#closed) this.#take(event);
-    return this.#effects;
+    return this.#asked;
   }
 
   /** When it wants to hear of time next; Infinity when nothing depends on it. */
   get wakeAt(): number {
-    const { jobs } = this.#window;
-    if (jobs.length === 0) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
+    const { oldest } = this.#window;
+    if (!oldest) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
     let first = Number.POSITIVE_INFINITY;
-    for (const { sensedAt, hedgeAt } of jobs) first = Math.min(first, this.#expiry(sensedAt), hedgeAt);
+    for (let job: Job<O> | undefined = oldest; job; job = job.newer)
+      first = Math.min(first, this.#expiry(job.sensedAt), job.hedgeAt);
     return first;
   }
 
   /** Whether an answer is awaited. */
   get busy(): boolean {
-    return this.#window.newest !== undefined;
+    return this.#window.size > 0;
   }
 
   /** Binds the episode to the model that served it before the stream was opened. */
@@ -143,52 +153,45 @@ export class Loop<O> {
   }
 
   #observe(sighting: Sighting<O>, at: number): void {
-    const sensed = this.#intake.judge(sighting, at);
-    if (!sensed) {
+    const job = this.#intake.judge(sighting, at);
+    if (!job) {
       this.dropped += 1;
       return;
     }
-    const { sensedAt, unfit } = sensed;
-    if (unfit) {
-      this.#hold(sighting, unfit.reason, sensedAt, at, unfit);
+    if (job.unfit) {
+      this.#hold(sighting, job.unfit.reason, job.sensedAt, at, job.unfit);
       return;
     }
     if (this.#slot) this.dropped += 1;
-    this.#slot = sensed;
+    this.#slot = job;
     this.#rest(at);
   }
 
   /** Goes on with what waits, unless something is in the way: what is under way, where who serves is not asked about more at once. */
   #rest(at: number): void {
-    if (!this.#slot || this.#blocked !== undefined) return;
+    const job = this.#slot;
+    if (!job || this.#blocked !== undefined) return;
     if (!this.#window.isOpen(at)) return;
-    const { jobs } = this.#window;
-    const { sighting, sensedAt } = this.#slot;
-    const job: Job<O> = {
-      sighting,
-      sensedAt,
-      fresh: true,
-      flights: [],
-      tries: [],
-      hedgeAt: this.#rules.hedgeAfterMs === undefined ? Number.POSITIVE_INFINITY : at + this.#rules.hedgeAfterMs,
-      hedgeMicro: undefined,
-    };
-    if (jobs.length > 0) {
+    const { hedgeAfterMs } = this.#rules;
+    job.hedgeAt = hedgeAfterMs === undefined ? Number.POSITIVE_INFINITY : at + hedgeAfterMs;
+    if (this.busy) {
       if (this.#askBeside(job, at)) this.#slot = undefined;
       return;
     }
     this.#slot = undefined;
-    jobs.push(job);
+    this.#window.add(job);
     this.#ask(job, at);
   }
 
   /** Asks who serves, and nobody else, while it is asked about older observations. */
   #askBeside(job: Job<O>, at: number): boolean {
-    const { jobs } = this.#window;
+    const { oldest, size } = this.#window;
     const usual = this.#usual(this.#router.steps());
-    if (!usual || jobs.some(({ flights }) => flights[0]?.step.offering.id !== usual.offering.id)) return false;
-    if (!this.#rules.beside(usual, jobs.length) || !this.#fly(job, usual, at)) return false;
-    jobs.push(job);
+    if (!usual) return false;
+    for (let each = oldest; each; each = each.newer)
+      if (each.first?.step.offering.id !== usual.offering.id) return false;
+    if (!this.#rules.beside(usual, size) || !this.#fly(job, usual, at)) return false;
+    this.#window.add(job);
     return true;
   }
 
@@ -215,77 +218,75 @@ export class Loop<O> {
   #fly(job: Job<O>, step: PlanStep, at: number): boolean {
     const budgetMs = Math.min(this.#expiry(job.sensedAt) - at, step.budgetMs);
     if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
-    const record: Try = { step, startedAt: at, status: "running", latencyMs: 0, reason: undefined };
-    const flight = { id: ++this.#lastFlight, step, record };
-    const { sighting, fresh } = job;
-    job.flights.push(flight);
-    job.tries.push(record);
-    job.fresh = false;
-    this.#effects.push({ kind: "dispatch", flight: flight.id, step, sighting, fresh, budgetMs });
+    this.#emit(job.ask(++this.#lastFlight, step, at, budgetMs));
     return true;
   }
 
   #answered(id: number, answer: ActAnswer, at: number): void {
-    const found = this.#window.find(id);
-    if (!found) return;
-    const { job, flight } = found;
-    const dim = this.#router.dimOf(flight.step);
-    const failure =
-      checkAnswer(answer, { intent: this.#rules.intent, dim }) ??
-      (this.#rules.broken(answer) ? AttemptFailure.UNSAFE_ACTION : undefined);
+    const flight = this.#window.find(id);
+    if (!flight) return;
+    const failure = this.#faultOf(answer, flight.step);
     if (failure !== undefined) {
       this.#failed(id, failure, at);
       return;
     }
+    const { job } = flight;
     const units = unitsOf(answer);
     this.#end(flight, "ok", undefined, units, at);
-    if (job.flights.length > 1) {
+    if (job.underWay > 0) {
       // The losers of a hedge.
-      job.flights.splice(job.flights.indexOf(flight), 1);
-      if (job.hedgeMicro !== undefined) for (const loser of job.flights) job.hedgeMicro += loser.step.costMicro;
+      if (job.hedgeMicro !== undefined)
+        for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.costMicro;
       this.#callOff(job, undefined, at);
     }
-    this.#window.took(at - flight.record.startedAt);
+    this.#window.took(at - flight.startedAt);
     this.#passOver(job, at);
     this.#window.remove(job);
-    const { sighting, sensedAt, tries, hedgeMicro } = job;
-    const validUntil = sighting.step + units;
+    const validUntil = job.sighting.step + units;
     // The robot itself is past its last step already.
-    if (this.#intake.hasReached(validUntil)) this.#hold(sighting, HoldReason.LATE, sensedAt, at, { tries });
-    else {
-      const { id: offering, model } = flight.step.offering;
-      const moved = this.#lastOffering !== offering;
-      if (moved) this.#window.forget();
-      const episodeBreak = this.#lastModel !== undefined && this.#lastModel !== model;
-      this.#served = flight.step;
-      this.#lastOffering = offering;
-      this.#lastModel = model;
-      this.#effects.push({
-        kind: "deliver",
-        at,
-        sighting,
-        answer,
-        step: flight.step,
-        ageMs: at - sensedAt,
-        validUntil,
-        tries,
-        hedgeMicro,
-        moved,
-        episodeBreak,
-        dropped: this.dropped,
-      });
-    }
+    if (this.#intake.hasReached(validUntil))
+      this.#hold(job.sighting, HoldReason.LATE, job.sensedAt, at, { tries: job.tries });
+    else this.#deliver(flight, answer, validUntil, at);
     this.#rest(at);
   }
 
+  #faultOf(answer: ActAnswer, step: PlanStep): AttemptFailure | undefined {
+    const failure = checkAnswer(answer, { intent: this.#rules.intent, dim: this.#router.dimOf(step) });
+    return failure ?? (this.#rules.broken(answer) ? AttemptFailure.UNSAFE_ACTION : undefined);
+  }
+
+  #deliver({ job, step }: Flight<O>, answer: ActAnswer, validUntil: number, at: number): void {
+    const { sighting, sensedAt, tries, hedgeMicro } = job;
+    const { id: offering, model } = step.offering;
+    const moved = this.#lastOffering !== offering;
+    if (moved) this.#window.forget();
+    const episodeBreak = this.#lastModel !== undefined && this.#lastModel !== model;
+    this.#served = step;
+    this.#lastOffering = offering;
+    this.#lastModel = model;
+    this.#emit({
+      kind: "deliver",
+      at,
+      sighting,
+      answer,
+      step,
+      ageMs: at - sensedAt,
+      validUntil,
+      tries,
+      hedgeMicro,
+      moved,
+      episodeBreak,
+      dropped: this.dropped,
+    });
+  }
+
   #failed(id: number, failure: AttemptFailure, at: number): void {
-    const found = this.#window.find(id);
-    if (!found) return;
-    const { job, flight } = found;
+    const flight = this.#window.find(id);
+    if (!flight) return;
+    const { job } = flight;
     this.#end(flight, "error", failure, 0, at);
-    job.flights.splice(job.flights.indexOf(flight), 1);
     this.#window.forget();
-    if (job.flights.length > 0) return;
+    if (job.underWay > 0) return;
     if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
       // A newer one is under way: nobody else is asked about this one.
       this.dropped += 1;
@@ -296,9 +297,7 @@ export class Loop<O> {
     // Another provider is asked about the newest that there is.
     if (job === this.#window.newest && this.#slot && this.#blocked === undefined) {
       this.dropped += 1;
-      job.sighting = this.#slot.sighting;
-      job.sensedAt = this.#slot.sensedAt;
-      job.fresh = true;
+      job.become(this.#slot);
       this.#slot = undefined;
     }
     if (failure === AttemptFailure.UNSAFE_ACTION) this.#give(job, HoldReason.OUT_OF_BOUNDS, at);
@@ -306,9 +305,8 @@ export class Loop<O> {
   }
 
   #refused(id: number, reason: HoldReason, detail: string, at: number): void {
-    const found = this.#window.find(id);
-    if (!found) return;
-    const { job } = found;
+    const job = this.#window.find(id)?.job;
+    if (!job) return;
     this.#callOff(job, undefined, at);
     this.#window.remove(job);
     this.#hold(job.sighting, reason, job.sensedAt, at, { detail });
@@ -316,8 +314,9 @@ export class Loop<O> {
   }
 
   #time(at: number): void {
-    const { jobs } = this.#window;
-    for (const job of [...jobs]) {
+    let newer: Job<O> | undefined;
+    for (let job = this.#window.oldest; job; job = newer) {
+      newer = job.newer;
       if (at >= this.#expiry(job.sensedAt)) {
         this.#callOff(job, AttemptFailure.DEADLINE, at);
         this.#window.forget();
@@ -337,7 +336,7 @@ export class Loop<O> {
   }
 
   #hedge(job: Job<O>, at: number): void {
-    const first = job.flights[0];
+    const { first } = job;
     if (!first) return;
     for (const step of this.#router.steps()) {
       if (!mayHedge(first.step, step, this.#rules.maxCostMicro)) continue;
@@ -361,51 +360,51 @@ export class Loop<O> {
     at: number,
     { detail = "", tries = [] }: Partial<Pick<Hold, "detail" | "tries">> = {},
   ): void {
-    this.#effects.push({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped: this.dropped });
+    this.#emit({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped: this.dropped });
   }
 
   /** Forgets what is under way and what waits. */
   #drop(at: number): void {
-    for (const job of this.#window.jobs.splice(0)) {
-      this.#callOff(job, undefined, at);
-      this.dropped += 1;
-    }
+    this.#passOver(undefined, at);
     if (this.#slot) this.dropped += 1;
     this.#slot = undefined;
   }
 
-  /** Chunks go down in the order of their observations: what is older than an answer gets none any more. */
-  #passOver(answered: Job<O>, at: number): void {
-    const { jobs } = this.#window;
-    while (jobs[0] && jobs[0] !== answered) {
-      this.#callOff(jobs.shift()!, undefined, at);
+  /** Chunks go down in the order of their observations: what is older than an answer gets none any more; nothing does, where there is none. */
+  #passOver(answered: Job<O> | undefined, at: number): void {
+    for (let job = this.#window.oldest; job && job !== answered; job = this.#window.oldest) {
+      this.#window.remove(job);
+      this.#callOff(job, undefined, at);
       this.dropped += 1;
     }
   }
 
   #callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
-    for (const flight of job.flights.splice(0)) {
-      this.#effects.push({ kind: "cancel", flight: flight.id });
+    if (job.underWay === 0) return;
+    for (const flight of job.tries) {
+      if (flight.status !== "running") continue;
+      this.#emit({ kind: "cancel", flight: flight.flight });
       this.#end(flight, failure === undefined ? "cancelled" : "error", failure, 0, at);
     }
   }
 
   /** Notes how an attempt ended, for the caller and for the health of its offering. */
   #end(
-    { record, step }: Flight,
+    flight: Flight<O>,
     status: "ok" | "error" | "cancelled",
     reason: AttemptFailure | undefined,
     units: number,
     at: number,
   ): void {
-    record.status = status;
-    record.latencyMs = at - record.startedAt;
-    record.reason = reason;
-    const outcome: Report["outcome"] = isNeutral(step, reason)
-      ? "cancelled"
-      : (reason ?? (status === "ok" ? "ok" : "cancelled"));
-    const report = { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at };
-    this.#effects.push({ kind: "told", offeringId: step.offering.id, report });
+    flight.end(status, reason, at);
+    const { step, latencyMs } = flight;
+    const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
+    const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
+    this.#emit({ kind: "told", offeringId: step.offering.id, outcome, latencyMs, units, cold: step.cold, at });
+  }
+
+  #emit(effect: LoopEffect<O>): void {
+    this.#effects[this.#asked++] = effect;
   }
 
   #expiry(sensedAt: number): number {

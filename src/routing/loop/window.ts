@@ -1,7 +1,5 @@
 /** What a loop has asked about and not answered yet, in the order of the observations, and when one more may be asked about beside it. */
-import type { PlanStep } from "../plan.ts";
-import type { Try } from "../record.ts";
-import type { Sighting } from "./events.ts";
+import type { Flight, Job } from "./job.ts";
 
 /** At most so many observations are asked about at once. */
 export const MOST_AT_ONCE = 8;
@@ -22,70 +20,68 @@ const MOST_COUNTED_MS = 2 * QUICK_MS;
  */
 const LONGEST_MS = 2 * QUICK_MS;
 
-/** One provider being asked. */
-export interface Flight {
-  readonly id: number;
-  readonly step: PlanStep;
-  readonly record: Try;
-}
+/** What `#usualMs` is where it is not known. */
+const UNKNOWN = -1;
 
-/** One observation on its way to its chunk. */
-export interface Job<O> {
-  sighting: Sighting<O>;
-  /** When it was sensed, by our clock. */
-  sensedAt: number;
-  /** Nobody was asked about this observation yet. */
-  fresh: boolean;
-  readonly flights: Flight[];
-  readonly tries: Try[];
-  /** When a second provider is asked; Infinity when not. */
-  hedgeAt: number;
-  /** What a hedge that was sent cost so far, were it to lose. */
-  hedgeMicro: number | undefined;
-}
-
-/** The jobs of one loop. */
+/** The jobs of one loop, a chain from the oldest observation to the newest. */
 export class Window<O> {
-  /** Oldest observation first. */
-  readonly jobs: Job<O>[] = [];
-  /** How long who serves usually takes, in milliseconds; undefined when that is not known. */
-  #usualMs: number | undefined;
+  /** Undefined when nothing is under way. */
+  oldest: Job<O> | undefined;
+  newest: Job<O> | undefined;
+  /** How many there are. */
+  size = 0;
+  /** How long who serves usually takes, in milliseconds. */
+  #usualMs = UNKNOWN;
 
   /** Whether one more may be asked about, of who serves: it answers quickly, and nothing that is under way went wrong. */
   isOpen(at: number): boolean {
-    const { jobs } = this;
-    if (jobs.length === 0) return true;
-    if (this.#usualMs === undefined || this.#usualMs > QUICK_MS || jobs.length >= MOST_AT_ONCE) return false;
-    for (const { tries, flights } of jobs)
-      if (tries.length > 1 || flights.length !== 1 || at - tries[0]!.startedAt > LONGEST_MS) return false;
+    if (this.oldest === undefined) return true;
+    if (this.#usualMs === UNKNOWN || this.#usualMs > QUICK_MS || this.size >= MOST_AT_ONCE) return false;
+    for (let job: Job<O> | undefined = this.oldest; job; job = job.newer)
+      if (job.tries.length > 1 || job.underWay !== 1 || at - job.tries[0]!.startedAt > LONGEST_MS) return false;
     return true;
-  }
-
-  /** The newest; undefined when nothing is under way. */
-  get newest(): Job<O> | undefined {
-    return this.jobs[this.jobs.length - 1];
   }
 
   /** Who serves has answered after so long. */
   took(ms: number): void {
     const sample = Math.min(ms, MOST_COUNTED_MS);
-    this.#usualMs = this.#usualMs === undefined ? sample : this.#usualMs + (sample - this.#usualMs) * WEIGHT;
+    this.#usualMs = this.#usualMs === UNKNOWN ? sample : this.#usualMs + (sample - this.#usualMs) * WEIGHT;
   }
 
   /** What was usual tells nothing any more: somebody failed, or another serves. */
   forget(): void {
-    this.#usualMs = undefined;
+    this.#usualMs = UNKNOWN;
   }
 
-  /** The job and the flight of this number; undefined where it is under way no longer. */
-  find(id: number): { job: Job<O>; flight: Flight } | undefined {
-    for (const job of this.jobs) for (const flight of job.flights) if (flight.id === id) return { job, flight };
+  /** The flight of this number; undefined where it is under way no longer. */
+  find(id: number): Flight<O> | undefined {
+    for (let job = this.oldest; job; job = job.newer) {
+      const flight = job.flight(id);
+      if (flight) return flight;
+    }
     return undefined;
+  }
+
+  /** Takes in a job that is newer than all. */
+  add(job: Job<O>): void {
+    if (this.newest) this.newest.newer = job;
+    else this.oldest = job;
+    this.newest = job;
+    this.size += 1;
   }
 
   /** Takes a job out. */
   remove(job: Job<O>): void {
-    if (this.jobs[0] === job) this.jobs.shift();
-    else this.jobs.splice(this.jobs.indexOf(job), 1);
+    let before: Job<O> | undefined;
+    for (let each = this.oldest; each !== job; each = each.newer) {
+      if (each === undefined) return;
+      before = each;
+    }
+    if (before) before.newer = job.newer;
+    else this.oldest = job.newer;
+    if (this.newest === job) this.newest = before;
+    // Who keeps it keeps none of the others.
+    job.newer = undefined;
+    this.size -= 1;
   }
 }

@@ -29,10 +29,55 @@ export function inspectorOf(log: string): string {
 
 /** Profiles the process while `busy` runs; idle time is left out. */
 export async function profile(address: string, busy: () => Promise<unknown>): Promise<Sample[]> {
+  const { ask, close } = await inspect<{ profile: Profile }>(address);
+  await ask("Profiler.enable");
+  await ask("Profiler.setSamplingInterval", { interval: 200 });
+  await ask("Profiler.start");
+  await busy();
+  const { profile } = await ask("Profiler.stop");
+  close();
+  return samplesOf(profile);
+}
+
+/** One call site of a heap profile: bytes that it allocated itself, and the sites that it calls. */
+interface AllocationNode {
+  callFrame: ProfileNode["callFrame"];
+  selfSize: number;
+  children: AllocationNode[];
+}
+
+/** Bytes that were allocated at one stack, whether they are in use still or not. */
+export interface Allocation {
+  bytes: number;
+  stack: Sample["stack"];
+}
+
+/** What the process allocates while `busy` runs: a sample of every 16 KiB. */
+export async function allocations(address: string, busy: () => Promise<unknown>): Promise<Allocation[]> {
+  const { ask, close } = await inspect<{ profile: { head: AllocationNode } }>(address);
+  await ask("HeapProfiler.startSampling", {
+    samplingInterval: 16_384,
+    includeObjectsCollectedByMajorGC: true,
+    includeObjectsCollectedByMinorGC: true,
+  });
+  await busy();
+  const { profile } = await ask("HeapProfiler.stopSampling");
+  close();
+  return allocatedBelow(profile.head, []);
+}
+
+function allocatedBelow({ callFrame, selfSize, children }: AllocationNode, callers: Sample["stack"]): Allocation[] {
+  const stack = [siteOf(callFrame), ...callers];
+  const own = selfSize > 0 ? [{ bytes: selfSize, stack }] : [];
+  return [...own, ...children.flatMap((child) => allocatedBelow(child, stack))];
+}
+
+/** Talks to an inspector. */
+async function inspect<R>(address: string) {
   const socket = new WebSocket(address);
   await new Promise((resolve) => socket.addEventListener("open", resolve, { once: true }));
   let id = 0;
-  const ask = (method: string, params = {}): Promise<{ profile: Profile }> =>
+  const ask = (method: string, params = {}): Promise<R> =>
     new Promise((resolve) => {
       const own = ++id;
       const hear = ({ data }: MessageEvent): void => {
@@ -44,14 +89,14 @@ export async function profile(address: string, busy: () => Promise<unknown>): Pr
       socket.addEventListener("message", hear);
       socket.send(JSON.stringify({ id: own, method, params }));
     });
-  await ask("Profiler.enable");
-  await ask("Profiler.setSamplingInterval", { interval: 200 });
-  await ask("Profiler.start");
-  await busy();
-  const { profile } = await ask("Profiler.stop");
-  socket.close();
-  return samplesOf(profile);
+  return { ask, close: () => socket.close() };
 }
+
+const siteOf = ({ functionName, url, lineNumber }: ProfileNode["callFrame"]): Sample["stack"][number] => ({
+  name: functionName || "(anonymous)",
+  file: url,
+  line: lineNumber + 1,
+});
 
 function samplesOf({ nodes, samples, timeDeltas }: Profile): Sample[] {
   const micros = new Map<number, number>();
@@ -62,8 +107,7 @@ function samplesOf({ nodes, samples, timeDeltas }: Profile): Sample[] {
   return [...micros].flatMap(([leaf, spent]) => {
     const stack = [];
     for (let id: number | undefined = leaf; id !== undefined; id = parents.get(id)) {
-      const { functionName, url, lineNumber } = byId.get(id)!.callFrame;
-      stack.push({ name: functionName || "(anonymous)", file: url, line: lineNumber + 1 });
+      stack.push(siteOf(byId.get(id)!.callFrame));
     }
     return stack[0]?.name === "(idle)" ? [] : [{ micros: spent, stack }];
   });

@@ -44,13 +44,15 @@ export class Delivery {
 
   /** Chunks leave in order, each when what it owes is on record. */
   deliver(effect: Deliver<Seen>): void {
-    const { tab, course, idle } = this.#options;
+    const { tab, course } = this.#options;
     const charge = this.#chargeOf(effect);
     const ready = this.#sending ?? tab.ready(charge, course.plan);
-    if (!(ready instanceof Promise)) {
-      this.#send(effect, charge, effect.at);
-      return;
-    }
+    if (ready instanceof Promise) this.#deliverAfter(ready, effect, charge);
+    else this.#send(effect, charge, effect.at);
+  }
+
+  #deliverAfter(ready: Promise<void>, effect: Deliver<Seen>, charge: Charge): void {
+    const { tab, course, idle } = this.#options;
     const sending = ready
       .then(() => tab.ready(charge, course.plan))
       .then(

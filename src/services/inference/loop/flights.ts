@@ -40,11 +40,12 @@ export class Flights implements Asker {
     const flight = new Flight(this, effect);
     this.#flights.push(flight);
     this.#options.hedges.earn();
-    const may = this.#admitted(effect, at);
-    if (!(may instanceof Promise)) {
-      this.#ask(effect, flight);
-      return;
-    }
+    const may = this.#admitted(effect.fresh, at);
+    if (may instanceof Promise) this.#askLater(may, effect, flight);
+    else this.#ask(effect, flight);
+  }
+
+  #askLater(may: Promise<void>, effect: Dispatch<Seen>, flight: Flight): void {
     may.then(
       () => {
         if (!flight.aborted) this.#ask(effect, flight);
@@ -85,10 +86,15 @@ export class Flights implements Asker {
   }
 
   /** Whether the key may take this step and the tab covers it; rejects with the refusal. A step counts once, whoever is asked. */
-  #admitted({ fresh }: Dispatch<Seen>, at: number): Promise<void> | void {
+  #admitted(fresh: boolean, at: number): Promise<void> | void {
     const { tab, course } = this.#options;
     const counted = fresh ? this.#step() : undefined;
-    return counted === undefined ? tab.cover(course.plan, at) : counted.then(() => tab.cover(course.plan));
+    return counted === undefined ? tab.cover(course.plan, at) : this.#coverAfter(counted);
+  }
+
+  #coverAfter(counted: Promise<void>): Promise<void> {
+    const { tab, course } = this.#options;
+    return counted.then(() => tab.cover(course.plan));
   }
 
   #step(): Promise<void> | undefined {

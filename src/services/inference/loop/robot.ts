@@ -50,6 +50,8 @@ export class Robot implements Carried {
   readonly #delivery: Delivery;
   readonly #course: Course;
   readonly #tally: Tally;
+  /** What is to be done, in a list that is used again. */
+  #effects: (LoopEffect<Seen> | undefined)[] | undefined = [];
   #opened = false;
   #over = false;
   /** Why it ends as soon as no answer is awaited; a refusal, or undefined for a good end. */
@@ -277,8 +279,13 @@ export class Robot implements Carried {
   /** Lets something happen to the loop, and does what it asks for. */
   #happen(event: LoopEvent<Seen>): void {
     if (this.#over) return;
-    const effects = this.#loop.next(event);
-    for (let i = 0; i < effects.length; i++) this.#carryOut(effects[i]!, event.at);
+    const effects = this.#effects ?? [];
+    // What happens meanwhile has a list of its own.
+    this.#effects = undefined;
+    const count = this.#loop.into(effects, event);
+    for (let i = 0; i < count; i++) this.#carryOut(effects[i]!, event.at);
+    for (let i = 0; i < count; i++) effects[i] = undefined;
+    this.#effects = effects;
     this.#arm();
     if (this.#ending) this.#endIfDone();
   }
@@ -295,8 +302,8 @@ export class Robot implements Carried {
         this.#flights.callOff(effect.flight);
         return;
       case "told":
-        if (effect.report.outcome !== "ok") this.#course.outdate();
-        this.#house.supply.health.report(effect.offeringId, effect.report);
+        if (effect.outcome !== "ok") this.#course.outdate();
+        this.#house.supply.health.report(effect.offeringId, effect);
         return;
       case "hold":
         this.#voice.hold(effect);

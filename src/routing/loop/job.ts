@@ -1,0 +1,111 @@
+/** One observation on its way to its chunk, and the questions that were asked about it. */
+import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { AttemptFailure } from "../../contracts/failure.ts";
+import type { PlanStep } from "../plan.ts";
+import type { Try } from "../record.ts";
+import type { Dispatch, Sighting } from "./events.ts";
+
+/** Why the robot is to hold in place of an observation. */
+export interface Unfit {
+  readonly reason: HoldReason;
+  readonly detail?: string;
+}
+
+/** An observation, from when it came until there is a chunk or a hold for it. */
+export class Job<O> {
+  sighting: Sighting<O>;
+  /** When it was sensed, by our clock. */
+  sensedAt: number;
+  /** Why nobody may be asked about it; undefined where somebody may. */
+  readonly unfit: Unfit | undefined;
+  /** Nobody was asked about this observation yet. */
+  fresh = true;
+  /** Everybody who was asked; nobody at first. */
+  tries: readonly Flight<O>[] = NOBODY;
+  /** How many of them have not answered. */
+  underWay = 0;
+  /** When a second provider is asked; Infinity when not. */
+  hedgeAt = Number.POSITIVE_INFINITY;
+  /** What a hedge that was sent cost so far, were it to lose. */
+  hedgeMicro: number | undefined = undefined;
+  /** The next newer one that is under way. */
+  newer: Job<O> | undefined = undefined;
+
+  constructor(sighting: Sighting<O>, sensedAt: number, unfit: Unfit | undefined) {
+    this.sighting = sighting;
+    this.sensedAt = sensedAt;
+    this.unfit = unfit;
+  }
+
+  /** Asks one more. */
+  ask(id: number, step: PlanStep, at: number, budgetMs: number): Flight<O> {
+    const flight = new Flight(this, id, step, at, budgetMs);
+    // Nearly all ask one.
+    this.tries = this.tries.length === 0 ? [flight] : [...this.tries, flight];
+    this.underWay += 1;
+    this.fresh = false;
+    return flight;
+  }
+
+  /** The one of its questions of this number that is not answered; undefined where there is none. */
+  flight(id: number): Flight<O> | undefined {
+    const { tries } = this;
+    for (let i = tries.length - 1; i >= 0; i--) if (tries[i]!.flight === id) return running(tries[i]!);
+    return undefined;
+  }
+
+  /** Who was asked first of those who have not answered. */
+  get first(): Flight<O> | undefined {
+    for (const flight of this.tries) if (flight.status === "running") return flight;
+    return undefined;
+  }
+
+  /** Takes over a newer observation, about which nobody was asked. */
+  become({ sighting, sensedAt }: Job<O>): void {
+    this.sighting = sighting;
+    this.sensedAt = sensedAt;
+    this.fresh = true;
+  }
+}
+
+const NOBODY: readonly never[] = [];
+
+const running = <O>(flight: Flight<O>): Flight<O> | undefined => (flight.status === "running" ? flight : undefined);
+
+/** One provider being asked: what is to be done, while it runs, and what came of it, in one. */
+export class Flight<O> implements Dispatch<O>, Try {
+  readonly kind = "dispatch";
+  readonly flight: number;
+  readonly step: PlanStep;
+  readonly sighting: Sighting<O>;
+  readonly fresh: boolean;
+  readonly budgetMs: number;
+  readonly startedAt: number;
+  status: Try["status"] = "running";
+  latencyMs = 0;
+  reason: AttemptFailure | undefined = undefined;
+  readonly #job: Job<O>;
+
+  constructor(job: Job<O>, id: number, step: PlanStep, at: number, budgetMs: number) {
+    this.#job = job;
+    this.flight = id;
+    this.step = step;
+    this.sighting = job.sighting;
+    this.fresh = job.fresh;
+    this.budgetMs = budgetMs;
+    this.startedAt = at;
+  }
+
+  /** What it was asked about. */
+  get job(): Job<O> {
+    return this.#job;
+  }
+
+  /** It ends at `at`. */
+  end(status: "ok" | "error" | "cancelled", reason: AttemptFailure | undefined, at: number): void {
+    this.status = status;
+    this.latencyMs = at - this.startedAt;
+    this.reason = reason;
+    this.#job.underWay -= 1;
+  }
+}
