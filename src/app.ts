@@ -1,5 +1,4 @@
-/** The only place that builds things and joins rooms; `app/` is its two roles, faces and workers. */
-import { join } from "node:path";
+/** The only place that builds things and joins rooms; `app/` is what it stands on, its supply, and its two roles: faces and workers. */
 import { pino } from "pino";
 import { OutboundService } from "../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../gen/limber/scim/v2/scim_service_pb.ts";
@@ -22,28 +21,27 @@ import { RunnerService } from "../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
-import { after, breatheOut, every, inSlices, newId, steadyNow } from "./ambient.ts";
+import { after, newId } from "./ambient.ts";
 import { Closers } from "./app/closers.ts";
 import { openFaces } from "./app/faces.ts";
+import { openGround } from "./app/ground.ts";
+import { openSupply, samplesOf } from "./app/supply.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
-import { demoKey, developmentSecrets } from "./development.ts";
+import { demoKey } from "./development.ts";
 import { proxiesOf } from "./edge/caller-address.ts";
 import { payerOf } from "./edge/gate/principal.ts";
 import { createGate } from "./edge/gate.ts";
 import { Limits } from "./edge/limits.ts";
-import { Metrics, type OfferingSample } from "./edge/metrics.ts";
+import { Metrics } from "./edge/metrics.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Broadcaster } from "./events/broadcast/broadcaster.ts";
-import { startEmbeddedNats } from "./events/embedded.ts";
-import { Grapevine } from "./events/grapevine.ts";
 import { JobBell } from "./events/job-bell.ts";
-import { Relay } from "./events/relay.ts";
 import type { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
 import { type Reference, startReference } from "./reference/launch.ts";
-import { loadScenarios, triedSpaces } from "./scenarios/index.ts";
+import { loadScenarios } from "./scenarios/index.ts";
 import { type AccountParts, accountService } from "./services/account.ts";
 import { auditService } from "./services/audit.ts";
 import { BalanceAlerts } from "./services/billing/alerts.ts";
@@ -66,41 +64,26 @@ import { operationsService } from "./services/operations.ts";
 import { Ferry } from "./services/outbound/ferry.ts";
 import { outboundService } from "./services/outbound.ts";
 import { presetService } from "./services/preset.ts";
-import { RegistryShelf } from "./services/registry/shelf.ts";
 import { registryService } from "./services/registry.ts";
 import { StopBook } from "./services/robot/stop-book.ts";
 import { robotService } from "./services/robot.ts";
 import { runnerService } from "./services/runner.ts";
 import { scimService } from "./services/scim.ts";
-import { Circuits } from "./services/supply/circuits.ts";
-import { SupplyOpener } from "./services/supply/facts.ts";
-import { Gossip } from "./services/supply/gossip.ts";
-import { LiveSupply } from "./services/supply/live.ts";
-import { SupplyLoader } from "./services/supply/loader.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
-import { Rollup } from "./services/supply/rollup.ts";
 import { type SupplyParts, supplyService } from "./services/supply.ts";
 import { webhookService } from "./services/webhook.ts";
 import { workspaceService } from "./services/workspace.ts";
 import { KeyCache } from "./store/account/key-cache.ts";
 import { findKey } from "./store/account/keys.ts";
 import { takeRates } from "./store/account/rates.ts";
-import { type EmbeddedPostgres, startPostgres } from "./store/database/embedded.ts";
-import { migrate } from "./store/database/migrate.ts";
-import { Notices } from "./store/database/notices.ts";
-import { connect, databaseReachable } from "./store/database/tx.ts";
 import type { TargetRecord } from "./store/events/broadcast.ts";
 import { MOST_AT_ONE_HOOK } from "./store/events/webhooks.ts";
 import { Claims, unclaim } from "./store/money/idempotency.ts";
 import { Ledger } from "./store/money/ledger.ts";
-import { loadLatencies, loadUptimes, putMinutes, rollUp } from "./store/replicas/rollups.ts";
 import { releaseServer, takeServer } from "./store/replicas/server-leases.ts";
-import { importCatalog, loadCatalog } from "./store/supply/catalog.ts";
-import { SupplyReader } from "./store/supply/supply-reader.ts";
 import { guardedAgent, guardedLookup } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
 import { openOtlp } from "./upstream/otlp.ts";
-import { createVault } from "./vault.ts";
 
 /** A gateway that answers. */
 export interface House {
@@ -113,16 +96,6 @@ export interface House {
   /** Takes no new work, lets what runs end for `patienceMs`, gives everything back. */
   close(patienceMs: number): Promise<void>;
 }
-
-const MIGRATIONS = join(import.meta.dirname, "store", "migrations");
-const CATALOG = join(import.meta.dirname, "..", "data");
-const POOL = 10;
-/** How often figures that nobody adds to are looked at, so that old ones fade. */
-const AGE_MS = 5_000;
-/** How often replicas tell each other what they measured. */
-const GOSSIP_MS = 1_000;
-/** How often what offerings did is written down; what a crash loses is no older. */
-const ROLL_MS = 10_000;
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
 export async function openHouse(config: Config): Promise<House> {
@@ -140,29 +113,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const log = pino({ level: config.logLevel }, logged);
   closers.add(async () => log.flush());
 
-  const url =
-    config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
-  await databaseReachable(url);
-  const sql = connect(url, { max: POOL });
-  closers.add(() => sql.end());
-  const line = connect(url, { max: 1 });
-  closers.add(() => line.end());
-  await migrate(sql, MIGRATIONS);
-  // A database that others share is their operator's to fill.
-  if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
-
-  const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
-  const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
-  const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
-  const vault = createVault(masterKey, config.otherMasterKeys);
-
-  const notices = await Notices.open(url);
-  closers.add(() => notices.close());
-  const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
-  if (natsUrl !== undefined) {
-    const relay = new Relay({ sql, notices, url: natsUrl, warn: (text) => log.warn(text) });
-    closers.add(() => relay.close());
-  }
+  const ground = await openGround(config, closers, log);
+  const { sql, line, notices, natsUrl, vault, adminToken, secrets } = ground;
   const keys = new KeyCache(sql, notices);
   const presets = new PresetBook(sql, notices);
   const ownKeys = new OwnKeyBook(sql, notices, vault);
@@ -193,42 +145,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => upstream.close());
   const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
   closers.add(() => ferry.close());
-  const supply = new LiveSupply(upstream);
   const scenarios = loadScenarios(config.scenarioPacks);
-  const shelf = new RegistryShelf(supply, scenarios.values());
-  const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
-  closers.add(() => circuits.close());
-  const reader = new SupplyReader(sql);
-  const evaluated = triedSpaces(scenarios.values());
-  const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
-  const loader = new SupplyLoader(async () => {
-    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
-    await inSlices(supply.adopting(await inSlices(opener.facts(known), breatheOut)), breatheOut);
-    await circuits.refresh();
-    await inSlices(shelf.adopting(known, catalog), breatheOut);
-  });
-  closers.add(async () => loader.close());
-
-  const ageing = every(AGE_MS, () => void inSlices(supply.health.age(steadyNow())));
-  closers.add(async () => ageing());
-
-  const rollup = new Rollup(supply.health, {
-    put: (records) => putMinutes(sql, replica, records),
-    rollUp: (minute) => rollUp(sql, minute),
-    uptimes: () => loadUptimes(sql),
-    latencies: (minute) => loadLatencies(sql, minute),
-  });
-  const rolling = every(ROLL_MS, () => void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed")));
-  closers.add(async () => {
-    rolling();
-    await rollup.tick().catch(() => {});
-  });
-
-  const gossip = new Gossip(replica, supply.health);
-  const grapevine = new Grapevine({ sql, notices, natsUrl, hear: (word) => gossip.hear(word) });
-  closers.add(() => grapevine.close());
-  const gossiping = every(GOSSIP_MS, () => void gossip.tell(grapevine));
-  closers.add(async () => gossiping());
+  const routed = openSupply({ ...ground, replica, upstream, scenarios, log, closers });
+  const { supply, shelf, loader, rollup, evaluated } = routed;
   const sessions = new Sessions(sql, notices);
   closers.add(() => sessions.close());
 
@@ -445,36 +364,6 @@ function homeOf({ publicUrl, tls, host, port }: Config): string {
   return new URL("/v1/billing", base).href;
 }
 
-async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
-  const database = await startPostgres({ dataDir: config.dataDir, log });
-  closers.add(() => database.stop());
-  return database;
-}
-
-/** The nats-server of the embedded default; one that doesn't start is done without. */
-async function openNats({ natsServer, dataDir }: Config, closers: Closers, warn: (text: string) => void) {
-  if (natsServer === undefined) return undefined;
-  try {
-    const nats = await startEmbeddedNats({ program: natsServer, dataDir, warn });
-    closers.add(() => nats.stop());
-    return nats.url;
-  } catch (error) {
-    warn(`events stay in the outbox: ${error instanceof Error ? error.message : String(error)}`);
-    return undefined;
-  }
-}
-
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {
   for (const fault of await bringReference(parts, reference.grpc)) log(`reference provider: ${fault}`);
-}
-
-/** What the metrics show of live supply. */
-function* samplesOf({ health }: LiveSupply): Iterable<OfferingSample> {
-  const at = steadyNow();
-  for (const { offering, breaker, p50Ms, p95Ms, p99Ms } of health.figures(at)) {
-    if (offering.simulated) continue;
-    const { id, provider, model } = offering;
-    const { calls = 0, failures = 0 } = health.tell(id, at)?.tally ?? {};
-    yield { offering: id, provider, model, breaker: breaker.state, attempts: calls, failures, p50Ms, p95Ms, p99Ms };
-  }
 }

@@ -1,0 +1,110 @@
+/** What a process routes to: live supply, kept up to date, with the health that all replicas measure. */
+
+import type { Logger } from "pino";
+import { breatheOut, every, inSlices, steadyNow } from "../ambient.ts";
+import type { OfferingSample } from "../edge/metrics.ts";
+import { Grapevine } from "../events/grapevine.ts";
+import { triedSpaces } from "../scenarios/index.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import { RegistryShelf } from "../services/registry/shelf.ts";
+import { Circuits } from "../services/supply/circuits.ts";
+import { SupplyOpener } from "../services/supply/facts.ts";
+import { Gossip } from "../services/supply/gossip.ts";
+import { LiveSupply } from "../services/supply/live.ts";
+import { SupplyLoader } from "../services/supply/loader.ts";
+import { Rollup } from "../services/supply/rollup.ts";
+import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
+import { loadCatalog } from "../store/supply/catalog.ts";
+import { SupplyReader } from "../store/supply/supply-reader.ts";
+import type { Upstream } from "../upstream/index.ts";
+import type { Closers } from "./closers.ts";
+import type { Ground } from "./ground.ts";
+
+/** How often figures that nobody adds to are looked at, so that old ones fade. */
+const AGE_MS = 5_000;
+/** How often replicas tell each other what they measured. */
+const GOSSIP_MS = 1_000;
+/** How often what offerings did is written down; what a crash loses is no older. */
+const ROLL_MS = 10_000;
+
+/** What supply needs of the house. */
+export interface SupplyHouse extends Pick<Ground, "sql" | "notices" | "natsUrl" | "vault"> {
+  /** Names this process among all. */
+  replica: string;
+  upstream: Upstream;
+  scenarios: ReadonlyMap<string, Scenario>;
+  log: Logger;
+  closers: Closers;
+}
+
+/** The supply that this process routes to. */
+export interface OpenedSupply {
+  supply: LiveSupply;
+  shelf: RegistryShelf;
+  /** Reads it again. */
+  loader: SupplyLoader;
+  rollup: Rollup;
+  /** Action spaces that a scenario is here for. */
+  evaluated: ReadonlySet<string>;
+}
+
+/** Opens it, empty until `loader` loads: what there is, how it does, and what other replicas tell of that. */
+export function openSupply({
+  sql,
+  notices,
+  natsUrl,
+  vault,
+  replica,
+  upstream,
+  scenarios,
+  log,
+  closers,
+}: SupplyHouse): OpenedSupply {
+  const supply = new LiveSupply(upstream);
+  const shelf = new RegistryShelf(supply, scenarios.values());
+  const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
+  closers.add(() => circuits.close());
+  const reader = new SupplyReader(sql);
+  const evaluated = triedSpaces(scenarios.values());
+  const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
+  const loader = new SupplyLoader(async () => {
+    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
+    await inSlices(supply.adopting(await inSlices(opener.facts(known), breatheOut)), breatheOut);
+    await circuits.refresh();
+    await inSlices(shelf.adopting(known, catalog), breatheOut);
+  });
+  closers.add(async () => loader.close());
+
+  const ageing = every(AGE_MS, () => void inSlices(supply.health.age(steadyNow())));
+  closers.add(async () => ageing());
+
+  const rollup = new Rollup(supply.health, {
+    put: (records) => putMinutes(sql, replica, records),
+    rollUp: (minute) => rollUp(sql, minute),
+    uptimes: () => loadUptimes(sql),
+    latencies: (minute) => loadLatencies(sql, minute),
+  });
+  const rolling = every(ROLL_MS, () => void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed")));
+  closers.add(async () => {
+    rolling();
+    await rollup.tick().catch(() => {});
+  });
+
+  const gossip = new Gossip(replica, supply.health);
+  const grapevine = new Grapevine({ sql, notices, natsUrl, hear: (word) => gossip.hear(word) });
+  closers.add(() => grapevine.close());
+  const gossiping = every(GOSSIP_MS, () => void gossip.tell(grapevine));
+  closers.add(async () => gossiping());
+  return { supply, shelf, loader, rollup, evaluated };
+}
+
+/** What the metrics show of live supply. */
+export function* samplesOf({ health }: LiveSupply): Iterable<OfferingSample> {
+  const at = steadyNow();
+  for (const { offering, breaker, p50Ms, p95Ms, p99Ms } of health.figures(at)) {
+    if (offering.simulated) continue;
+    const { id, provider, model } = offering;
+    const { calls = 0, failures = 0 } = health.tell(id, at)?.tally ?? {};
+    yield { offering: id, provider, model, breaker: breaker.state, attempts: calls, failures, p50Ms, p95Ms, p99Ms };
+  }
+}
