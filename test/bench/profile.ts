@@ -13,7 +13,7 @@ import { pacedFrames } from "./support/frame-load.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
 import { type BenchRobot, closedLoops, pacedLoops, robots } from "./support/loop-load.ts";
-import { start } from "./support/processes.ts";
+import { descendants, pin, pinThread, start } from "./support/processes.ts";
 import { type Allocation, allocations, inspectorOf, profile, type Sample } from "./support/profiler.ts";
 
 const calls = Number(process.argv[2] ?? 10_000);
@@ -134,6 +134,9 @@ for (const [name, load] of Object.entries(loads)) {
   if (only !== undefined && only !== name) continue;
   await load(calls); // warm-up
   const busy = async (): Promise<void> => {
+    // A sample is time that passed, which is time on a core only for who has one to himself: the thread that samples is elsewhere, too.
+    pin([], [gateway.pid, upstream.pid, ...descendants(gateway.pid)]);
+    pinThread(gateway.pid);
     const { failed } = await load(calls);
     if (failed > 0) throw new Error(`${name}: ${failed} calls failed`);
   };

@@ -8,10 +8,10 @@ import fastify from "fastify";
 import { Pool } from "undici";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 
-// As the gateway sets it.
-setFlagsFromString("--no-allocation-site-pretenuring");
-
 const [kind, upstream] = [process.argv[2], process.argv[3] ?? ""];
+
+// As the gateway sets it, unless V8 is to be left as it is.
+if (process.argv[4] !== "plain") setFlagsFromString("--no-allocation-site-pretenuring");
 
 /** Fastify in front, undici behind; both bodies are parsed and written again. */
 async function restFloor(): Promise<number> {

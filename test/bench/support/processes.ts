@@ -107,3 +107,8 @@ export function pin(measured: readonly number[], others: readonly number[]): boo
     measured.every((pid) => keep(pid, "0")) && [...others, process.pid].every((pid) => keep(pid, `1-${cores - 1}`))
   );
 }
+
+/** Keeps one thread on the first core: of a process that `pin` keeps off it, the first one by the process's own number. */
+export function pinThread(thread: number): void {
+  if (cores > 1) spawnSync("taskset", ["-cp", "0", String(thread)]);
+}
