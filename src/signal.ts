@@ -3,13 +3,16 @@
  * `Signal`; where a library insists on its own kind, `nativeOf` makes one.
  */
 
+/** Who hears that work is called off: a function, or what every call has anyway, so that none is made for it. */
+export type AbortListener = (() => void) | { handleEvent(): void };
+
 /** What is listened to: the part of AbortSignal that the house uses. */
 export interface Signal {
   readonly aborted: boolean;
   /** Why; undefined until then. */
   readonly reason: unknown;
-  addEventListener(type: "abort", run: () => void, options?: { once?: boolean }): void;
-  removeEventListener(type: "abort", run: () => void): void;
+  addEventListener(type: "abort", run: AbortListener, options?: { once?: boolean }): void;
+  removeEventListener(type: "abort", run: AbortListener): void;
   /** Throws the reason of a signal that is aborted. */
   throwIfAborted(): void;
 }
@@ -19,8 +22,8 @@ export class Cancel implements Signal {
   aborted = false;
   reason: unknown = undefined;
   /** Most have one listener at a time; further ones wait in the list. */
-  #first: (() => void) | undefined;
-  #others: (() => void)[] | undefined;
+  #first: AbortListener | undefined;
+  #others: AbortListener[] | undefined;
 
   /** Tells everyone who listens; later calls do nothing. */
   abort(reason: unknown): void {
@@ -30,19 +33,19 @@ export class Cancel implements Signal {
     const [first, others] = [this.#first, this.#others];
     this.#first = undefined;
     this.#others = undefined;
-    first?.();
-    if (others) for (const run of others) run();
+    if (first) tell(first);
+    if (others) for (const run of others) tell(run);
   }
 
   /** As of AbortSignal: nobody is called twice, nor once it is too late. */
-  addEventListener(_type: "abort", run: () => void): void {
+  addEventListener(_type: "abort", run: AbortListener): void {
     if (this.aborted || this.#first === run || this.#others?.includes(run)) return;
     if (this.#first === undefined) this.#first = run;
     else if (this.#others === undefined) this.#others = [run];
     else this.#others.push(run);
   }
 
-  removeEventListener(_type: "abort", run: () => void): void {
+  removeEventListener(_type: "abort", run: AbortListener): void {
     if (this.#first === run) this.#first = undefined;
     else if (this.#others) this.#others = this.#others.filter((other) => other !== run);
   }
@@ -50,6 +53,11 @@ export class Cancel implements Signal {
   throwIfAborted(): void {
     if (this.aborted) throw this.reason;
   }
+}
+
+function tell(run: AbortListener): void {
+  if (typeof run === "function") run();
+  else run.handleEvent();
 }
 
 /** The signal as the platform's own kind. */

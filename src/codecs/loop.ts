@@ -6,13 +6,11 @@
 import { type ActChunk, ActChunkSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
 import { type LoopObservation, LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
-import type { ActStreamRequest, ActStreamResponse } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { ActStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
-import { PREFIX } from "./grpc.ts";
-import { copySteps, type PackedSteps, packedIn } from "./packed-steps.ts";
+import type { PackedSteps } from "./packed-steps.ts";
 import { readMessage } from "./protobuf/read.ts";
-import { roomFor, taken } from "./slab.ts";
 
 /** As the schema bounds them. */
 const MOST_OBSERVATIONS = 32;
@@ -71,24 +69,40 @@ export interface PackedObservations extends Piece {
   readonly tMs: number | undefined;
 }
 
-/** A loop's observation without pictures, which is read where somebody asks for what is in it. */
-class SeenObservation implements LoopObservation {
+/** A loop's observation without pictures, which is read where somebody asks for what is in it. It is its own packed form. */
+class SeenObservation implements LoopObservation, PackedObservations {
   readonly $typeName = "limber.v1.LoopObservation";
   readonly step: number;
-  readonly packed: PackedObservations;
-  readonly prevChunkLeftOver: ActionStep[] = [];
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
+  readonly numbers: number;
+  readonly tMs: number | undefined;
+  readonly prevChunkLeftOver: ActionStep[] = NO_STEPS;
   #observations: Observation[] | undefined;
 
-  constructor(step: number, packed: PackedObservations) {
+  constructor(step: number, source: Buffer, from: number, to: number) {
     this.step = step;
-    this.packed = packed;
+    this.source = source;
+    this.from = from;
+    this.to = to;
+    // Of the one that was looked at last.
+    this.numbers = numbers;
+    this.tMs = tMs;
+  }
+
+  get packed(): PackedObservations {
+    return this;
   }
 
   get observations(): Observation[] {
-    this.#observations ??= readMessage(LoopObservationSchema, bytesOf(this.packed)).observations;
+    this.#observations ??= readMessage(LoopObservationSchema, bytesOf(this)).observations;
     return this.#observations;
   }
 }
+
+/** A plain observation has none. */
+const NO_STEPS: ActionStep[] = [];
 
 let numbers = 0;
 let tMs: number | undefined;
@@ -140,33 +154,48 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
     } else return undefined;
   }
   if (at !== bytes.length || count === 0 || count > MOST_OBSERVATIONS) return undefined;
-  const value = new SeenObservation(step, { source: bytes, from, to, numbers, tMs });
+  const value = new SeenObservation(step, bytes, from, to);
   return { $typeName: "limber.v1.ActStreamRequest", message: { case: "observation", value } };
 }
 
-/** A server's chunk without pictures or words, whose steps are read where somebody asks for them. */
-export class SeenChunk {
-  readonly packed: PackedSteps;
+/** A server's chunk without pictures or words, whose steps are read where somebody asks for them. It is its own packed form. */
+export class SeenChunk implements PackedSteps, Piece {
+  readonly count: number;
+  readonly dim: number;
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
   readonly dtMs: number;
   readonly gpuSeconds: number;
   readonly note = "";
-  readonly prediction: PredictedFrame[] = [];
+  readonly prediction: PredictedFrame[] = NO_FRAMES;
   #steps: ActChunk["steps"] | undefined;
 
-  constructor(packed: PackedSteps, dtMs: number, gpuSeconds: number) {
-    this.packed = packed;
+  constructor(count: number, dim: number, { source, from, to }: Piece, dtMs: number, gpuSeconds: number) {
+    this.count = count;
+    this.dim = dim;
+    this.source = source;
+    this.from = from;
+    this.to = to;
     this.dtMs = dtMs;
     this.gpuSeconds = gpuSeconds;
   }
 
+  get packed(): PackedSteps {
+    return this;
+  }
+
   get steps(): ActChunk["steps"] {
-    this.#steps ??= readMessage(ActChunkSchema, this.packed.bytes).steps;
+    this.#steps ??= readMessage(ActChunkSchema, bytesOf(this)).steps;
     return this.#steps;
   }
 }
 
+/** A plain chunk has none. */
+const NO_FRAMES: PredictedFrame[] = [];
+
 /** The call that a server's message on an act stream answers, and its chunk; undefined where it is anything else, or might be. */
-export function seenAnswer(bytes: Buffer): { callId: number; chunk: SeenChunk } | undefined {
+export function seenAnswer(bytes: Buffer): { callId: number; answer: SeenChunk } | undefined {
   const end = bytes.length;
   at = 0;
   if (bytes[at++] !== 0x08) return undefined;
@@ -181,7 +210,7 @@ export function seenAnswer(bytes: Buffer): { callId: number; chunk: SeenChunk } 
     const start = at;
     if (stepIn(bytes, end) !== dim || at - start !== size) return undefined;
   }
-  const steps = bytes.subarray(from, at);
+  const to = at;
   let dtMs = 0;
   let gpuSeconds = 0;
   while (at < end) {
@@ -195,7 +224,7 @@ export function seenAnswer(bytes: Buffer): { callId: number; chunk: SeenChunk } 
     } else return undefined;
   }
   if (at !== end) return undefined;
-  return { callId, chunk: new SeenChunk({ count, dim, bytes: steps }, dtMs, gpuSeconds) };
+  return { callId, answer: new SeenChunk(count, dim, { source: bytes, from, to }, dtMs, gpuSeconds) };
 }
 
 /** Steps over one action step with its tag; how many numbers it has, or -1. */
@@ -207,99 +236,4 @@ function stepIn(bytes: Buffer, end: number): number {
   if (bytes[at++] !== 0x0a) return -1;
   const count = numbersIn(bytes, stop);
   return at === stop && count <= MOST_VALUES ? count : -1;
-}
-
-/**
- * The framed message that tells of a chunk whose steps are packed, byte for byte as the schema writes it; undefined for every other
- * message. It is written from its end, because the length of a message stands before it.
- */
-export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {
-  if (event.case !== "chunk") return undefined;
-  const chunk = event.value;
-  const { usage } = chunk;
-  const { action } = chunk;
-  const packed = action && packedIn(action);
-  if (!action || !packed || !usage || action.note !== "" || chunk.route !== undefined) return undefined;
-  const room = roomFor(MOST_AROUND + chunk.chunkId.length + action.space.length + packed.bytes.length);
-  const { block: frame, end } = room;
-  at = end;
-  putFlag(frame, 0x58, chunk.replayed);
-  putNumber(frame, 0x50, chunk.droppedObservations);
-  const usageEnd = at;
-  putDouble(frame, 0x19, usage.costUsd);
-  putDouble(frame, 0x11, usage.gpuSeconds);
-  putNumber(frame, 0x08, usage.actionSteps);
-  putHead(frame, 0x4a, usageEnd);
-  putFlag(frame, 0x40, chunk.episodeBreak);
-  putDouble(frame, 0x31, chunk.observationAgeMs);
-  if (chunk.observationTime !== undefined) putDouble(frame, 0x29, chunk.observationTime, true);
-  putNumber(frame, 0x20, chunk.validUntilStep);
-  putNumber(frame, 0x18, chunk.startStep);
-  const actionEnd = at;
-  putNumber(frame, 0x18, action.dtMs);
-  putSteps(frame, packed);
-  if (!putText(frame, 0x0a, action.space)) return undefined;
-  putHead(frame, 0x12, actionEnd);
-  if (!putText(frame, 0x0a, chunk.chunkId)) return undefined;
-  putHead(frame, 0x12, end);
-  const length = end - at;
-  at -= PREFIX;
-  frame[at] = 0;
-  frame.writeUInt32BE(length, at + 1);
-  return taken(room, at);
-}
-
-/** Bytes of all that is neither text nor steps, at most. */
-const MOST_AROUND = 128;
-
-/** A number behind its tag, before what is written already. */
-function putVarint(frame: Buffer, tag: number, value: number): void {
-  let size = 1;
-  for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
-  at -= size + 1;
-  frame[at] = tag;
-  let rest = value;
-  let to = at + 1;
-  for (; rest > 0x7f; rest >>>= 7) frame[to++] = (rest & 0x7f) | 0x80;
-  frame[to] = rest;
-}
-
-function putNumber(frame: Buffer, tag: number, value: number): void {
-  if (value !== 0) putVarint(frame, tag, value);
-}
-
-function putFlag(frame: Buffer, tag: number, value: boolean): void {
-  if (value) putVarint(frame, tag, 1);
-}
-
-function putDouble(frame: Buffer, tag: number, value: number, always = false): void {
-  if (!always && Object.is(value, 0)) return;
-  at -= 9;
-  frame[at] = tag;
-  frame.writeDoubleLE(value, at + 1);
-}
-
-/** The head of a message that begins here and ends at `end`. */
-function putHead(frame: Buffer, tag: number, end: number): void {
-  putVarint(frame, tag, end - at);
-}
-
-/** A text of plain letters; false where it has others. */
-function putText(frame: Buffer, tag: number, text: string): boolean {
-  if (text === "") return true;
-  const end = at;
-  at -= text.length;
-  for (let i = 0; i < text.length; i++) {
-    const letter = text.charCodeAt(i);
-    if (letter >= 0x80) return false;
-    frame[at + i] = letter;
-  }
-  putHead(frame, tag, end);
-  return true;
-}
-
-/** The steps under the number that an action has them under. */
-function putSteps(frame: Buffer, packed: PackedSteps): void {
-  at -= packed.bytes.length;
-  copySteps(packed, frame, at, 0x12);
 }

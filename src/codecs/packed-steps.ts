@@ -5,8 +5,10 @@ export interface PackedSteps {
   readonly count: number;
   /** Numbers in each. */
   readonly dim: number;
-  /** One `limber.v1.ActionStep` after the other, each behind a tag of one byte and its length, all equally long. */
-  readonly bytes: Buffer;
+  /** Where one `limber.v1.ActionStep` stands after the other, each behind a tag of one byte and its length, all equally long. */
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
 }
 
 /** The packed steps of a message that may have some in place of its list. */
@@ -15,8 +17,9 @@ export function packedIn(message: object): PackedSteps | undefined {
 }
 
 /** Copies steps to `to` in `target`, each behind another tag of one byte. */
-export function copySteps({ bytes, count }: PackedSteps, target: Buffer, to: number, tag: number): void {
-  bytes.copy(target, to);
-  const size = bytes.length / count;
+export function copySteps(packed: PackedSteps, target: Buffer, to: number, tag: number): void {
+  const { source, from, count } = packed;
+  source.copy(target, to, from, packed.to);
+  const size = (packed.to - from) / count;
   for (let i = 0, at = to; i < count; i++, at += size) target[at] = tag;
 }

@@ -76,14 +76,17 @@ export interface Limits {
 export function checkAnswer(
   answer: ActAnswer,
   expected: { intent: Intent; dim: number | undefined },
-  limits: readonly Limits[] = [],
+  limits: readonly Limits[] = NO_LIMITS,
 ): AttemptFailure | undefined {
   const { packed } = answer;
   const failure = packed ? faultOfPacked(packed, expected.dim) : faultOfSteps(answer.steps, expected.dim);
   if (failure !== undefined) return failure;
   if (unitsOf(answer) !== expected.intent.units) return AttemptFailure.WRONG_STEP_COUNT;
-  return limits.some(({ bounds, pose }) => exceeds(bounds, answer, pose)) ? AttemptFailure.UNSAFE_ACTION : undefined;
+  for (const { bounds, pose } of limits) if (exceeds(bounds, answer, pose)) return AttemptFailure.UNSAFE_ACTION;
+  return undefined;
 }
+
+const NO_LIMITS: readonly Limits[] = [];
 
 function faultOfSteps(steps: ActAnswer["steps"], known: number | undefined): AttemptFailure | undefined {
   const dim = known ?? steps[0]?.values.length ?? 0;

@@ -87,8 +87,10 @@ export interface PackedSteps {
   readonly count: number;
   /** Numbers in each. */
   readonly dim: number;
-  /** One `limber.v1.ActionStep` after the other, each behind a tag of one byte and its length. */
-  readonly bytes: Buffer;
+  /** Where one `limber.v1.ActionStep` stands after the other, each behind a tag of one byte and its length. */
+  readonly source: Buffer;
+  readonly from: number;
+  readonly to: number;
 }
 
 /** What an upstream answers to act, before it is checked. */

@@ -6,10 +6,11 @@ describe("calling work off", () => {
     const cancel = new Cancel();
     const heard: string[] = [];
     const [a, b, c] = ["a", "b", "c"].map((name) => () => void heard.push(`${name} ${cancel.reason}`));
-    for (const run of [a!, b!, c!, b!, a!]) cancel.addEventListener("abort", run);
+    const object = { handleEvent: () => void heard.push("object") };
+    for (const run of [a!, b!, c!, object, b!, object, a!]) cancel.addEventListener("abort", run);
     cancel.abort("first");
     cancel.abort("second");
-    expect(heard).toEqual(["a first", "b first", "c first"]);
+    expect(heard).toEqual(["a first", "b first", "c first", "object"]);
     expect(cancel.aborted).toBe(true);
     expect(() => cancel.throwIfAborted()).toThrow("first");
   });

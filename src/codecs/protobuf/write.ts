@@ -160,9 +160,10 @@ function stepsWriter(tag: number, write: Writer): Writer {
   return (message) => {
     const packed = tag < 0x80 ? packedIn(message) : undefined;
     if (packed === undefined) return write(message);
-    ensure(packed.bytes.length);
+    const length = packed.to - packed.from;
+    ensure(length);
     copySteps(packed, out, at, tag);
-    at += packed.bytes.length;
+    at += length;
   };
 }
 

@@ -1,7 +1,8 @@
 /** Methods whose messages nearly always have one plain form, which is read and written in less time than any other. */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { type ActStreamResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { framedChunk, seenRequest } from "../../codecs/loop.ts";
+import { seenRequest } from "../../codecs/loop.ts";
+import { framedChunk } from "../../codecs/loop-chunk.ts";
 
 /** The plain form of a method's messages; undefined where a message has another. */
 export interface Quick {

@@ -269,9 +269,9 @@ function number(value: unknown): void {
 }
 
 /** Numbers of a step, which ends with them, straight from where they stand. */
-function packedSteps({ bytes, count, dim }: PackedSteps): void {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const size = bytes.length / count;
+function packedSteps({ source, from: begin, to: stop, count, dim }: PackedSteps): void {
+  const view = new DataView(source.buffer, source.byteOffset + begin, stop - begin);
+  const size = (stop - begin) / count;
   ensure(2 + count * (2 + dim * (LONGEST_NUMBER + 1)));
   const to = out;
   let end = at;

@@ -11,7 +11,7 @@ import {
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { malformed, unreachable } from "../failures.ts";
 import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts";
-import { encodeAct, encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
+import { encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
 import type { Target, Wire } from "../wire.ts";
 import type { Berth, Dock } from "./dock.ts";
 
@@ -38,8 +38,7 @@ export function limberOutbound(dock: Dock): Wire {
     isHere: (target) => berthOf(target) !== undefined,
     async act(target, input, frames, call) {
       const prepared = await prepareAct(target.model, input, frames, call);
-      const question = (callId: number) =>
-        fromBinary(ActRequestSchema, encodeAct(callId, prepared).subarray(PREFIX_BYTES));
+      const question = (callId: number) => fromBinary(ActRequestSchema, prepared.under(callId).subarray(PREFIX_BYTES));
       return new Promise((resolve, reject) => {
         moored(target).call(
           (callId) => ({ case: "act", value: question(callId) }),

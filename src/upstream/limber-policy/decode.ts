@@ -24,7 +24,7 @@ export interface HeardAct {
 /** Reads a message of an act stream. Throws an UpstreamFailure when it can't be read. */
 export function readAct(bytes: Buffer): HeardAct {
   const seen = seenAnswer(bytes);
-  if (seen) return { callId: seen.callId, answer: seen.chunk };
+  if (seen) return seen;
   const response = read(ActResponseSchema, bytes);
   try {
     return { callId: response.callId, answer: actAnswerOf(response) };

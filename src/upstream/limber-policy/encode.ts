@@ -36,7 +36,24 @@ interface Pieces {
 }
 
 /** An act call that only lacks its id on the stream. */
-export type PreparedAct = Pieces;
+export interface ActMessage {
+  /** The framed message that makes the call under this id. */
+  under(callId: number): Buffer;
+}
+
+/** An act call in pieces. */
+class PreparedAct implements ActMessage {
+  readonly #pieces: Pieces;
+
+  constructor(pieces: Pieces) {
+    this.#pieces = pieces;
+  }
+
+  under(callId: number): Buffer {
+    const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
+    return framed(joined([whole(id), field(ACT_REQUEST.call, this.#pieces)]));
+  }
+}
 
 /** Collects and writes an act call, at once where no picture is still being fetched. */
 export function prepareAct(
@@ -44,7 +61,7 @@ export function prepareAct(
   input: ActInput,
   frames: FrameSet,
   call: Pick<CallOptions, "requestId" | "budgetMs">,
-): PreparedAct | Promise<PreparedAct> {
+): ActMessage | Promise<ActMessage> {
   const { cameras } = frames;
   const pictures = firstOf(frames, cameras.length);
   if (!(pictures instanceof Promise)) return writeAct(model, input, cameras, pictures, call);
@@ -57,7 +74,7 @@ function writeAct(
   cameras: readonly string[],
   pictures: readonly EncodedFrame[],
   { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
-): PreparedAct {
+): ActMessage {
   const call = actCallOf(model, input, requestId, wholeMs(budgetMs));
   const count = picturesIn(input.observations);
   const goal = pictures[count];
@@ -66,21 +83,39 @@ function writeAct(
     const observations = filled(input.observations, pictures);
     call.observations = observations;
     if (goalFrame) call.goalImage = goalFrame;
-    return whole(writeMessage(ActCallSchema, call));
+    return new PreparedAct(whole(writeMessage(ActCallSchema, call)));
   }
-  return joined([
-    whole(writeMessage(ActCallSchema, call)),
-    ...filled(input.observations, pictures).map((each) => field(ACT_CALL.observations, observationPieces(each))),
-    ...(goalFrame ? [field(ACT_CALL.goalImage, framePieces(goalFrame))] : []),
-  ]);
+  return new PreparedAct(
+    joined([
+      whole(writeMessage(ActCallSchema, call)),
+      ...filled(input.observations, pictures).map((each) => field(ACT_CALL.observations, observationPieces(each))),
+      ...(goalFrame ? [field(ACT_CALL.goalImage, framePieces(goalFrame))] : []),
+    ]),
+  );
 }
 
 /** What all act calls of a loop have in common. */
 export const encodeCommon = (model: string, input: Omit<ActInput, "observations">, requestId: string): Buffer =>
   writeMessage(ActCallSchema, actCallOf(model, input, requestId, 0));
 
-/** The framed message that makes a call under this id: what all of the loop have in common, its time, and its observations as they came. */
-export function encodeAsked(callId: number, common: Buffer, observations: Piece, budgetMs: number): Buffer {
+/** An act call of a loop: what all of the loop have in common, its time, and its observations as they came. */
+export class AskedAct implements ActMessage {
+  readonly #common: Buffer;
+  readonly #observations: Piece;
+  readonly #budgetMs: number;
+
+  constructor(common: Buffer, observations: Piece, budgetMs: number) {
+    this.#common = common;
+    this.#observations = observations;
+    this.#budgetMs = budgetMs;
+  }
+
+  under(callId: number): Buffer {
+    return encodeAsked(callId, this.#common, this.#observations, this.#budgetMs);
+  }
+}
+
+function encodeAsked(callId: number, common: Buffer, observations: Piece, budgetMs: number): Buffer {
   const budget = wholeMs(budgetMs);
   const { source, from, to } = observations;
   const bytes = common.length + 1 + varintSize(budget) + to - from;
@@ -122,12 +157,6 @@ function actCallOf(model: string, input: Omit<ActInput, "observations">, request
   if (temperature !== undefined) call.temperature = temperature;
   if (inferenceDelay !== undefined) call.inferenceDelay = inferenceDelay;
   return call;
-}
-
-/** The framed message that makes a prepared call under this id. */
-export function encodeAct(callId: number, call: PreparedAct): Buffer {
-  const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
-  return framed(joined([whole(id), field(ACT_REQUEST.call, call)]));
 }
 
 /** The framed message that calls off the call of this id. */

@@ -12,12 +12,10 @@ import type { Stream } from "../http2/stream.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
 import type { Hearer } from "../wire.ts";
 import { type HeardAct, readAct } from "./decode.ts";
-import { encodeCancel } from "./encode.ts";
+import { type ActMessage, encodeCancel } from "./encode.ts";
+import { Pending } from "./pending.ts";
 
 const MAX_CALL_ID = 2 ** 32 - 1;
-
-/** Gives the framed message that makes a call under an id. */
-type Encode = (callId: number) => Buffer;
 
 /** Every connection to one server under one credential. */
 export class Channel implements Server {
@@ -37,31 +35,22 @@ export class Channel implements Server {
   }
 
   /** As `ask`, with a promise of the answer; rejects with an UpstreamFailure. */
-  act(path: string, encode: Encode, signal: Signal): Promise<ActAnswer> {
-    return new Promise((answered, failed) => this.ask(path, encode, signal, { answered, failed }));
+  act(path: string, message: ActMessage, signal: Signal): Promise<ActAnswer> {
+    return new Promise((answered, failed) => this.ask(path, message, signal, { answered, failed }));
   }
 
   /**
-   * Sends one act on the stream that all of them share. `encode` gets the id that names the call on the stream and gives the framed
-   * message. It fails with an UpstreamFailure; an aborted call is cancelled at the server.
+   * Sends one act on the stream that all of them share. It fails with an UpstreamFailure; an aborted call is cancelled at the
+   * server.
    */
-  ask(path: string, encode: Encode, signal: Signal, hearer: Hearer): void {
+  ask(path: string, message: ActMessage, signal: Signal, hearer: Hearer): void {
     try {
       if (signal.aborted) throw calledOff(signal);
-      if (this.#stream === undefined || !this.#stream.takesCalls) {
-        this.#stream?.retire();
-        const head = this.#heads.of(path);
-        this.#stream = new ActStream(
-          (reply) => this.#acts.open(head, reply),
-          () => this.#acts.proveLife(),
-        );
-      }
+      const stream = this.#stream?.takesCalls ? this.#stream : this.#begin(path);
       this.#acts.touch();
-      this.#stream.call(encode, signal, hearer);
+      stream.call(message, signal, hearer);
     } catch (error) {
-      const failure = failureOf(error);
-      // Not at once: who asks has more to do first.
-      queueMicrotask(() => hearer.failed(failure));
+      failSoon(hearer, failureOf(error));
     }
   }
 
@@ -83,7 +72,20 @@ export class Channel implements Server {
     this.#acts.close();
     this.#calls.close();
   }
+
+  #begin(path: string): ActStream {
+    this.#stream?.retire();
+    const head = this.#heads.of(path);
+    this.#stream = new ActStream(
+      (reply) => this.#acts.open(head, reply),
+      () => this.#acts.proveLife(),
+    );
+    return this.#stream;
+  }
 }
+
+/** Not at once: who asks has more to do first. */
+const failSoon = (hearer: Hearer, failure: UpstreamFailure): void => queueMicrotask(() => hearer.failed(failure));
 
 /** The one stream on which a server answers acts, each under its call's id and in any order. */
 class ActStream implements ReplyHearer {
@@ -92,7 +94,7 @@ class ActStream implements ReplyHearer {
   readonly #stream: Stream;
   /** Told of each call that was called off. */
   readonly #calledOff: () => void;
-  readonly #pending = new Map<number, PendingAct>();
+  readonly #pending = new Pending<PendingAct>();
   #nextId = 1;
   #retired = false;
 
@@ -108,13 +110,15 @@ class ActStream implements ReplyHearer {
     return !this.#retired && this.#stream.lasts && this.#nextId < MAX_CALL_ID;
   }
 
-  call(encode: Encode, signal: Signal, hearer: Hearer): void {
+  call(act: ActMessage, signal: Signal, hearer: Hearer): void {
     if (this.#stream.queued > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
     const id = this.#nextId++;
-    const message = encode(id);
-    this.#pending.set(id, new PendingAct(hearer, signal, () => this.#cancel(id)));
+    const message = act.under(id);
+    const pending = new PendingAct(this, id, signal, hearer);
+    this.#pending.add(pending);
+    signal.addEventListener("abort", pending, { once: true });
     this.#stream.write(message);
   }
 
@@ -137,32 +141,25 @@ class ActStream implements ReplyHearer {
   #answer({ callId, answer }: HeardAct): void {
     if (callId === 0 || callId >= this.#nextId) throw malformed("an answer to a call that was never made");
     // A call that was called off may still be answered: too late, so it's dropped.
-    const hearer = this.#take(callId);
+    const hearer = this.#pending.take(callId)?.end();
     if (answer instanceof UpstreamFailure) hearer?.failed(answer);
     else hearer?.answered(answer);
     this.#endIfDone();
   }
 
-  #cancel(id: number): void {
-    const signal = this.#pending.get(id)?.signal;
-    const hearer = this.#take(id);
-    if (hearer === undefined || signal === undefined) return;
+  /** Its caller waits for a call no longer. */
+  cancel(id: number, signal: Signal): void {
+    const hearer = this.#pending.take(id)?.end();
+    if (hearer === undefined) return;
     this.#stream.write(encodeCancel(id));
     this.#calledOff();
     hearer.failed(calledOff(signal));
     this.#endIfDone();
   }
 
-  /** Ends the wait of a call; gives who waited. */
-  #take(id: number): Hearer | undefined {
-    const hearer = this.#pending.get(id)?.end();
-    this.#pending.delete(id);
-    return hearer;
-  }
-
   #fail(failure: UpstreamFailure): void {
     this.#retired = true;
-    for (const id of [...this.#pending.keys()]) this.#take(id)?.failed(failure);
+    for (const pending of this.#pending.takeAll()) pending.end()?.failed(failure);
   }
 
   #endIfDone(): void {
@@ -170,33 +167,31 @@ class ActStream implements ReplyHearer {
   }
 }
 
-/**
- * A call that waits for its answer, and that holds nothing once it has it: a Map that makes room leaves a table behind, which
- * the collector takes for alive until its next full round, with all that was in it.
- */
+/** A call that waits for its answer, and that holds nothing once it has it; it hears by itself that it is called off. */
 class PendingAct {
+  readonly id: number;
+  readonly #stream: ActStream;
   #hearer: Hearer | undefined;
   #signal: Signal | undefined;
-  #onAbort: (() => void) | undefined;
 
-  constructor(hearer: Hearer, signal: Signal, onAbort: () => void) {
-    this.#hearer = hearer;
+  constructor(stream: ActStream, id: number, signal: Signal, hearer: Hearer) {
+    this.#stream = stream;
+    this.id = id;
     this.#signal = signal;
-    this.#onAbort = onAbort;
-    signal.addEventListener("abort", onAbort, { once: true });
+    this.#hearer = hearer;
   }
 
-  get signal(): Signal | undefined {
-    return this.#signal;
+  /** As an AbortListener. */
+  handleEvent(): void {
+    if (this.#signal) this.#stream.cancel(this.id, this.#signal);
   }
 
   /** Ends the wait; gives who waited. */
   end(): Hearer | undefined {
     const hearer = this.#hearer;
-    if (this.#onAbort) this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.#signal?.removeEventListener("abort", this);
     this.#hearer = undefined;
     this.#signal = undefined;
-    this.#onAbort = undefined;
     return hearer;
   }
 }

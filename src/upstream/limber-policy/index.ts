@@ -4,15 +4,7 @@ import { type Exchange, GRPC_SCHEMES } from "../grpc.ts";
 import { type Reach, Servers } from "../servers.ts";
 import type { CallOptions, Target, Wire } from "../wire.ts";
 import { readDescribe, readGround, readPredict } from "./decode.ts";
-import {
-  encodeAct,
-  encodeAsked,
-  encodeCommon,
-  encodeDescribe,
-  encodeGround,
-  encodePredict,
-  prepareAct,
-} from "./encode.ts";
+import { AskedAct, encodeCommon, encodeDescribe, encodeGround, encodePredict, prepareAct } from "./encode.ts";
 import { Channel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
@@ -35,14 +27,13 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     async act(target, input, frames, call) {
       const preparing = prepareAct(target.model, input, frames, call);
       const prepared = preparing instanceof Promise ? await preparing : preparing;
-      return channels.of(target).act(PATH.act, (callId) => encodeAct(callId, prepared), call.signal);
+      return channels.of(target).act(PATH.act, prepared, call.signal);
     },
     line(target, input, { requestId }) {
       const common = encodeCommon(target.model, input, requestId);
       return {
         ask(observations, budgetMs, signal, hearer) {
-          const encode = (callId: number) => encodeAsked(callId, common, observations, budgetMs);
-          channels.of(target).ask(PATH.act, encode, signal, hearer);
+          channels.of(target).ask(PATH.act, new AskedAct(common, observations, budgetMs), signal, hearer);
         },
       };
     },

@@ -7,7 +7,8 @@ import {
   type ActStreamResponse,
   ActStreamResponseSchema,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { framedChunk, seenAnswer, seenRequest } from "../../../src/codecs/loop.ts";
+import { seenAnswer, seenRequest } from "../../../src/codecs/loop.ts";
+import { framedChunk } from "../../../src/codecs/loop-chunk.ts";
 import { violationsOf } from "../../../src/edge/validate.ts";
 
 /** Numbers below `below`, from a seed. */
@@ -114,7 +115,7 @@ describe("a loop's messages, looked at", () => {
         if (!answer) continue;
         seen += 1;
         const judged = fromBinary(ActResponseSchema, bytes) as ActResponse & { body: { case: "chunk" } };
-        const { steps, dtMs, gpuSeconds, packed } = answer.chunk;
+        const { steps, dtMs, gpuSeconds, packed } = answer.answer;
         expect(judged).toMatchObject({ callId: answer.callId, body: { value: { steps, dtMs, gpuSeconds } } });
         expect(judged.body.value.note).toBe("");
         expect(judged.body.value.prediction).toEqual([]);
@@ -141,7 +142,11 @@ describe("a loop's messages, looked at", () => {
           case: "chunk",
           value: {
             chunkId: ["", "chunk_1", "größer", "x".repeat(200)][roll(4)]!,
-            action: { space: ["", "joint_pos_7", "s".repeat(130)][roll(3)]!, steps: answer.chunk.steps, dtMs: whole() },
+            action: {
+              space: ["", "joint_pos_7", "s".repeat(130)][roll(3)]!,
+              steps: answer.answer.steps,
+              dtMs: whole(),
+            },
             startStep: whole(),
             validUntilStep: whole(),
             observationAgeMs: numberOf(roll, true),
@@ -154,7 +159,10 @@ describe("a loop's messages, looked at", () => {
           },
         },
       }) as ActStreamResponse & { event: { case: "chunk"; value: LoopChunk } };
-      Object.assign(message.event.value.action!, { packed: answer.chunk.packed });
+      Object.assign(message.event.value.action!, { packed: answer.answer.packed });
+      const { value } = message.event;
+      // A chunk that the gateway names has its name in parts.
+      if (roll(2)) Object.assign(value, { chunkId: `chunk_1-${value.startStep}`, name: Buffer.from("chunk_1-") });
       const frame = framedChunk(message);
       if (!frame) continue;
       framed += 1;

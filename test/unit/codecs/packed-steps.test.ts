@@ -28,7 +28,7 @@ describe("steps that are handed on as they came", () => {
         const seen = seenAnswer(Buffer.from(toBinary(AnswerSchema, create(AnswerSchema, { callId: 7, body }))));
         expect(seen).toBeDefined();
         const plain = create(ActResponseSchema, { id: "act_1", action: { space: "joint_pos_7", steps, dtMs: 50 } });
-        const packed = { ...plain, action: new SentAction("joint_pos_7", seen!.chunk, 50) };
+        const packed = { ...plain, action: new SentAction("joint_pos_7", seen!.answer, 50) };
         expect(packed.action.packed?.count).toBe(rows.length);
         expect(writeJson(ActResponseSchema, packed).toString()).toBe(writeJson(ActResponseSchema, plain).toString());
         expect(writeMessage(ActResponseSchema, packed)).toEqual(Buffer.from(toBinary(ActResponseSchema, plain)));

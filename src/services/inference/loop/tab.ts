@@ -33,9 +33,12 @@ interface Page {
   usedAt: number;
   durable: boolean;
   /** What it owes; undefined while nothing. One page has one offering. */
-  owed: Charge | undefined;
+  owed: Owed | undefined;
   route: Route | undefined;
 }
+
+/** A charge that grows. */
+type Owed = { -readonly [K in keyof Charge]: Charge[K] };
 
 /** Credit and charges of one loop. */
 export class Tab {
@@ -102,14 +105,11 @@ export class Tab {
   add({ step, units, costMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
     const page = this.#page;
     if (!page) throw new Error("a chunk is charged after its page is ready");
+    page.owed ??= { step, units: 0, costMicro: 0, hedgeMicro: undefined };
     const { owed } = page;
-    const hedge = (owed?.hedgeMicro ?? 0) + (hedgeMicro ?? 0);
-    page.owed = {
-      step: owed?.step ?? step,
-      units: units + (owed?.units ?? 0),
-      costMicro: costMicro + (owed?.costMicro ?? 0),
-      hedgeMicro: owed?.hedgeMicro === undefined && hedgeMicro === undefined ? undefined : hedge,
-    };
+    owed.units += units;
+    owed.costMicro += costMicro;
+    if (hedgeMicro !== undefined) owed.hedgeMicro = (owed.hedgeMicro ?? 0) + hedgeMicro;
     page.route = route ?? page.route;
     page.leftMicro -= costMicro + (hedgeMicro ?? 0);
     page.used += 1;

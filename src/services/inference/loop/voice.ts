@@ -27,8 +27,8 @@ export interface VoiceOptions {
 /** Speaks to one caller. */
 export class Voice {
   readonly #options: VoiceOptions;
-  /** The stream's part of the names of its chunks. */
-  readonly #name: string;
+  /** What the names of its chunks begin with. */
+  readonly #name: Uint8Array;
   #behindSince: number | undefined;
   /** The last chunk that was charged, and the last route that was told. */
   #last: LoopChunk | undefined;
@@ -36,12 +36,13 @@ export class Voice {
 
   constructor(options: VoiceOptions) {
     this.#options = options;
-    this.#name = options.streamId.slice(options.streamId.indexOf("_"));
+    this.#name = Buffer.from(`chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`);
   }
 
   /** The last chunk that was charged, with the route that it came by, for who resumes the session. */
   get last(): LoopChunk | undefined {
-    return this.#last && { ...this.#last, ...(this.#route && { route: this.#route }) };
+    const last = this.#last && ownOf(this.#last);
+    return last && this.#route ? { ...last, route: this.#route } : last;
   }
 
   /** For how long the caller has read nothing of what waits for him, in milliseconds. */
@@ -70,7 +71,7 @@ export class Voice {
     const { space, tally } = this.#options;
     this.#route = route ?? this.#route;
     tally.chunk(at, charge, effect.answer.gpuSeconds);
-    this.#last = chunkOf(effect, charge, { at, stream: this.#name, space, route });
+    this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route });
     this.#say("chunk", this.#last);
   }
 

@@ -52,14 +52,11 @@ export class Ways {
   ask(flight: Flight, step: PlanStep, seen: Seen, instruction: string, budgetMs: number): void {
     try {
       const way = this.#to(step, instruction);
-      if (seen.packed && way.line) way.line.ask(seen.packed, budgetMs, flight, flight);
-      else
-        this.#call(way, flight, seen, budgetMs).then(
-          (answer) => flight.answered(answer),
-          (thrown) => flight.failed(thrown),
-        );
+      const packed = way.line && seen.packed;
+      if (packed) way.line.ask(packed, budgetMs, flight, flight);
+      else this.#callFor(flight, way, seen, budgetMs);
     } catch (thrown) {
-      queueMicrotask(() => flight.failed(thrown));
+      failSoon(flight, thrown);
     }
   }
 
@@ -94,6 +91,13 @@ export class Ways {
     return { ...reachWith(house.supply, step, dim, ownKeys), dim };
   }
 
+  #callFor(flight: Flight, way: Way, seen: Seen, budgetMs: number): void {
+    this.#call(way, flight, seen, budgetMs).then(
+      (answer) => flight.answered(answer),
+      (thrown) => flight.failed(thrown),
+    );
+  }
+
   async #call(
     { wire, target, step, instruction }: Way,
     signal: Flight,
@@ -110,3 +114,5 @@ export class Ways {
     return served(wire.act, wire)(target, question, frames, { signal, budgetMs, requestId, traceparent });
   }
 }
+
+const failSoon = (flight: Flight, thrown: unknown): void => queueMicrotask(() => flight.failed(thrown));

@@ -18,6 +18,7 @@ import { type Deliver, type Hold, type PlanStep, routeOf } from "../../../routin
 import type { Charge } from "../bill.ts";
 import { SentAction } from "../sent-action.ts";
 import type { Seen } from "./seen.ts";
+import { SentChunk } from "./sent-chunk.ts";
 import type { Tally } from "./tally.ts";
 
 /** One member of what a stream says. */
@@ -55,17 +56,14 @@ export function openedOf({
   });
 }
 
-/** A chunk that leaves at `at`. `stream` is the stream's part of its name. Written out, because a loop makes thousands a second. */
+/** A chunk that leaves at `at`. `name` is what the names of all chunks of its stream begin with. Written out, because a loop makes thousands a second. */
 export function chunkOf(
   effect: Deliver<Seen>,
   { units, costMicro, hedgeMicro = 0 }: Charge,
-  { at, stream, space, route }: { at: number; stream: string; space: string; route: Route | undefined },
+  { at, name, space, route }: { at: number; name: Uint8Array; space: string; route: Route | undefined },
 ): LoopChunk {
   const { sighting, answer, step } = effect;
-  const { tMs } = sighting;
-  const chunk: LoopChunk = {
-    $typeName: "limber.v1.LoopChunk",
-    chunkId: `chunk${stream}-${sighting.step}`,
+  return new SentChunk(name, {
     action: new SentAction(space, answer, answer.dtMs || step.offering.dtMs),
     startStep: sighting.step,
     validUntilStep: effect.validUntil,
@@ -78,24 +76,23 @@ export function chunkOf(
       costUsd: toUsd(costMicro + hedgeMicro),
     },
     droppedObservations: effect.dropped,
-    replayed: false,
-  };
-  if (tMs !== undefined) chunk.observationTime = tMs;
-  if (route) chunk.route = route;
-  return chunk;
+    observationTime: sighting.tMs,
+    route,
+  });
 }
 
 /** The same chunk with steps of its own: packed ones hold on to all that came with them, other loops' chunks too. */
 export function ownOf(chunk: LoopChunk): LoopChunk {
-  const { action } = chunk;
+  const { action, chunkId } = chunk;
   if (!(action instanceof SentAction)) return chunk;
   const { $typeName, space, steps, dtMs, note } = action;
-  return { ...chunk, action: { $typeName, space, steps, dtMs, note } };
+  return { ...chunk, chunkId, action: { $typeName, space, steps, dtMs, note } };
 }
 
 /** A chunk that was charged on an earlier stream, given again. */
 export const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): LoopChunk => ({
   ...chunk,
+  chunkId: chunk.chunkId,
   observationAgeMs: rounded(ageMs),
   usage: create(ActUsageSchema, { actionSteps: 0 }),
   droppedObservations: dropped,
