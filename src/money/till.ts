@@ -3,23 +3,16 @@
  * without asking the database; it puts every promise and every end on record in group commits; and it gives back what it
  * doesn't need. Amounts are whole micro-dollars.
  */
-import { after, now, steadyNow } from "../ambient.ts";
-import { Reason, Refusal, refuse } from "../refusal.ts";
+import { after, steadyNow } from "../ambient.ts";
+import { Refusal } from "../refusal.ts";
+import { type Charged, Hold } from "./hold.ts";
 import type { LedgerPort, Short } from "./port.ts";
-import { leaseLost, newEntry, Pump, StoreAway } from "./pump.ts";
-import { type Lease, type Payer, Purse, type Waiter } from "./purse.ts";
+import { newEntry, Pump, StoreAway } from "./pump.ts";
+import type { Lease, Payer, Purse, Waiter } from "./purse.ts";
+import { Purses, today } from "./purses.ts";
 import { type Estimate, shortage } from "./shortage.ts";
-import { Done, type IntentWork, type TakeOutcome } from "./works.ts";
+import type { TakeOutcome } from "./works.ts";
 
-/** What a till has to know of the record of an ended request. */
-export interface Charged {
-  /** What is deducted; at most the ceiling that was held. */
-  costMicro: number;
-  /** Where there is one, an answer waits for it to be kept with the charge. */
-  claim?: object | undefined;
-}
-
-const DAY_MS = 86_400_000;
 const TICK_MS = 1_000;
 /** A life is renewed this often; it must be well below the life that the ledger gives. */
 const HEARTBEAT_MS = 3_000;
@@ -35,8 +28,7 @@ const CONTENT_MS = 250;
 export class Till<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
   readonly #pump: Pump<I, S>;
-  readonly #purses = new Map<string, Purse>();
-  readonly #orgs = new Map<string, Set<Purse>>();
+  readonly #purses = new Purses();
   readonly #leases = new Map<string, Lease>();
   /** The purses that calls wait for. */
   readonly #hungry = new Set<Purse>();
@@ -44,7 +36,6 @@ export class Till<I, S extends Charged> {
   #untick: () => void = () => {};
   /** The first look at what others left comes with the first tick: a gateway may not live for long itself. */
   #recoveredAt = Number.NEGATIVE_INFINITY;
-  #day = { number: Number.NaN, name: "" };
   #closed = false;
 
   private constructor(port: LedgerPort<I, S>, till: string) {
@@ -62,10 +53,10 @@ export class Till<I, S extends Charged> {
     const till = new Till(port, await port.open());
     till.#unlisten = port.listen({
       wanted: (orgId) => {
-        for (const purse of till.#pursesOf(orgId)) till.#returnIdle(purse.lease, true);
+        for (const purse of till.#purses.of(orgId)) till.#returnIdle(purse.lease, true);
       },
       returned: (orgId) => {
-        for (const purse of till.#pursesOf(orgId)) till.#look(purse);
+        for (const purse of till.#purses.of(orgId)) till.#look(purse);
       },
     });
     till.#untick = after(TICK_MS, () => till.#tick());
@@ -97,7 +88,7 @@ export class Till<I, S extends Charged> {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
       throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
     if (this.#closed || !this.#pump.well) throw new StoreAway("nothing");
-    const purse = this.#purseOf(payer);
+    const purse = this.#purses.by(payer);
     const time = steadyNow();
     purse.usedAt = time;
     const lease = this.#leaseOf(purse);
@@ -115,7 +106,7 @@ export class Till<I, S extends Charged> {
 
   /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
   async giveBack(orgId: string): Promise<void> {
-    const returned = [...this.#pursesOf(orgId)].map((purse) => this.#returnIdle(purse.lease, false));
+    const returned = [...this.#purses.of(orgId)].map((purse) => this.#returnIdle(purse.lease, false));
     // A call that was just answered may still be on its way to the ledger.
     await Promise.all([...returned, this.#pump.caughtUp()]);
   }
@@ -124,7 +115,7 @@ export class Till<I, S extends Charged> {
   async close(): Promise<void> {
     this.#closed = true;
     this.#untick();
-    for (const purse of this.#purses.values()) {
+    for (const purse of this.#purses.all()) {
       this.#refuse(purse, purse.waiters, () => new StoreAway("nothing"));
       if (purse.lease) this.#retire(purse.lease);
     }
@@ -245,7 +236,7 @@ export class Till<I, S extends Charged> {
   /** The purses that live on what is short: this one for its own budget, those of its workspace or of its organisation for theirs. */
   #sharing(purse: Purse, { short }: Short): Purse[] {
     if (short === "key_budget") return [purse];
-    const all = [...this.#pursesOf(purse.payer.orgId)];
+    const all = [...this.#purses.of(purse.payer.orgId)];
     const { workspaceId } = purse.payer;
     return short === "org_credits" ? all : all.filter(({ payer }) => payer.workspaceId === workspaceId);
   }
@@ -321,49 +312,20 @@ export class Till<I, S extends Charged> {
   }
 
   #leaseOf(purse: Purse): Lease {
-    const { lease, before } = purse.leaseOf(this.#today());
+    const { lease, before } = purse.leaseOf(today());
     if (before !== undefined) this.#retire(before);
     if (lease.state === "new") this.#leases.set(lease.id, lease);
     return lease;
-  }
-
-  #today(): string {
-    const number = Math.floor(now() / DAY_MS);
-    if (number !== this.#day.number) this.#day = { number, name: new Date(number * DAY_MS).toISOString().slice(0, 10) };
-    return this.#day.name;
-  }
-
-  #purseOf(payer: Payer): Purse {
-    const known = this.#purses.get(payer.keyId);
-    if (known) return known;
-    const purse = new Purse(payer);
-    this.#purses.set(payer.keyId, purse);
-    const siblings = this.#orgs.get(payer.orgId);
-    if (siblings) siblings.add(purse);
-    else this.#orgs.set(payer.orgId, new Set([purse]));
-    return purse;
-  }
-
-  #pursesOf(orgId: string): ReadonlySet<Purse> {
-    return this.#orgs.get(orgId) ?? NO_PURSES;
-  }
-
-  #forget(purse: Purse): void {
-    const { keyId, orgId } = purse.payer;
-    this.#purses.delete(keyId);
-    const siblings = this.#orgs.get(orgId);
-    siblings?.delete(purse);
-    if (siblings?.size === 0) this.#orgs.delete(orgId);
   }
 
   #tick(): void {
     this.#untick = after(TICK_MS, () => this.#tick());
     this.#pump.beat(HEARTBEAT_MS);
     const time = steadyNow();
-    for (const purse of this.#purses.values()) {
+    for (const purse of this.#purses.all()) {
       if (purse.running > 0 || purse.waiters.length > 0 || purse.taking || time - purse.usedAt < IDLE_MS) continue;
       if (purse.lease) this.#retire(purse.lease);
-      this.#forget(purse);
+      this.#purses.forget(purse);
     }
     if (time - this.#recoveredAt < RECOVER_MS) return;
     this.#recoveredAt = time;
@@ -374,7 +336,7 @@ export class Till<I, S extends Charged> {
   #beginAnew(): void {
     for (const lease of this.#leases.values()) lease.state = "gone";
     this.#leases.clear();
-    for (const purse of this.#purses.values()) {
+    for (const purse of this.#purses.all()) {
       purse.lease = undefined;
       purse.taking = false;
       purse.recalled = false;
@@ -385,80 +347,3 @@ export class Till<I, S extends Charged> {
 
 /** Whether the ledger holds credit under its name. */
 const inLedger = ({ state }: Lease): boolean => state === "open" || state === "old";
-
-const NO_PURSES: ReadonlySet<Purse> = new Set();
-
-/** Credit that is held for one call: first its intent, then its end. */
-export class Hold<I, S extends Charged> {
-  /** The most that the call may cost. */
-  readonly ceilingMicro: number;
-  readonly #pump: Pump<I, S>;
-  readonly #lease: Lease;
-  readonly #ended: (spent: number) => void;
-  #intent: IntentWork<I> | undefined;
-  #over = false;
-
-  /** Made by `Till.hold` alone. */
-  constructor(pump: Pump<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
-    this.ceilingMicro = ceilingMicro;
-    this.#pump = pump;
-    this.#lease = lease;
-    this.#ended = ended;
-  }
-
-  /** Puts on record what is about to be dispatched; joins the next group commit. */
-  intend(record: I): void {
-    if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
-    this.#intent = this.#pump.intend(record);
-    if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
-  }
-
-  /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
-  get durable(): Promise<void> {
-    if (!this.#intent) throw new Error("nothing was intended yet");
-    return this.#intent.done.promise;
-  }
-
-  /** As `durable`, for one who waits with two functions. */
-  whenDurable(kept: () => void, broken: (cause: unknown) => void): void {
-    if (!this.#intent) throw new Error("nothing was intended yet");
-    this.#intent.done.hear(kept, broken);
-  }
-
-  /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
-  settle(record: S): Promise<void> {
-    return this.charge(record).promise;
-  }
-
-  /** As `settle`, for one who need not wait. */
-  charge(record: S): Done {
-    if (this.#over) throw new Error("a hold ends once");
-    const { costMicro } = record;
-    if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
-      throw new RangeError(`a charge of ${costMicro} micro-dollars on a ceiling of ${this.ceilingMicro}`);
-    }
-    this.#over = true;
-    if (this.#lease.state === "gone") {
-      const lost = new Done();
-      lost.reject(leaseLost());
-      this.#ended(0);
-      return lost;
-    }
-    const done = this.#pump.settle(this.#lease.id, record, this.#intent, record.claim !== undefined);
-    this.#ended(costMicro);
-    return done;
-  }
-
-  /** Ends the call without a charge. `record` says how, and is required once the call was intended. */
-  release(record?: S): Promise<void> {
-    if (record) {
-      if (record.costMicro !== 0) throw new RangeError("a released call costs nothing");
-      return this.settle(record);
-    }
-    if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "an intended call ends with a record");
-    if (this.#over) throw new Error("a hold ends once");
-    this.#over = true;
-    this.#ended(0);
-    return Promise.resolve();
-  }
-}

@@ -1,8 +1,9 @@
 /** Tills, payers and records for tests of money, on a real database. */
 import { type Clock, newId } from "../../src/ambient.ts";
+import type { Hold } from "../../src/money/hold.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import type { Estimate } from "../../src/money/shortage.ts";
-import { type Hold, Till } from "../../src/money/till.ts";
+import { Till } from "../../src/money/till.ts";
 import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";
 import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
 import { Notices } from "../../src/store/database/notices.ts";
