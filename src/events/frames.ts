@@ -20,16 +20,20 @@ export class Frames {
     this.#to = 0;
   }
 
-  /** Adds a message without an answer, as `HPUB` (docs.nats.io, client protocol). Each line of `head` is ended; it and the subject are ASCII. */
-  add(subject: string, head: string, payload: Uint8Array): void {
+  /**
+   * Adds a message as `HPUB` (docs.nats.io, client protocol). `to` is its subject, and after a space where the answer goes, if any shall
+   * come. Each line of `head` is ended; both are ASCII.
+   */
+  add(to: string, head: string, payload: Uint8Array): void {
     const headBytes = VERSION.length + head.length + END.length;
-    const text = `HPUB ${subject} ${headBytes} ${headBytes + payload.length}${END}${VERSION}${head}${END}`;
+    const text = `HPUB ${to} ${headBytes} ${headBytes + payload.length}${END}${VERSION}${head}${END}`;
     if (this.#to + text.length + payload.length + END.length > this.#room.length)
       this.#grow(text.length + payload.length);
     this.#to += this.#room.write(text, this.#to, "latin1");
     this.#room.set(payload, this.#to);
     this.#to += payload.length;
-    this.#to += this.#room.write(END, this.#to, "latin1");
+    this.#room[this.#to++] = 13;
+    this.#room[this.#to++] = 10;
   }
 
   /** The messages since it was last asked, as a view that holds until `clear`. */

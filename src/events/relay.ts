@@ -16,7 +16,7 @@ export interface RelayParts {
 }
 
 /** How many events are carried at a time. */
-export const BATCH = 256;
+export const BATCH = 512;
 /** Finds what no notification told of. */
 const SWEEP_MS = 10_000;
 /** How soon to look again for what waits behind a transaction, which notifies nobody when it is rolled back, or behind another relay. */

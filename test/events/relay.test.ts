@@ -232,6 +232,16 @@ describe("what NATS doesn't take", () => {
     expect(warnings[0]).not.toContain("secret");
   });
 
+  it("waits, when the relay's user may not hear of it that a stream has it", async () => {
+    const nats = kept(await startNats(USERS));
+    await makeStream(nats.url.replace("//", "//keeps:secret@"));
+    await relay(nats.url.replace("//", "//deaf:secret@"));
+    const [id] = await happen("org_A", 1);
+    await eventually(() => expect(warnings).toHaveLength(1));
+    expect((await unsentEvents(db.sql, 10)).map((event) => event.id)).toEqual([id]);
+    expect(warnings[0]).not.toContain("secret");
+  });
+
   it("is told by a user that may, without JetStream for its account", async () => {
     const nats = kept(await startNats(USERS));
     await relay(nats.url.replace("//", "//free:secret@"));
@@ -244,13 +254,16 @@ describe("what NATS doesn't take", () => {
 const USERS = `accounts { A { users = [
   { user: free, password: secret }
   { user: mute, password: secret, permissions: { publish: { deny: "limber.>" } } }
+] }, B { jetstream: enabled, users = [
+  { user: keeps, password: secret }
+  { user: deaf, password: secret, permissions: { subscribe: { deny: "_INBOX.>" } } }
 ] } }`;
 
 describe("a stream", () => {
   /** Publishes events of one organisation over a connection of their own. */
   const publish = async (url: string, ids: readonly string[]): Promise<void> => {
     const link = kept(await NatsLink.dial(url));
-    const event = { name: "key.created", orgId: "org_A", position: 0, createdMs: 0 };
+    const event = { name: "key.created", orgId: "org_A", position: 0 };
     await link.publish(
       ids.map((id) => ({ ...event, id, payload: toBinary(EventSchema, create(EventSchema, { id, orgId: "org_A" })) })),
     );
@@ -277,7 +290,7 @@ describe("a stream", () => {
     const ids = Array.from({ length: 30 }, (_, i) => `mixed-${i}`);
     await link.publish(
       ids.map((id, i) => ({
-        ...{ id, orgId: "org_A", position: 0, createdMs: 0, name: i % 7 < 4 ? "key.created" : "batch.completed" },
+        ...{ id, orgId: "org_A", position: 0, name: i % 7 < 4 ? "key.created" : "batch.completed" },
         payload: toBinary(EventSchema, create(EventSchema, { id, orgId: "org_A" })),
       })),
     );

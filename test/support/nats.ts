@@ -16,6 +16,7 @@ import { delimiter, join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
 import { connect, type Msg, type NatsConnection } from "nats";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { dial } from "../../src/events/dial.ts";
 
 /** A server that a test owns. Its address stays the same, and so does what its streams hold. */
 export interface Nats {
@@ -210,6 +211,6 @@ interface StreamAnswer {
 }
 
 async function withConnection<T>(url: string, work: (connection: NatsConnection) => Promise<T>): Promise<T> {
-  const connection = await connect({ servers: url });
+  const connection = await dial(url);
   return work(connection).finally(() => connection.close());
 }

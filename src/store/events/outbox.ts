@@ -17,8 +17,6 @@ export interface EventRecord {
 export interface OutboxEvent extends EventRecord {
   /** Orders events; a later one of the same cause has a higher one. */
   position: number;
-  /** Unix milliseconds. */
-  createdMs: number;
 }
 
 /** Writes events; give it the transaction of their cause. */
@@ -34,7 +32,6 @@ interface OutboxRow {
   name: string;
   org_id: string | null;
   payload: Buffer;
-  created: Date;
 }
 
 const eventOf = (row: OutboxRow): OutboxEvent => ({
@@ -43,18 +40,18 @@ const eventOf = (row: OutboxRow): OutboxEvent => ({
   orgId: row.org_id,
   payload: row.payload,
   position: row.position,
-  createdMs: row.created.getTime(),
 });
 
 /** The oldest events that were not sent yet, in order. */
 export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
-  const rows = await sql<OutboxRow[]>`select * from outbox where sent_at is null order by position limit ${limit}`;
+  const rows = await sql<OutboxRow[]>`
+    select position, event_id, name, org_id, payload from outbox where sent_at is null order by position limit ${limit}`;
   return rows.map(eventOf);
 }
 
 /** Notes that events were sent. Doing it twice is doing it once. */
 export async function markSent(sql: Queryable, positions: readonly number[]): Promise<void> {
-  await sql`update outbox set sent_at = now() where position in ${sql([...positions])} and sent_at is null`;
+  await sql`update outbox set sent_at = now() where position = any (${[...positions]}::bigint[]) and sent_at is null`;
 }
 
 /** Held by whoever carries events out: two at once would mix up their order. */
@@ -80,7 +77,9 @@ export function carryEvents(
   return tx(sql, async (tx) => {
     const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
     if (!lock?.held) return { count: 0, heldBack: true };
-    const events = (await tx<OutboxRow[]>`select * from outbox_next(${limit})`).map(eventOf);
+    const events = (
+      await tx<OutboxRow[]>`select position, event_id, name, org_id, payload from outbox_next(${limit})`
+    ).map(eventOf);
     if (events.length > 0) {
       await carry(events);
       await markSent(

@@ -68,7 +68,6 @@ export async function eventCost(): Promise<void> {
   const made = Array.from({ length: (ROUNDS + 1) * STORED + ALONE }, (_, position) => ({
     ...eventOf(),
     position,
-    createdMs: 0,
   }));
   globalThis.gc?.();
   await rest(1_000);
