@@ -7,7 +7,7 @@ import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate.ts";
 import { readPlainHead } from "../../src/edge/port/lane/head.ts";
-import type { PortOptions } from "../../src/edge/port.ts";
+import type { PortOptions, UpgradeTaker } from "../../src/edge/port.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import { eventually } from "../support/eventually.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
@@ -64,9 +64,17 @@ const act = (body: string, ...lines: string[]): string => head(body, AUTH, ...li
 /** Not plain, so that every dialogue ends with a connection that was handed over, and is closed by the server. */
 const LAST = "GET /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/** What the server says to these parts, each its own segment, until it closes. */
-async function said(port: number, parts: readonly string[]): Promise<string> {
+/** A connection that has had an answer: from then on the lane reads it another way. */
+async function answered(port: number): Promise<Socket> {
   const socket = await dial(port);
+  socket.write(act(SOUND));
+  await once(socket, "data");
+  return socket;
+}
+
+/** What the server says to these parts, each its own segment, until it closes. */
+async function said(port: number, parts: readonly string[], begin = dial): Promise<string> {
+  const socket = await begin(port);
   let text = "";
   socket.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
   const closed = once(socket, "close");
@@ -87,7 +95,10 @@ const masked = (text: string): string =>
 
 const STREAM = JSON.stringify({ ...JSON.parse(SOUND), stream: true });
 
-describe("a dialogue by the lane and by node:http is the same, letter by letter", () => {
+describe.each([
+  ["from the first byte", dial],
+  ["after an answer", answered],
+])("a dialogue by the lane and by node:http is the same, letter by letter, %s", (_, begin) => {
   it.each<[string, string[]]>([
     ["a call", [act(SOUND)]],
     ["three calls, one after the other", [act(SOUND), act(SOUND), act(SOUND)]],
@@ -136,8 +147,8 @@ describe("a dialogue by the lane and by node:http is the same, letter by letter"
     ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
   ])("%s", async (_, parts) => {
     const [lane, plain] = [await open(), await open({ lane: undefined })];
-    const [mine, nodes] = await Promise.all([said(lane.port, [...parts, LAST]), said(plain.port, [...parts, LAST])]);
-    expect(masked(mine)).toBe(masked(nodes));
+    const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
+    expect(masked(mine!)).toBe(masked(nodes!));
     const told = ({ lines }: House) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);
     expect(told(lane)).toEqual(told(plain));
     expect(lane.inside()).toBe(0);
@@ -213,6 +224,66 @@ describe("the lane", () => {
     expect(calls).toBeLessThan(50);
     socket.resume();
     await eventually(() => expect(calls).toBe(100));
+  });
+});
+
+describe("a connection in the lane that has had an answer", () => {
+  it("takes bodies of many reads, while others are read beside it", async () => {
+    const house = await open(
+      {},
+      { ...RPCS, Act: ({ instruction }: { instruction: string }) => ({ ...CHUNK, id: instruction }) },
+    );
+    const say = (letter: string): string => JSON.stringify({ ...JSON.parse(SOUND), instruction: letter.repeat(3_000) });
+    const long = (letter: string): string => " ".repeat(200_000) + say(letter);
+    const letters = [..."abcdefgh"];
+    const told = await Promise.all(
+      letters.map((letter) => said(house.port, [head(long(letter), AUTH), long(letter), LAST], answered)),
+    );
+    expect(told.map((text, i) => text.includes(letters[i]!.repeat(3_000)))).toEqual(letters.map(() => true));
+  });
+
+  it("is node:http's to answer with 408 when a body does not come", async () => {
+    const house = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
+    const socket = await answered(house.port);
+    socket.write(head(SOUND, AUTH));
+    const [chunk] = (await once(socket, "data")) as [Buffer];
+    expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
+  });
+
+  it("is let go by a peer who closes his side, or vanishes", async () => {
+    const house = await open();
+    const [polite, rude] = [await answered(house.port), await answered(house.port)];
+    polite.end();
+    rude.resetAndDestroy();
+    await once(polite, "close");
+    const count = (): Promise<number> =>
+      new Promise((tell) => house.server.fastify.server.getConnections((_, n) => tell(n)));
+    await eventually(async () => expect(await count()).toBe(0));
+  });
+
+  it("may become another protocol's, which then hears every byte", async () => {
+    const take: UpgradeTaker["take"] = (_, stream, first) => {
+      stream.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+      if (first.length > 0) stream.write(first);
+      stream.pipe(stream);
+    };
+    const house = await open({ upgrade: { wants: () => true, take } });
+    const socket = await answered(house.port);
+    let heard = "";
+    socket.setEncoding("latin1").on("data", (text: string) => (heard += text));
+    socket.write("GET /v1/echo HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
+    await eventually(() => expect(heard).toContain("101"));
+    socket.end("x".repeat(300_000));
+    await once(socket, "close");
+    expect(heard.split("\r\n\r\n")[1]).toBe("x".repeat(300_000));
+  });
+
+  it("ends when the port closes, and holds nothing open", async () => {
+    const house = await open();
+    const socket = await answered(house.port);
+    const closed = once(socket, "close");
+    await house.server.drain(5_000);
+    await closed;
   });
 });
 

@@ -10,6 +10,7 @@ import { after, now, steadyNow } from "../../ambient.ts";
 import { roomFor, taken } from "../../codecs/slab.ts";
 import { between } from "../between.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
+import { readShared, type SharedReader } from "./lane/shared-reads.ts";
 
 /** A request that has come whole. */
 export interface PlainRequest {
@@ -79,9 +80,12 @@ interface House extends LaneOptions {
 
 /** One connection in the lane. */
 class Connection {
-  readonly #socket: Socket;
+  #socket: Socket;
   readonly #greeted: () => void;
   readonly #house: House;
+  /** How it reads since its first answer. */
+  #reader: SharedReader | undefined;
+  #isSettled = false;
   /** What came and was not used. */
   #bytes: Buffer | undefined;
   /** The head of a request whose body is still coming. */
@@ -103,9 +107,33 @@ class Connection {
   }
 
   begin(): void {
+    this.#socket.on("data", this.#read);
+    this.#listen();
+  }
+
+  #listen(): void {
+    this.#socket.on("end", this.#ended).on("close", this.#closed).on("error", nothing).resume();
+  }
+
+  #unlisten(): void {
+    this.#socket
+      .off("data", this.#read)
+      .off("end", this.#ended)
+      .off("close", this.#closed)
+      .off("error", nothing)
+      .pause();
+  }
+
+  /** Who has had an answer will ask again: from now on its reads cost less. */
+  #settle(): void {
     const socket = this.#socket;
-    socket.on("data", this.#read).on("end", this.#ended).on("close", this.#closed).on("error", nothing);
-    socket.resume();
+    if (this.#bytes !== undefined || socket.writableLength > 0 || socket.destroyed) return;
+    this.#isSettled = true;
+    this.#unlisten();
+    this.#reader = readShared(socket, this.#read);
+    if (this.#reader === undefined) socket.on("data", this.#read);
+    else this.#socket = this.#reader.socket;
+    this.#listen();
   }
 
   /** The last headers of an answer, which say what becomes of the connection. */
@@ -130,7 +158,10 @@ class Connection {
   finish(part: string | Buffer): void {
     this.#running = undefined;
     if (this.#house.draining()) this.#socket.end(part);
-    else if (this.write(part, this.#goOn)) this.#goOn();
+    else if (this.write(part, this.#goOn)) {
+      if (!this.#isSettled) this.#settle();
+      this.#goOn();
+    }
   }
 
   /** What has begun to come is node:http's to wait for, which then closes. */
@@ -189,8 +220,8 @@ class Connection {
   #handOver(): void {
     const socket = this.#socket;
     this.#leave();
-    socket.off("data", this.#read).off("end", this.#ended).off("close", this.#closed).off("error", nothing);
-    socket.pause();
+    this.#unlisten();
+    this.#reader?.release();
     if (this.#bytes !== undefined) socket.unshift(this.#bytes);
     this.#house.handOver(socket, this.#greeted);
   }
