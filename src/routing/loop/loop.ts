@@ -13,6 +13,7 @@ import { candidatesOf } from "./candidates.ts";
 import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
 import { Intake } from "./intake.ts";
 import type { Flight, Job } from "./job.ts";
+import { Patience } from "./patience.ts";
 import { Window } from "./window.ts";
 
 /** What holds for a whole loop. */
@@ -49,6 +50,7 @@ export class Loop<O> {
   readonly #router: LoopRouter;
   readonly #intake: Intake<O>;
   readonly #window = new Window<O>();
+  readonly #patience = new Patience();
   /** The newest observation that is not dispatched. */
   #slot: Job<O> | undefined;
   #blocked: HoldReason | undefined;
@@ -201,7 +203,8 @@ export class Loop<O> {
     // Who served last goes first, and needs no list made of the others.
     const usual = job.tries.length === 0 ? this.#usual(steps) : undefined;
     if (usual && this.#fly(job, usual, at)) return;
-    for (const step of candidatesOf(steps, this.#served ?? this.#bound, this.#rules.models)) {
+    const candidates = candidatesOf(steps, this.#served ?? this.#bound, this.#rules.models, this.#patience.lost);
+    for (const step of candidates) {
       if (job.tries.some((tried) => sameWay(tried.step, step))) continue;
       if (this.#fly(job, step, at)) return;
     }
@@ -209,8 +212,10 @@ export class Loop<O> {
     this.#give(job, reason, at);
   }
 
+  /** Who served last, unless it is late again and again. */
   #usual(steps: readonly PlanStep[]): PlanStep | undefined {
     const id = this.#served?.offering.id;
+    if (id === this.#patience.lost) return undefined;
     for (const step of steps) if (step.offering.id === id) return step;
     return undefined;
   }
@@ -244,9 +249,10 @@ export class Loop<O> {
     this.#window.remove(job);
     const validUntil = job.sighting.step + units;
     // The robot itself is past its last step already.
-    if (this.#intake.hasReached(validUntil))
+    if (this.#intake.hasReached(validUntil)) {
+      this.#patience.late(flight.step.offering.id);
       this.#hold(job.sighting, HoldReason.LATE, job.sensedAt, at, { tries: job.tries });
-    else this.#deliver(flight, answer, validUntil, at);
+    } else this.#deliver(flight, answer, validUntil, at);
     this.#rest(at);
   }
 
@@ -257,6 +263,7 @@ export class Loop<O> {
 
   #deliver({ job, step }: Flight<O>, answer: ActAnswer, validUntil: number, at: number): void {
     const { sighting, sensedAt, tries, hedgeMicro } = job;
+    this.#patience.inTime();
     const { id: offering, model } = step.offering;
     const moved = this.#lastOffering !== offering;
     if (moved) this.#window.forget();
@@ -318,6 +325,8 @@ export class Loop<O> {
     for (let job = this.#window.oldest; job; job = newer) {
       newer = job.newer;
       if (at >= this.#expiry(job.sensedAt)) {
+        const { first } = job;
+        if (first) this.#patience.late(first.step.offering.id);
         this.#callOff(job, AttemptFailure.DEADLINE, at);
         this.#window.forget();
         this.#give(job, HoldReason.LATE, at);

@@ -5,6 +5,7 @@ import { exceeds } from "../../../src/contracts/bounds.ts";
 import type { ActAnswer } from "../../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import type { LoopEvent } from "../../../src/routing/loop/events.ts";
+import type { PlanStep } from "../../../src/routing/plan.ts";
 import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../support/loops.ts";
 
 describe("an observation", () => {
@@ -84,6 +85,66 @@ describe("a late answer", () => {
     observe(0, 1);
     observe(5, 1 + STEPS);
     expect(all(happen({ kind: "answered", at: 10, flight: 1, answer: answer() }))).toEqual(["hold 1 LATE", "ask a 5"]);
+  });
+});
+
+describe("who is late again and again", () => {
+  /** The robot sees something every 100 ms; `late` answers nothing until then. */
+  const robot = (steps: PlanStep[], late: ReadonlySet<string>, rounds = 12): string[] => {
+    const { observe, happen, told } = stage(steps);
+    for (let i = 0; i < rounds; i++) {
+      const at = i * 2 * DEADLINE_MS;
+      for (const effect of observe(at, i)) {
+        if (effect.kind !== "dispatch" || late.has(effect.step.offering.id)) continue;
+        happen({ kind: "answered", at: at + 1, flight: effect.flight, answer: answer() });
+      }
+      happen({ kind: "time", at: at + DEADLINE_MS });
+    }
+    return all(told).filter((word) => word.startsWith("ask"));
+  };
+  const asked = (words: string[]): string => words.map((word) => word.split(" ")[1]).join("");
+
+  it("gives way to its equal after three answers, which then stays", () => {
+    expect(asked(robot([step("a"), step("b")], new Set("a")))).toBe("aaabbbbbbbbb");
+  });
+
+  it("is followed by a try of its equal, each time, where both are late", () => {
+    expect(asked(robot([step("a"), step("b")], new Set(["a", "b"])))).toBe("aaabaaabaaab");
+  });
+
+  it("stays where nobody is its equal, for another model comes in only from the list", () => {
+    const served = [step("a"), step("b", "other/arm")];
+    const { observe, happen } = stage(served);
+    observe(0, 0);
+    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    for (let i = 1; i < 6; i++) {
+      expect(all(observe(i * 200, i))).toEqual([`ask a ${i}`]);
+      expect(all(happen({ kind: "time", at: i * 200 + DEADLINE_MS }))).toContain(`hold ${i} LATE`);
+    }
+  });
+
+  it("is forgiven by one answer in time", () => {
+    const { observe, happen, told } = stage([step("a"), step("b")]);
+    for (let i = 0; i < 9; i++) {
+      const [effect] = observe(i * 200, i);
+      if (i % 3 === 2 && effect?.kind === "dispatch")
+        happen({ kind: "answered", at: i * 200 + 1, flight: effect.flight, answer: answer() });
+      happen({ kind: "time", at: i * 200 + DEADLINE_MS });
+    }
+    expect(asked(all(told).filter((word) => word.startsWith("ask")))).toBe("aaaaaaaaa");
+  });
+
+  it("is late too where its answers come when the robot is past their steps", () => {
+    const { observe, happen, told } = stage([step("a"), step("b")]);
+    for (let i = 0, number = 0; i < 4; i++, number += 2 * STEPS) {
+      observe(i * 200, number);
+      observe(i * 200 + 1, number + STEPS);
+      const flight = told.findLast((effect) => effect.kind === "dispatch")!.flight;
+      happen({ kind: "answered", at: i * 200 + 2, flight, answer: answer() });
+      const next = told.at(-1)!;
+      if (next.kind === "dispatch") happen({ kind: "time", at: i * 200 + 1 + DEADLINE_MS });
+    }
+    expect(asked(all(told).filter((word) => word.startsWith("ask")))).toMatch(/^aaab/);
   });
 });
 
