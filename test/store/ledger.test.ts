@@ -142,10 +142,14 @@ describe("the ledger", () => {
     await expect(db.sql`update transfer set amount_micro = 1`).rejects.toThrow("append-only");
     await expect(db.sql`delete from transfer`).rejects.toThrow("append-only");
     await expect(db.sql`truncate transfer`).rejects.toThrow("append-only");
-    await expect(db.sql`update request set cost_micro = 1`).rejects.toThrow("append-only");
-    await expect(db.sql`update request set lease = 'lease_other'`).rejects.toThrow("append-only");
-    await expect(db.sql`delete from request`).rejects.toThrow("append-only");
-    await expect(db.sql`truncate request`).rejects.toThrow("append-only");
+    await expect(db.sql`update ending set cost_micro = 1`).rejects.toThrow("append-only");
+    await expect(db.sql`update ending set lease = 'lease_other'`).rejects.toThrow("append-only");
+    await expect(db.sql`update ending set kind = 1`).rejects.toThrow("append-only");
+    await expect(db.sql`delete from ending`).rejects.toThrow("append-only");
+    await expect(db.sql`truncate ending`).rejects.toThrow("append-only");
+    await expect(db.sql`update request_kind set status = 'failed'`).rejects.toThrow("append-only");
+    await expect(db.sql`delete from request_kind`).rejects.toThrow("append-only");
+    await expect(db.sql`truncate request_kind`).rejects.toThrow("append-only");
   });
 
   it("adds credit once per idempotency key, under concurrent calls too, and refuses another amount", async () => {

@@ -150,3 +150,29 @@ export async function call(till: TestTill, payer: Payer, price: number, ceiling 
   await hold.durable;
   await hold.settle(endOf(intent, price));
 }
+
+/** The end of a request, put on record beside any till. What isn't given is as usual. */
+export async function addEnding(
+  sql: Sql,
+  ending: {
+    orgId: string;
+    keyId: string;
+    requestId?: string;
+    status?: "settled" | "failed" | "unmetered";
+    model?: string;
+    offeringId?: string;
+    costMicro?: number;
+    lease?: string;
+    simulated?: boolean;
+    latencyMs?: number | null;
+    created?: Date;
+  },
+): Promise<void> {
+  const { orgId, keyId, requestId = newId("req"), status = "settled", model = "", offeringId = "" } = ending;
+  const { costMicro = 0, lease = null, simulated = false, latencyMs = null, created = null } = ending;
+  await sql`
+    insert into ending (org_id, request_id, kind, cost_micro, lease, latency_ms, created)
+    select ${orgId}, ${requestId}, kinds[1], ${costMicro}, ${lease}, ${latencyMs}, coalesce(${created}::timestamptz, now())
+    from request_kinds(array[${keyId}, ${status}, 'act', nullif(${model}, ''), null, nullif(${offeringId}, ''), null, '0', null,
+      ${String(simulated)}, 'false', null, null]) as kinds`;
+}

@@ -147,11 +147,11 @@ const STRIPPED = 5_000;
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
   const { count } = await sql`
-    update request set log = null, attempt_ms = null
+    update ending set log = null, attempt_ms = null
     where (org_id, request_id) in (
-      select request.org_id, request_id from request left join org_settings using (org_id)
+      select ending.org_id, request_id from ending left join org_settings using (org_id)
       where (log is not null or attempt_ms is not null)
-        and request.created < now() - make_interval(days => coalesce(retention_days, 30))
+        and ending.created < now() - make_interval(days => coalesce(retention_days, 30))
       limit ${STRIPPED})`;
   return count;
 }

@@ -84,8 +84,8 @@ begin
   kinds := request_kinds(array(
     select field
     from said, lateral unnest(array[
-      key_id, status::text, contract, model, provider, offering_id, unit, wake_up_micro::text, hedge_cost_micro::text, simulated::text,
-      byok::text, http_status::text, error_code
+      key_id, status::text, contract, nullif(model, ''), nullif(provider, ''), nullif(offering_id, ''), nullif(unit, ''),
+      wake_up_micro::text, hedge_cost_micro::text, simulated::text, byok::text, http_status::text, error_code
     ]) with ordinality as f (field, place)
     order by nth, place
   ));
@@ -201,13 +201,13 @@ drop function till_commit;
 --
 -- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 13 fields, as `request_kinds` takes them, for each kind that the
 -- till has no name of yet; the answer has their names. Of the requests themselves there is one array for each column: a kind's name (or -n
--- for the nth of `p_kinds`), the place of the lease that pays (0: none), and so on; texts are divided by the unit separator, and empty is null.
--- `p_leases` says of each lease what it pays, and for how many settled requests.
+-- for the nth of `p_kinds`), the place of who pays, and so on; texts are divided by the unit separator, and empty is null. Who pays is an
+-- organisation and its lease (null where nothing was held), with what it pays and for how many settled requests.
 create function till_commit(
   p_till text, p_batch bigint, p_life interval,
   p_intents text, p_over bigint[], p_more json,
   p_kinds text, p_kind bigint[], p_payer integer[], p_request text, p_units bigint[], p_cost bigint[], p_latency real[], p_attempt real[],
-  p_log text, p_leases text[], p_costs bigint[], p_counts bigint[]
+  p_log text, p_orgs text[], p_leases text[], p_costs bigint[], p_counts bigint[]
 ) returns json language plpgsql as $$
 declare
   seen bigint;
@@ -218,6 +218,7 @@ declare
   moves json := p_more -> 'moves';
   charged integer;
   made bigint[];
+  orgs text[];
   leases text[];
   requests text[];
   logs text[];
@@ -268,19 +269,55 @@ begin
         select case when kind > 0 then kind else made[-kind] end from unnest(p_kind) with ordinality as k (kind, nth) order by nth
       );
     end if;
+    -- To read from what was assigned costs the same at every place.
+    orgs := p_orgs;
     leases := p_leases;
     requests := string_to_array(p_request, E'\x1f');
     logs := string_to_array(p_log, E'\x1f', '');
     insert into ending (kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, lease, log)
-    select kind, p_org[payer], request, units, cost, latency, attempt, leases[payer], log
+    select kind, orgs[payer], request, units, cost, latency, attempt, leases[payer], log
     from unnest(p_kind, p_payer, requests, p_units, p_cost, p_latency, p_attempt, logs)
       as ended (kind, payer, request, units, cost, latency, attempt, log);
     update lease set spent_micro = lease.spent_micro + paid.cost, requests = lease.requests + paid.count
     from unnest(p_leases, p_costs, p_counts) as paid (lease, cost, count)
     where lease.id = paid.lease and paid.cost >= 0;
     get diagnostics charged = row_count;
-    if charged <> cardinality(p_leases) then
+    if charged <> cardinality(array_remove(p_leases, null)) then
       raise exception 'a settlement names a lease that this till does not have, or a charge below zero'
         using errcode = 'foreign_key_violation';
     end if;
   end if;
+
+  if p_over is not null then
+    delete from intent where till_id = p_till and batch = any (p_over);
+  end if;
+
+  if p_more -> 'claims' is not null then
+    update idempotency as i set response = decode(c.response, 'base64')
+    from json_to_recordset(p_more -> 'claims') as c (org text, key text, claim text, response text)
+    where i.org_id = c.org and i.key = c.key and i.claim_id = c.claim and i.response is null and c.response is not null;
+    delete from idempotency as i using json_to_recordset(p_more -> 'claims') as c (org text, key text, claim text, response text)
+    where i.org_id = c.org and i.key = c.key and i.claim_id = c.claim and i.response is null and c.response is null;
+  end if;
+
+  if p_more -> 'events' is not null then
+    insert into outbox (event_id, name, org_id, payload)
+    select event_id, name, org_id, decode(payload, 'base64')
+    from json_to_recordset(p_more -> 'events') as e (event_id text, name text, org_id text, payload text);
+  end if;
+
+  if moves is not null then
+    for move in select entry, lease from json_to_recordset(moves) as m (kind text, entry text, lease text) where kind = 'end'
+    loop
+      perform lease_return(move.entry, move.lease, null, true);
+    end loop;
+  end if;
+
+  if is_wanted then
+    select json_agg(lease) into wanted from recall where till_id = p_till;
+  elsif cardinality(takes) = 0 and made is null then
+    return null;
+  end if;
+  return json_build_object('takes', to_json(takes), 'recalled', wanted, 'kinds', to_json(made));
+end
+$$;

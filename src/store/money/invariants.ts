@@ -29,8 +29,11 @@ const RULES: Readonly<Record<string, string>> = {
     union all select request_id from request
     where cost_micro < 0 or (cost_micro > 0 and (lease is null or status <> 'settled'))`,
 
+  "a request is of a kind that is there": `
+    select request_id as broken from ending where not exists (select from request_kind where id = kind)`,
+
   "a request is charged once, under one organisation": `
-    select request_id as broken from request group by request_id having count(*) > 1`,
+    select request_id as broken from ending group by request_id having count(*) > 1`,
 
   "an idempotency key is answered by one charged request at most": `
     select format('%s %s', i.org_id, i.key) as broken from idempotency as i

@@ -19,11 +19,14 @@ export function json(value: unknown): string {
   return text.includes("\\u") ? text.replace(UNHOLDABLE, "\\ufffd") : text;
 }
 
-/** Ends each field of what a batch says, and is in none: JSON never has it bare, and names lose it. */
-const END = "\u001f";
+/** Divides the fields of what a batch says, and is in none: JSON never has it bare, and names lose it. */
+const BETWEEN = "\u001f";
 
 /** A field of text; an empty one is null. */
-const field = (text: string): string => holdable(text).replaceAll(END, "\ufffd") + END;
+const field = (text: string): string => {
+  const held = holdable(text);
+  return held.includes(BETWEEN) ? held.replaceAll(BETWEEN, "\ufffd") : held;
+};
 
 /** Places of values that are said once, from 0 on. */
 class Places {
@@ -39,103 +42,140 @@ class Places {
   }
 }
 
-/** The fields of a kind, in the order in which `till_commit` takes them. */
-const KIND: readonly ((settlement: Settlement) => string | number | boolean | null)[] = [
-  ({ record }) => record.orgId,
-  ({ record }) => record.keyId,
-  ({ record }) => record.status,
-  ({ record }) => record.contract,
-  ({ record }) => record.model,
-  ({ record }) => record.provider,
-  ({ record }) => record.offeringId,
-  ({ record }) => record.unit,
-  ({ lease }) => lease,
-  ({ record }) => record.wakeUpMicro,
-  ({ record }) => record.hedgeCostMicro,
-  ({ record }) => record.simulated,
-  ({ record }) => record.byok,
-  ({ record }) => record.httpStatus,
-  ({ record }) => record.errorCode,
-];
+/** The most kinds of requests whose names are remembered. */
+const MOST_KINDS = 8_192;
 
-/** Ends of requests as `till_commit` takes them: their kinds, the requests themselves, and what each lease pays for how many. */
-export interface Settled {
-  kinds: string | null;
-  places: string | null;
-  ended: string | null;
-  leases: string | null;
-  costs: string | null;
-  counts: string | null;
+/** What the database calls kinds of requests, as far as it has told. */
+export class Kinds {
+  readonly #names = new Map<string, number>();
+
+  /** The name of a kind; undefined when it is not known. */
+  get(kind: string): number | undefined {
+    return this.#names.get(kind);
+  }
+
+  /** Remembers the names of kinds. */
+  learn(kinds: readonly string[], names: readonly number[]): void {
+    for (const [i, kind] of kinds.entries()) {
+      const name = names[i];
+      if (name === undefined) continue;
+      if (this.#names.size >= MOST_KINDS) this.#names.delete(this.#names.keys().next().value!);
+      this.#names.set(kind, name);
+    }
+  }
+
+  /** Knows nothing any more: the database may be another one. */
+  forget(): void {
+    this.#names.clear();
+  }
 }
 
-const NOTHING: Settled = { kinds: null, places: null, ended: null, leases: null, costs: null, counts: null };
+/** The fields of a kind, in the order in which `request_kinds` takes them. */
+const kindOf = (r: RequestRecord): string =>
+  [
+    ...[r.keyId, r.status, r.contract, r.model, r.provider, r.offeringId, r.unit, r.wakeUpMicro, r.hedgeCostMicro],
+    ...[r.simulated, r.byok, r.httpStatus, r.errorCode],
+  ]
+    .map((value) => field(String(value ?? "")))
+    .join(BETWEEN);
 
-/** What one lease pays in a batch. */
+/** Ends of requests as `till_commit` takes them, in its order, and the kinds among them that have no name yet. */
+export interface Settled {
+  unknown: readonly string[];
+  parameters: readonly (string | null)[];
+}
+
+const NOTHING: Settled = { unknown: [], parameters: Array<null>(13).fill(null) };
+
+/** Who pays in a batch. */
 interface Paid {
+  place: number;
+  orgId: string;
+  lease: string | null;
   cost: number;
   count: number;
 }
 
 /** Writes the ends of requests. */
-export function settledOf(settlements: readonly Settlement[]): Settled {
+export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Settled {
   if (settlements.length === 0) return NOTHING;
-  let kinds = "";
-  let ended = "";
-  const begins: number[] = [];
-  const places = new Places();
-  const leases = new Map<string, Paid>();
+  const unknown: string[] = [];
+  const payers = new Map<string, Paid>();
+  const column = <T = number>(): T[] => [];
+  const [kindNames, places, units, costs] = [column(), column(), column(), column()];
+  const [latencies, attempts] = [column<number | "null">(), column<number | "null">()];
+  const [requests, logs] = [column<string>(), column<string>()];
   let last: Settlement | undefined;
   let log: object | undefined;
   let logged = "";
-  let at = 1;
-  const nobody: Paid = { cost: 0, count: 0 };
-  let paid = nobody;
+  let kind = 0;
+  let paid: Paid | undefined;
   for (const settlement of settlements) {
     const { lease, record } = settlement;
     // Most are of the kind of the one before, and to see that costs less than to name it.
-    if (last === undefined || !isSameKind(last, settlement)) {
-      const kind = KIND.reduce((fields, say) => fields + field(String(say(settlement) ?? "")), "");
-      const { place, isNew } = places.of(kind);
-      if (isNew) kinds += kind;
-      at = place * KIND.length + 1;
-      paid = lease === null ? nobody : paidBy(leases, lease);
-      last = settlement;
+    if (last === undefined || !isSameKind(last.record, record)) {
+      const text = kindOf(record);
+      kind = kinds.get(text) ?? -placeOf(unknown, text);
     }
+    if (paid?.lease !== lease || paid.orgId !== record.orgId) paid = payerOf(payers, record.orgId, lease);
     paid.cost += record.costMicro;
     if (record.status === "settled") paid.count += 1;
     if (record.log !== log) {
       log = record.log;
       logged = log === undefined ? "" : json(log);
     }
-    const figures = `${record.units}${END}${record.costMicro}${END}${record.latencyMs ?? ""}${END}${record.attemptMs ?? ""}`;
-    begins.push(at);
-    ended += `${field(record.requestId)}${figures}${END}${logged}${END}`;
+    kindNames.push(kind);
+    places.push(paid.place);
+    requests.push(field(record.requestId));
+    units.push(record.units);
+    costs.push(record.costMicro);
+    latencies.push(record.latencyMs ?? "null");
+    attempts.push(record.attemptMs ?? "null");
+    logs.push(logged);
+    last = settlement;
   }
-  // What nobody pays is refused: there is no such lease.
-  if (nobody.cost !== 0) leases.set("nobody", nobody);
-  const paying = [...leases.values()];
+  const all = [...payers.values()];
+  const list = (values: readonly (string | number)[]): string => `{${values.join(",")}}`;
   return {
-    kinds,
-    places: `{${begins.join(",")}}`,
-    ended,
-    leases: `{${[...leases.keys()].join(",")}}`,
-    costs: `{${paying.map(({ cost }) => cost).join(",")}}`,
-    counts: `{${paying.map(({ count }) => count).join(",")}}`,
+    unknown,
+    parameters: [
+      unknown.length === 0 ? null : unknown.join(BETWEEN),
+      ...[
+        list(kindNames),
+        list(places),
+        requests.join(BETWEEN),
+        list(units),
+        list(costs),
+        list(latencies),
+        list(attempts),
+      ],
+      logs.join(BETWEEN),
+      list(all.map(({ orgId }) => orgId)),
+      // What nobody pays is refused: there is no such lease.
+      list(all.map(({ lease, cost }) => lease ?? (cost === 0 ? "null" : "nobody"))),
+      list(all.map(({ cost }) => cost)),
+      list(all.map(({ count }) => count)),
+    ],
   };
 }
 
-/** What a lease pays in this batch. */
-function paidBy(leases: Map<string, Paid>, lease: string): Paid {
-  const known = leases.get(lease);
+/** The place of a kind among those without a name, from 1 on. */
+function placeOf(unknown: string[], kind: string): number {
+  const place = unknown.indexOf(kind);
+  return place >= 0 ? place + 1 : unknown.push(kind);
+}
+
+/** Who pays in this batch from a lease of an organisation, or from none. */
+function payerOf(payers: Map<string, Paid>, orgId: string, lease: string | null): Paid {
+  const name = lease ?? orgId;
+  const known = payers.get(name);
   if (known) return known;
-  const paid = { cost: 0, count: 0 };
-  leases.set(lease, paid);
+  const paid = { place: payers.size + 1, orgId, lease, cost: 0, count: 0 };
+  payers.set(name, paid);
   return paid;
 }
 
-const isSameKind = ({ lease, record: a }: Settlement, { lease: other, record: b }: Settlement): boolean =>
-  lease === other &&
-  a.orgId === b.orgId &&
+const isSameKind = (a: RequestRecord, b: RequestRecord): boolean =>
   a.keyId === b.keyId &&
   a.status === b.status &&
   a.contract === b.contract &&

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";
+import { addEnding } from "../../support/money.ts";
 
 let app: App;
 let model: Model;
@@ -25,20 +26,17 @@ const margin = (query = "", options: object = { admin: ADMIN_TOKEN }) =>
   app.call(`/v1/usage/margin${query}`, undefined, options);
 
 /** A request that took a second, ended so long ago, and was charged so much. */
-const request = (caller: Caller, offering: string, model: string, agoS: number, usd: number, more: object = {}) =>
-  app.sql`insert into request ${app.sql({
-    org_id: caller.org,
-    request_id: `req_${Math.random()}`,
-    key_id: "key_1",
-    status: "settled",
-    contract: "act",
+const request = (caller: Caller, offeringId: string, model: string, agoS: number, usd: number, more: object = {}) =>
+  addEnding(app.sql, {
+    orgId: caller.org,
+    keyId: "key_1",
     model,
-    offering_id: offering,
-    cost_micro: usd * 1e6,
-    latency_ms: 1000,
+    offeringId,
+    costMicro: usd * 1e6,
+    latencyMs: 1000,
     created: new Date(NOW - agoS * 1000),
     ...more,
-  })}`;
+  });
 
 describe("200", () => {
   it("sets what was charged against busy and warm time, for each organisation and each model", async () => {
@@ -47,7 +45,7 @@ describe("200", () => {
     await request(one, declared, "acme/base", 100, 10);
     await request(one, declared, "acme/base", 95, 10);
     await request(two, declared, "acme/base", 93.5, 1);
-    await request(two, declared, "acme/base", 50, 0, { status: "unmetered", latency_ms: null });
+    await request(two, declared, "acme/base", 50, 0, { status: "unmetered", latencyMs: null });
     await request(two, silent, "acme/silent", 40, 2);
     await request(two, declared, "acme/base", 30, 5, { simulated: true });
     const { status, body } = await margin();

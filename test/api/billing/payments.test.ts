@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { brokenInvariants } from "../../../src/store/money/invariants.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { addEnding } from "../../support/money.ts";
 import { StripeServer } from "../../support/stripe.ts";
 
 let app: App;
@@ -407,10 +408,8 @@ describe("money that goes back", () => {
   it("beyond what is left is owed, never below zero, and taken from the next credit first", async () => {
     const { org, key, id } = await paid();
     // What was spent meanwhile.
-    await app.sql`
-      with gone as (update account set available_micro = available_micro - 15000000 where org_id = ${org} returning org_id)
-      insert into request (org_id, request_id, key_id, status, contract, cost_micro, lease)
-      select org_id, ${`req_${org}`}, ${`key_${org}`}, 'settled', 'act', 15000000, 'available' from gone`;
+    await app.sql`update account set available_micro = available_micro - 15000000 where org_id = ${org}`;
+    await addEnding(app.sql, { orgId: org, keyId: `key_${org}`, costMicro: 15_000_000, lease: "available" });
     await app.sql`update account set requests = 1 where org_id = ${org}`;
     await app.sql`insert into key_day (key_id, day, org_id, taken_micro) values (${`key_${org}`}, now(), ${org}, 15000000)`;
     const { event, id: refund } = stripe.refund(id, 2000);

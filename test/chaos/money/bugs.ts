@@ -27,27 +27,25 @@ export const BUGS = {
       create function till_recover(p_till text, p_force boolean) returns integer language plpgsql as $$
       declare
         found integer := till_recover_once(p_till, p_force);
-        last request;
+        last ending;
       begin
         if found is null then
           return null;
         end if;
         for last in
-          select request.* from request join account using (org_id)
-          where status = 'settled' and cost_micro > 0 and available_micro > 1000000
-          order by request.created desc limit 3
+          select ending.* from ending join account using (org_id)
+          where cost_micro > 0 and available_micro > 1000000
+          order by ending.created desc limit 3
         loop
           perform 1 from account where org_id = last.org_id for update;
           last.request_id := last.request_id || p_till;
-          insert into request (org_id, request_id, key_id, status, contract, model, units, cost_micro, lease, log)
-          values (
-            last.org_id, last.request_id, last.key_id, 'settled', last.contract, last.model, last.units, last.cost_micro,
-            'available', last.log
-          );
+          insert into ending (org_id, request_id, kind, units, cost_micro, lease, log)
+          values (last.org_id, last.request_id, last.kind, last.units, last.cost_micro, 'available', last.log);
           update account set available_micro = available_micro - last.cost_micro, requests = requests + 1
           where org_id = last.org_id;
           update key_day set taken_micro = taken_micro + last.cost_micro
-          where key_id = last.key_id and day = (select max(day) from key_day where key_id = last.key_id);
+          from request_kind as of where of.id = last.kind and key_day.key_id = of.key_id
+            and day = (select max(day) from key_day where key_id = of.key_id);
         end loop;
         return found;
       end
