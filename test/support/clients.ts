@@ -16,7 +16,8 @@ const TRANSPORTS = {
 export type RpcFace = keyof typeof TRANSPORTS;
 
 /** The inference service of a house over one of its faces. */
-export const inference = (app: App, face: RpcFace) => createClient(InferenceService, TRANSPORTS[face](app.url));
+export const inference = (app: Pick<App, "url">, face: RpcFace) =>
+  createClient(InferenceService, TRANSPORTS[face](app.url));
 
 /** The headers of a caller. */
 export const bearer = (key: string, more: Readonly<Record<string, string>> = {}) => ({

@@ -35,7 +35,7 @@ export interface RobotClient {
 }
 
 /** Opens a stream; `open` is said at once where it is given. */
-export function robot(app: App, key: string, open?: Open, face: RpcFace = "grpc"): RobotClient {
+export function robot(app: Pick<App, "url">, key: string, open?: Open, face: RpcFace = "grpc"): RobotClient {
   const outbox = new Outbox();
   const caller = new AbortController();
   const answers = inference(app, face)

@@ -8,7 +8,6 @@ import {
   PredictRequestSchema,
   PredictStartedSchema,
   type PredictStreamResponse,
-  PredictStreamResponseSchema,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { now, nowSeconds, steadyNow } from "../../ambient.ts";
@@ -43,7 +42,7 @@ export async function* streamPredict(
       open: (step, options) => {
         const { wire, target } = trip.reach(step);
         const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
-        return soundParts(parts, intent.units);
+        return new SoundParts(parts, intent.units);
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
@@ -146,18 +145,71 @@ const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([Reason.DEADLINE_EXCEEDED
 
 type StreamEvent = Exclude<PredictStreamResponse["event"], { case: undefined }>;
 
+/** Written out: `create` asks the schema about every frame. */
 const eventOf = <C extends StreamEvent["case"]>(
   name: C,
   value: Extract<StreamEvent, { case: C }>["value"],
-): PredictStreamResponse => create(PredictStreamResponseSchema, { event: { case: name, value } as StreamEvent }); // the pair was just checked
+): PredictStreamResponse => ({
+  $typeName: "limber.v1.PredictStreamResponse",
+  event: { case: name, value } as StreamEvent, // the pair was just checked
+});
 
-/** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
-async function* soundParts(parts: AsyncIterable<PredictAnswerPart>, most: number): AsyncIterable<PredictAnswerPart> {
-  let count = 0;
-  for await (const part of parts) {
-    if (part.kind === "summary") assertSound(count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
-    else if (count === most) return;
-    else assertSound(predict.checkFrame(part.frame, count++));
-    yield part;
+/**
+ * The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. No generator:
+ * each that is read through another costs every frame its part.
+ */
+class SoundParts implements AsyncIterableIterator<PredictAnswerPart> {
+  readonly #parts: AsyncIterator<PredictAnswerPart>;
+  readonly #most: number;
+  #count = 0;
+  #over = false;
+
+  constructor(parts: AsyncIterable<PredictAnswerPart>, most: number) {
+    this.#parts = parts[Symbol.asyncIterator]();
+    this.#most = most;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<PredictAnswerPart>> {
+    return this.#over ? Promise.resolve(OVER) : this.#parts.next().then(this.#judge, this.#broken);
+  }
+
+  return(): Promise<IteratorResult<PredictAnswerPart>> {
+    this.#end();
+    return Promise.resolve(OVER);
+  }
+
+  readonly #judge = (read: IteratorResult<PredictAnswerPart>): IteratorResult<PredictAnswerPart> => {
+    if (this.#over) return OVER;
+    const isOver = read.done || (read.value.kind === "frame" && this.#count === this.#most);
+    if (isOver) {
+      this.#end();
+      return OVER;
+    }
+    const part = read.value;
+    try {
+      if (part.kind === "summary") assertSound(this.#count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
+      else assertSound(predict.checkFrame(part.frame, this.#count++));
+    } catch (thrown) {
+      this.#end();
+      throw thrown;
+    }
+    return read;
+  };
+
+  readonly #broken = (thrown: unknown): never => {
+    this.#over = true;
+    throw thrown;
+  };
+
+  #end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#parts.return?.().catch(() => {});
   }
 }
+
+const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
