@@ -1,6 +1,6 @@
 /** The payment processor: Stripe, through its own package. Nothing of what it says in text reaches a caller. */
 import Stripe from "stripe";
-import { now } from "./ambient.ts";
+import { after, now } from "./ambient.ts";
 import { BRAND } from "./brand.ts";
 import { Reason, type Refusal, refuse } from "./refusal.ts";
 import type { CheckoutFact, ReversalFact } from "./store/money/payments.ts";
@@ -44,6 +44,8 @@ export interface StripeSettings {
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
+/** How long a question may take in all, with every retry and every page of its answer. */
+const PATIENCE_MS = 20_000;
 /** How old a signed message may be. */
 const TOLERANCE_S = 300;
 const MICRO_PER_CENT = 10_000;
@@ -125,10 +127,14 @@ const reachedAt = ({ protocol, hostname, port }: URL) => ({
 
 /** Nothing that goes wrong at the processor is the caller's affair: it's told to come again, and the log is told why. */
 async function reached<T>(ask: () => Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const forget = after(PATIENCE_MS, () => late.reject(new Error(`no answer within ${PATIENCE_MS} ms`)));
   try {
-    return await ask();
+    return await Promise.race([ask(), late.promise]);
   } catch (cause) {
     throw away(cause);
+  } finally {
+    forget();
   }
 }
 

@@ -2,7 +2,9 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { tx } from "../../src/store/database/tx.ts";
 import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { eventually } from "../support/eventually.ts";
 import { honestSteps } from "../support/model.ts";
 import { Pair } from "../support/pair.ts";
 import { StripeServer } from "../support/stripe.ts";
@@ -96,4 +98,59 @@ it("survives a gateway that is killed between opening the checkout and writing i
   expect([again.status, stripe.sessions.size]).toEqual([201, opened + 1]);
   expect(await stripe.deliver(pair.urlOf(1) ?? "", stripe.pay(again.body.payment_id))).toBe(200);
   expect((await pair.well(0, "/v1/billing/balance", undefined, { key })).balance_usd).toBe(15);
+});
+
+/** Holds a payment's row until `release` is called, as a session does that stands still. */
+async function hold(id: string): Promise<{ release(): void; ended: Promise<unknown> }> {
+  const [held, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const ended = tx(pair.sql, async (tx) => {
+    await tx`select 1 from payment where id = ${id} for update`;
+    held.resolve();
+    await release.promise;
+  }).catch(() => {});
+  await held.promise;
+  return { release: release.resolve, ended };
+}
+
+const waiting = async (): Promise<void> => {
+  const [row] = await pair.sql`
+    select count(*) as count from pg_stat_activity where wait_event_type = 'Lock' and query like '%from payment%for update%'`;
+  expect(row!.count).toBe(1);
+};
+
+it("is answered 503 while another session sits on it, and credited when that has let go", async () => {
+  const { key } = await pair.caller(0);
+  const { payment_id: id } = await pair.well(0, "/v1/billing/topup", { amount_usd: 15 }, { key });
+  stripe.pay(id);
+  const { release, ended } = await hold(id);
+  const { status, body } = await pair.call(0, `/v1/billing/payments/${id}/reconcile`, {}, { key });
+  expect([status, body.error.code]).toEqual([503, "store_unavailable"]);
+  release();
+  await ended;
+  expect((await pair.well(1, `/v1/billing/payments/${id}/reconcile`, {}, { key })).status).toBe("succeeded");
+  expect(await brokenInvariants(pair.sql)).toEqual([]);
+});
+
+it("is answered, and credited once, where the database is killed while it is being written down", async () => {
+  const { key } = await pair.caller(0);
+  const { payment_id: id } = await pair.well(0, "/v1/billing/topup", { amount_usd: 20 }, { key });
+  stripe.pay(id);
+  const { release, ended } = await hold(id);
+  const asked = pair.call(0, `/v1/billing/payments/${id}/reconcile`, {}, { key });
+  await eventually(waiting);
+  pair.killPostgres();
+  expect((await asked).status).toBe(503);
+  release();
+  await ended;
+  const last = await eventually(async () => {
+    const answer = await pair.call(0, `/v1/billing/payments/${id}/reconcile`, {}, { key });
+    expect(answer.status).toBe(200);
+    return answer.body;
+  });
+  expect(last.status).toBe("succeeded");
+  await eventually(async () => {
+    const answer = await pair.call(1, "/v1/billing/balance", undefined, { key });
+    expect([answer.status, answer.body.balance_usd]).toEqual([200, 20]);
+  });
+  expect(await brokenInvariants(pair.sql)).toEqual([]);
 });

@@ -42,8 +42,8 @@ class StripeFault extends Error {
 export class StripeServer {
   readonly sessions = new Map<string, Thing>();
   readonly requests: StripeRequest[] = [];
-  /** Answers every request with this instead of doing it; `hang up` hangs up once it's done. */
-  trouble: "none" | "500" | "401" | "hang up" = "none";
+  /** Answers every request with this instead of doing it; `hang up` hangs up once it's done, `silence` says nothing. */
+  trouble: "none" | "500" | "401" | "hang up" | "silence" = "none";
   readonly #refunds = new Map<string, Thing>();
   readonly #disputes = new Map<string, Thing>();
   readonly #replays = new Map<string, { params: string; status: number; body: Thing }>();
@@ -177,6 +177,7 @@ export class StripeServer {
       version: header("stripe-version"),
       params,
     });
+    if (this.trouble === "silence") return;
     const { status, body: answer } = this.#answer(request, url, params, body, idempotencyKey);
     if (this.trouble === "hang up") return void request.socket.destroy();
     const headers = { "content-type": "application/json", "request-id": name("req") };

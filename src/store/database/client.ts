@@ -14,8 +14,11 @@ export type Client = postgres.Sql;
  */
 export type Queryable = postgres.ISql;
 
-/** No statement of a gateway takes this long, and one whose caller is gone must not hold its locks. */
-const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 60_000 };
+/**
+ * No statement of a gateway takes this long, and no transaction waits for anything but its own statements: one whose process stands
+ * still must not hold its locks for longer than others have patience.
+ */
+const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
 
 const DRIVER_OPTIONS = {
   types: TYPES,

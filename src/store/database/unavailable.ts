@@ -10,10 +10,11 @@ export class StoreUnavailable extends Error {
 const NETWORK =
   /^(?:CONNECTION_(?:CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|E(?:CONN\w+|PIPE|NOTFOUND|AI_AGAIN|TIMEDOUT))$/;
 /**
- * PostgreSQL's classes for connections (08), exhausted resources (53), its own end (57P), a standby (25006), its
- * disk (58).
+ * PostgreSQL's classes for connections (08), exhausted resources (53), its own end and statements that took too long (57), locks that
+ * did not come free (55P03), transactions that it ended because they stood still (25P03, 25P04) or stood in each other's way (40), a
+ * standby (25006), its disk (58).
  */
-const SERVER = /^(?:08|53|57P|25006|58)/;
+const SERVER = /^(?:08|53|57|55P03|25P0[34]|40|25006|58)/;
 
 /**
  * Whether an error of a statement or a transaction tells of a database that can't be used now, and not of the

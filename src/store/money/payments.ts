@@ -154,6 +154,12 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
     returning org_id as "orgId", id`;
 }
 
+/**
+ * How long one who asks about a payment waits for another who is writing it down. Who does so for longer has died or stands still, and
+ * what he was told can be asked for again.
+ */
+const PATIENCE = "5s";
+
 /** Later words win, but only over these; whatever was paid stays paid. */
 const OVERRULES: Readonly<Record<CheckoutFact["status"], readonly PaymentStatus[]>> = {
   pending: [],
@@ -176,6 +182,7 @@ export interface Concluded {
  */
 export async function conclude(tx: Tx, fact: CheckoutFact): Promise<Concluded | undefined> {
   const { paymentId: id, sessionId, intentId, status } = fact;
+  await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
   const [row] = await tx<{ org_id: string; amount_micro: number; status: PaymentStatus; session_id: string | null }[]>`
     select org_id, amount_micro, status, session_id from payment where id = ${id} for update`;
   if (!row || (row.session_id ?? sessionId) !== sessionId || row.amount_micro !== fact.amountMicro) return undefined;
@@ -200,6 +207,7 @@ export async function reverse(
   paymentId: string,
   fact: ReversalFact,
 ): Promise<{ orgId: string; owes: boolean } | undefined> {
+  await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
   const [payment] = await tx<{ org_id: string; status: PaymentStatus }[]>`
     select org_id, status from payment where id = ${paymentId} for update`;
   if (payment?.status !== "succeeded" && payment?.status !== "refunded") return undefined;
