@@ -1,13 +1,12 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
-import { nowSeconds, random } from "../ambient.ts";
+import { after, nowSeconds, random } from "../ambient.ts";
 import type { Notices } from "../store/database/notices.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {
   type ClaimedDelivery,
+  type Claims,
   claimDeliveries,
   disableWebhook,
-  MOST_AT_ONE_HOOK,
-  nextDue,
   noteDelivered,
   noteFailed,
   type TakenDelivery,
@@ -40,6 +39,8 @@ export interface SenderParts {
 /** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
 export const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
 const AT_ONCE = 128;
+/** Ends wait so long for each other before they are written down, in the statement that claims what comes next. */
+const GATHER_MS = 5;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
 /** Webhooks whose secrets are kept ready to sign. */
@@ -54,12 +55,6 @@ interface Signers {
   readonly each: readonly Signer[];
 }
 
-/** Deliveries that were taken while those before were written down. */
-interface Gathering {
-  readonly taken: TakenDelivery[];
-  readonly written: Promise<void>;
-}
-
 /** A sender; any number of them share the deliveries of one database. */
 export class WebhookSender {
   readonly #parts: SenderParts;
@@ -68,8 +63,12 @@ export class WebhookSender {
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
   readonly #bodies = new Map<string, Buffer>();
-  #writing: Promise<unknown> = Promise.resolve();
-  #gathering: Gathering | undefined;
+  /** What was taken and is not written down. */
+  #taken: TakenDelivery[] = [];
+  #underWay = 0;
+  /** The webhook that was visited last. */
+  #visited = "";
+  #gathering: (() => void) | undefined;
 
   /** Begins at once. */
   constructor(parts: SenderParts) {
@@ -86,22 +85,36 @@ export class WebhookSender {
   async close(): Promise<void> {
     await this.#rounds.close();
     await Promise.all(this.#running);
+    this.#gathering?.();
+    if (this.#taken.length > 0) await noteDelivered(this.#parts.sql, this.#taken);
   }
 
-  /** Sends what is due; answers in how many milliseconds the next is. */
+  /** Writes down what was taken, and sends what is due; answers in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
-    const { sql } = this.#parts;
-    while (!this.#rounds.over && this.#running.size < AT_ONCE) {
-      const full = [...this.#busy].filter(([, count]) => count >= MOST_AT_ONE_HOOK).map(([id]) => id);
-      const claimed = await claimDeliveries(sql, AT_ONCE - this.#running.size, full);
-      if (claimed.length === 0) break;
+    for (let isRoundWhole = this.#visited === ""; ; ) {
+      const limit = AT_ONCE - this.#underWay;
+      const { claimed, last, nextMs } = await this.#claim(limit);
       for (const delivery of claimed) this.#send(delivery);
+      if (limit > 0) this.#visited = last ?? "";
+      if (claimed.length === limit || this.#rounds.over || (last === undefined && isRoundWhole)) return nextMs;
+      isRoundWhole ||= last === undefined;
     }
-    return nextDue(sql);
+  }
+
+  async #claim(limit: number): Promise<Claims> {
+    const taken = this.#taken;
+    this.#taken = [];
+    try {
+      return await claimDeliveries(this.#parts.sql, { taken, limit, busy: this.#busy, after: this.#visited });
+    } catch (cause) {
+      this.#taken = [...taken, ...this.#taken];
+      throw cause;
+    }
   }
 
   #send(delivery: ClaimedDelivery): void {
     const { id } = delivery.hook;
+    this.#underWay += 1;
     this.#busy.set(id, (this.#busy.get(id) ?? 0) + 1);
     const running = this.#try(delivery)
       .catch((cause) =>
@@ -109,12 +122,24 @@ export class WebhookSender {
       )
       .then(() => {
         this.#running.delete(running);
+        this.#underWay -= 1;
         const left = (this.#busy.get(id) ?? 1) - 1;
         if (left === 0) this.#busy.delete(id);
         else this.#busy.set(id, left);
-        this.#rounds.wake();
+        this.#ended();
       });
     this.#running.add(running);
+  }
+
+  /** Has the next round made at once where nothing is under way, else together with what ends soon. */
+  #ended(): void {
+    const next = (): void => {
+      this.#gathering?.();
+      this.#gathering = undefined;
+      this.#rounds.wake();
+    };
+    if (this.#underWay === 0) next();
+    else this.#gathering ??= after(GATHER_MS, next);
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
@@ -133,7 +158,7 @@ export class WebhookSender {
       .post(delivery.hook.url, headers, body)
       .catch((error: { failure?: string }) => error.failure ?? "unreachable");
     if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
-      await this.#taken({ delivery, status: answer.status });
+      this.#taken.push({ delivery, status: answer.status });
       return;
     }
     await this.#failed(delivery, answer);
@@ -156,23 +181,6 @@ export class WebhookSender {
     const each = this.#parts.secretsOf(hook).map((text) => new Signer(text));
     this.#signers.set(hook.id, { secret, oldSecret, each });
     return each;
-  }
-
-  /** Writes down that a delivery was taken, together with all that are taken while the write before runs. */
-  #taken(taken: TakenDelivery): Promise<void> {
-    this.#gathering ??= this.#gather();
-    this.#gathering.taken.push(taken);
-    return this.#gathering.written;
-  }
-
-  #gather(): Gathering {
-    const taken: TakenDelivery[] = [];
-    const written = this.#writing.then(() => {
-      this.#gathering = undefined;
-      return noteDelivered(this.#parts.sql, taken);
-    });
-    this.#writing = written.catch(() => {});
-    return { taken, written };
   }
 
   async #failed(delivery: ClaimedDelivery, answer: HookAnswer | string): Promise<void> {

@@ -7,7 +7,8 @@ import {
   createWebhook,
   disableWebhook,
   MOST_AT_ONE_HOOK,
-  nextDue,
+  noteDelivered,
+  type Round,
 } from "../../src/store/events/webhooks.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
@@ -33,38 +34,81 @@ const waiting = async (hookId: string, count: number, sinceS: number): Promise<v
 };
 const hooksOf = (claimed: readonly { hook: { id: string } }[]) => claimed.map(({ hook }) => hook.id).toSorted();
 
-it("a webhook that much waits for holds up no other, however long", async () => {
+const round = (limit: number, more: Partial<Round> = {}) =>
+  claimDeliveries(db.sql, { taken: [], limit, busy: new Map(), after: "", ...more });
+const claim = async (limit: number, busy: readonly string[] = []) =>
+  (await round(limit, { busy: new Map(busy.map((id) => [id, MOST_AT_ONE_HOOK])) })).claimed;
+
+it("a webhook that much waits for holds up no other, however long; of those that wait, the longest due come first", async () => {
   for (const id of ["wh_full", "wh_next", "wh_late"]) await hook(id);
   await waiting("wh_full", 3_000, 600);
   await waiting("wh_next", 2, 60);
   await waiting("wh_late", 1, 30);
-  const first = await claimDeliveries(db.sql, 16, []);
-  expect(hooksOf(first)).toEqual(Array(MOST_AT_ONE_HOOK).fill("wh_full"));
-  expect(hooksOf(await claimDeliveries(db.sql, 16, ["wh_full"]))).toEqual(["wh_late", "wh_next", "wh_next"]);
-  expect(await claimDeliveries(db.sql, 16, ["wh_full"])).toEqual([]);
+  const first = await claim(5);
+  expect(hooksOf(first)).toEqual([...Array(MOST_AT_ONE_HOOK).fill("wh_full"), "wh_next"]);
+  expect(hooksOf(await claim(16, ["wh_full"]))).toEqual(["wh_late", "wh_next"]);
+  expect(await claim(16, ["wh_full"])).toEqual([]);
+  expect(hooksOf((await round(16, { busy: new Map([["wh_full", MOST_AT_ONE_HOOK - 1]]) })).claimed)).toEqual([
+    "wh_full",
+  ]);
+});
+
+it("of more webhooks than one round visits, the rounds after it visit the others", async () => {
+  await db.sql`
+    insert into webhook (id, org_id, url, events, secret)
+    select 'wh_' || to_char(n, 'FM0000'), 'org_1', 'https://example.com/', '{*}', 'sealed' from generate_series(1, 1200) as n`;
+  await db.sql`
+    insert into webhook_delivery (hook_id, event_id, event, payload) select id, 'evt_1', 'ping', '' from webhook`;
+  const claimed: string[] = [];
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const { claimed: some, last } = await round(2_000, { after });
+    claimed.push(...hooksOf(some));
+    after = last;
+  }
+  expect(claimed.length).toBe(1_200);
+  expect(new Set(claimed).size).toBe(1_200);
+});
+
+it("what was taken is noted by the round that claims more, and claimed no more though its time was over", async () => {
+  await hook("wh_1");
+  await waiting("wh_1", 2, 10);
+  await db.sql`update webhook set consecutive_failures = 3, failing_since = now()`;
+  const [first, second] = (await round(2)).claimed;
+  await db.sql`update webhook_delivery set claimed_until = now() - interval '1 second'`;
+  const { claimed } = await round(9, { taken: [{ delivery: first!, status: 204 }] });
+  expect(claimed.map(({ id }) => id)).toEqual([second!.id]);
+  await noteDelivered(db.sql, [{ delivery: second!, status: 200 }]);
+  const rows = await db.sql`
+    select state, last_status, claimed_until, consecutive_failures
+    from webhook_delivery join webhook on webhook.id = hook_id order by position`;
+  const told = { state: "delivered", claimed_until: null, consecutive_failures: 0 };
+  expect(rows).toEqual([
+    { ...told, last_status: 204 },
+    { ...told, last_status: 200 },
+  ]);
 });
 
 it("of several senders each claims others, and what one left is claimed anew once its time is over", async () => {
   for (let i = 0; i < 10; i++) await hook(`wh_${i}`);
   for (let i = 0; i < 10; i++) await waiting(`wh_${i}`, 3, 10);
-  const claims = await Promise.all(Array.from({ length: 5 }, () => claimDeliveries(db.sql, 30, [])));
+  const claims = await Promise.all(Array.from({ length: 5 }, () => claim(30)));
   const ids = claims.flat().map(({ id }) => id);
   expect(new Set(ids).size).toBe(ids.length);
-  const rest = await claimDeliveries(db.sql, 30, []);
+  const rest = await claim(30);
   expect(ids.length + rest.length).toBe(30);
   await db.sql`update webhook_delivery set claimed_until = now() - interval '1 second' where id = ${ids[0]!}`;
-  expect(await claimDeliveries(db.sql, 30, [])).toMatchObject([{ id: ids[0], tries: 2 }]);
+  expect(await claim(30)).toMatchObject([{ id: ids[0], tries: 2 }]);
 });
 
 it("nothing is claimed before its time, nor of a disabled webhook; the time of the next is told", async () => {
   await hook("wh_1");
-  expect(await nextDue(db.sql)).toBeUndefined();
+  expect((await round(0)).nextMs).toBeUndefined();
   await waiting("wh_1", 1, -90);
-  expect(await claimDeliveries(db.sql, 30, [])).toEqual([]);
-  const ms = (await nextDue(db.sql)) ?? 0;
+  expect(await claim(30)).toEqual([]);
+  const ms = (await round(0)).nextMs ?? 0;
   expect([ms > 60_000, ms <= 90_000]).toEqual([true, true]);
   await addDelivery(db.sql, "wh_1", { id: "evt_1", name: "ping", payload: Buffer.alloc(0) });
   await tx(db.sql, (tx) => disableWebhook(tx, "wh_1"));
-  expect(await claimDeliveries(db.sql, 30, [])).toEqual([]);
-  expect(await nextDue(db.sql)).toBeUndefined();
+  expect(await claim(30)).toEqual([]);
+  expect((await round(0)).nextMs).toBeUndefined();
 });

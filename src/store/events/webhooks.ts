@@ -227,68 +227,106 @@ export async function lastDeliveries(sql: Queryable, hookIds: readonly string[])
   return new Map(rows.map((row) => [row.hook_id, deliveryOf(row)]));
 }
 
-/**
- * Claims up to `limit` deliveries whose time has come, at most a few of each webhook, none of those in `busy`, the longest due first. It may
- * find fewer than there are where one webhook has many: who asks again, with that one in `busy`, gets the others. What a sender claimed
- * and never told of again is claimed anew.
- */
-export async function claimDeliveries(
-  sql: Queryable,
-  limit: number,
-  busy: readonly string[],
-): Promise<ClaimedDelivery[]> {
-  const rows = await sql<(HookRow & { delivery_id: string; event_id: string; payload: Buffer; tries: number })[]>`
-    with waiting as (
-      select delivery.id, hook_id, due, position
-      from webhook_delivery as delivery join webhook on webhook.id = hook_id
-      where state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
-        and enabled and hook_id <> all (${[...busy]}::text[])
-      order by due limit ${limit * 8}),
-    next as (
-      select id from (select id, due, row_number() over (partition by hook_id order by due, position) as place from waiting) as placed
-      where place <= ${MOST_AT_ONE_HOOK} order by due limit ${limit}),
-    locked as (
-      select id from webhook_delivery where id in (select id from next)
-        and state = 'pending' and (claimed_until is null or claimed_until < now()) for update skip locked)
-    update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
-    from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
-    returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
-      case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret`;
-  return rows.map((row) => ({
-    id: row.delivery_id,
-    eventId: row.event_id,
-    payload: row.payload,
-    tries: row.tries,
-    hook: hookOf(row),
-  }));
-}
-
-/** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
-export async function nextDue(sql: Queryable): Promise<number | undefined> {
-  const [row] = await sql<{ ms: number | null }[]>`
-    select (extract(epoch from min(due) - now()) * 1000)::float8 as ms
-    from webhook_delivery where state = 'pending' and due > now()`;
-  return row?.ms ?? undefined;
-}
-
 /** A delivery that its receiver took, with the HTTP status that it gave. */
 export interface TakenDelivery {
-  readonly delivery: ClaimedDelivery;
+  readonly delivery: Pick<ClaimedDelivery, "id"> & { readonly hook: Pick<WebhookRecord, "id"> };
   readonly status: number;
 }
 
-/** Notes that receivers took deliveries. */
-export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
+/** What a sender tells and asks in one round. */
+export interface Round {
+  /** What receivers took since the last round. */
+  readonly taken: readonly TakenDelivery[];
+  /** Claims at most so many. */
+  readonly limit: number;
+  /** How many tries are under way to a webhook, for those that have any. */
+  readonly busy: ReadonlyMap<string, number>;
+  /** Webhooks are visited in the order of their ids, from the one after this on. */
+  readonly after: string;
+}
+
+/** What came of a round. */
+export interface Claims {
+  readonly claimed: ClaimedDelivery[];
+  /** The webhook that was visited last, where there are more behind it. */
+  readonly last: string | undefined;
+  /** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
+  readonly nextMs: number | undefined;
+}
+
+/** Webhooks that are visited in one round; those on which something waits, due or not. */
+const MOST_VISITED = 500;
+
+/**
+ * Notes what was taken, and claims deliveries whose time has come: of each webhook that is visited a few, those under way counted, and of all
+ * these the longest due. Of each webhook only the first that wait are read. What a sender claimed and never told of again is claimed anew.
+ */
+export async function claimDeliveries(sql: Queryable, { taken, limit, busy, after }: Round): Promise<Claims> {
   const ids = taken.map(({ delivery }) => delivery.id);
   const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
-  await sql`
-    with done as (
+  const rows = await sql<ClaimRow[]>`
+    with recursive done as (
       update webhook_delivery as delivery
       set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
       from unnest(${ids}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
-      where delivery.id = taken.id and state = 'pending')
-    update webhook set consecutive_failures = 0, failing_since = null
-    where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)`;
+      where delivery.id = taken.id and state = 'pending'),
+    recovered as (
+      update webhook set consecutive_failures = 0, failing_since = null
+      where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)),
+    visited as (
+      (select hook_id, 1 as place from webhook_delivery where state = 'pending' and hook_id > ${after} order by hook_id limit 1)
+      union all
+      select (select hook_id from webhook_delivery where state = 'pending' and hook_id > visited.hook_id order by hook_id limit 1), place + 1
+      from visited where hook_id is not null and place < ${MOST_VISITED}),
+    ready as (
+      select first.id, due from visited
+      join webhook on webhook.id = hook_id and enabled
+      left join unnest(${[...busy.keys()]}::text[], ${[...busy.values()]}::integer[]) as busy (id, count) on busy.id = hook_id
+      cross join lateral (
+        select id, due from webhook_delivery
+        where hook_id = visited.hook_id and state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
+          and id <> all (${ids}::text[])
+        order by due, position limit greatest(${MOST_AT_ONE_HOOK} - coalesce(busy.count, 0), 0)) as first
+      order by due limit ${limit}),
+    locked as (
+      select id from webhook_delivery where id in (select id from ready)
+        and state = 'pending' and (claimed_until is null or claimed_until < now()) for update skip locked),
+    claimed as (
+      update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
+      from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
+      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries as tries,
+        case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)
+    select claimed.*,
+      (select hook_id from visited where place = ${MOST_VISITED}) as last,
+      (select (extract(epoch from min(due) - now()) * 1000)::float8
+        from webhook_delivery where state = 'pending' and due > now()) as next_ms
+    from (select) as always left join claimed on true`;
+  const claimed = rows.flatMap((row) => (row.delivery_id === null ? [] : [claimedOf(row)]));
+  const [{ last, next_ms: nextMs } = { last: null, next_ms: null }] = rows;
+  return { claimed, last: last ?? undefined, nextMs: nextMs ?? undefined };
+}
+
+interface ClaimRow extends HookRow {
+  delivery_id: string | null;
+  event_id: string;
+  payload: Buffer;
+  tries: number;
+  old_secret_now: Buffer | null;
+  last: string | null;
+  next_ms: number | null;
+}
+
+const claimedOf = (row: ClaimRow): ClaimedDelivery => ({
+  id: row.delivery_id!,
+  eventId: row.event_id,
+  payload: row.payload,
+  tries: row.tries,
+  hook: hookOf({ ...row, old_secret: row.old_secret_now }),
+});
+
+/** Notes that receivers took deliveries, and claims none. */
+export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
+  await claimDeliveries(sql, { taken, limit: 0, busy: new Map(), after: "" });
 }
 
 /** How a try failed, and what follows. */
