@@ -120,6 +120,11 @@ function readWebp(bytes: Buffer): ImageHeader | undefined {
   return size && { format: "webp", ...size, complete: 8 + bytes.readUInt32LE(4) <= bytes.length, rowByRow: false };
 }
 
-const startsWith = (bytes: Buffer, prefix: Buffer): boolean => bytes.subarray(0, prefix.length).equals(prefix);
+const startsWith = (bytes: Buffer, prefix: Buffer): boolean =>
+  bytes.length >= prefix.length && bytes.compare(prefix, 0, prefix.length, 0, prefix.length) === 0;
 
-const isAt = (bytes: Buffer, at: number, name: string): boolean => bytes.toString("latin1", at, at + 4) === name;
+/** Whether the four letters of a name stand there. */
+function isAt(bytes: Buffer, at: number, name: string): boolean {
+  for (let i = 0; i < 4; i++) if (bytes[at + i] !== name.charCodeAt(i)) return false;
+  return true;
+}

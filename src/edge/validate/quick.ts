@@ -75,9 +75,12 @@ function chosenCheck(oneof: DescOneof): Check {
 
 /** All of them; most fields have no rule, and cost nothing. */
 function all(checks: readonly Check[]): Check {
-  if (checks.length === 0) return always;
+  const [first, second] = checks;
+  if (first === undefined) return always;
+  if (second === undefined) return first;
+  if (checks.length === 2) return (value) => first(value) && second(value);
   return (value) => {
-    for (const check of checks) if (!check(value)) return false;
+    for (let i = 0; i < checks.length; i++) if (!checks[i]!(value)) return false;
     return true;
   };
 }
@@ -131,10 +134,22 @@ function both(one: Check, other: Check): Check {
   return all([one, other].filter((check) => check !== always));
 }
 
-const every =
-  (check: Check): Check =>
-  (value) =>
-    (value as readonly unknown[]).every((item) => check(item));
+/** Of lists of numbers, the longest of hot messages, none is asked by way of another function. */
+function every(check: Check): Check {
+  if (check === finite) return (value) => areFinite(value as readonly unknown[]);
+  return (value) => {
+    const items = value as readonly unknown[];
+    for (let i = 0; i < items.length; i++) if (!check(items[i])) return false;
+    return true;
+  };
+}
+
+const finite: Check = (value) => Number.isFinite(value);
+
+function areFinite(items: readonly unknown[]): boolean {
+  for (let i = 0; i < items.length; i++) if (!Number.isFinite(items[i])) return false;
+  return true;
+}
 
 const everyValue =
   (check: Check): Check =>
@@ -168,6 +183,9 @@ const nested = (rules: unknown, field: DescField): Check => {
 
 const lengthOf = (value: unknown): number => (value as { readonly length: number }).length;
 
+/** A longer text is not kept to compare the next one with. */
+const MOST_KEPT = 64;
+
 /** A rule's check, made from its bound. */
 type Rule = (bound: unknown, field: DescField) => Check;
 
@@ -177,7 +195,14 @@ const RULES: Readonly<Record<string, Rule>> = {
   "string.max_len": (n) => (value) => lengthOf(value) <= Number(n),
   "string.pattern": (pattern) => {
     const regex = new RegExp(String(pattern), "u");
-    return (value) => regex.test(value as string);
+    // A robot says the same words with every call.
+    let before: unknown;
+    return (value) => {
+      if (value === before) return true;
+      const fits = regex.test(value as string);
+      if (fits && lengthOf(value) <= MOST_KEPT) before = value;
+      return fits;
+    };
   },
   "string.in": (words) => {
     const known = new Set(words as readonly unknown[]);
@@ -213,5 +238,5 @@ const NUMBER_RULES: Readonly<Record<string, Rule>> = {
   gte: (bound) => (value) => (value as number) >= Number(bound),
   lt: (bound) => (value) => (value as number) < Number(bound),
   lte: (bound) => (value) => (value as number) <= Number(bound),
-  finite: () => (value) => Number.isFinite(value),
+  finite: () => finite,
 };

@@ -29,6 +29,8 @@ import { picturesIn } from "../pictures.ts";
 import { MAX_MESSAGE_BYTES } from "../servers.ts";
 import type { CallOptions } from "../wire.ts";
 
+const LONGEST_VARINT = 5;
+
 /** Bytes of one message in the pieces that it's made of. Fields may stand in any order, so pieces are simply put one after another. */
 interface Pieces {
   readonly list: readonly Uint8Array[];
@@ -52,6 +54,37 @@ class PreparedAct implements ActMessage {
   under(callId: number): Buffer {
     const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
     return framed(joined([whole(id), field(ACT_REQUEST.call, this.#pieces)]));
+  }
+}
+
+/** So many bytes stand ahead of a call at most: gRPC's prefix, its id and its length, each number behind its tag. */
+const ROOM = PREFIX + 2 * (1 + LONGEST_VARINT);
+
+/** An act call in one piece, behind room for what stands ahead of it. */
+class WholeAct implements ActMessage {
+  #bytes: Buffer;
+  #isSent = false;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  under(callId: number): Buffer {
+    // What is on its way under another id stays as it is.
+    if (this.#isSent) this.#bytes = Buffer.from(this.#bytes);
+    this.#isSent = true;
+    const bytes = this.#bytes;
+    const size = bytes.length - ROOM;
+    const length = 1 + varintSize(callId) + 1 + varintSize(size) + size;
+    refuseLarge(length);
+    const start = bytes.length - length - PREFIX;
+    bytes[start] = 0;
+    bytes.writeUInt32BE(length, start + 1);
+    let at = putVarint(bytes, (ACT_REQUEST.callId << 3) | WireType.Varint, start + PREFIX);
+    at = putVarint(bytes, callId, at);
+    at = putVarint(bytes, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
+    putVarint(bytes, size, at);
+    return bytes.subarray(start);
   }
 }
 
@@ -83,7 +116,7 @@ function writeAct(
     const observations = filled(input.observations, pictures);
     call.observations = observations;
     if (goalFrame) call.goalImage = goalFrame;
-    return new PreparedAct(whole(writeMessage(ActCallSchema, call)));
+    return new WholeAct(writeMessage(ActCallSchema, call, ROOM));
   }
   return new PreparedAct(
     joined([
@@ -279,8 +312,6 @@ function field(number: number, value: Pieces): Pieces {
   return { list: [head, ...value.list], bytes: head.length + value.bytes };
 }
 
-const LONGEST_VARINT = 5;
-
 /** Two numbers below 2^32 as protobuf writes them: seven bits a byte, the lowest first. */
 function varints(first: number, second: number): Buffer {
   const bytes = Buffer.allocUnsafe(2 * LONGEST_VARINT);
@@ -301,11 +332,14 @@ function putVarint(bytes: Buffer, value: number, from: number): number {
   return at;
 }
 
+function refuseLarge(bytes: number): void {
+  if (bytes > MAX_MESSAGE_BYTES)
+    throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, "the observations are larger than a message may be");
+}
+
 /** One buffer with gRPC's prefix, so that it leaves in one write. */
 function framed({ list, bytes }: Pieces): Buffer {
-  if (bytes > MAX_MESSAGE_BYTES) {
-    throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, "the observations are larger than a message may be");
-  }
+  refuseLarge(bytes);
   const message = Buffer.allocUnsafe(PREFIX + bytes);
   message[0] = 0;
   message.writeUInt32BE(bytes, 1);
