@@ -5,7 +5,7 @@ import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Config } from "../config.ts";
 import type { Gate } from "../edge/gate.ts";
 import { serveGr00t } from "../edge/gr00t.ts";
-import { grpcStreams } from "../edge/grpc.ts";
+import { grpcCalls } from "../edge/grpc.ts";
 import { CallLines, type LogLine } from "../edge/log.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { buildServer } from "../edge/server.ts";
@@ -59,7 +59,7 @@ export async function openFaces({
   };
   const { act, actStream, predict, predictStream } = InferenceService.method;
   const hot = [act, actStream, predict, predictStream];
-  const takeStream = grpcStreams({
+  const findTaker = grpcCalls({
     gate,
     methods: hot,
     maxMessageBytes: MAX_MESSAGE_BYTES,
@@ -72,7 +72,7 @@ export async function openFaces({
     log: note,
     metrics: { metrics, adminToken, token: config.metricsToken },
     closing,
-    port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { onStream: takeStream }) },
+    port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { findTaker }) },
   });
   const port = await server.listen(config.host, config.port);
   const gr00t =

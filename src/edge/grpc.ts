@@ -1,34 +1,31 @@
 /**
- * gRPC for the calls that robots make in their loops, on bare HTTP/2 streams: the same gate and the same service functions
+ * gRPC for the calls that robots make in their loops, on HTTP/2 streams of our own: the same gate and the same service functions
  * as every other face, without the request and response objects that a general handler builds for each call. What it says
  * is what the general handler says, to the last header, so that no client can tell them apart.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
-import {
-  constants,
-  type Http2Session,
-  type IncomingHttpHeaders,
-  type OutgoingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { after, newId, steadyNow } from "../ambient.ts";
-import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
+import { ADMIN_HEADER } from "../brand.ts";
 import { CodecError } from "../codecs/error.ts";
 import { frameMessage, frameOf, MessageReader, PREFIX } from "../codecs/grpc.ts";
+import { CODE } from "../codecs/http2/frames.ts";
 import { readMessage } from "../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
-import type { Speaker } from "../services/call.ts";
+import type { Listener, Speaker } from "../services/call.ts";
 import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
+import { headOf, OK_TRAILERS, trailersOf } from "./grpc/blocks.ts";
 import { type Coding, encodingsFor, requestCoding, responseCoding } from "./grpc/compression.ts";
 import { QUICK, type Quick } from "./grpc/quick.ts";
 import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
+import type { CallHearer, CallStream, CallTaker, FindTaker } from "./port/http2/call.ts";
+import type { Fields } from "./port/http2/head.ts";
 import { Running } from "./running.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
-import { drained, UNREAD_MS } from "./unread.ts";
+import { UNREAD_MS } from "./unread.ts";
 
 /** What the fast path serves, and how. */
 export interface GrpcOptions {
@@ -42,24 +39,27 @@ export interface GrpcOptions {
   log: Log;
 }
 
-/** Takes a stream when it is a gRPC call of one of its methods, and says so. */
-export type TakeStream = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
-
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
-/** The fast path as the port's first look at every HTTP/2 stream. */
-export function grpcStreams(options: GrpcOptions): TakeStream {
-  const methods = new Map(options.methods.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
+/** The fast path as the port's first look at every HTTP/2 call. */
+export function grpcCalls(options: GrpcOptions): FindTaker {
   const running = new Running<GrpcCall>();
+  const takers = new Map<string, CallTaker>();
+  for (const method of options.methods)
+    takers.set(`/${method.parent.typeName}/${method.name}`, {
+      endless: method.methodKind === "bidi_streaming",
+      open(stream) {
+        const call = new GrpcCall(options, method, stream);
+        call.begin(running.enter(call));
+        return call;
+      },
+    });
   options.closing.addEventListener("abort", () => {
     running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
   });
-  return (stream, headers) => {
-    const method = methods.get(headers[":path"] ?? "");
-    if (!method || headers[":method"] !== "POST" || !GRPC_TYPES.has(headers["content-type"] ?? "")) return false;
-    const call = new GrpcCall(options, method, stream, headers);
-    call.begin(running.enter(call));
-    return true;
+  return (head) => {
+    if (head[":method"] !== "POST" || !GRPC_TYPES.has(head["content-type"] ?? "")) return undefined;
+    return takers.get(head[":path"] ?? "");
   };
 }
 
@@ -72,16 +72,12 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** How long a refused caller has to end his side. */
 const LINGER_MS = 1_000;
 
-const RESPONSE = { waitForTrailers: true };
-
-const OK_TRAILERS: OutgoingHttpHeaders = { "grpc-status": "0" };
-
 /** One call, from its headers to its trailers. */
-class GrpcCall {
+class GrpcCall implements CallHearer {
   readonly #options: GrpcOptions;
   readonly #method: DescMethod;
-  readonly #stream: ServerHttp2Stream;
-  readonly #headers: IncomingHttpHeaders;
+  readonly #stream: CallStream;
+  readonly #headers: Fields;
   #forget: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   readonly #quick: Quick | undefined;
@@ -91,35 +87,49 @@ class GrpcCall {
   readonly #startedAt = steadyNow();
   readonly #caller = new Cancel();
   #forgetTimeout: (() => void) | undefined;
+  #forgetEnd: (() => void) | undefined;
   #admission: Admission | undefined;
+  /** Reads what the caller sends, once he is let in. */
+  #reader: MessageReader | undefined;
+  /** The one message of a call that is no conversation. */
+  #body: { message: Buffer; compressed: boolean } | undefined;
+  #coding: Coding | undefined;
+  #context: CallContext | undefined;
+  #listener: Listener<Message> | undefined;
+  /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
+  #before: Promise<void> | undefined;
+  /** Whoever waits until the caller has read on, or has left. */
+  #goOn: (() => void) | undefined;
   /** The gate has nothing more to say: the answer is complete, or the caller is gone. */
   #over = false;
   #refusal: Refusal | undefined;
 
-  constructor(options: GrpcOptions, method: DescMethod, stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
+  constructor(options: GrpcOptions, method: DescMethod, stream: CallStream) {
+    const headers = stream.fields;
     this.#options = options;
     this.#method = method;
     this.#stream = stream;
     this.#headers = headers;
     this.#responseCoding = responseCoding(headers);
     this.#quick = QUICK.get(method);
-    this.#timeoutMs = timeoutOf(textOf(headers["grpc-timeout"]));
+    this.#timeoutMs = timeoutOf(headers["grpc-timeout"]);
   }
 
   /** `forget` is called when nothing more comes of the call. */
   begin(forget: () => void): void {
     this.#forget = forget;
-    this.#stream.once("close", this.#closed);
     if (this.#timeoutMs! > 0) this.#forgetTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
     try {
       const admission = this.#options.gate.admit(this.#method, {
         authorization: this.#headers.authorization,
-        adminToken: textOf(this.#headers[ADMIN_HEADER]),
-        remoteAddress: addressOf(this.#stream.session),
+        adminToken: this.#headers[ADMIN_HEADER],
+        remoteAddress: this.#stream.address,
         requestId: this.#requestId,
       });
-      if (admission instanceof Promise) admission.then(this.#read).catch(this.fail);
-      else this.#read(admission);
+      if (admission instanceof Promise) {
+        this.#stream.pause();
+        admission.then(this.#readLater).catch(this.fail);
+      } else this.#read(admission);
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -130,20 +140,55 @@ class GrpcCall {
     if (this.#over) return;
     const refusal = refusalOf(thrown, this.#caller);
     this.#refusal = refusal;
-    this.#end(grpcTrailersOf(refusal, this.#requestId));
+    this.#end(trailersOf(grpcTrailersOf(refusal, this.#requestId)));
     this.#caller.abort(refusal);
   };
 
-  readonly #closed = (): void => {
+  /** As CallHearer. */
+  data(bytes: Buffer): void {
+    if (this.#over || this.#reader === undefined) return;
+    try {
+      this.#reader.push(bytes);
+    } catch (thrown) {
+      this.#failRead(thrown);
+    }
+  }
+
+  /** As CallHearer. */
+  end(): void {
+    if (this.#before === undefined) this.#ended();
+    else void this.#before.then(() => this.#ended());
+  }
+
+  /** As CallHearer. */
+  room(): void {
+    this.#goOn?.();
+    if (this.#over) return;
+    try {
+      this.#listener?.room();
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** As CallHearer. */
+  closed(): void {
     if (!this.#over) {
       this.#over = true;
       this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
       this.#caller.abort(this.#refusal);
     }
+    this.#goOn?.();
     this.#forget?.();
     this.#forgetTimeout?.();
+    this.#forgetEnd?.();
     this.#admission?.leave();
     this.#note();
+  }
+
+  readonly #readLater = (admission: Admission): void => {
+    this.#read(admission);
+    this.#stream.resume();
   };
 
   readonly #read = (admission: Admission): void => {
@@ -153,84 +198,69 @@ class GrpcCall {
     }
     this.#admission = admission;
     if (this.#timeoutMs! <= 0) throw timedOut();
-    const coding = requestCoding(this.#headers);
-    const context = this.#context();
-    const { maxMessageBytes } = this.#options;
-    if (this.#method.methodKind === "bidi_streaming") {
-      this.#converse(admission, context, coding);
-      return;
-    }
-    let body: { message: Buffer; compressed: boolean } | undefined;
-    const reader = new MessageReader(
-      maxMessageBytes,
-      (message, compressed) => {
-        if (body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
-        body = { message, compressed };
-      },
-      "ignored",
-    );
-    this.#stream.on("data", (chunk: Buffer) => this.#guarded(() => reader.push(chunk)));
-    this.#stream.once("end", () =>
-      this.#guarded(() => {
-        reader.end();
-        if (!body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
-        if (!body.compressed) this.#answer(admission, body.message, context).catch(this.fail);
-        else if (!coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
-        else
-          coding
-            .decompress(body.message, maxMessageBytes)
-            .then((message) => this.#answer(admission, message, context))
-            .catch(this.fail);
-      }),
-    );
+    this.#coding = requestCoding(this.#headers);
+    this.#context = this.#contextOf();
+    const isConversation = this.#method.methodKind === "bidi_streaming";
+    if (isConversation)
+      this.#listener = this.#options.gate.conversation(this.#method, admission, this.#speaker(), this.#context);
+    const deliver = isConversation ? this.#converse : this.#take;
+    this.#reader = new MessageReader(this.#options.maxMessageBytes, deliver, "ignored");
   };
 
-  /** Both sides talk as they like. Messages are heard in the order in which they came, compressed ones too. */
-  #converse(admission: Admission, context: CallContext, coding: Coding | undefined): void {
-    const { gate, maxMessageBytes } = this.#options;
-    const listener = gate.conversation(this.#method, admission, this.#speaker(), context);
-    let before: Promise<void> | undefined;
-    const hear = (bytes: Buffer): void => {
-      if (this.#over) return;
-      const plain = this.#quick?.read(bytes);
-      if (plain) listener.hear(plain, true);
-      else listener.hear(this.#decode(bytes));
-    };
-    const reader = new MessageReader(
-      maxMessageBytes,
-      (message, compressed) => {
-        if (!compressed && before === undefined) return hear(message);
-        if (compressed && !coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
-        const bytes = Promise.resolve(compressed ? coding!.decompress(message, maxMessageBytes) : message);
-        bytes.catch(() => {}); // told of in its turn
-        const last = (before ?? Promise.resolve()).then(async () => hear(await bytes)).catch(this.fail);
-        before = last;
-        this.#stream.pause();
-        void last.then(() => {
-          if (before !== last) return;
-          before = undefined;
-          this.#stream.resume();
-        });
-      },
-      "ignored",
-    );
-    this.#stream.on("data", (chunk: Buffer) => {
-      try {
-        reader.push(chunk);
-      } catch (thrown) {
-        this.#failRead(thrown);
-      }
+  readonly #take = (message: Buffer, compressed: boolean): void => {
+    if (this.#body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
+    this.#body = { message, compressed };
+  };
+
+  readonly #converse = (message: Buffer, compressed: boolean): void => {
+    if (!compressed && this.#before === undefined) this.#hear(message);
+    else this.#hearInTurn(message, compressed);
+  };
+
+  #hear(bytes: Buffer): void {
+    if (this.#over) return;
+    const plain = this.#quick?.read(bytes);
+    if (plain) this.#listener?.hear(plain, true);
+    else this.#listener?.hear(this.#decode(bytes));
+  }
+
+  #hearInTurn(message: Buffer, compressed: boolean): void {
+    if (compressed && !this.#coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+    const { maxMessageBytes } = this.#options;
+    const bytes = Promise.resolve(compressed ? this.#coding!.decompress(message, maxMessageBytes) : message);
+    bytes.catch(() => {}); // told of in its turn
+    const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.fail);
+    this.#before = last;
+    this.#stream.pause();
+    void last.then(() => {
+      if (this.#before !== last) return;
+      this.#before = undefined;
+      this.#stream.resume();
     });
-    this.#stream.once("end", () => {
-      const close = (): void =>
-        this.#guarded(() => {
-          reader.end();
-          listener.close();
-        });
-      if (before === undefined) close();
-      else void before.then(close);
-    });
-    this.#stream.on("drain", () => this.#guarded(() => listener.room()));
+  }
+
+  /** The caller has said all. */
+  #ended(): void {
+    if (this.#over) return;
+    try {
+      this.#reader?.end();
+      if (this.#listener) this.#listener.close();
+      else this.#asked();
+    } catch (thrown) {
+      this.#failRead(thrown);
+    }
+  }
+
+  #asked(): void {
+    if (!this.#body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
+    const { message, compressed } = this.#body;
+    if (!compressed) this.#answer(message).catch(this.fail);
+    else if (!this.#coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+    else
+      this.#coding
+        .decompress(message, this.#options.maxMessageBytes)
+        .then((bytes) => this.#answer(bytes))
+        .catch(this.fail);
   }
 
   /** What the caller hears. Large messages are compressed, and keep those behind them waiting. */
@@ -262,7 +292,7 @@ class GrpcCall {
         else this.#write(frame);
       },
       get behind() {
-        return unsent > 1 || stream.writableNeedDrain;
+        return unsent > 1 || stream.isBehind;
       },
       end: (refusal) =>
         inTurn(() => {
@@ -272,21 +302,14 @@ class GrpcCall {
     };
   }
 
-  readonly #guarded = (run: () => void): void => {
-    if (this.#over) return;
-    try {
-      run();
-    } catch (thrown) {
-      this.#failRead(thrown);
-    }
-  };
-
   #failRead(thrown: unknown): void {
     this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, this.#options.maxMessageBytes) : thrown);
   }
 
-  async #answer(admission: Admission, bytes: Buffer, context: CallContext): Promise<void> {
-    if (this.#over) return;
+  async #answer(bytes: Buffer): Promise<void> {
+    const admission = this.#admission;
+    const context = this.#context;
+    if (this.#over || !admission || !context) return;
     const { gate } = this.#options;
     const request = this.#decode(bytes);
     if (this.#method.methodKind === "unary") {
@@ -297,24 +320,37 @@ class GrpcCall {
     }
     for await (const message of gate.serverStream(this.#method, admission, request, context)) {
       const frame = this.#framed(message);
-      if (!this.#write(frame instanceof Promise ? await frame : frame)) await drained(this.#stream, this.#giveUp);
+      if (!this.#write(frame instanceof Promise ? await frame : frame)) await this.#drained();
       if (this.#over) return;
     }
     this.#end(OK_TRAILERS);
   }
 
-  #context(): CallContext {
+  /** Resolves when there is room for more, or nobody to wait for. */
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const forget = after(UNREAD_MS, this.#giveUp);
+      this.#goOn = () => {
+        this.#goOn = undefined;
+        forget();
+        resolve();
+      };
+      if (this.#over) this.#goOn();
+    });
+  }
+
+  #contextOf(): CallContext {
     const timeoutMs = this.#timeoutMs;
     if (Number.isNaN(timeoutMs)) {
-      const value = textOf(this.#headers["grpc-timeout"]);
+      const value = this.#headers["grpc-timeout"];
       throw refuse(Reason.MALFORMED_BODY, `protocol error: invalid grpc timeout value: ${value}`);
     }
     return {
       requestId: this.#requestId,
       signal: this.#caller,
       deadline: timeoutMs === undefined ? undefined : this.#startedAt + timeoutMs,
-      idempotencyKey: textOf(this.#headers["idempotency-key"]),
-      traceparent: textOf(this.#headers.traceparent),
+      idempotencyKey: this.#headers["idempotency-key"],
+      traceparent: this.#headers.traceparent,
     };
   }
 
@@ -338,50 +374,40 @@ class GrpcCall {
     return coding.compress(bytes).then((compressed) => frameMessage(compressed, true));
   }
 
-  get #gone(): boolean {
-    return this.#over || this.#stream.closed || this.#stream.destroyed;
-  }
-
   /** Sends a message of the answer; false asks to wait until the caller has read some of it. */
   #write(frame: Buffer): boolean {
-    if (this.#gone) return true;
+    if (this.#over) return true;
     this.#respond();
     return this.#stream.write(frame);
   }
 
-  #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
-    if (this.#gone) return;
+  #end(trailers: Buffer, frame?: Buffer): void {
+    if (this.#over) return;
     this.#over = true;
-    // The end waits behind what is not read yet.
-    if (this.#stream.headersSent) this.#stream.once("close", after(UNREAD_MS, this.#giveUp));
+    this.#goOn?.();
     this.#respond();
-    this.#stream.once("wantTrailers", () => {
-      this.#stream.sendTrailers(trailers);
-      if (!this.#stream.readableEnded) this.#hangUp();
-    });
-    this.#stream.end(frame);
+    if (frame !== undefined) this.#stream.write(frame);
+    this.#stream.end(trailers);
+    if (!this.#stream.isOpen) return;
+    // The end waits behind what is not read yet; then what a refused caller still sends is of no use.
+    if (this.#stream.hasMore) this.#forgetEnd = after(UNREAD_MS, this.#giveUp);
+    else this.#forgetEnd = after(LINGER_MS, this.#hangUp);
+    this.#stream.resume();
   }
 
   /** The caller reads nothing any more. */
-  readonly #giveUp = (): void => this.#stream.close(constants.NGHTTP2_CANCEL);
+  readonly #giveUp = (): void => this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
 
-  /** What a refused caller still sends is of no use; the reset must not overtake the trailers. */
-  #hangUp(): void {
-    this.#stream.resume();
-    const cancel = after(LINGER_MS, () => this.#stream.close(constants.NGHTTP2_NO_ERROR));
-    this.#stream.once("close", cancel);
-  }
+  readonly #hangUp = (): void => this.#stream.reset(CODE.none);
 
   #respond(): void {
-    if (this.#stream.headersSent) return;
-    // Names and values in turn: Node then makes no object of them, only to take it apart again.
-    const headers = [":status", "200", "content-type", "application/grpc+proto"];
-    headers.push("x-request-id", this.#requestId, "x-api-version", API_VERSION);
-    if (this.#responseCoding) headers.push("grpc-encoding", this.#responseCoding.name);
+    if (this.#stream.isAnswered) return;
+    const pairs = ["x-request-id", this.#requestId];
+    if (this.#responseCoding) pairs.push("grpc-encoding", this.#responseCoding.name);
     const known = encodingsFor(this.#headers["grpc-encoding"]);
-    if (known !== undefined) headers.push("grpc-accept-encoding", known);
-    if (this.#admission) headers.push(...this.#admission.headers);
-    this.#stream.respond(headers, RESPONSE);
+    if (known !== undefined) pairs.push("grpc-accept-encoding", known);
+    if (this.#admission) pairs.push(...this.#admission.headers);
+    this.#stream.respond(headOf(pairs));
   }
 
   #note(): void {
@@ -401,18 +427,6 @@ class GrpcCall {
   }
 }
 
-const addresses = new WeakMap<Http2Session, string>();
-
-/** The address at the other end; asked for once, as a session's socket stands behind a proxy. */
-function addressOf(session: Http2Session | undefined): string {
-  if (session === undefined) return "";
-  const known = addresses.get(session);
-  if (known !== undefined) return known;
-  const address = session.socket.remoteAddress ?? "";
-  addresses.set(session, address);
-  return address;
-}
-
 const timedOut = (): Refusal => refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
 
 const UNREADABLE = "the message cannot be read";
@@ -421,9 +435,6 @@ function refusalOfCodec({ reason }: CodecError, maxBytes: number): Refusal {
   if (reason === "too_large") return refuse(Reason.PAYLOAD_TOO_LARGE, `a message may have at most ${maxBytes} bytes`);
   return refuse(Reason.MALFORMED_BODY, "protocol error: incomplete envelope");
 }
-
-const textOf = (header: string | string[] | undefined): string | undefined =>
-  Array.isArray(header) ? header[0] : header;
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
 

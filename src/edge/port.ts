@@ -1,13 +1,15 @@
 /** One port for everything: HTTP/1.1, HTTP/2 with prior knowledge, and both over TLS, behind one server for Fastify. */
 import * as http from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import * as https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after } from "../ambient.ts";
 import type { RefusalBody } from "./port/fault.ts";
 import { http1Side } from "./port/http1.ts";
-import { http2Side, type Patience } from "./port/http2.ts";
+import type { FindTaker } from "./port/http2/call.ts";
+import type { Patience } from "./port/http2/general.ts";
+import { http2Side } from "./port/http2.ts";
 import { type LaneFace, openLane } from "./port/lane.ts";
 import { Penalties } from "./port/penalties.ts";
 import { tellProtocol } from "./port/preface.ts";
@@ -28,8 +30,8 @@ export interface UpgradeTaker {
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
-  /** Sees every HTTP/2 request stream first and returns true for those it takes, which then never reach the handler. */
-  readonly onStream?: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean;
+  /** Who takes calls over HTTP/2, which then never reach the handler; where absent, node:http2 serves every connection alone. */
+  readonly findTaker?: FindTaker;
   /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
   readonly lane?: LaneFace | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
@@ -61,7 +63,6 @@ export interface PortOptions {
 }
 
 const DEFAULTS = {
-  onStream: () => false,
   endless: () => false,
   refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
   headersTimeoutMs: 10_000,
@@ -95,7 +96,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   const lane =
     limits.lane && openLane({ face: limits.lane, idleTimeoutMs: limits.idleTimeoutMs, handOver: http1.accept });
   const penalties = new Penalties();
-  const http2 = http2Side(handler, limits.onStream, limits.refusal, limits, (address) => penalties.add(address));
+  const http2 = http2Side(handler, limits.findTaker, limits.refusal, limits, (address) => penalties.add(address));
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
 

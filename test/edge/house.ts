@@ -12,7 +12,7 @@ import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { MAX_MESSAGE_BYTES } from "../../src/edge/connect.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
-import { grpcStreams } from "../../src/edge/grpc.ts";
+import { grpcCalls } from "../../src/edge/grpc.ts";
 import type { Log, LogLine } from "../../src/edge/log.ts";
 import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
@@ -110,7 +110,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
     readiness: options.ready ?? (() => true),
     log,
     closing,
-    port: { ...options.port, ...(options.fastPath && { onStream: grpcStreams(fast) }) },
+    port: { ...options.port, ...(options.fastPath && { findTaker: grpcCalls(fast) }) },
   });
   const port = await server.listen("127.0.0.1", 0);
   const scheme = options.port?.tls ? "https" : "http";

@@ -15,9 +15,9 @@ import {
   request,
   uint32,
 } from "../support/wire-client.ts";
-import { GET, goodClient, listen, saying, start } from "./port-caller.ts";
+import { GET, goodClient, listen, saying, start, WAYS } from "./port-caller.ts";
 
-describe("an HTTP/2 session that costs more than it asks", () => {
+describe.each(WAYS)("an HTTP/2 session %s, that costs more than it asks", (_way, way) => {
   const CALM = constants.NGHTTP2_ENHANCE_YOUR_CALM;
   const HEADERS_ONLY = frame(FRAME.headers, FLAG.endStream, 1, fieldBlock({ ":method": "GET" }));
   const times = (count: number, make: (nth: number) => Buffer): Buffer =>
@@ -54,7 +54,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     ],
     ["sends frames of no sense", undefined, frame(FRAME.data, 0, 0, Buffer.alloc(5))],
   ])("is closed when it %s, while a good client is served", async (_name, code, bytes) => {
-    const { port } = await start();
+    const { port } = await start(way);
     const good = await goodClient(port);
     expect(await good()).toBe("ok");
     const wire = await saying(port, Buffer.concat([HELLO, bytes]));
@@ -68,7 +68,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("is stopped in the middle of a read that spends its budget of resets", async () => {
-    const { port, paths } = await start({ patience: { burst: 50, perSecond: 1 } });
+    const { port, paths } = await start({ ...way, patience: { burst: 50, perSecond: 1 } });
     const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
     const wire = await saying(port, Buffer.concat([HELLO, flood]));
     const goaway = framesIn(await wire.closed).find(({ type }) => type === FRAME.goaway);
@@ -79,7 +79,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   it("costs its address a wait before the next connection is heard, while those that are open are served", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
-    const { port } = await start();
+    const { port } = await start(way);
     const good = await goodClient(port);
     expect(await good()).toBe("ok");
     const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
@@ -99,7 +99,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   it("costs its address more than one wait: of several connections one is heard at a time", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
-    const { port } = await start();
+    const { port } = await start(way);
     const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
     await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
     const [first, second] = [await saying(port, GET), await saying(port, GET)];
@@ -113,14 +113,14 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("runs nothing for a stream that was reset in the read that opened it", async () => {
-    const { port, paths } = await start();
+    const { port, paths } = await start(way);
     const good = await saying(port, Buffer.concat([HELLO, request(1, "/reset"), reset(1), request(3, "/kept")]));
     await good.until((bytes) => endOf(bytes, 3));
     expect(paths).toEqual(["/kept"]);
   });
 
   it("is left alone while its cancelled calls and pings stay within the budget", async () => {
-    const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
+    const { port } = await start({ ...way, patience: { burst: 100, perSecond: 1 } });
     const costly = times(40, (i) =>
       Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
     );
@@ -130,7 +130,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("pays for its cancelled calls and its pings from one budget", async () => {
-    const { port } = await start({ patience: { burst: 100, perSecond: 1 } });
+    const { port } = await start({ ...way, patience: { burst: 100, perSecond: 1 } });
     const costly = times(60, (i) =>
       Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1), frame(FRAME.ping, 0, 0, Buffer.alloc(8))]),
     );
@@ -141,7 +141,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   it("earns back what it may cost as time passes", async () => {
     let steady = 0;
     onTestFinished(replaceAmbient({ clock: { wall: () => 0, steady: () => steady, after: () => () => undefined } }));
-    const { port } = await start({ patience: { burst: 10, perSecond: 10 } });
+    const { port } = await start({ ...way, patience: { burst: 10, perSecond: 10 } });
     const pings = times(9, () => frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
     const pongs = (count: number) => (bytes: Buffer) =>
       framesIn(bytes).filter(({ type }) => type === FRAME.ping)[count - 1];
@@ -155,7 +155,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("has a stream with oversized headers refused and its others served", async () => {
-    const { port, paths } = await start();
+    const { port, paths } = await start(way);
     const more = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`x-${i}`, "y".repeat(140)]));
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/big", { more }), request(3, "/small")]));
     await wire.until((bytes) => endOf(bytes, 3));
@@ -167,6 +167,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   it("has the streams past its limit refused, for another try, and the others served", async () => {
     const ends: (() => unknown)[] = [];
     const port = await listen((_request, response) => void ends.push(() => response.end("ok")), {
+      ...way,
       maxSessionStreams: 2,
     });
     const wire = await saying(port, Buffer.concat([HELLO, times(3, (i) => request(2 * i + 1, "/"))]));
@@ -179,7 +180,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("is closed when it never acknowledges our settings", async () => {
-    const { port } = await start({ headersTimeoutMs: 100 });
+    const { port } = await start({ ...way, headersTimeoutMs: 100 });
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await wire.closed;
     expect(endOf(wire.received(), 1)).toMatchObject({ type: FRAME.data });

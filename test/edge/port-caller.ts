@@ -7,6 +7,12 @@ import { answersIn, openWire, selfSigned, type Wire, type WireOptions } from "..
 
 export const tls = selfSigned();
 
+/** The two ways in which a port serves HTTP/2: by node alone, and on sessions of its own, of which every request passes to node that nobody takes. */
+export const WAYS: readonly (readonly [string, PortOptions])[] = [
+  ["by node:http2 alone", {}],
+  ["on sessions of our own", { findTaker: () => undefined }],
+];
+
 /** A port whose handler reads every body, says "ok" and keeps the paths it was called with. */
 export async function start(options: PortOptions = {}) {
   const paths: (string | undefined)[] = [];

@@ -6,6 +6,8 @@ import type { AddressInfo, Socket } from "node:net";
 import Fastify from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
+import { packFields } from "../../src/codecs/http2/hpack.ts";
+import type { CallStream } from "../../src/edge/port/http2/call.ts";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/port.ts";
 import {
   answersIn,
@@ -22,8 +24,10 @@ import {
   uint32,
   type Wire,
 } from "../support/wire-client.ts";
+import { WAYS } from "./port-caller.ts";
 
 const tls = selfSigned();
+const ignore = (): void => undefined;
 const cleanups: (() => unknown)[] = [];
 
 afterEach(async () => {
@@ -88,15 +92,15 @@ function holding() {
   return { handler, held, release };
 }
 
-describe("one cleartext port", () => {
+describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   it("answers HTTP/1.1 and HTTP/2 with prior knowledge", async () => {
-    const { port } = await listen(sayVersion);
+    const { port } = await listen(sayVersion, way);
     expect(await getHttp1(`http://127.0.0.1:${port}`)).toBe("GET 1.1");
     expect(await getHttp2(sessionTo(`http://127.0.0.1:${port}`))).toBe("GET 2.0");
   });
 
   it("answers an upgrade to h2c as plain HTTP/1.1", async () => {
-    const { port } = await listen(sayVersion);
+    const { port } = await listen(sayVersion, way);
     const wire = await wireTo(port);
     wire.send(
       GET.replace(
@@ -112,7 +116,7 @@ describe("one cleartext port", () => {
     ["HTTP/1.1", Buffer.from(GET), firstAnswer],
     ["HTTP/1.1 with a method that starts like the preface", Buffer.from(GET.replace("GET", "POST")), firstAnswer],
   ])("understands %s that arrives byte by byte", async (_name, bytes, answered) => {
-    const { port } = await listen(sayVersion);
+    const { port } = await listen(sayVersion, way);
     const wire = await wireTo(port);
     wire.socket.setNoDelay(true);
     for (const byte of bytes) {
@@ -123,7 +127,7 @@ describe("one cleartext port", () => {
   });
 
   it("keeps an HTTP/1.1 connection for the next request", async () => {
-    const { port } = await listen(sayVersion);
+    const { port } = await listen(sayVersion, way);
     const wire = await wireTo(port);
     wire.send(GET);
     await wire.until(firstAnswer);
@@ -132,7 +136,7 @@ describe("one cleartext port", () => {
   });
 
   it("opens HTTP/2 sessions with wide windows and a bound on streams and headers", async () => {
-    const { port } = await listen(sayVersion, { maxSessionStreams: 7 });
+    const { port } = await listen(sayVersion, { ...way, maxSessionStreams: 7 });
     const session = sessionTo(`http://127.0.0.1:${port}`);
     const [settings] = (await once(session, "remoteSettings")) as [http2.Settings];
     expect(settings).toMatchObject({ initialWindowSize: 1 << 20, maxConcurrentStreams: 7, maxHeaderListSize: 16384 });
@@ -154,9 +158,9 @@ describe("one cleartext port", () => {
   });
 });
 
-describe("the same port under TLS", () => {
+describe.each(WAYS)("the same port under TLS, HTTP/2 %s,", (_way, way) => {
   it("answers HTTP/2 and HTTP/1.1 as ALPN chooses, and HTTP/1.1 where the client offers nothing", async () => {
-    const { port } = await listen(sayVersion, { tls });
+    const { port } = await listen(sayVersion, { ...way, tls });
     expect(await getHttp1(`https://127.0.0.1:${port}`)).toBe("GET 1.1");
     expect(await getHttp2(sessionTo(`https://127.0.0.1:${port}`))).toBe("GET 2.0");
     const wire = await wireTo(port, { alpn: [] });
@@ -165,7 +169,7 @@ describe("the same port under TLS", () => {
   });
 
   it("answers nothing to a client that speaks cleartext, and goes on serving", async () => {
-    const { port } = await listen(sayVersion, { tls });
+    const { port } = await listen(sayVersion, { ...way, tls });
     const wire = await wireTo(port);
     wire.send(GET);
     expect((await wire.closed).toString("latin1")).not.toContain("HTTP");
@@ -186,12 +190,18 @@ describe.each([
       },
       {
         ...(certificate && { tls: certificate }),
-        onStream(stream, headers) {
-          if (headers[":path"] !== "/fast") return false;
-          stream.respond({ ":status": 200 });
-          stream.end("taken");
-          return true;
-        },
+        findTaker: (head) =>
+          head[":path"] !== "/fast"
+            ? undefined
+            : {
+                endless: false,
+                open(stream) {
+                  stream.respond(packFields([[":status", "200"]]));
+                  stream.write(Buffer.from("taken"));
+                  stream.end(packFields([["x-end", "1"]]));
+                  return { data: ignore, end: ignore, room: ignore, closed: ignore };
+                },
+              },
       },
     );
     const session = sessionTo(`${certificate ? "https" : "http"}://127.0.0.1:${port}`);
@@ -202,27 +212,33 @@ describe.each([
 });
 
 it("survives a taken stream that its client resets with an error", async () => {
-  let taken: http2.ServerHttp2Stream | undefined;
+  let taken: CallStream | undefined;
+  let closed = 0;
   const { port } = await listen(sayVersion, {
-    onStream: (stream, headers) => {
-      if (headers[":path"] !== "/fast") return false;
-      taken = stream;
-      return true;
-    },
+    findTaker: (head) =>
+      head[":path"] !== "/fast"
+        ? undefined
+        : {
+            endless: false,
+            open(stream) {
+              taken = stream;
+              return { data: ignore, end: ignore, room: ignore, closed: () => closed++ };
+            },
+          },
   });
   const session = sessionTo(`http://127.0.0.1:${port}`);
   const stream = session.request({ ":path": "/fast" }, { endStream: false });
   stream.on("error", () => undefined);
   await expect.poll(() => taken).toBeDefined();
   stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
-  await expect.poll(() => taken?.closed).toBe(true);
+  await expect.poll(() => [taken?.isOpen, closed]).toEqual([false, 1]);
   expect(await getHttp2(session)).toBe("GET 2.0");
 });
 
-describe("close", () => {
+describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
   it("lets open HTTP/2 streams finish, and begins none that its GOAWAY has not named", async () => {
     const { handler, held, release } = holding();
-    const { port, closed } = await listen(handler);
+    const { port, closed } = await listen(handler, way);
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await held();
     const done = closed();
@@ -239,7 +255,7 @@ describe("close", () => {
 
   it("lets a running HTTP/1.1 request finish, tells its client that the connection ends, and takes no new one", async () => {
     const { handler, held, release } = holding();
-    const { port, closed } = await listen(handler);
+    const { port, closed } = await listen(handler, way);
     const wire = await wireTo(port);
     wire.send(GET);
     await held();
@@ -270,7 +286,7 @@ describe("close", () => {
   });
 
   it("serves a request whose head was arriving, and ends its connection", async () => {
-    const { server, port, closed } = await listen(sayVersion);
+    const { server, port, closed } = await listen(sayVersion, way);
     const wire = await answeredThenSaying(server, port, GET.slice(0, 20));
     const done = closed();
     wire.send(GET.slice(20));
@@ -296,7 +312,7 @@ describe("close", () => {
     ],
     ["left with a stream unfinished", never, left],
   ])("is not held up by a client that %s", async (_name, limits, connect) => {
-    const { server, port, closed } = await listen(answerGets, { ...limits, lingerMs: 100 });
+    const { server, port, closed } = await listen(answerGets, { ...way, ...limits, lingerMs: 100 });
     await connect(server, port);
     await closed();
   });
@@ -305,7 +321,7 @@ describe("close", () => {
     ["keeps an idle HTTP/2 session and its side of the connection", HELLO],
     ["left with a stream unfinished", Buffer.concat([HELLO, request(1, "/", { method: "POST", end: false })])],
   ])("is not held up by a client that %s, under TLS", async (_name, bytes) => {
-    const { port, closed } = await listen(() => undefined, { tls, lingerMs: 100 });
+    const { port, closed } = await listen(() => undefined, { ...way, tls, lingerMs: 100 });
     const wire = await wireTo(port, { alpn: ["h2"], halfOpen: true });
     wire.send(bytes);
     await wire.until((got) => framesIn(got).find(({ type, flags }) => type === FRAME.settings && flags === FLAG.ack));
@@ -315,7 +331,7 @@ describe("close", () => {
 
   it("is ended by closeAllConnections whatever runs", async () => {
     const { handler, held } = holding();
-    const { server, port, closed } = await listen(handler);
+    const { server, port, closed } = await listen(handler, way);
     const wires = [await saying(port, GET), await saying(port, Buffer.concat([HELLO, request(1, "/")]))];
     await held(2);
     const done = closed();
@@ -359,7 +375,7 @@ async function left(server: http.Server, port: number): Promise<void> {
   wire.socket.end();
 }
 
-describe("rest", () => {
+describe.each(WAYS)("rest, HTTP/2 %s,", (_way, way) => {
   it("ends an HTTP/2 session that went unused, and none that is or was in use", async () => {
     const timers = new Set<{ ms: number; run: () => void }>();
     const after = (ms: number, run: () => void) => {
@@ -372,7 +388,7 @@ describe("rest", () => {
       for (const timer of [...timers]) if (timer.ms === idle && timers.delete(timer)) timer.run();
     };
     const { handler, held, release } = holding();
-    const { port } = await listen(handler, { idleTimeoutMs: 5000 });
+    const { port } = await listen(handler, { ...way, idleTimeoutMs: 5000 });
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await held();
     for (const state of ["opened a stream", "has it open", "has it open"]) {
@@ -395,7 +411,7 @@ describe("rest", () => {
 
   it("closes connections beyond the allowed number, and only those", async () => {
     const { handler, held, release } = holding();
-    const { port } = await listen(handler, { maxConnections: 1 });
+    const { port } = await listen(handler, { ...way, maxConnections: 1 });
     const first = await saying(port, GET);
     await held();
     const second = await saying(port, GET);
@@ -405,7 +421,7 @@ describe("rest", () => {
   });
 });
 
-describe("under Fastify", () => {
+describe.each(WAYS)("under Fastify, HTTP/2 %s,", (_way, way) => {
   async function start(options: PortOptions = {}) {
     const app = Fastify({
       serverFactory: (handler) => onePort(handler as PortHandler, options) as http.Server,
@@ -419,7 +435,7 @@ describe("under Fastify", () => {
   }
 
   it("serves routes and bodies on both protocols", async () => {
-    const { port } = await start();
+    const { port } = await start(way);
     expect(JSON.parse(await getHttp1(`http://127.0.0.1:${port}/version`))).toEqual({ version: "1.1" });
     const session = sessionTo(`http://127.0.0.1:${port}`);
     expect(JSON.parse(await getHttp2(session, "/version"))).toEqual({ version: "2.0" });
@@ -429,13 +445,13 @@ describe("under Fastify", () => {
   });
 
   it("answers a malformed head with the port's refusal alone", async () => {
-    const { port } = await start({ refusal: (_status, code) => JSON.stringify({ code }) });
+    const { port } = await start({ ...way, refusal: (_status, code) => JSON.stringify({ code }) });
     const wire = await saying(port, "NONSENSE\r\n\r\n");
     expect(answersIn(await wire.closed)).toMatchObject([{ status: 400, body: '{"code":"malformed_request"}' }]);
   });
 
   it("closes with a session open", async () => {
-    const { app, port } = await start();
+    const { app, port } = await start(way);
     const session = sessionTo(`http://127.0.0.1:${port}`);
     await getHttp2(session, "/version");
     await app.close();

@@ -27,6 +27,7 @@ export const FLAG = { ack: 1, endStream: 1, endHeaders: 4, padded: 8, priority: 
 export const CODE = {
   none: 0,
   protocol: 1,
+  internal: 2,
   flowControl: 3,
   streamClosed: 5,
   frameSize: 6,

@@ -34,6 +34,8 @@ export class FieldReader {
   readonly #table: Field[] = [];
   #size = 0;
   #most = TABLE_BYTES;
+  /** How often the table has changed: a block that left it as it was says the same as long as nobody else changes it. */
+  changes = 0;
   #block: Buffer = Buffer.alloc(0);
   #at = 0;
 
@@ -71,6 +73,7 @@ export class FieldReader {
   }
 
   #keep(field: Field): void {
+    this.changes++;
     const size = sizeOf(field);
     this.#evict(this.#most - size);
     if (size > this.#most) return;
@@ -80,6 +83,7 @@ export class FieldReader {
 
   #resize(most: number): void {
     if (most > TABLE_BYTES) throw broken("a table that is too large");
+    this.changes++;
     this.#most = most;
     this.#evict(most);
   }
@@ -150,6 +154,44 @@ export function packFields(fields: Iterable<Field>): Buffer {
     packText(parts, value);
   }
   return Buffer.concat(parts);
+}
+
+/** Where few fields are packed that are made anew each time. */
+const SCRATCH = Buffer.allocUnsafeSlow(2 << 10);
+/** Names as they are packed: all are our own, so that they are few. */
+const PACKED_NAMES = new Map<string, Buffer>();
+/** Values that are longer have a length of more than one byte. */
+const SHORT = 0x7f;
+
+/** Names and values in turn as a part of a block: a view that may be used until the next call. For names that are our own. */
+export function packPairs(pairs: readonly string[]): Buffer {
+  let at = 0;
+  for (let i = 0; i < pairs.length; i += 2) {
+    const value = pairs[i + 1]!;
+    const name = packedName(pairs[i]!);
+    if (value.length >= SHORT || at + name.length + 1 + value.length > SCRATCH.length) return packSlowly(pairs);
+    SCRATCH.set(name, at);
+    at += name.length;
+    SCRATCH[at++] = value.length;
+    at += SCRATCH.write(value, at, "latin1");
+  }
+  return SCRATCH.subarray(0, at);
+}
+
+function packSlowly(pairs: readonly string[]): Buffer {
+  const fields: Field[] = [];
+  for (let i = 0; i < pairs.length; i += 2) fields.push([pairs[i]!.toLowerCase(), pairs[i + 1]!]);
+  return packFields(fields);
+}
+
+/** A literal's beginning up to its value. */
+function packedName(name: string): Buffer {
+  const known = PACKED_NAMES.get(name);
+  if (known !== undefined) return known;
+  const whole = packFields([[name.toLowerCase(), ""]]);
+  const packed = whole.subarray(0, whole.length - 1);
+  PACKED_NAMES.set(name, packed);
+  return packed;
 }
 
 function packText(parts: Buffer[], text: string): void {

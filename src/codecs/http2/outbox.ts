@@ -5,7 +5,8 @@ import { HEAD_BYTES, putHead } from "./frames.ts";
 /** Small frames are gathered in a block, of a size that the connection turns out to need; larger payloads leave as they are. */
 const FIRST_BLOCK_BYTES = 4 << 10;
 const BLOCK_BYTES = 64 << 10;
-const SMALL_BYTES = 4 << 10;
+/** A payload that is no larger is copied at once. */
+export const SMALL_BYTES = 4 << 10;
 /** What may wait for the network before nobody should give more. */
 const ENOUGH_BYTES = 256 << 10;
 /** The same while the peer reads nothing: what waits longest is of least use. */

@@ -44,6 +44,9 @@ export class Outgoing {
     return this.isEnding && this.queued === 0 && this.#trailers === undefined;
   }
 
+  /** Something that was queued, or the end, has been sent. */
+  sent(): void {}
+
   /** Queues bytes, which have to stay as they are. */
   protected push(bytes: Buffer): void {
     if (bytes.length === 0) return;

@@ -1,7 +1,7 @@
 /** What goes out on streams: as much as the other side lets in, and no stream before its turn. */
 import { CODE, Fault, FLAG, FRAME } from "./frames.ts";
 import { NO_TABLE } from "./hpack.ts";
-import type { Outbox } from "./outbox.ts";
+import { type Outbox, SMALL_BYTES } from "./outbox.ts";
 import type { Outgoing } from "./outgoing.ts";
 import type { Patience } from "./rules.ts";
 import { FIRST_WINDOW, MAX_WINDOW, type PeerSettings } from "./settings.ts";
@@ -54,6 +54,18 @@ export class Sender {
     if (stream.hasMore) this.#held.add(stream);
   }
 
+  /** Sends bytes of a stream that has nothing queued, at once or not at all; they may be changed when this returns. */
+  sendNow(stream: Outgoing, bytes: Buffer): boolean {
+    const { length } = bytes;
+    if (length > this.#window || length > stream.sendWindow || length > SMALL_BYTES || !this.#outbox.hasRoom)
+      return false;
+    this.#window -= length;
+    stream.sendWindow -= length;
+    this.#outbox.frame(FRAME.data, 0, stream.id, bytes);
+    this.#patience.earn();
+    return true;
+  }
+
   /** Sends what is held back as far as it may go, a frame of each stream in turn. */
   pump(): void {
     let stuck = 0;
@@ -96,6 +108,7 @@ export class Sender {
       this.block(stream.id, FLAG.endStream, trailers);
     }
     this.#patience.earn();
+    stream.sent();
     return true;
   }
 }

@@ -1,9 +1,9 @@
 /** How the messages of a gRPC call are compressed, in both directions. */
-import type { IncomingHttpHeaders } from "node:http2";
 import { promisify } from "node:util";
 import { brotliCompress, brotliDecompress, gunzip, gzip } from "node:zlib";
 import { Reason, refuse } from "../../refusal.ts";
 import { NotSpoken } from "../grpc-status.ts";
+import type { Fields } from "../port/http2/head.ts";
 
 /** One encoding that is spoken here. */
 export interface Coding {
@@ -39,13 +39,13 @@ const known = (name: string): Coding | undefined => CODINGS.find((coding) => cod
 const NAMES = CODINGS.map(({ name }) => name).join(",");
 
 /** What `grpc-accept-encoding` says to a caller who writes in an encoding that is not known; undefined to every other. */
-export const encodingsFor = (encoding: string | string[] | null | undefined): string | undefined =>
-  encoding === undefined || encoding === null || encoding === "identity" || known(String(encoding)) ? undefined : NAMES;
+export const encodingsFor = (encoding: string | null | undefined): string | undefined =>
+  encoding === undefined || encoding === null || encoding === "identity" || known(encoding) ? undefined : NAMES;
 
 /** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
-export function requestCoding({ "grpc-encoding": encoding }: IncomingHttpHeaders): Coding | undefined {
-  if (encoding === undefined || encoding === "identity") return undefined;
-  const found = known(String(encoding));
+export function requestCoding({ "grpc-encoding": encoding }: Fields): Coding | undefined {
+  if (encoding === undefined || encoding === null || encoding === "identity") return undefined;
+  const found = known(encoding);
   if (found === undefined) {
     throw new NotSpoken(`unknown compression "${encoding}": supported encodings are ${NAMES}`);
   }
@@ -53,10 +53,10 @@ export function requestCoding({ "grpc-encoding": encoding }: IncomingHttpHeaders
 }
 
 /** The first encoding that the caller reads, or else the one that he writes. */
-export function responseCoding(headers: IncomingHttpHeaders): Coding | undefined {
+export function responseCoding(headers: Fields): Coding | undefined {
   const { "grpc-accept-encoding": accepted, "grpc-encoding": encoding } = headers;
-  if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : known(String(encoding));
-  for (const name of String(accepted).split(",")) {
+  if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : known(encoding);
+  for (const name of accepted.split(",")) {
     const found = known(name.trim());
     if (found !== undefined) return found;
   }

@@ -1,169 +1,46 @@
-/** The HTTP/2 half of the port: sessions with wide windows and a short patience for frames that only cost. */
-import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders } from "node:http2";
-import { constants, createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+/** The HTTP/2 half of the port: calls that somebody takes run on sessions of our own, everything else on node:http2's. */
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
-import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { after, steadyNow } from "../../ambient.ts";
-import { watchArrivals } from "./arrivals.ts";
-import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./fault.ts";
+import type { RefusalBody } from "./fault.ts";
+import type { FindTaker } from "./http2/call.ts";
+import { generalSide, type Http2Limits, type Http2Side } from "./http2/general.ts";
+import { Session, type SessionHouse } from "./http2/session.ts";
 
-/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
-export interface Patience {
-  readonly burst: number;
-  readonly perSecond: number;
-}
+/** What a session inside may do: whoever speaks to it has been judged outside. */
+const INSIDE = {
+  idleTimeoutMs: 2 ** 31 - 1,
+  maxSessionStreams: 2 ** 31 - 1,
+  sessionWindow: 2 ** 31 - 1,
+  toldHeaderSize: 64 << 10,
+  patience: { burst: 1e9, perSecond: 1e8 },
+} as const;
 
-/** The limits of every session; sizes in bytes, times in milliseconds. */
-interface Http2Limits {
-  readonly maxSessionStreams: number;
-  readonly streamWindow: number;
-  readonly sessionWindow: number;
-  readonly maxHeaderSize: number;
-  readonly idleTimeoutMs: number;
-  readonly requestTimeoutMs: number;
-  /** Whether requests for this path may go on for as long as they like. */
-  readonly endless: (path: string) => boolean;
-  readonly patience: Patience;
-}
-
-/** The HTTP/2 sessions of one port. */
-interface Http2Side {
-  /** Serves `socket`, paused, from its preface; `greeted` is called once, when it has acknowledged our settings. */
-  accept(socket: Socket, greeted: () => void): void;
-  /**
-   * Ends every session when its open streams have finished. Its GOAWAY names the last of them, so that a client may
-   * send the later ones elsewhere: they were not begun.
-   */
-  drain(): void;
-}
-
-/** Bytes one session may hold inside Node, in MB: its default of 10 refuses new streams behind one large answer. */
-const SESSION_MEMORY_MB = 64;
-
-const ignore = (): void => undefined;
-
-/**
- * A server that never listens and is handed its sockets. Every request stream is offered to `onStream` first; only what
- * it leaves becomes a request and a response for `handler`.
- */
+/** `handler` answers what `find` finds nobody for; all goes to it, over node:http2 alone, where `find` is undefined. */
 export function http2Side(
   handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void,
-  onStream: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => boolean,
+  find: FindTaker | undefined,
   bodyOf: RefusalBody,
   limits: Http2Limits,
   cutOff: (address: string) => void,
 ): Http2Side {
-  const sessions = new Set<ServerHttp2Session>();
-  const server = createServer(
-    {
-      maxSessionMemory: SESSION_MEMORY_MB,
-      // A wall of nghttp2's own, which stops a burst of resets in the middle of one read. It counts the resets of
-      // answered streams too, so it has to give way sooner to a steady rate.
-      streamResetBurst: limits.patience.burst,
-      streamResetRate: 5 * limits.patience.perSecond,
-      settings: {
-        enablePush: false,
-        initialWindowSize: limits.streamWindow,
-        maxConcurrentStreams: limits.maxSessionStreams,
-        maxHeaderListSize: limits.maxHeaderSize,
-      },
-    },
-    handler,
-  );
-
-  const refuse = (stream: ServerHttp2Stream, fault: WireFault): void => {
-    const { status, headers, body } = answerTo(fault, bodyOf);
-    stream.respond({ ":status": status, ...headers });
-    stream.end(body);
+  if (find === undefined) return generalSide(handler, bodyOf, limits, cutOff);
+  const inside = generalSide(handler, bodyOf, { ...limits, ...INSIDE }, () => undefined);
+  const sessions = new Set<Session>();
+  const house: SessionHouse = {
+    limits,
+    find,
+    general: (pipe, address, isSecure) => inside.accept(pipe, () => undefined, { address, isSecure }),
+    cutOff,
+    left: (session) => sessions.delete(session),
   };
-
-  const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
-    if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
-    // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
-    else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
-  };
-
-  const watch = (session: ServerHttp2Session, greeted: () => void): void => {
-    const arrivals = watchArrivals(limits.requestTimeoutMs);
-    const patience = budget(limits.patience);
-    const address = session.socket.remoteAddress ?? "";
-    let open = 0;
-    let served = 0;
-
-    // Resets before an answer, pings and settings are rare in honest traffic and dear to serve without end.
-    let costs = 0;
-    const tax = (): void => {
-      costs++;
-      if (session.destroyed || patience()) return;
-      session.destroy(new Error("the session's patience is spent"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    };
-    const closed = function (this: ServerHttp2Stream): void {
-      open--;
-      if (!this.headersSent) tax();
-    };
-    let forgetRest = ignore;
-    const restUnlessUsed = (seen: number): void => {
-      forgetRest = after(limits.idleTimeoutMs, () => {
-        if (open === 0 && served === seen) session.close();
-        else restUnlessUsed(served);
-      });
-    };
-
-    // Node's own listener hands each stream to the server's compatibility layer, which builds a request and a response.
-    session.removeAllListeners("stream");
-    session.on("stream", (stream, headers, flags, rawHeaders) => {
-      stream.on("error", ignore); // a stream's failure is its caller's; unheard, it would end the process
-      if (stream.destroyed) return tax(); // reset in the same read that opened it
-      open++;
-      served++;
-      stream.on("close", closed);
-      // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
-      if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
-      if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
-        arrivals.watch(stream, () => refuseLate(stream, headers["content-type"]));
-      if (!onStream(stream, headers)) server.emit("stream", stream, headers, flags, rawHeaders);
-    });
-    session.on("ping", tax);
-    session.on("remoteSettings", tax);
-    session.once("localSettings", greeted);
-    session.once("close", () => {
-      forgetRest();
-      // nghttp2's own wall ends a session without a word to us, in the middle of what it cost.
-      if (costs >= limits.patience.burst / 2) cutOff(address);
-      arrivals.end();
-      sessions.delete(session);
-    });
-    session.setLocalWindowSize(limits.sessionWindow);
-    sessions.add(session);
-    restUnlessUsed(served);
-  };
-
   return {
-    accept(socket, greeted) {
-      // A peer that half-closes is gone; else its unfinished streams would hold the connection, and `close`, for ever.
-      socket.allowHalfOpen = false;
-      server.once("session", (session) => watch(session, greeted));
-      server.emit("connection", socket);
+    accept(socket: Socket, greeted) {
+      const session = new Session(socket, greeted, house);
+      sessions.add(session);
+      session.begin();
     },
     drain() {
-      for (const session of sessions) session.close();
+      for (const session of sessions) session.drain();
     },
-  };
-}
-
-const LATE_TRAILERS = {
-  "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
-  "grpc-message": encodeURIComponent(FAULTS.slow.message),
-};
-
-/** A budget that fills at a steady rate; each call spends one and says whether there was one. */
-function budget({ burst, perSecond }: Patience): () => boolean {
-  let left = burst;
-  let at = steadyNow();
-  return () => {
-    const time = steadyNow();
-    left = Math.min(burst, left + ((time - at) * perSecond) / 1000);
-    at = time;
-    return --left >= 0;
   };
 }

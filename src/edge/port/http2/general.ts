@@ -1,0 +1,179 @@
+/** HTTP/2 by node: sessions with wide windows and a short patience for frames that only cost. */
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { constants, createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { after, steadyNow } from "../../../ambient.ts";
+import { watchArrivals } from "../arrivals.ts";
+import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../fault.ts";
+import { LATE_TRAILERS } from "./late.ts";
+
+/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
+export interface Patience {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+/** The limits of every session; sizes in bytes, times in milliseconds. */
+export interface Http2Limits {
+  readonly maxSessionStreams: number;
+  readonly streamWindow: number;
+  readonly sessionWindow: number;
+  readonly maxHeaderSize: number;
+  /** What clients are told instead of it: node resets the streams of those who heard a limit and passed it, and leaves none to answer. */
+  readonly toldHeaderSize?: number;
+  readonly idleTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  /** Whether requests for this path may go on for as long as they like. */
+  readonly endless: (path: string) => boolean;
+  readonly patience: Patience;
+}
+
+/** The HTTP/2 sessions of one port. */
+export interface Http2Side {
+  /** Serves `socket`, paused, from its preface; `greeted` is called once, when it has acknowledged our settings. */
+  accept(socket: Socket, greeted: () => void): void;
+  /**
+   * Ends every session when its open streams have finished. Its GOAWAY names the last of them, so that a client may
+   * send the later ones elsewhere: they were not begun.
+   */
+  drain(): void;
+}
+
+/** Node's side, which serves what goes through no socket of its own too, as if it came from there. */
+interface GeneralSide extends Http2Side {
+  accept(socket: Socket | Duplex, greeted: () => void, from?: { address: string; isSecure: boolean }): void;
+}
+
+/** Bytes one session may hold inside Node, in MB: its default of 10 refuses new streams behind one large answer. */
+const SESSION_MEMORY_MB = 64;
+
+const ignore = (): void => undefined;
+
+/** A server that never listens and is handed its sockets. */
+export function generalSide(
+  handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void,
+  bodyOf: RefusalBody,
+  limits: Http2Limits,
+  cutOff: (address: string) => void,
+): GeneralSide {
+  const sessions = new Set<ServerHttp2Session>();
+  const server = createServer(
+    {
+      maxSessionMemory: SESSION_MEMORY_MB,
+      // A wall of nghttp2's own, which stops a burst of resets in the middle of one read. It counts the resets of
+      // answered streams too, so it has to give way sooner to a steady rate.
+      streamResetBurst: limits.patience.burst,
+      streamResetRate: 5 * limits.patience.perSecond,
+      settings: {
+        enablePush: false,
+        initialWindowSize: limits.streamWindow,
+        maxConcurrentStreams: limits.maxSessionStreams,
+        maxHeaderListSize: limits.toldHeaderSize ?? limits.maxHeaderSize,
+      },
+    },
+    handler,
+  );
+
+  const refuse = (stream: ServerHttp2Stream, fault: WireFault): void => {
+    const { status, headers, body } = answerTo(fault, bodyOf);
+    stream.respond({ ":status": status, ...headers });
+    stream.end(body);
+  };
+
+  const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
+    if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
+    // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
+    else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
+  };
+
+  const watch = (session: ServerHttp2Session, greeted: () => void): void => {
+    const arrivals = watchArrivals(limits.requestTimeoutMs);
+    const patience = budget(limits.patience);
+    const address = session.socket.remoteAddress ?? "";
+    let open = 0;
+    let served = 0;
+
+    // Resets before an answer, pings and settings are rare in honest traffic and dear to serve without end.
+    let costs = 0;
+    const tax = (): void => {
+      costs++;
+      if (session.destroyed || patience()) return;
+      session.destroy(new Error("the session's patience is spent"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    };
+    const closed = function (this: ServerHttp2Stream): void {
+      open--;
+      if (!this.headersSent) tax();
+    };
+    let forgetRest = ignore;
+    const restUnlessUsed = (seen: number): void => {
+      forgetRest = after(limits.idleTimeoutMs, () => {
+        if (open === 0 && served === seen) session.close();
+        else restUnlessUsed(served);
+      });
+    };
+
+    // Node's own listener hands each stream to the server's compatibility layer, which builds a request and a response.
+    session.removeAllListeners("stream");
+    session.on("stream", (stream, headers, flags, rawHeaders) => {
+      stream.on("error", ignore); // a stream's failure is its caller's; unheard, it would end the process
+      if (stream.destroyed) return tax(); // reset in the same read that opened it
+      open++;
+      served++;
+      stream.on("close", closed);
+      // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
+      if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
+      if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
+        arrivals.watch(stream, () => refuseLate(stream, headers["content-type"]));
+      server.emit("stream", stream, headers, flags, rawHeaders);
+    });
+    session.on("ping", tax);
+    session.on("remoteSettings", tax);
+    session.once("localSettings", greeted);
+    session.once("close", () => {
+      forgetRest();
+      // nghttp2's own wall ends a session without a word to us, in the middle of what it cost.
+      if (costs >= limits.patience.burst / 2) cutOff(address);
+      arrivals.end();
+      sessions.delete(session);
+    });
+    session.setLocalWindowSize(limits.sessionWindow);
+    sessions.add(session);
+    restUnlessUsed(served);
+  };
+
+  return {
+    accept(socket, greeted, from) {
+      // A peer that half-closes is gone; else its unfinished streams would hold the connection, and `close`, for ever.
+      socket.allowHalfOpen = false;
+      server.once("session", (session) => {
+        if (from !== undefined) comesFrom(session, from);
+        watch(session, greeted);
+      });
+      server.emit("connection", socket);
+    },
+    drain() {
+      for (const session of sessions) session.close();
+    },
+  };
+}
+
+/** What requests are told of the connection that they came by. */
+function comesFrom(session: ServerHttp2Session, { address, isSecure }: { address: string; isSecure: boolean }): void {
+  // Node shows its sockets from behind a proxy, of which this answer is the way out.
+  const socket = session.socket.once("close", ignore);
+  Object.defineProperty(socket, "remoteAddress", { value: address });
+  if (isSecure) Object.defineProperty(socket, "encrypted", { value: true });
+}
+
+/** A budget that fills at a steady rate; each call spends one and says whether there was one. */
+export function budget({ burst, perSecond }: Patience): () => boolean {
+  let left = burst;
+  let at = steadyNow();
+  return () => {
+    const time = steadyNow();
+    left = Math.min(burst, left + ((time - at) * perSecond) / 1000);
+    at = time;
+    return --left >= 0;
+  };
+}
