@@ -26,6 +26,11 @@ export async function start(options: PortOptions = {}) {
 }
 
 export async function listen(handler: PortHandler, options: PortOptions): Promise<number> {
+  return (await open(handler, options)).port;
+}
+
+/** As `listen`, with the way to close the port. */
+export async function open(handler: PortHandler, options: PortOptions) {
   const server = onePort(handler, options);
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -34,7 +39,7 @@ export async function listen(handler: PortHandler, options: PortOptions): Promis
     server.closeAllConnections();
     return closed;
   });
-  return (server.address() as AddressInfo).port;
+  return { port: (server.address() as AddressInfo).port, close: () => new Promise((resolve) => server.close(resolve)) };
 }
 
 export async function saying(port: number, bytes: string | Uint8Array, options: WireOptions = {}): Promise<Wire> {

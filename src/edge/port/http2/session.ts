@@ -470,6 +470,7 @@ export class Session implements Carrier {
   #settings(flags: number, payload: Buffer): void {
     if ((flags & FLAG.ack) !== 0) {
       if (payload.length > 0) throw new Fault(CODE.frameSize, "settings in an acknowledgement");
+      if (!this.#hasSettings) throw new Fault(CODE.protocol, "no settings at first");
       this.#idle.spend();
       this.#greeted();
       return;
