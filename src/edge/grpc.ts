@@ -369,9 +369,8 @@ class GrpcCall implements CallHearer {
   #framed(message: Message): Buffer | Promise<Buffer> {
     const frame = this.#quick?.write(message) ?? frameOf(this.#method.output, message);
     const coding = this.#responseCoding;
-    const bytes = frame.subarray(PREFIX);
-    if (!coding || bytes.length < COMPRESS_FROM_BYTES) return frame;
-    return coding.compress(bytes).then((compressed) => frameMessage(compressed, true));
+    if (!coding || frame.length - PREFIX < COMPRESS_FROM_BYTES) return frame;
+    return coding.compress(frame.subarray(PREFIX)).then((compressed) => frameMessage(compressed, true));
   }
 
   /** Sends a message of the answer; false asks to wait until the caller has read some of it. */

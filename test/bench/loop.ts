@@ -2,14 +2,15 @@
  * What one message of a control loop costs, everything on, beside bare relays that carry bytes and do no work: goals G4 to G7.
  * All programs run side by side and are loaded in turn; the ratios are medians over rounds.
  * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast] [pinned]`: with `pinned`, each measured program has
- * one core that it shares with no robot and no model. On a machine where others work that core is theirs too.
+ * one core that it shares with no robot and no model. `queued` tells what the machine did to a run: for which share of it the program,
+ * its model and the robots, together, could have gone on and had no core. Tails of runs where that is much are the machine's.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
-import { cpuNanos, median, pin, type Started, start } from "./support/processes.ts";
+import { cpuNanos, median, pin, queuedNanos, type Started, start } from "./support/processes.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
 const each = Number(process.argv[3] ?? 100);
@@ -40,6 +41,8 @@ const pinned = process.argv[5] === "pinned" && pin([raw.pid, connect.pid, gatewa
 
 interface Result extends LoopLoad {
   micros: number;
+  /** The share of the run for which the program, the model and the robots waited for a core. */
+  queued: number;
 }
 
 /** One load on one program: what it saw, and the program's CPU for each message. */
@@ -52,11 +55,16 @@ async function run(
   const { pid, port, key } = PROGRAMS[name];
   const party = await robots(`http://127.0.0.1:${port}`, key, connections, count);
   await closedLoops(party.all, 5);
+  const waiting = (): number =>
+    [...new Set([pid, upstream.pid, process.pid])].reduce((sum, p) => sum + queuedNanos(p), 0);
+  const began = performance.now();
+  const queuedBefore = waiting();
   const before = cpuNanos(pid);
   const seen = await load(party.all);
   const micros = (cpuNanos(pid) - before) / 1000 / Math.max(1, seen.latencies.length);
+  const queued = (waiting() - queuedBefore) / 1e6 / (performance.now() - began);
   party.close();
-  return { ...seen, micros };
+  return { ...seen, micros, queued };
 }
 
 const at = (sorted: readonly number[], q: number): number => sorted[Math.floor((sorted.length - 1) * q)] ?? Number.NaN;
@@ -79,7 +87,7 @@ async function compare(
   const results = new Map<Name, Result[]>(names.map((name) => [name, []]));
   for (let round = 0; round < times; round++)
     for (const name of names) results.get(name)!.push(await run(name, connections, count, load));
-  line(`\n${title}`, "CPU us/msg", "p50 ms", "p99 ms", "carried", "x raw", "added p50");
+  line(`\n${title}`, "CPU us/msg", "p50 ms", "p99 ms", "carried", "queued", "x raw", "added p50");
   for (const [name, runs] of results) {
     const ratio = median(runs.map(({ micros }, i) => micros / results.get("raw")![i]!.micros));
     line(
@@ -88,6 +96,7 @@ async function compare(
       median(runs.map(p50)).toFixed(2),
       median(runs.map(({ latencies }) => at(latencies, 0.99))).toFixed(2),
       `${(shareOf(runs) * 100).toFixed(2)} %`,
+      `${(median(runs.map(({ queued }) => queued)) * 100).toFixed(1)} %`,
       ratio.toFixed(2),
       results.has("direct") ? median(runs.map((run, i) => p50(run) - p50(results.get("direct")![i]!))).toFixed(2) : "",
     );

@@ -38,7 +38,8 @@ export type LoopOpen = Message<"limber.v1.LoopOpen"> & {
   model: string;
 
   /**
-   * Further models that may take over inside an episode; without them only the same checkpoint elsewhere may.
+   * Further models that may take over inside an episode; without them only the same checkpoint elsewhere may: where who serves
+   * fails, or is late three times in a row.
    *
    * @generated from field: repeated string models = 2;
    */
