@@ -89,6 +89,8 @@ export async function breatheOut(): Promise<void> {
     if (waited >= MARKING_MS) return;
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   }
+  // It has the young collected too, and while what it left is swept a small collection would wait for that.
+  if (!isYoungMany()) return;
   collectYoung();
   await breathe();
 }

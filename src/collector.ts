@@ -1,13 +1,49 @@
-/** V8's garbage collector while much is made that stays: many small collections instead of a few that stop the world for long. */
+/** V8's garbage collector as this house wants it: many small pauses instead of a few that stop the world for long. */
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
+/** What V8 is told at the start, each unless whoever starts the process says otherwise. */
+const FLAGS = [
+  /*
+   * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:
+   * those of calls too, because calls wait. There they stay until the next full collection and hold on to younger ones, which
+   * makes the collector's work several times what it has to be.
+   */
+  "--no-allocation-site-pretenuring",
+  /*
+   * The old are marked and swept beside the program; what is left for the pause at the end is a matter of two or three milliseconds.
+   * Helpers shorten nothing of that, and where others want the CPU the pause waits for the last of them.
+   */
+  "--no-parallel-compaction",
+  "--no-parallel-pointer-update",
+  "--no-parallel-weak-ref-clearing",
+];
+
+/** Small collections that are asked for are done by this thread alone, for the same reason. */
+const ALONE = "--no-parallel-scavenge";
+
+/** Whether a process was started with words of its own about a flag: `--no_parallel-scavenge` is some about `--parallel-scavenge`. */
+export function isChosen(flag: string, words: readonly string[]): boolean {
+  const nameOf = (word: string): string =>
+    word
+      .replaceAll("_", "-")
+      .replace(/^--(no-?)?/, "")
+      .split("=")[0]!;
+  return words.some((word) => [nameOf(flag), "single-threaded", "single-threaded-gc"].includes(nameOf(word)));
+}
+
+/** Tells V8 how this house wants its garbage collected. */
+export function tuneCollector(): void {
+  for (const flag of FLAGS) if (!isChosen(flag, process.execArgv)) setFlagsFromString(flag);
+}
+
 /**
  * A collection of the young copies what lives on, all of it in one pause. Of what calls make next to nothing does; of a reload of
- * supply next to everything, and V8 lets sixteen megabytes come together. So many bytes are copied in about a millisecond.
+ * supply next to everything, and V8 lets sixteen megabytes come together. So many bytes are copied in well under a millisecond, and
+ * as the collection of the old copies the young too, it must never meet many of them.
  */
-const MOST_YOUNG_BYTES = 2_000_000;
+const MOST_YOUNG_BYTES = 1_000_000;
 
 interface Collector {
   /** Collects the young at once. */
@@ -31,7 +67,14 @@ function open(): Collector {
       else if (kind === constants.NODE_PERFORMANCE_GC_MAJOR) marking = false;
     }
   }).observe({ entryTypes: ["gc"] });
-  return { collect: () => gc({ type: "minor" }), isMarking: () => marking };
+  const collect = (): void => gc({ type: "minor" });
+  if (isChosen(ALONE, process.execArgv)) return { collect, isMarking: () => marking };
+  const alone = (): void => {
+    setFlagsFromString(ALONE);
+    collect();
+    setFlagsFromString(ALONE.replace("no-", ""));
+  };
+  return { collect: alone, isMarking: () => marking };
 }
 
 /** Whether so much is young that its collection would be felt. */
@@ -46,10 +89,8 @@ export function isCollectorBusy(): boolean {
   return collector.isMarking();
 }
 
-/** Has the young collected at once, by this thread alone: where others want the CPU, it would wait for its helpers. */
+/** Has the young collected at once. */
 export function collectYoung(): void {
   collector ??= open();
-  setFlagsFromString("--no-parallel-scavenge");
   collector.collect();
-  setFlagsFromString("--parallel-scavenge");
 }

@@ -1,21 +1,14 @@
 /** Reads the environment, opens the house, closes it on SIGTERM or Ctrl-C. */
-import { setFlagsFromString } from "node:v8";
 import { openHouse } from "./app.ts";
+import { tuneCollector } from "./collector.ts";
 import { ConfigError, readConfig } from "./config.ts";
 import { redSquare } from "./upstream/test-picture.ts";
-
-/**
- * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:
- * those of calls too, because calls wait. There they stay until the next full collection and hold on to younger ones, which
- * makes the collector's work several times what it has to be.
- */
-const V8_FLAGS = "--no-allocation-site-pretenuring";
 
 /** How long calls that run have to end when the house closes. */
 const PATIENCE_MS = 10_000;
 
 async function main(): Promise<void> {
-  setFlagsFromString(V8_FLAGS);
+  tuneCollector();
   const config = readConfig();
   const house = await openHouse(config);
 

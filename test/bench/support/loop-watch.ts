@@ -2,27 +2,23 @@
 import { existsSync, openSync, readSync } from "node:fs";
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 
-/** The longest pause in milliseconds, and the longest without the time in which the thread waited for a CPU: others may use the machine too. */
+/** The longest turn in milliseconds: by the wall, and by the CPU that this thread had in it, for others may use the machine too. */
 export interface Pauses {
   readonly pauseMs: number;
   readonly pauseCpuMs: number;
 }
 
-/** On-CPU milliseconds of this thread so far; systems count them in ticks of some milliseconds. */
-export function cpuMs(): number {
-  const { user, system } = process.threadCpuUsage();
-  return (user + system) / 1000;
-}
-
-/** Where Linux says how long the thread that reads it ran, and how long it waited for a CPU, in nanoseconds. */
+/** Where Linux says for how many nanoseconds the thread that reads it ran. */
 const SCHEDSTAT = "/proc/thread-self/schedstat";
 const schedstat = existsSync(SCHEDSTAT) ? openSync(SCHEDSTAT, "r") : undefined;
 const read = Buffer.alloc(96);
 
-/** Milliseconds that this thread was ready to run and did not; 0 where nobody counts them. For the main thread alone. */
-export function waitedMs(): number {
-  if (schedstat === undefined) return 0;
-  return Number(read.toString("latin1", 0, readSync(schedstat, read, 0, read.length, 0)).split(" ")[1]) / 1e6;
+/** On-CPU milliseconds of this thread so far. For the main thread alone. */
+export function cpuMs(): number {
+  // Linux writes them down at its ticks, some milliseconds apart, and whenever somebody asks about the whole process.
+  const { user, system } = process.cpuUsage();
+  if (schedstat === undefined) return (user + system) / 1000;
+  return Number(read.toString("latin1", 0, readSync(schedstat, read, 0, read.length, 0)).split(" ", 1)[0]) / 1e6;
 }
 
 /** One turn of the event loop, in milliseconds on the clock of `performance.now()`. */
@@ -47,16 +43,16 @@ const SHORT_MS = 0.5;
 export function watchLoop(): () => Pauses & { readonly turns: readonly Turn[] } {
   const turns: Turn[] = [];
   let last = performance.now();
-  let lastWaited = waitedMs();
+  let lastCpu = cpuMs();
   let [pauseMs, pauseCpuMs] = [0, 0];
   let watching = true;
   const beat = (): void => {
-    const [at, waited] = [performance.now(), waitedMs()];
-    const turn = { from: last, ms: at - last, cpuMs: at - last - (waited - lastWaited) };
+    const [at, cpu] = [performance.now(), cpuMs()];
+    const turn = { from: last, ms: at - last, cpuMs: cpu - lastCpu };
     pauseMs = Math.max(pauseMs, turn.ms);
     pauseCpuMs = Math.max(pauseCpuMs, turn.cpuMs);
     if (turn.ms > SHORT_MS) turns.push(turn);
-    [last, lastWaited] = [at, waited];
+    [last, lastCpu] = [at, cpu];
     if (watching) setImmediate(beat);
   };
   beat();
