@@ -1,22 +1,21 @@
 /** How a snapshot is built: all at once, or in slices between which calls are served. */
 import { atOnce, type Sliced } from "../ambient.ts";
 import { ACTION_SPACES } from "../contracts/action-spaces.ts";
-import { Contract, PARAMETERS } from "../contracts/contract.ts";
+import { PARAMETERS } from "../contracts/contract.ts";
 import { ALIASES, standsFor } from "./aliases.ts";
+import { NUMBERS, type Numbers, servedBits, traitsOf } from "./facts.ts";
 import { Names } from "./names.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
+import { patching } from "./patch.ts";
 import { Serving } from "./serving.ts";
 import {
   type Codes,
   type Columns,
   FIRST_PARAMETER_BIT,
-  Flag,
   inScope,
-  parameterBits,
   SIMULATED_PROVIDER,
   type Snapshot,
   type Supply,
-  servesBits,
 } from "./snapshot.ts";
 import { sorting } from "./sorting.ts";
 
@@ -25,6 +24,8 @@ export const buildSnapshot = (supply: Supply): Snapshot => atOnce(buildingSnapsh
 
 /** The same as sliced work, for whoever serves calls meanwhile: plans will ask it for what they asked of the one `before`. */
 export function* buildingSnapshot(supply: Supply, before?: Snapshot): Sliced<Snapshot> {
+  const patched = before && (yield* patching(supply, before));
+  if (patched) return patched;
   const offerings = yield* inLay(supply.offerings);
   const models = new Names(supply.catalog.length + offerings.length);
   const catalog = yield* catalogOf(supply.catalog, models);
@@ -46,6 +47,7 @@ export function* buildingSnapshot(supply: Supply, before?: Snapshot): Sliced<Sna
   const scopes = new WeakMap<readonly string[], Uint8Array>();
 
   return {
+    source: { catalog: supply.catalog, providers: supply.providers },
     offerings,
     columns,
     registered: supply.offerings.length,
@@ -162,49 +164,44 @@ type NameCodes = Readonly<Record<"models" | "providers" | "regions", Codes>>;
 function* columnsOf(offerings: readonly Offering[], { models, providers, regions }: NameCodes): Sliced<Columns> {
   const rows = offerings.length;
   const words = (): Uint32Array => new Uint32Array(rows);
-  const numbers = (): Float64Array => new Float64Array(rows);
-  const contracts = Object.values(Contract);
-  const columns: Columns = {
-    model: words(),
-    provider: words(),
-    region: words(),
-    traits: words(),
-    kind: words(),
-    p95Ms: numbers(),
-    maxHorizon: numbers(),
-    precisionBits: numbers(),
-    wakeMicro: numbers(),
-    warmMs: numbers(),
-    priceNano: contracts.map(numbers),
-    advertised: { p50Ms: numbers(), p95Ms: numbers(), coldMs: numbers(), unitsPerS: numbers(), uptime: numbers() },
-  };
+  const codes = { model: words(), provider: words(), region: words(), traits: words(), kind: words() };
   const kinds = new Kinds();
   yield;
   for (let row = 0; row < rows; row++) {
     const offering = offerings[row]!;
-    const { advertised, coldTimeoutMs, scaledownS } = offering;
-    columns.model[row] = models.of(offering.model);
-    columns.provider[row] = providers.of(offering.provider);
-    columns.region[row] = regions.of(offering.region);
-    columns.traits[row] = traitsOf(offering);
-    columns.kind[row] = kinds.of(
-      columns.provider[row]! * regions.names.length + columns.region[row]!,
-      columns.traits[row]!,
-    );
-    columns.p95Ms[row] = advertised.p95Ms ?? Number.POSITIVE_INFINITY;
-    columns.maxHorizon[row] = offering.maxHorizon;
-    columns.precisionBits[row] = precisionBits(offering.precision);
-    columns.wakeMicro[row] = Math.round((coldTimeoutMs / 1000) * (offering.costNanoPerSecond / 1000));
-    columns.warmMs[row] = scaledownS === undefined ? Number.POSITIVE_INFINITY : scaledownS * 1000;
-    for (let i = 0; i < contracts.length; i++) columns.priceNano[i]![row] = offering.priceNano[contracts[i]!] ?? 0;
-    columns.advertised.p50Ms[row] = advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY;
-    columns.advertised.p95Ms[row] = advertised.p95Ms ?? advertised.p50Ms ?? Number.POSITIVE_INFINITY;
-    columns.advertised.coldMs[row] = coldTimeoutMs;
-    columns.advertised.unitsPerS[row] = advertised.unitsPerS ?? 0;
-    columns.advertised.uptime[row] = advertised.uptime30d ?? 0;
+    codes.model[row] = models.of(offering.model);
+    codes.provider[row] = providers.of(offering.provider);
+    codes.region[row] = regions.of(offering.region);
+    codes.traits[row] = traitsOf(offering);
+    codes.kind[row] = kinds.of(codes.provider[row]! * regions.names.length + codes.region[row]!, codes.traits[row]!);
     if (row % STRIDE === 0) yield;
   }
+  const priceNano: Float64Array[] = [];
+  for (const price of NUMBERS.priceNano) priceNano.push(yield* columnOf(offerings, price));
+  return {
+    ...codes,
+    ...(yield* eachColumn(offerings, NUMBERS.plain)),
+    priceNano,
+    advertised: yield* eachColumn(offerings, NUMBERS.advertised),
+  };
+}
+
+function* eachColumn<K extends string>(
+  offerings: readonly Offering[],
+  numbers: Numbers<K>,
+): Sliced<Record<K, Float64Array>> {
+  const columns = {} as Record<K, Float64Array>;
+  for (const name of Object.keys(numbers) as K[]) columns[name] = yield* columnOf(offerings, numbers[name]);
   return columns;
+}
+
+function* columnOf(offerings: readonly Offering[], numberOf: (offering: Offering) => number): Sliced<Float64Array> {
+  const column = new Float64Array(offerings.length);
+  for (let row = 0; row < column.length; row++) {
+    column[row] = numberOf(offerings[row]!);
+    if (row % STEPS === 0) yield;
+  }
+  return column;
 }
 
 /** Numbers each place with each set of traits. */
@@ -226,23 +223,6 @@ class Kinds {
     }
     return kind;
   }
-}
-
-function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {
-  const bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
-  return bits | servedBits(contracts, actionSpaces);
-}
-
-function servedBits(contracts: readonly Contract[], actionSpaces: readonly string[]): number {
-  let bits = 0;
-  for (const contract of contracts) bits |= servesBits(contract, undefined);
-  for (const space of actionSpaces) bits |= servesBits(Contract.UNSPECIFIED, space);
-  return bits;
-}
-
-/** The bits of one number at a precision: `bf16` and `fp16` 16, `int8` 8. */
-function precisionBits(precision: string): number {
-  return Math.min(64, Number(/\d+/.exec(precision)?.[0] ?? 0));
 }
 
 /** One free, simulated offering for every model of the catalog that nothing live serves. */

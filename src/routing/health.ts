@@ -92,6 +92,11 @@ export class HealthBoard {
   /** The same as sliced work; the view changes in its last slice. */
   *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
     this.catchUp();
+    // Such a snapshot has the rows of the one before, and says of them what that said.
+    if (snapshot.columns.advertised === this.view_.snapshot.columns.advertised) {
+      if (snapshot !== this.view_.snapshot) this.view_ = { ...this.view_, snapshot };
+      return this.view_;
+    }
     const view = yield* advertisedView(snapshot);
     // What changes while this is put down is written once more at the end.
     const changed = new Set<string>();

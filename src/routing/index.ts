@@ -19,7 +19,7 @@ export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
-export { Names } from "./names.ts";
+export { Names, naming } from "./names.ts";
 export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
 export { type OwnKeys, type OwnKeyUse, sameWay } from "./own-keys.ts";

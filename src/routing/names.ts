@@ -1,4 +1,5 @@
 /** Names and their numbers, in a table that never stops the world to grow as a Map does, and that the garbage collector need not look through. */
+import type { Sliced } from "../ambient.ts";
 
 /** Names numbered from 0 in the order in which they came; equal names have one number. */
 export class Names {
@@ -39,6 +40,25 @@ export class Names {
       place = (place + 1) & this.#mask;
     }
   }
+}
+
+/** How many names are looked at between two yields. */
+const STRIDE = 128;
+
+/** The numbers of the names of `all`, in order: those of `before` itself where they are the same. */
+export function* naming<T>(all: ArrayLike<T>, nameOf: (each: T) => string, before: Names): Sliced<Names> {
+  let same = before.names.length === all.length;
+  for (let i = 0; same && i < all.length; i++) {
+    same = before.names[i] === nameOf(all[i]!);
+    if (i % STRIDE === 0) yield;
+  }
+  if (same) return before;
+  const names = new Names(all.length);
+  for (let i = 0; i < all.length; i++) {
+    names.add(nameOf(all[i]!));
+    if (i % STRIDE === 0) yield;
+  }
+  return names;
 }
 
 /** FNV-1a over the letters, its upper bits folded into those that count. */

@@ -89,6 +89,8 @@ export interface Codes {
 
 /** A moment's supply, ready to plan from. */
 export interface Snapshot {
+  /** What it was made from beside offerings. */
+  readonly source: Pick<Supply, "catalog" | "providers">;
   /** Every row's offering; placeholders for the catalog's unserved models follow the offerings that were given. */
   readonly offerings: readonly Offering[];
   readonly columns: Columns;

@@ -1,7 +1,10 @@
-/** Small collections of what is young, when they are asked for. */
+/** Small collections of what is young, when they are asked for; and what V8 is told at the start. */
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { breatheOut } from "../../src/ambient.ts";
-import { collectYoung, isCollectorBusy, isYoungMany } from "../../src/collector.ts";
+import { collectYoung, isChosen, isCollectorBusy, isYoungMany } from "../../src/collector.ts";
 
 /** Some megabytes of small objects that stay. */
 const much = (): object[] => Array.from({ length: 50_000 }, (_, i) => ({ i, name: `n${i}` }));
@@ -31,3 +34,36 @@ test("what was asked for shows to nobody else, and the collector is not busy for
   for (let i = 0; i < 300 && isCollectorBusy(); i++) await new Promise((resolve) => setTimeout(resolve, 10));
   expect(isCollectorBusy()).toBe(false);
 });
+
+test.each([
+  [[], false],
+  [["--parallel-scavenge"], true],
+  [["--trace-gc", "--no_parallel_scavenge"], true],
+  [["--noparallel-scavenge"], true],
+  [["--single-threaded-gc"], true],
+  [["--parallel-scavenge-more", "--max-semi-space-size=16"], false],
+])("of processes started with %j it is said whether they chose how small collections are done", (words, chosen) => {
+  expect(isChosen("--no-parallel-scavenge", words)).toBe(chosen);
+});
+
+test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single-threaded-gc"]]])(
+  "V8 takes what it is told at run time, when it was started with %j: full and small collections go on",
+  { timeout: 60_000 },
+  async (words) => {
+    const script = `
+      import { PerformanceObserver } from "node:perf_hooks";
+      import { collectYoung, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../src/collector.ts"))};
+      tuneCollector();
+      const kinds = new Set();
+      new PerformanceObserver((list) => list.getEntries().forEach((entry) => kinds.add(entry.detail.kind))).observe({ entryTypes: ["gc"] });
+      const kept = [];
+      for (let i = 0; i < 3000 && kinds.size < 3; i++) {
+        kept[i % 300] = Array.from({ length: 2000 }, (_, n) => ({ n, text: "n" + n }));
+        if (i % 10 === 0) collectYoung();
+        if (i % 10 === 0) await new Promise(setImmediate);
+      }
+      console.log(kept.length, [...kinds].sort().join());`;
+    const { stdout } = await promisify(execFile)(process.execPath, [...words, "--input-type=module", "-e", script]);
+    expect(stdout.trim()).toMatch(/^\d+ 1,4,8$/); // small, full, and the steps on the way to a full one
+  },
+);

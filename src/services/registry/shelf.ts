@@ -10,7 +10,7 @@ import type {
 import type { ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { atOnce, breatheOut, inSlices, type Sliced } from "../../ambient.ts";
 import type { Contract } from "../../contracts/contract.ts";
-import { Names, type Offering, type Snapshot, sorting } from "../../routing/index.ts";
+import { Names, naming, type Offering, type Snapshot, sorting } from "../../routing/index.ts";
 import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
 import { type Catalog, type CatalogEntry, NO_CATALOG } from "../../store/supply/catalog.ts";
 import type { ModelRecord, Supply } from "../../store/supply/supply.ts";
@@ -87,12 +87,11 @@ function* makingView(
 ): Sliced<RegistryView> {
   const { models } = known;
   const order = yield* sorting(models.length, (a, b) => (models[a]!.slug < models[b]!.slug ? -1 : 1));
-  const slugs = new Names(models.length);
+  const slugs = yield* naming(order, (place) => models[place]!.slug, made.slugs);
   const all: MadeEntry[] = [];
   const entries: Entry[] = [];
   for (const place of order) {
     const record = models[place]!;
-    slugs.add(record.slug);
     const one = madeEntry(made, record, catalog.entries.get(record.slug), liveOf(snapshot, record.slug));
     all.push(one);
     entries.push(one.entry);

@@ -6,7 +6,7 @@ import type { Sliced } from "../../ambient.ts";
 import { CONTRACT_WORDS, Contract } from "../../contracts/contract.ts";
 import { EPISODE_MICRO } from "../../contracts/price.ts";
 import { secondOf } from "../../money/hardware.ts";
-import { type CatalogModel, Names, type Offering } from "../../routing/index.ts";
+import { type CatalogModel, Names, naming, type Offering } from "../../routing/index.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply/supply.ts";
 import type { Vault } from "../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
@@ -33,42 +33,51 @@ interface Opened {
 /** Opens records; one that did not change and whose model did not is what it was. */
 export class SupplyOpener {
   readonly #opening: Opening;
-  /** By the numbers of their ids, and no WeakMap: the collector would look at each of its entries in one pause. */
+  /** By the numbers of their names, and no WeakMap: the collector would look at each of its entries in one pause. */
   #ids = new Names(0);
-  #opened: readonly Opened[] = [];
+  #opened: readonly (Opened | undefined)[] = [];
+  #slugs = new Names(0);
+  #models: readonly ModelRecord[] = [];
+  #catalog: readonly CatalogModel[] = [];
 
   constructor(opening: Opening) {
     this.#opening = opening;
   }
 
   /** Everything live, ready for a snapshot. One look at a time. */
-  *facts(supply: Supply): Sliced<SupplyFacts> {
-    const slugs = new Names(supply.models.length);
+  *facts({ models, offerings: records, providers }: Supply): Sliced<SupplyFacts> {
+    const slugs = yield* naming(models, ({ slug }) => slug, this.#slugs);
     const catalog: CatalogModel[] = [];
-    for (const model of supply.models) {
-      slugs.add(model.slug);
-      catalog.push(catalogModel(model));
+    for (const model of models) {
+      const before = this.#slugs.of(model.slug);
+      catalog.push(this.#models[before] === model ? this.#catalog[before]! : catalogModel(model));
       if (catalog.length % 64 === 0) yield;
     }
-    const ids = new Names(supply.offerings.length);
-    const opened: Opened[] = [];
+    const ids = yield* naming(records, ({ id }) => id, this.#ids);
+    const opened: (Opened | undefined)[] = [];
     const offerings: LiveOffering[] = [];
-    let looked = 0;
-    for (const record of supply.offerings) {
-      if (looked++ % 32 === 0) yield;
-      if (record.status !== "live" && record.status !== "degraded") continue;
-      try {
-        const each = this.#open(record, supply.models[slugs.of(record.model)]);
-        ids.add(record.id);
-        opened.push(each);
-        offerings.push(each.live);
-      } catch {
-        this.#opening.log(`offering ${record.id} cannot be opened and is not routed to`);
-      }
+    for (const record of records) {
+      if (opened.length % 32 === 0) yield;
+      const each = this.#opensOrNot(record, models[slugs.of(record.model)]);
+      opened.push(each);
+      if (each) offerings.push(each.live);
     }
     this.#ids = ids;
     this.#opened = opened;
-    return { offerings, catalog, providers: supply.providers.map(({ name }) => name) };
+    this.#slugs = slugs;
+    this.#models = models;
+    this.#catalog = catalog;
+    return { offerings, catalog, providers: providers.map(({ name }) => name) };
+  }
+
+  #opensOrNot(record: OfferingRecord, model: ModelRecord | undefined): Opened | undefined {
+    if (record.status !== "live" && record.status !== "degraded") return undefined;
+    try {
+      return this.#open(record, model);
+    } catch {
+      this.#opening.log(`offering ${record.id} cannot be opened and is not routed to`);
+      return undefined;
+    }
   }
 
   #open(record: OfferingRecord, model: ModelRecord | undefined): Opened {

@@ -8,7 +8,6 @@ import {
   buildingSnapshot,
   buildSnapshot,
   HealthBoard,
-  Names,
   SIMULATED_PROVIDER,
   type Snapshot,
 } from "../../routing/index.ts";
@@ -35,15 +34,13 @@ export interface SupplyFacts {
   providers: readonly string[];
 }
 
-/** The offerings of a snapshot, by the numbers of their ids. */
+/** The ways to the offerings of a snapshot, by its rows. */
 interface Ways {
-  readonly ids: Names;
+  readonly snapshot: Snapshot;
   readonly live: readonly LiveOffering[];
 }
 
-const NOWHERE: Ways = { ids: new Names(0), live: [] };
-
-const wayTo = ({ ids, live }: Ways, id: string): LiveOffering | undefined => live[ids.of(id)];
+const wayTo = (ways: Ways | undefined, id: string): LiveOffering | undefined => ways?.live[ways.snapshot.rowOf(id)];
 
 /** How one offering is called. */
 export interface Reached {
@@ -57,9 +54,9 @@ export interface Reached {
 export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthBoard;
-  #ways = NOWHERE;
+  #ways: Ways | undefined;
   /** The ways of the snapshot that plans are still made from while the next one is built. */
-  #before = NOWHERE;
+  #before: Ways | undefined;
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
@@ -73,8 +70,7 @@ export class LiveSupply {
 
   /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
   *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
-    const ids = new Names(offerings.length);
-    const live: LiveOffering[] = [];
+    const known: LiveOffering[] = [];
     const routable: Offering[] = [];
     let looked = 0;
     for (const each of offerings) {
@@ -82,15 +78,19 @@ export class LiveSupply {
       const wire = this.#upstream.wireOf(each.runtime);
       if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
       if (wire.isHere?.(each.target) === false) continue; // nor is a server that has to dial and hasn't
-      ids.add(each.offering.id);
-      live.push(each);
+      known.push(each);
       routable.push(each.offering);
     }
     const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers }, this.snapshot);
+    const live: LiveOffering[] = new Array(known.length);
+    for (const each of known) {
+      live[snapshot.rowOf(each.offering.id)] = each;
+      if (looked++ % 64 === 0) yield;
+    }
     this.#before = this.#ways;
-    this.#ways = { ids, live };
+    this.#ways = { snapshot, live };
     yield* this.health.adopting(snapshot, steadyNow());
-    this.#before = NOWHERE;
+    this.#before = undefined;
   }
 
   /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
@@ -120,7 +120,7 @@ export class LiveSupply {
 
   /** Addresses of the live offerings, for the operator. */
   endpoints(): string[] {
-    return [...new Set(this.#ways.live.map(({ target }) => target.endpoint))].sort();
+    return [...new Set((this.#ways?.live ?? []).map(({ target }) => target.endpoint))].sort();
   }
 
   #placeholders(): Wire {

@@ -182,19 +182,24 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     return {
       version: row?.version ?? "",
       entries,
-      scenarios: await gathered(tx<ScenarioLine[]>`select * from scenario order by slug collate "C"`.cursor(AT_ONCE)),
+      scenarios: await gathered(
+        tx<ScenarioLine[]>`select * from scenario order by slug collate "C"`.cursor(AT_ONCE),
+        known.scenarios,
+      ),
       literature: await gathered(
         tx<LiteratureLine[]>`select * from literature order by slug collate "C"`.cursor(AT_ONCE),
+        known.literature,
       ),
-      taxonomy: row?.taxonomy,
+      taxonomy: row && asBefore(known.taxonomy, row.taxonomy),
     };
   });
 }
 
-async function gathered<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
+/** All rows in their order; one that says what the row of its place said before is that. */
+async function gathered<T>(batches: AsyncIterable<readonly T[]>, before: readonly T[]): Promise<T[]> {
   const rows: T[] = [];
   for await (const batch of batches) {
-    rows.push(...batch);
+    for (const row of batch) rows.push(asBefore(before[rows.length], row));
     await breatheOut();
   }
   return rows;

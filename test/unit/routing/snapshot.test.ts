@@ -53,7 +53,7 @@ describe("buildSnapshot", () => {
     expect([first.lists.size, second.lists.size]).toEqual([2, 2]);
     const { rows } = second.serving(auto, act, false);
     expect(rows).toEqual(buildSnapshot(more).serving(auto, act, false).rows);
-    expect(atOnce(buildingSnapshot(more, second)).lists.size).toBe(1);
+    expect(atOnce(buildingSnapshot(supply, second)).lists.size).toBe(1);
   });
 });
 

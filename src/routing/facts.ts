@@ -1,0 +1,53 @@
+/** What a column says of an offering. */
+import { Contract } from "../contracts/contract.ts";
+import type { Offering } from "./offering.ts";
+import { type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
+
+/** A number of each offering, by the name of its column. */
+export type Numbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
+
+const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNano[contract] ?? 0;
+
+/** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
+export const NUMBERS: {
+  readonly plain: Numbers<"p95Ms" | "maxHorizon" | "precisionBits" | "wakeMicro" | "warmMs">;
+  /** One for each contract, in their order. */
+  readonly priceNano: readonly ((offering: Offering) => number)[];
+  readonly advertised: Numbers<keyof Columns["advertised"]>;
+} = {
+  plain: {
+    p95Ms: ({ advertised }) => advertised.p95Ms ?? Number.POSITIVE_INFINITY,
+    maxHorizon: ({ maxHorizon }) => maxHorizon,
+    precisionBits: ({ precision }) => precisionBits(precision),
+    wakeMicro: ({ coldTimeoutMs, costNanoPerSecond }) =>
+      Math.round((coldTimeoutMs / 1000) * (costNanoPerSecond / 1000)),
+    warmMs: ({ scaledownS }) => (scaledownS === undefined ? Number.POSITIVE_INFINITY : scaledownS * 1000),
+  },
+  priceNano: Object.values(Contract).map(priceOf),
+  advertised: {
+    p50Ms: ({ advertised }) => advertised.p50Ms ?? advertised.p95Ms ?? Number.POSITIVE_INFINITY,
+    p95Ms: ({ advertised }) => advertised.p95Ms ?? advertised.p50Ms ?? Number.POSITIVE_INFINITY,
+    coldMs: ({ coldTimeoutMs }) => coldTimeoutMs,
+    unitsPerS: ({ advertised }) => advertised.unitsPerS ?? 0,
+    uptime: ({ advertised }) => advertised.uptime30d ?? 0,
+  },
+};
+
+/** The bits of one number at a precision: `bf16` and `fp16` 16, `int8` 8. */
+function precisionBits(precision: string): number {
+  return Math.min(64, Number(/\d+/.exec(precision)?.[0] ?? 0));
+}
+
+/** Everything about an offering that is a yes or a no. */
+export function traitsOf({ contracts, actionSpaces, parameters, simulated, retainsFrames }: Offering): number {
+  const bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
+  return bits | servedBits(contracts, actionSpaces);
+}
+
+/** The part of it that says what it serves. */
+export function servedBits(contracts: readonly Contract[], actionSpaces: readonly string[]): number {
+  let bits = 0;
+  for (const contract of contracts) bits |= servesBits(contract, undefined);
+  for (const space of actionSpaces) bits |= servesBits(Contract.UNSPECIFIED, space);
+  return bits;
+}
