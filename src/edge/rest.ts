@@ -222,25 +222,40 @@ export class RestFace {
   #read(exchange: Exchange, admission: Admission, end: () => void, fail: (thrown: unknown) => void): void {
     exchange.admission = admission;
     const reading = readMessage(exchange);
-    const run = (message: Message): void => void this.#run(exchange, admission, message).then(() => end(), fail);
+    const run = (message: Message): void => this.#run(exchange, admission, message, end, fail);
     if (reading instanceof Promise) reading.then(run).catch(fail);
     else run(reading);
   }
 
-  async #run(exchange: Exchange, admission: Admission, message: Message): Promise<void> {
+  #run(
+    exchange: Exchange,
+    admission: Admission,
+    message: Message,
+    end: () => void,
+    fail: (thrown: unknown) => void,
+  ): void {
     const { route, context } = exchange;
     const { method } = route;
     const { gate } = this.#options;
     if (method.methodKind === "server_streaming") {
       const messages = gate.serverStream(method, admission, message, context);
-      return this.#stream(exchange, messages, eventMaker(method.output));
+      this.#stream(exchange, messages, eventMaker(method.output)).then(() => end(), fail);
+      return;
     }
     const streamed = wantsStream(method, message);
     if (streamed && !route.events) throw refuseStream();
-    const answer = await gate.unary(method, admission, message, context);
-    if (streamed) return this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
-    const writing = answerWhole(exchange, admission, answer);
-    if (writing) await writing;
+    gate.unary(method, admission, message, context).then((answer) => {
+      let writing: Promise<void> | undefined;
+      try {
+        if (streamed) writing = this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
+        else writing = answerWhole(exchange, admission, answer);
+      } catch (thrown) {
+        fail(thrown);
+        return;
+      }
+      if (writing) writing.then(() => end(), fail);
+      else end();
+    }, fail);
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */

@@ -51,7 +51,7 @@ import {
   moverOf,
   planArgs,
   robotIn,
-  served,
+  speaking,
   Trip,
 } from "./inference/trip.ts";
 
@@ -88,11 +88,13 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
       call: (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
         const { wire, target, bounds } = trip.reach(step, dim);
-        return served(wire.act, wire)(target, input, frames, trip.options(options, step)).then((answer) => {
-          const pose = poseOf(space, request.observations, dim);
-          assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
-          return answer;
-        });
+        return speaking(wire, "act")
+          .act(target, input, frames, trip.options(options, step))
+          .then((answer) => {
+            const pose = poseOf(space, request.observations, dim);
+            assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
+            return answer;
+          });
       },
       unitsOf: act.unitsOf,
     });
@@ -164,7 +166,7 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
     const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
-        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
+        const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
         const answer = await collect(parts, intent.units);
         assertSound(predict.checkAnswer(answer, { intent }));
         return answer;
@@ -212,7 +214,7 @@ async function answerGround(house: InferenceHouse, asked: GroundRequest, call: C
     const { answer, step } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
-        const answer = await served(wire.ground, wire)(target, input, frames, trip.options(options, step));
+        const answer = await speaking(wire, "ground").ground(target, input, frames, trip.options(options, step));
         assertSound(ground.checkAnswer(answer));
         return answer;
       },

@@ -20,7 +20,7 @@ import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routi
 import type { Call } from "../call.ts";
 import type { Bill, Charge } from "./bill.ts";
 import { prepare } from "./prepare.ts";
-import { assertSound, type InferenceHouse, served, Trip } from "./trip.ts";
+import { assertSound, type InferenceHouse, speaking, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
 export async function* streamPredict(
@@ -41,7 +41,7 @@ export async function* streamPredict(
     const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
       open: (step, options) => {
         const { wire, target } = trip.reach(step);
-        const parts = served(wire.predict, wire)(target, input, frames, trip.options(options, step));
+        const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
         return new SoundParts(parts, intent.units);
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),

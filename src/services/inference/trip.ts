@@ -229,13 +229,13 @@ export function hedgesOf({ hedges }: InferenceHouse, call: Call): Hedges {
   return hedges.of(orgId, settings.maxHedgeRatio);
 }
 
-/** A wire's function for a contract. The probe let no offering live that its wire cannot serve. */
-export function served<A extends unknown[], R>(
-  serve: ((this: Wire, ...args: A) => R) | undefined,
+/** A wire as one that speaks a contract. The probe let no offering live that its wire cannot serve. */
+export function speaking<C extends "act" | "predict" | "ground">(
   wire: Wire,
-): (...args: A) => R {
-  if (!serve) throw new Error(`the wire ${wire.id} does not speak this contract`);
-  return serve.bind(wire);
+  contract: C,
+): Wire & Required<Pick<Wire, C>> {
+  if (wire[contract] === undefined) throw new Error(`the wire ${wire.id} does not speak this contract`);
+  return wire as Wire & Required<Pick<Wire, C>>; // seen above
 }
 
 /** Fails the attempt whose answer is not what its contract promises. */

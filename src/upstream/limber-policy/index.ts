@@ -4,7 +4,15 @@ import { type Exchange, GRPC_SCHEMES } from "../grpc.ts";
 import { type Reach, Servers } from "../servers.ts";
 import type { CallOptions, Target, Wire } from "../wire.ts";
 import { readDescribe, readGround, readPredict } from "./decode.ts";
-import { AskedAct, encodeCommon, encodeDescribe, encodeGround, encodePredict, prepareAct } from "./encode.ts";
+import {
+  type ActMessage,
+  AskedAct,
+  encodeCommon,
+  encodeDescribe,
+  encodeGround,
+  encodePredict,
+  prepareAct,
+} from "./encode.ts";
 import { Channel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
@@ -24,10 +32,15 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     id: "limber-policy",
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
-    async act(target, input, frames, call) {
-      const preparing = prepareAct(target.model, input, frames, call);
-      const prepared = preparing instanceof Promise ? await preparing : preparing;
-      return channels.of(target).act(PATH.act, prepared, call.signal);
+    // Without a promise of its own where nothing is waited for: calls in a control loop come this way.
+    act(target, input, frames, call) {
+      const ask = (prepared: ActMessage) => channels.of(target).act(PATH.act, prepared, call.signal);
+      try {
+        const preparing = prepareAct(target.model, input, frames, call);
+        return preparing instanceof Promise ? preparing.then(ask) : ask(preparing);
+      } catch (thrown) {
+        return Promise.reject(thrown);
+      }
     },
     line(target, input, { requestId }) {
       const common = encodeCommon(target.model, input, requestId);

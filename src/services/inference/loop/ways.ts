@@ -12,7 +12,7 @@ import { type Call, keyOf } from "../../call.ts";
 import type { Reached } from "../../supply/live.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import { handedOn } from "../told.ts";
-import { type InferenceHouse, served } from "../trip.ts";
+import { type InferenceHouse, speaking } from "../trip.ts";
 import type { Course } from "./course.ts";
 import type { Flight } from "./flight.ts";
 import type { Seen } from "./seen.ts";
@@ -111,7 +111,7 @@ export class Ways {
     const question = { ...input, observations, instruction, leftOver: prevChunkLeftOver, inferenceDelay };
     const { requestId } = call;
     const traceparent = handedOn(watch, call, open.provider?.sessionId, step);
-    return served(wire.act, wire)(target, question, frames, { signal, budgetMs, requestId, traceparent });
+    return speaking(wire, "act").act(target, question, frames, { signal, budgetMs, requestId, traceparent });
   }
 }
 
