@@ -1,6 +1,6 @@
 /** Processes that benchmarks start, and the CPU time that they take. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { openSync, readdirSync, readFileSync } from "node:fs";
+import { openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, setPriority } from "node:os";
 import { createInterface } from "node:readline";
 
@@ -116,7 +116,7 @@ const AHEAD = -10;
 export function pin(measured: readonly number[], others: readonly number[]): boolean {
   const keep = (pid: number, on: string): boolean => spawnSync("taskset", ["-acp", on, String(pid)]).status === 0;
   if (cores < 2) return false;
-  for (const pid of [...measured, ...others, process.pid]) goFirst(pid);
+  goFirst([...measured, ...others, process.pid]);
   return (
     measured.every((pid) => keep(pid, "0")) && [...others, process.pid].every((pid) => keep(pid, `1-${cores - 1}`))
   );
@@ -127,9 +127,11 @@ export function pinThread(thread: number): void {
   if (cores > 1) spawnSync("taskset", ["-cp", "0", String(thread)]);
 }
 
-function goFirst(pid: number): void {
+function goFirst(pids: readonly number[]): void {
   try {
-    setPriority(pid, AHEAD);
+    for (const pid of pids) setPriority(pid, AHEAD);
+    // Where Linux shares the cores among terminals first, and then among what each has started.
+    writeFileSync("/proc/self/autogroup", String(AHEAD));
   } catch {
     // Only an administrator may.
   }
