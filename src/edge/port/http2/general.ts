@@ -3,16 +3,11 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { constants, createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { after, steadyNow } from "../../../ambient.ts";
+import { after } from "../../../ambient.ts";
 import { watchArrivals } from "../arrivals.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../fault.ts";
+import { budget, type Patience } from "./budget.ts";
 import { LATE_TRAILERS } from "./late.ts";
-
-/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
-export interface Patience {
-  readonly burst: number;
-  readonly perSecond: number;
-}
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
 export interface Http2Limits {
@@ -164,16 +159,4 @@ function comesFrom(session: ServerHttp2Session, { address, isSecure }: { address
   const socket = session.socket.once("close", ignore);
   Object.defineProperty(socket, "remoteAddress", { value: address });
   if (isSecure) Object.defineProperty(socket, "encrypted", { value: true });
-}
-
-/** A budget that fills at a steady rate; each call spends one and says whether there was one. */
-export function budget({ burst, perSecond }: Patience): () => boolean {
-  let left = burst;
-  let at = steadyNow();
-  return () => {
-    const time = steadyNow();
-    left = Math.min(burst, left + ((time - at) * perSecond) / 1000);
-    at = time;
-    return --left >= 0;
-  };
 }
