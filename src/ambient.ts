@@ -135,10 +135,12 @@ function ulid(): string {
   }
   const ms = clock.wall();
   if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms) };
-  let tail = stamped.text;
-  for (let i = 0; i < 16; i += 2) tail += PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! & 31)];
-  return tail;
+  // A short text is joined at once, a long one becomes a tree of its parts: so there are few parts.
+  const half = pair() + pair() + pair() + pair();
+  return stamped.text + half + (pair() + pair() + pair() + pair());
 }
+
+const pair = (): string => PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! & 31)]!;
 
 /** Every two letters. */
 const PAIRS = Array.from({ length: 1024 }, (_, i) => `${ALPHABET[i >> 5]}${ALPHABET[i & 31]}`);

@@ -38,7 +38,7 @@ export async function openGround(config: Config, closers: Closers, log: Logger):
   await databaseReachable(url);
   const sql = connect(url, { max: POOL });
   closers.add(() => sql.end());
-  const line = connect(url, { max: 1 });
+  const line = connect(url, { max: 1, plansOnce: true });
   closers.add(() => line.end());
   await migrate(sql, MIGRATIONS);
   // A database that others share is their operator's to fill.

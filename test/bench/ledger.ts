@@ -108,9 +108,9 @@ async function act(till: TestTill, payer: Payer, upstreamMs: number, robot: numb
   if (upstreamMs > 0) await sleep(upstreamMs);
   const latencyMs = 20 + (robot % 7) / 8;
   const log = { model_requested: intent.model, session_id: `robot-${robot}`, region: "eu-central", precision: "bf16" };
-  const settled = hold.settle(endOf(intent, PRICE, { latencyMs, attemptMs: latencyMs - 0.125, log }));
-  settled.catch(() => {});
-  await hold.durable;
+  // As `services/inference/bill.ts` does it.
+  hold.charge(endOf(intent, PRICE, { latencyMs, attemptMs: latencyMs - 0.125, log }));
+  await new Promise<void>((kept, broken) => hold.whenDurable(kept, broken));
   return intent.requestId;
 }
 

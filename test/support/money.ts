@@ -56,7 +56,7 @@ export async function openReplica(
   replica: string,
   { lifeMs }: { lifeMs?: number } = {},
 ): Promise<Replica> {
-  const [sql, line] = [connect(url, { max: 2 }), connect(url, { max: 1 })];
+  const [sql, line] = [connect(url, { max: 2 }), connect(url, { max: 1, plansOnce: true })];
   const notices = await Notices.open(url);
   const ledger = new Ledger({ sql, line, notices, replica, ...(lifeMs !== undefined && { lifeMs }) });
   const till = await Till.open(ledger);

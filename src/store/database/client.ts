@@ -41,6 +41,8 @@ interface Destination {
 /** How a client differs from the next. */
 export interface ClientOptions {
   max: number;
+  /** Statements are planned once and for all, whatever they are given: for connections that run a few of them, by keys, very often. */
+  plansOnce?: boolean;
   /** Called once, when the first of its connections is lost or can't be made. End the client then. */
   onLost?: () => void;
   /** Called for each notification of a channel that this client listens to. */
@@ -55,7 +57,7 @@ export interface ClientOptions {
  * of any; it stops using a connection whose end met a statement on its way out; and it calls a server that hangs up
  * at once again and again, without an end.
  */
-export function openClient(url: string, { max, onLost, onNotify }: ClientOptions): Client {
+export function openClient(url: string, { max, plansOnce, onLost, onNotify }: ClientOptions): Client {
   const address = new URL(url);
   const directory = address.searchParams.get("host");
   address.searchParams.delete("host");
@@ -73,6 +75,7 @@ export function openClient(url: string, { max, onLost, onNotify }: ClientOptions
   const client = postgres(address.href, {
     max,
     ...DRIVER_OPTIONS,
+    ...(plansOnce && { connection: { ...DRIVER_OPTIONS.connection, plan_cache_mode: "force_generic_plan" } }),
     ...(directory === null ? {} : { host: directory }),
     ...{ socket: call, onclose: lose, ...(onNotify && { onnotify: onNotify }) },
   });

@@ -29,12 +29,13 @@ const lanesOf = new WeakMap<Sql, Lanes>();
  * transactions. A statement that loses its connection rejects, and the next one gets a new connection: the driver's
  * own pool can lose the use of a connection for ever when the server dies, so it is replaced whole.
  */
-export function connect(url: string, { max }: { max: number }): Sql {
+export function connect(url: string, { max, plansOnce = false }: { max: number; plansOnce?: boolean }): Sql {
   const lanes = new Lanes(url, max);
   let closed = false;
   const open = (): Client => {
     const client = openClient(url, {
       max,
+      plansOnce,
       onLost: () => {
         if (closed) return;
         current = open();

@@ -1,4 +1,4 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0052_kinds_of_requests.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0053_columns_side_by_side.sql`. */
 import postgres from "postgres";
 import type { Notices } from "../database/notices.ts";
 import type { Sql } from "../database/tx.ts";
@@ -140,12 +140,12 @@ export class Ledger {
     const promised = promisedOf(batch.intents);
     try {
       if (promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
-        const [row] = await this.#line.unsafe<{ recalled: string[] | null }[]>(
+        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(
           PROMISE,
           [till, batch.number, this.#life, promised],
           { prepare: true },
         );
-        if (row) return { kind: "done", takes: [], recalled: row.recalled ?? [] };
+        if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(till) : [] };
       }
       const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
       const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
@@ -162,6 +162,12 @@ export class Ledger {
       if (refusedByServer(cause)) return { kind: "refused", cause };
       throw cause;
     }
+  }
+
+  /** The leases of a till that others ask for. */
+  async #wanted(till: string): Promise<string[]> {
+    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where till_id = ${till}`;
+    return rows.map(({ lease }) => lease);
   }
 
   /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it. */
@@ -226,11 +232,11 @@ const PROMISE = `
   with mine as (
     update till set last_batch = $2::text::int8, alive_until = clock_timestamp() + $3::text::interval
     where id = $1 and last_batch = $2::text::int8 - 1 and fenced_at is null
-    returning (select json_agg(lease) from recall where till_id = $1) as recalled
+    returning exists (select from recall where till_id = $1) as "isWanted"
   ), page as (
     insert into intent (till_id, batch, promised) select $1, $2::text::int8, $4 from mine
   )
-  select recalled from mine`;
+  select "isWanted" from mine`;
 
 /** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
 const REFUSED = /^(?:22|23|42|P0)/;
