@@ -84,12 +84,10 @@ export async function collected(): Promise<readonly Collection[]> {
   return collections.splice(0);
 }
 
+/** What the collector took of a turn. */
+export const collectorMs = ({ from, ms }: Turn, collections: readonly Collection[]): number =>
+  collections.reduce((sum, each) => sum + (each.from >= from && each.from < from + ms ? each.ms : 0), 0);
+
 /** The longest turn's CPU, what the collector took left out. */
-export function longestOwnMs(turns: readonly Turn[], pauses: readonly Collection[]): number {
-  let longest = 0;
-  for (const { from, ms, cpuMs } of turns) {
-    const within = pauses.filter((each) => each.from >= from && each.from < from + ms);
-    longest = Math.max(longest, cpuMs - within.reduce((sum, each) => sum + each.ms, 0));
-  }
-  return longest;
-}
+export const longestOwnMs = (turns: readonly Turn[], collections: readonly Collection[]): number =>
+  Math.max(0, ...turns.map((turn) => turn.cpuMs - collectorMs(turn, collections)));
