@@ -79,12 +79,12 @@ it("what was taken is noted by the round that claims more, and claimed no more t
   expect(claimed.map(({ id }) => id)).toEqual([second!.id]);
   await noteDelivered(db.sql, [{ delivery: second!, status: 200 }]);
   const rows = await db.sql`
-    select state, last_status, claimed_until, consecutive_failures
-    from webhook_delivery join webhook on webhook.id = hook_id order by position`;
+    select delivery.id, state, last_status, claimed_until, consecutive_failures
+    from webhook_delivery as delivery join webhook on webhook.id = hook_id order by last_status desc`;
   const told = { state: "delivered", claimed_until: null, consecutive_failures: 0 };
   expect(rows).toEqual([
-    { ...told, last_status: 204 },
-    { ...told, last_status: 200 },
+    { ...told, id: first!.id, last_status: 204 },
+    { ...told, id: second!.id, last_status: 200 },
   ]);
 });
 
