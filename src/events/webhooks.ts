@@ -39,7 +39,7 @@ export interface SenderParts {
 /** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
 export const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
 const AT_ONCE = 128;
-/** Ends wait so long for each other before they are written down, in the statement that claims what comes next. */
+/** While tries are under way, a round waits so long for what else ends or is told of: all that is one statement. */
 const GATHER_MS = 5;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
@@ -68,7 +68,7 @@ export class WebhookSender {
   #underWay = 0;
   /** The webhook that was visited last. */
   #visited = "";
-  #gathering: (() => void) | undefined;
+  #goOn = (): void => {};
 
   /** Begins at once. */
   constructor(parts: SenderParts) {
@@ -83,14 +83,19 @@ export class WebhookSender {
 
   /** Takes no more, and waits for what is being sent. */
   async close(): Promise<void> {
-    await this.#rounds.close();
+    const closed = this.#rounds.close();
+    this.#goOn();
+    await closed;
     await Promise.all(this.#running);
-    this.#gathering?.();
-    if (this.#taken.length > 0) await noteDelivered(this.#parts.sql, this.#taken);
+    if (this.#taken.length === 0) return;
+    await noteDelivered(this.#parts.sql, this.#taken).catch((cause) =>
+      this.#parts.warn("what was delivered last could not be written down; it is sent again", cause),
+    );
   }
 
   /** Writes down what was taken, and sends what is due; answers in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
+    await this.#gather();
     for (let isRoundWhole = this.#visited === ""; ; ) {
       const limit = AT_ONCE - this.#underWay;
       const { claimed, last, nextMs } = await this.#claim(limit);
@@ -126,20 +131,21 @@ export class WebhookSender {
         const left = (this.#busy.get(id) ?? 1) - 1;
         if (left === 0) this.#busy.delete(id);
         else this.#busy.set(id, left);
-        this.#ended();
+        if (this.#underWay === 0) this.#goOn();
+        this.#rounds.wake();
       });
     this.#running.add(running);
   }
 
-  /** Has the next round made at once where nothing is under way, else together with what ends soon. */
-  #ended(): void {
-    const next = (): void => {
-      this.#gathering?.();
-      this.#gathering = undefined;
-      this.#rounds.wake();
-    };
-    if (this.#underWay === 0) next();
-    else this.#gathering ??= after(GATHER_MS, next);
+  #gather(): Promise<void> | undefined {
+    if (this.#underWay === 0 || this.#rounds.over) return undefined;
+    return new Promise((resolve) => {
+      const forget = after(GATHER_MS, resolve);
+      this.#goOn = () => {
+        forget();
+        resolve();
+      };
+    });
   }
 
   async #try(delivery: ClaimedDelivery): Promise<void> {
