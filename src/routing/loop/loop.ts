@@ -7,9 +7,10 @@ import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
-import { isNeutral, sameWay } from "../own-keys.ts";
+import { sameWay } from "../own-keys.ts";
 import { mayHedge, type PlanStep } from "../plan.ts";
 import { candidatesOf } from "./candidates.ts";
+import { Effects } from "./effects.ts";
 import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
 import { Intake } from "./intake.ts";
 import type { Flight, Job } from "./job.ts";
@@ -65,9 +66,8 @@ export class Loop<O> {
   #lastModel: string | undefined;
   /** Observations that were replaced, or came out of order. */
   dropped = 0;
-  /** What the present event asks for, and how much of the list that is. */
-  #effects: (LoopEffect<O> | undefined)[] = [];
-  #asked = 0;
+  /** What the present event asks for. */
+  readonly #effects = new Effects<O>();
 
   constructor(rules: LoopRules, router: LoopRouter) {
     this.#rules = rules;
@@ -84,10 +84,9 @@ export class Loop<O> {
 
   /** The same, written over the beginning of a list that can so be used again; how many effects there are. */
   into(effects: (LoopEffect<O> | undefined)[], event: LoopEvent<O>): number {
-    this.#effects = effects;
-    this.#asked = 0;
+    this.#effects.begin(effects);
     if (!this.#closed) this.#take(event);
-    return this.#asked;
+    return this.#effects.count;
   }
 
   /** When it wants to hear of time next; Infinity when nothing depends on it. */
@@ -161,7 +160,7 @@ export class Loop<O> {
       return;
     }
     if (job.unfit) {
-      this.#hold(sighting, job.unfit.reason, job.sensedAt, at, job.unfit);
+      this.#hold(job, job.unfit.reason, at, job.unfit);
       return;
     }
     if (this.#slot) this.dropped += 1;
@@ -223,7 +222,7 @@ export class Loop<O> {
   #fly(job: Job<O>, step: PlanStep, at: number): boolean {
     const budgetMs = Math.min(this.#expiry(job.sensedAt) - at, step.budgetMs);
     if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
-    this.#emit(job.ask(++this.#lastFlight, step, at, budgetMs));
+    this.#effects.add(job.ask(++this.#lastFlight, step, at, budgetMs));
     return true;
   }
 
@@ -237,12 +236,12 @@ export class Loop<O> {
     }
     const { job } = flight;
     const units = unitsOf(answer);
-    this.#end(flight, "ok", undefined, units, at);
+    this.#effects.end(flight, "ok", undefined, units, at);
     if (job.underWay > 0) {
       // The losers of a hedge.
       if (job.hedgeMicro !== undefined)
         for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.costMicro;
-      this.#callOff(job, undefined, at);
+      this.#effects.callOff(job, undefined, at);
     }
     this.#window.took(at - flight.startedAt);
     this.#passOver(job, at);
@@ -251,7 +250,7 @@ export class Loop<O> {
     // The robot itself is past its last step already.
     if (this.#intake.hasReached(validUntil)) {
       this.#patience.late(flight.step.offering.id);
-      this.#hold(job.sighting, HoldReason.LATE, job.sensedAt, at, { tries: job.tries });
+      this.#hold(job, HoldReason.LATE, at, { tries: job.tries });
     } else this.#deliver(flight, answer, validUntil, at);
     this.#rest(at);
   }
@@ -271,7 +270,7 @@ export class Loop<O> {
     this.#served = step;
     this.#lastOffering = offering;
     this.#lastModel = model;
-    this.#emit({
+    this.#effects.add({
       kind: "deliver",
       at,
       sighting,
@@ -291,7 +290,7 @@ export class Loop<O> {
     const flight = this.#window.find(id);
     if (!flight) return;
     const { job } = flight;
-    this.#end(flight, "error", failure, 0, at);
+    this.#effects.end(flight, "error", failure, 0, at);
     this.#window.forget();
     if (job.underWay > 0) return;
     if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
@@ -314,9 +313,9 @@ export class Loop<O> {
   #refused(id: number, reason: HoldReason, detail: string, at: number): void {
     const job = this.#window.find(id)?.job;
     if (!job) return;
-    this.#callOff(job, undefined, at);
+    this.#effects.callOff(job, undefined, at);
     this.#window.remove(job);
-    this.#hold(job.sighting, reason, job.sensedAt, at, { detail });
+    this.#hold(job, reason, at, { detail });
     this.#rest(at);
   }
 
@@ -327,7 +326,7 @@ export class Loop<O> {
       if (at >= this.#expiry(job.sensedAt)) {
         const { first } = job;
         if (first) this.#patience.late(first.step.offering.id);
-        this.#callOff(job, AttemptFailure.DEADLINE, at);
+        this.#effects.callOff(job, AttemptFailure.DEADLINE, at);
         this.#window.forget();
         this.#give(job, HoldReason.LATE, at);
       } else if (at >= job.hedgeAt) {
@@ -341,7 +340,7 @@ export class Loop<O> {
     this.#slot = undefined;
     // Who does not read is told nothing more.
     if (this.#blocked === HoldReason.SLOW_READER) this.dropped += 1;
-    else this.#hold(slot.sighting, this.#blocked ?? HoldReason.LATE, slot.sensedAt, at);
+    else this.#hold(slot, this.#blocked ?? HoldReason.LATE, at);
   }
 
   #hedge(job: Job<O>, at: number): void {
@@ -358,18 +357,12 @@ export class Loop<O> {
   /** There will be no chunk for a job. */
   #give(job: Job<O>, reason: HoldReason, at: number): void {
     this.#window.remove(job);
-    this.#hold(job.sighting, reason, job.sensedAt, at, { tries: job.tries });
+    this.#hold(job, reason, at, { tries: job.tries });
     this.#rest(at);
   }
 
-  #hold(
-    { step }: Sighting<O>,
-    reason: HoldReason,
-    sensedAt: number,
-    at: number,
-    { detail = "", tries = [] }: Partial<Pick<Hold, "detail" | "tries">> = {},
-  ): void {
-    this.#emit({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped: this.dropped });
+  #hold(job: Job<O>, reason: HoldReason, at: number, more?: Partial<Pick<Hold, "detail" | "tries">>): void {
+    this.#effects.hold(job, reason, at, this.dropped, more);
   }
 
   /** Forgets what is under way and what waits. */
@@ -383,37 +376,9 @@ export class Loop<O> {
   #passOver(answered: Job<O> | undefined, at: number): void {
     for (let job = this.#window.oldest; job && job !== answered; job = this.#window.oldest) {
       this.#window.remove(job);
-      this.#callOff(job, undefined, at);
+      this.#effects.callOff(job, undefined, at);
       this.dropped += 1;
     }
-  }
-
-  #callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
-    if (job.underWay === 0) return;
-    for (const flight of job.tries) {
-      if (flight.status !== "running") continue;
-      this.#emit({ kind: "cancel", flight: flight.flight });
-      this.#end(flight, failure === undefined ? "cancelled" : "error", failure, 0, at);
-    }
-  }
-
-  /** Notes how an attempt ended, for the caller and for the health of its offering. */
-  #end(
-    flight: Flight<O>,
-    status: "ok" | "error" | "cancelled",
-    reason: AttemptFailure | undefined,
-    units: number,
-    at: number,
-  ): void {
-    flight.end(status, reason, at);
-    const { step, latencyMs } = flight;
-    const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
-    const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
-    this.#emit({ kind: "told", offeringId: step.offering.id, outcome, latencyMs, units, cold: step.cold, at });
-  }
-
-  #emit(effect: LoopEffect<O>): void {
-    this.#effects[this.#asked++] = effect;
   }
 
   #expiry(sensedAt: number): number {

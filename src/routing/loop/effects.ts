@@ -1,0 +1,60 @@
+/** What an event asks for: the list that a loop writes while it takes one, in order. */
+import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { AttemptFailure } from "../../contracts/failure.ts";
+import { isNeutral } from "../own-keys.ts";
+import type { Hold, LoopEffect } from "./events.ts";
+import type { Flight, Job } from "./job.ts";
+
+/** The effects of one event at a time. */
+export class Effects<O> {
+  #list: (LoopEffect<O> | undefined)[] = [];
+  /** How many there are. */
+  count = 0;
+
+  /** Begins anew, over the beginning of this list. */
+  begin(list: (LoopEffect<O> | undefined)[]): void {
+    this.#list = list;
+    this.count = 0;
+  }
+
+  /** Asks for one more. */
+  add(effect: LoopEffect<O>): void {
+    this.#list[this.count++] = effect;
+  }
+
+  /** The robot is to hold in place of a job's chunk. `dropped` are all observations so far that gave way. */
+  hold(
+    { sighting: { step }, sensedAt }: Job<O>,
+    reason: HoldReason,
+    at: number,
+    dropped: number,
+    { detail = "", tries = [] }: Partial<Pick<Hold, "detail" | "tries">> = {},
+  ): void {
+    this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
+  }
+
+  /** Calls off whoever is still asked about a job. */
+  callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
+    if (job.underWay === 0) return;
+    for (const flight of job.tries) {
+      if (flight.status !== "running") continue;
+      this.add({ kind: "cancel", flight: flight.flight });
+      this.end(flight, failure === undefined ? "cancelled" : "error", failure, 0, at);
+    }
+  }
+
+  /** Notes how an attempt ended, for the caller and for the health of its offering. */
+  end(
+    flight: Flight<O>,
+    status: "ok" | "error" | "cancelled",
+    reason: AttemptFailure | undefined,
+    units: number,
+    at: number,
+  ): void {
+    flight.end(status, reason, at);
+    const { step, latencyMs } = flight;
+    const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
+    const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
+    this.add({ kind: "told", offeringId: step.offering.id, outcome, latencyMs, units, cold: step.cold, at });
+  }
+}
