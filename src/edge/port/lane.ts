@@ -49,7 +49,7 @@ const REST_MS = 250;
 /** More bytes behind a request that runs are not read from the socket. */
 const MOST_AHEAD = 64 << 10;
 /** So many unsent bytes are waited for before the next answer is made. */
-const MOST_UNSENT = 1 << 20;
+const MOST_UNSENT = 128 << 10;
 
 /** Opens the lane. */
 export function openLane(options: LaneOptions): Lane {
