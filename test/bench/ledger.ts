@@ -236,3 +236,5 @@ console.log(broken.length === 0 ? "invariants hold" : broken.join("\n"));
 await sql.end();
 await postgres.stop();
 rmSync(dataDir, { recursive: true, force: true });
+// The till that was killed goes on beating, as a process that hangs would.
+process.exit();
