@@ -66,7 +66,8 @@ export class Poster {
     if (head === undefined) return this.#carefully(address, headers, body);
     return new Promise((resolve, reject) => {
       const letter: Letter = {
-        ...{ head, body },
+        head,
+        body,
         answered: resolve,
         timedOut: () => reject(new PostFailed("timed_out")),
         carefully: () => void this.#carefully(address, headers, body).then(resolve, reject),

@@ -59,8 +59,9 @@ test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single
       const kept = [];
       for (let i = 0; i < 3000 && kinds.size < 3; i++) {
         kept[i % 300] = Array.from({ length: 2000 }, (_, n) => ({ n, text: "n" + n }));
-        if (i % 10 === 0) collectYoung();
-        if (i % 10 === 0) await new Promise(setImmediate);
+        if (i % 10 > 0) continue;
+        collectYoung();
+        await new Promise(setImmediate);
       }
       console.log(kept.length, [...kinds].sort().join());`;
     const { stdout } = await promisify(execFile)(process.execPath, [...words, "--input-type=module", "-e", script]);

@@ -71,10 +71,21 @@ export class Kinds {
 }
 
 /** The fields of a kind, in the order in which `request_kinds` takes them. */
-const kindOf = (r: RequestRecord): string =>
+const kindOf = (record: RequestRecord): string =>
   [
-    ...[r.keyId, r.status, r.contract, r.model, r.provider, r.offeringId, r.unit, r.wakeUpMicro, r.hedgeCostMicro],
-    ...[r.simulated, r.byok, r.httpStatus, r.errorCode],
+    record.keyId,
+    record.status,
+    record.contract,
+    record.model,
+    record.provider,
+    record.offeringId,
+    record.unit,
+    record.wakeUpMicro,
+    record.hedgeCostMicro,
+    record.simulated,
+    record.byok,
+    record.httpStatus,
+    record.errorCode,
   ]
     .map((value) => field(String(value ?? "")))
     .join(BETWEEN);
@@ -101,10 +112,14 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
   if (settlements.length === 0) return NOTHING;
   const unknown: string[] = [];
   const payers = new Map<string, Paid>();
-  const column = <T = number>(): T[] => [];
-  const [kindNames, places, units, costs] = [column(), column(), column(), column()];
-  const [latencies, attempts] = [column<number | "null">(), column<number | "null">()];
-  const [requests, logs] = [column<string>(), column<string>()];
+  const kindNames: number[] = [];
+  const places: number[] = [];
+  const requests: string[] = [];
+  const units: number[] = [];
+  const costs: number[] = [];
+  const latencies: (number | "null")[] = [];
+  const attempts: (number | "null")[] = [];
+  const logs: string[] = [];
   let last: Settlement | undefined;
   let log: object | undefined;
   let logged = "";
@@ -140,15 +155,13 @@ export function settledOf(settlements: readonly Settlement[], kinds: Kinds): Set
     unknown,
     parameters: [
       unknown.length === 0 ? null : unknown.join(BETWEEN),
-      ...[
-        list(kindNames),
-        list(places),
-        requests.join(BETWEEN),
-        list(units),
-        list(costs),
-        list(latencies),
-        list(attempts),
-      ],
+      list(kindNames),
+      list(places),
+      requests.join(BETWEEN),
+      list(units),
+      list(costs),
+      list(latencies),
+      list(attempts),
       logs.join(BETWEEN),
       list(all.map(({ orgId }) => orgId)),
       // What nobody pays is refused: there is no such lease.
