@@ -2,8 +2,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { DescMethod } from "@bufbuild/protobuf";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { Reason, refuse } from "../../refusal.ts";
-import type { Principal } from "../../services/call.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import type { KeyPrincipal, Principal } from "../../services/call.ts";
 import { callersReach } from "../../services/permissions.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { callerAddress } from "../caller-address.ts";
@@ -60,17 +60,11 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
 
   const admitRecord = (record: KeyRecord | undefined, { rule, pool }: Door): Admission | Promise<Admission> => {
     const key = principalOf(record);
-    const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
-    // A key that belongs to no member has nothing of its own.
-    if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
-      throw refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, {
-        needed: [rule.permission],
-      });
-    }
-    if (rule.scope !== "" && key.scopes.length > 0 && !key.scopes.includes(rule.scope)) {
-      throw refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
-    }
-    return admitted(key, parts.limits.enter(key.keyId, limitOf(record), pool));
+    const denial = denialOf(key, rule);
+    // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
+    const place = parts.limits.enter(key.keyId, limitOf(record), pool);
+    if (denial === undefined) return admitted(key, place);
+    return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
   };
 
   /** The same key, looked at again: what would be refused now. */
@@ -136,6 +130,24 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
       }
     },
   };
+}
+
+/** Why a good key may not make a call; undefined where it may. */
+function denialOf(key: KeyPrincipal, rule: Rpc): Refusal | undefined {
+  const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
+  // A key that belongs to no member has nothing of its own.
+  if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
+    const needed = [rule.permission];
+    return refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, { needed });
+  }
+  if (rule.scope === "" || key.scopes.length === 0 || key.scopes.includes(rule.scope)) return undefined;
+  return refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
+}
+
+function turnAway(place: Place, { reason, message, details }: Refusal): never {
+  const { headers } = place;
+  place.leave();
+  throw refuse(reason, message, details, { headers });
 }
 
 const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>

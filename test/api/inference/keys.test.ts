@@ -229,6 +229,26 @@ describe("429", () => {
     }
   });
 
+  it("counts what a key may not do, and tells what is left with the refusal", async () => {
+    const rate_limit = { requests: 1, window_s: 3600, burst: 4 };
+    const key = await app.key(caller.org, { role: "viewer", rate_limit });
+    const narrow = await app.key(caller.org, { scopes: ["ground"], rate_limit });
+    for (const [each, code] of [
+      [key, "permission_denied"],
+      [narrow, "scope_denied"],
+    ] as const) {
+      const { status, body, headers } = await act(each);
+      expect([status, body.error.code, headers.get("x-ratelimit-remaining")]).toEqual([403, code, "3"]);
+      for (const face of ["grpc", "connect", "grpc-web"] as const) {
+        const thrown = await inference(app, face)
+          .act({ model: "acme/base" }, bearer(each))
+          .catch((error) => error);
+        expect(thrown.metadata.get("ratelimit-policy"), face).toBe('"key";q=1;w=3600');
+      }
+      expect((await act(each)).status).toBe(429);
+    }
+  });
+
   it("lets no more in by other spellings of the key, made-up addresses, many streams of one connection or a second replica", async () => {
     const two = await openApp({ database: app.database });
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 20 } });
