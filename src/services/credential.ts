@@ -91,11 +91,16 @@ export function credentialService({ sql, vault, book }: CredentialParts): Implem
     },
 
     async verifyCredential({ provider }, call) {
-      const all = await listCredentials(sql, keyOf(call).orgId);
+      const { orgId } = keyOf(call);
+      const all = await listCredentials(sql, orgId);
       const found = all.find((each) => each.provider === provider);
       if (!found) throw notFound(provider, all);
       const fault = faultOf(vault, found);
-      if (fault === undefined) await noteVerified(sql, found);
+      await tx(sql, async (tx) => {
+        if (fault === undefined) await noteVerified(tx, found);
+        const act = { action: "credential.verified", subject: provider, details: { ok: fault === undefined } };
+        await audit(tx, { ...byCall(call), orgId, ...act });
+      });
       const checkedAt = nowSeconds();
       const reason = fault === undefined ? {} : { reason: fault };
       return create(VerifyCredentialResponseSchema, { provider, ok: fault === undefined, checkedAt, ...reason });

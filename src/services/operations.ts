@@ -104,7 +104,7 @@ export function operationsService({
       });
     },
 
-    async deprecateModel({ owner, name, sunsetAt }) {
+    async deprecateModel({ owner, name, sunsetAt }, call) {
       const model = `${owner}/${name}`;
       if (sunsetAt < nowSeconds() + NOTICE_S)
         throw violation("sunset_at", "must be at least 90 days ahead", "greater_than_equal");
@@ -115,7 +115,9 @@ export function operationsService({
           throw violation("sunset_at", "must not be before what was announced", "greater_than_equal");
         const happening = { case: "modelDeprecated", value: { model, sunsetAt } } as const;
         for (const orgId of announced.users) await emit(tx, orgId, happening);
-        const { deprecatedAt, users } = announced;
+        const { deprecatedAt, users, suppliers } = announced;
+        const act = { ...byCall(call), action: "model.deprecated", subject: model, details: { sunset_at: sunsetAt } };
+        for (const orgId of [...new Set([...users, ...suppliers])].sort()) await audit(tx, { ...act, orgId });
         return create(DeprecateModelResponseSchema, { model, deprecatedAt, sunsetAt, told: users.length });
       });
     },

@@ -53,8 +53,8 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
   };
   const shown = async (hook: store.WebhookRecord) =>
     messageOf(hook, (await store.lastDeliveries(sql, [hook.id])).get(hook.id));
-  const noted = (tx: Tx, call: Call, action: string, subject: string) =>
-    audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject });
+  const noted = (tx: Tx, call: Call, action: string, subject: string, details = {}) =>
+    audit(tx, { ...byCall(call), orgId: keyOf(call).orgId, action, subject, details });
 
   return {
     async createWebhook({ url, events, description = "", enabled = true, secret: given, workspaceId: asked }, call) {
@@ -142,7 +142,9 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
       const delivery = await tx(sql, async (tx) => {
         const hook = await hookOf(tx, call, hookId);
         if (!hook.enabled) throw refuse(Reason.WEBHOOK_DISABLED, "this webhook is disabled; enable it first");
-        return ping(tx, hook);
+        const pinged = await ping(tx, hook);
+        await noted(tx, call, "webhook.tested", hookId);
+        return pinged;
       });
       return create(TestWebhookResponseSchema, { delivery: deliveryOf(delivery) });
     },
@@ -164,7 +166,9 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Impl
       const delivery = await tx(sql, async (tx) => {
         const hook = await hookOf(tx, call, hookId);
         if (!hook.enabled) throw refuse(Reason.WEBHOOK_DISABLED, "this webhook is disabled; enable it first");
-        return store.redeliver(tx, hookId, deliveryId);
+        const again = await store.redeliver(tx, hookId, deliveryId);
+        if (again) await noted(tx, call, "webhook.redelivered", hookId, { delivery_id: deliveryId });
+        return again;
       });
       if (!delivery) throw refuse(Reason.NOT_FOUND, "there is no delivery of this name", {}, { param: "delivery_id" });
       return create(RedeliverWebhookResponseSchema, { delivery: deliveryOf(delivery) });

@@ -58,6 +58,8 @@ export interface Sunset {
   sunsetAt: number;
   /** The organisations that called it lately; none where this very end was announced before. */
   users: string[];
+  /** The organisations whose offerings serve it; none where this very end was announced before. */
+  suppliers: string[];
 }
 
 /** Announces when a model goes; an end that was announced for later stays, and is answered. Undefined: there is no such model. */
@@ -74,9 +76,12 @@ export async function announceSunset(
     where slug = ${model}
     returning floor(extract(epoch from deprecated_at))::bigint as "deprecatedAt", floor(extract(epoch from sunset_at))::bigint as "sunsetAt"`;
   if (!row) return undefined;
-  if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt) return { ...row, users: [] };
+  if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt)
+    return { ...row, users: [], suppliers: [] };
   const users = await tx<{ org_id: string }[]>`
     select distinct org_id from request
     where model = ${model} and created > ${at}::timestamptz - make_interval(days => ${usedForDays}) order by org_id`;
-  return { ...row, users: users.map(({ org_id }) => org_id) };
+  const suppliers = await tx<{ org_id: string }[]>`
+    select distinct org_id from offering where model = ${model} and status <> 'removed' order by org_id`;
+  return { ...row, users: users.map(({ org_id }) => org_id), suppliers: suppliers.map(({ org_id }) => org_id) };
 }
