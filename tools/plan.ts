@@ -56,6 +56,8 @@ interface CatalogCase {
   readonly slug: string;
   readonly contracts: readonly ContractWord[];
   readonly action_spaces: readonly string[];
+  /** The bodies that it is made for. */
+  readonly embodiments?: readonly string[];
   readonly domain: string;
   readonly family: string;
 }
@@ -126,6 +128,7 @@ export function supplyOf({ offerings, catalog, providers }: SupplyCase): Supply 
       slug: model.slug,
       contracts: model.contracts.map((word) => CONTRACTS[word]),
       actionSpaces: model.action_spaces,
+      embodiments: model.embodiments ?? [],
       domain: model.domain,
       family: model.family,
     })),
@@ -144,7 +147,7 @@ function offeringOf(given: OfferingCase): Offering {
     contracts: given.contracts.map((word) => CONTRACTS[word]),
     actionSpaces: given.action_spaces,
     actionDim: undefined,
-    embodiments: [],
+    embodiments: given.embodiments ?? [],
     domain: given.domain,
     family: given.family,
     simulated: given.simulated ?? false,
@@ -171,11 +174,14 @@ function intentOf({ contract = "act", request }: PlanCase): Intent {
 /** REST writes the words of enums in lower case; ProtoJSON writes their names. */
 function previewedOf(request: JsonObject): PreviewedRequest {
   const named = (value: JsonValue | undefined, prefix: string): JsonObject =>
-    typeof value === "string" ? { [prefix.toLowerCase()]: `${prefix}_${value.toUpperCase()}` } : {};
+    typeof value === "string"
+      ? { [prefix.toLowerCase()]: `${prefix}_${value.toUpperCase().replaceAll("-", "_")}` }
+      : {};
   const provider = request.provider as JsonObject | undefined;
   return fromJson(PreviewedRequestSchema, {
     ...request,
     ...named(request.preference, "PREFERENCE"),
+    ...named(request.embodiment, "EMBODIMENT"),
     ...(provider && {
       provider: {
         ...provider,

@@ -20,6 +20,7 @@ export type ActFields = Pick<
   | "instruction"
   | "goalImage"
   | "actionSpace"
+  | "embodiment"
   | "horizon"
   | "temperature"
   | "returnPrediction"
@@ -35,6 +36,7 @@ export function intentOf(request: ActFields): Intent {
     preference: request.preference,
     provider: request.provider,
     actionSpace: knownActionSpace(request.actionSpace ?? DEFAULT_ACTION_SPACE),
+    embodiment: request.embodiment || undefined, // the unspecified body is none
     units: request.horizon ?? DEFAULT_HORIZON,
     parameters: parametersOf(request),
   };

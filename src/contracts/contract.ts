@@ -5,6 +5,7 @@ import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_p
 import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
 import type { Preference, ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
+import type { Embodiment } from "../../gen/limber/v1/registry_pb.ts";
 
 export { Contract };
 
@@ -34,6 +35,8 @@ export interface Intent {
   provider: ProviderPreferences | undefined;
   /** The action space of the answer (act), else undefined. */
   actionSpace: string | undefined;
+  /** The body that it is for, where the caller says so. */
+  embodiment: Embodiment | undefined;
   /** How many units are asked for: steps, frames of all samples; for ground the most tokens that are expected. */
   units: number;
   /** The optional parameters that the request sets. */

@@ -27,6 +27,7 @@ export function intentOf(request: GroundFields): Intent {
     preference: undefined,
     provider: request.provider,
     actionSpace: undefined,
+    embodiment: undefined,
     units: frames * TOKENS_PER_FRAME + Math.ceil(request.instruction.length / LETTERS_PER_TOKEN) + ANSWER_TOKENS,
     parameters: [],
   };

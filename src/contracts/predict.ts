@@ -20,6 +20,7 @@ export type PredictFields = Pick<
   | "instruction"
   | "goalImage"
   | "actionSpace"
+  | "embodiment"
   | "horizon"
   | "temperature"
   | "actions"
@@ -39,6 +40,7 @@ export function intentOf(request: PredictFields): Intent {
     preference: request.preference,
     provider: request.provider,
     actionSpace: undefined,
+    embodiment: request.embodiment || undefined, // the unspecified body is none
     units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
     parameters: parametersOf(request),
   };

@@ -3,12 +3,13 @@ import { atOnce, type Sliced } from "../ambient.ts";
 import { ACTION_SPACES } from "../contracts/action-spaces.ts";
 import { PARAMETERS } from "../contracts/contract.ts";
 import { ALIASES, standsFor } from "./aliases.ts";
-import { NUMBERS, type Numbers, servedBits, traitsOf } from "./facts.ts";
+import { bodiesOf, NUMBERS, type Numbers, servedBits, traitsOf } from "./facts.ts";
 import { Names } from "./names.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
 import { patching } from "./patch.ts";
 import { Serving } from "./serving.ts";
 import {
+  BODY_SETS,
   type Codes,
   type Columns,
   FIRST_PARAMETER_BIT,
@@ -164,7 +165,7 @@ type NameCodes = Readonly<Record<"models" | "providers" | "regions", Codes>>;
 function* columnsOf(offerings: readonly Offering[], { models, providers, regions }: NameCodes): Sliced<Columns> {
   const rows = offerings.length;
   const words = (): Uint32Array => new Uint32Array(rows);
-  const codes = { model: words(), provider: words(), region: words(), traits: words(), kind: words() };
+  const codes = { model: words(), provider: words(), region: words(), traits: words(), bodies: words(), kind: words() };
   const kinds = new Kinds();
   yield;
   for (let row = 0; row < rows; row++) {
@@ -173,7 +174,9 @@ function* columnsOf(offerings: readonly Offering[], { models, providers, regions
     codes.provider[row] = providers.of(offering.provider);
     codes.region[row] = regions.of(offering.region);
     codes.traits[row] = traitsOf(offering);
-    codes.kind[row] = kinds.of(codes.provider[row]! * regions.names.length + codes.region[row]!, codes.traits[row]!);
+    codes.bodies[row] = bodiesOf(offering);
+    const place = codes.provider[row]! * regions.names.length + codes.region[row]!;
+    codes.kind[row] = kinds.of(place * BODY_SETS + codes.bodies[row]!, codes.traits[row]!);
     if (row % STRIDE === 0) yield;
   }
   const priceNano: Float64Array[] = [];
@@ -204,12 +207,12 @@ function* columnOf(offerings: readonly Offering[], numberOf: (offering: Offering
   return column;
 }
 
-/** Numbers each place with each set of traits. */
+/** Numbers each place and set of bodies with each set of traits. */
 class Kinds {
   private readonly byTraits = new Map<number, Map<number, number>>();
   private count = 0;
 
-  /** The kind of a place with these traits. */
+  /** The kind of a place and bodies with these traits. */
   of(place: number, traits: number): number {
     let known = this.byTraits.get(traits);
     if (!known) {
@@ -261,7 +264,7 @@ function placeholderOf(model: CatalogModel): Offering {
     // Where the catalog knows no action space, a placeholder of any fixed dimension is as valid as another.
     actionSpaces: model.actionSpaces.length > 0 ? model.actionSpaces : FIXED_SPACES,
     actionDim: PLACEHOLDER_DIM,
-    embodiments: [],
+    embodiments: model.embodiments,
     domain: model.domain,
     family: model.family,
     simulated: true,

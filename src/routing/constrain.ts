@@ -3,6 +3,7 @@
 import { DropReason } from "../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import { Contract, PARAMETERS } from "../contracts/contract.ts";
+import { EMBODIMENTS, wordOfEmbodiment } from "../contracts/embodiments.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
 import { type OwnKeys, useOf } from "./own-keys.ts";
@@ -15,7 +16,7 @@ import {
   type Test,
   type Tests,
 } from "./sift.ts";
-import { CONTRACT_BITS, type Codes, Flag, parameterBits } from "./snapshot.ts";
+import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "./snapshot.ts";
 
 /** One hard constraint. */
 export interface Constraint {
@@ -63,6 +64,21 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) => (ask.intent.actionSpace === undefined ? undefined : has(ask.serves & ~CONTRACT_BITS)),
     detail: (ask, row) =>
       `emits ${offeringOf(ask, row).actionSpaces.join(", ") || "nothing"}, not ${ask.intent.actionSpace}`,
+  },
+  {
+    reason: DropReason.EMBODIMENT,
+    stage: "expand",
+    field: "embodiment",
+    test: ({ intent, snapshot }) =>
+      intent.embodiment === undefined
+        ? undefined
+        : { kind: "code", column: snapshot.columns.bodies, marks: MADE_FOR[intent.embodiment]! },
+    detail: (ask, row) => {
+      const bodies = offeringOf(ask, row).embodiments;
+      return bodies.length === 0
+        ? "says of no body that it is made for it"
+        : `is made for ${bodies.join(", ")}, not for ${wordOfEmbodiment(ask.intent.embodiment!)}`;
+    },
   },
   {
     reason: DropReason.KEY_SCOPE,
@@ -215,6 +231,12 @@ export const CONSTRAINTS: readonly Constraint[] = [
     admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + measured(expectedMs, ask, row)),
   },
 ];
+
+/** By body: the sets of bodies that hold it. */
+const MADE_FOR: readonly Uint8Array[] = Object.values(EMBODIMENTS).reduce<Uint8Array[]>((marks, body) => {
+  marks[body] = Uint8Array.from({ length: BODY_SETS }, (_, set) => (set & bodyBit(body) ? 1 : 0));
+  return marks;
+}, []);
 
 const WORDS: Readonly<Partial<Record<Contract, string>>> = {
   [Contract.ACT]: "act",

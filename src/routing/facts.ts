@@ -1,7 +1,8 @@
 /** What a column says of an offering. */
 import { Contract } from "../contracts/contract.ts";
+import { EMBODIMENTS, Embodiment } from "../contracts/embodiments.ts";
 import type { Offering } from "./offering.ts";
-import { type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
+import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
 
 /** A number of each offering, by the name of its column. */
 export type Numbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
@@ -43,6 +44,21 @@ export function traitsOf({ contracts, actionSpaces, parameters, simulated, retai
   const bits = parameterBits(parameters) | (simulated ? Flag.SIMULATED : 0) | (retainsFrames ? Flag.RETAINS_FRAMES : 0);
   return bits | servedBits(contracts, actionSpaces);
 }
+
+/** The bodies that an offering is made for. One for any body is one for each. */
+export function bodiesOf({ embodiments }: Offering): number {
+  let bits = 0;
+  for (const word of embodiments) bits |= BODIES.get(word) ?? 0;
+  return bits;
+}
+
+/** The bits of a word. Without a body there is nothing that `agnostic` would stand for. */
+const BODIES: ReadonlyMap<string, number> = new Map(
+  Object.entries(EMBODIMENTS).map(([word, body]) => [
+    word,
+    body === Embodiment.AGNOSTIC ? BODY_SETS - 1 - bodyBit(Embodiment.NONE) : bodyBit(body),
+  ]),
+);
 
 /** The part of it that says what it serves. */
 export function servedBits(contracts: readonly Contract[], actionSpaces: readonly string[]): number {

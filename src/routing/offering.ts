@@ -14,6 +14,7 @@ export interface Offering {
   readonly actionSpaces: readonly string[];
   /** Numbers per step in spaces that do not fix a dimension. */
   readonly actionDim: number | undefined;
+  /** The bodies that it is made for; empty where neither it nor its model says. */
   readonly embodiments: readonly string[];
   /** Domain and family of its model, for aliases. */
   readonly domain: string;
@@ -48,6 +49,7 @@ export interface CatalogModel {
   readonly slug: string;
   readonly contracts: readonly Contract[];
   readonly actionSpaces: readonly string[];
+  readonly embodiments: readonly string[];
   readonly domain: string;
   readonly family: string;
 }

@@ -1,7 +1,7 @@
 /** A snapshot of supply of which little changed: what says the same is shared with the one before, and nothing of that is made again. */
 import type { Sliced } from "../ambient.ts";
 import { ALIASES, standsFor } from "./aliases.ts";
-import { NUMBERS, type Numbers, traitsOf } from "./facts.ts";
+import { bodiesOf, NUMBERS, type Numbers, traitsOf } from "./facts.ts";
 import type { Offering } from "./offering.ts";
 import type { Columns, Snapshot, Supply } from "./snapshot.ts";
 
@@ -44,6 +44,7 @@ const liesAlike = (one: Offering, other: Offering): boolean =>
   one.region === other.region &&
   (one.scaledownS === undefined) === (other.scaledownS === undefined) &&
   traitsOf(one) === traitsOf(other) &&
+  bodiesOf(one) === bodiesOf(other) &&
   ALIASES.every((alias) => standsFor(alias, one) === standsFor(alias, other));
 
 type Changed = readonly { readonly row: number; readonly offering: Offering }[];

@@ -1,6 +1,7 @@
 /** What the router knows at one moment: every offering as columns, and the lists that a plan starts from. Immutable. */
 import { ACTION_SPACES } from "../contracts/action-spaces.ts";
 import { type Contract, PARAMETERS } from "../contracts/contract.ts";
+import { EMBODIMENTS, type Embodiment } from "../contracts/embodiments.ts";
 import type { Alias } from "./aliases.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
 import type { Serving } from "./serving.ts";
@@ -32,7 +33,9 @@ export interface Columns {
   readonly region: Uint32Array;
   /** Everything that is a yes or a no, so that one look answers every such question: see `Flag`, `servesBits`, `parameterBits`. */
   readonly traits: Uint32Array;
-  /** A code of provider, region and traits together: whoever asks for these alone need ask each kind but once. */
+  /** The bodies that it is made for, a bit each: see `bodyBit`. */
+  readonly bodies: Uint32Array;
+  /** A code of provider, region, bodies and traits together: whoever asks for these alone need ask each kind but once. */
   readonly kind: Uint32Array;
   /** Advertised 95th percentile in milliseconds; Infinity when none is. */
   readonly p95Ms: Float64Array;
@@ -63,6 +66,12 @@ export const FIRST_PARAMETER_BIT = 17;
 /** The bits of all contracts. */
 export const CONTRACT_BITS = (1 << FIRST_SPACE_BIT) - 1;
 
+/** The bit of a body in the column `bodies`. */
+export const bodyBit = (body: Embodiment): number => 1 << (body - 1);
+
+/** The numbers of `bodies` are less than this. */
+export const BODY_SETS = 1 << Object.keys(EMBODIMENTS).length;
+
 /** The bits of `traits` that an offering needs to honour these. */
 export function parameterBits(names: readonly string[]): number {
   let bits = 0;
@@ -71,7 +80,7 @@ export function parameterBits(names: readonly string[]): number {
   return bits;
 }
 
-/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region and the same traits. */
+/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region, the same bodies and the same traits. */
 export interface Candidates {
   readonly rows: Uint32Array;
   /** By place in `rows`: the number of its kind. */

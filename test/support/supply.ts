@@ -38,10 +38,18 @@ export function offering(id: string, facts: Partial<Offering> = {}): Offering {
 }
 
 /** A catalog row for an offering's model. */
-export const catalogued = ({ model, contracts, actionSpaces, domain, family }: Offering): CatalogModel => ({
+export const catalogued = ({
+  model,
+  contracts,
+  actionSpaces,
+  embodiments,
+  domain,
+  family,
+}: Offering): CatalogModel => ({
   slug: model,
   contracts,
   actionSpaces,
+  embodiments,
   domain,
   family,
 });
@@ -62,6 +70,7 @@ export const intent = (facts: Partial<Intent> = {}): Intent => ({
   preference: undefined,
   provider: undefined,
   actionSpace: "ee_delta_6d_grip",
+  embodiment: undefined,
   units: 16,
   parameters: [],
   ...facts,

@@ -2,11 +2,12 @@
 import { create } from "@bufbuild/protobuf";
 import { type Model, ModelSchema } from "../../../gen/limber/v1/registry_pb.ts";
 import { CONTRACT_WORDS, type Contract } from "../../contracts/contract.ts";
+import { EMBODIMENTS } from "../../contracts/embodiments.ts";
 import type { Offering } from "../../routing/index.ts";
 import type { CatalogEntry } from "../../store/supply/catalog.ts";
 import type { ModelRecord } from "../../store/supply/supply.ts";
 import type { Facet } from "./facets.ts";
-import { DOMAINS, EMBODIMENTS, ERAS, KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts";
+import { DOMAINS, ERAS, KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
 export interface Entry {

@@ -5,9 +5,10 @@ import type { ListModelsRequest } from "../../../gen/limber/v1/registry_service_
 import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
+import { EMBODIMENTS } from "../../contracts/embodiments.ts";
 import type { Taxonomy } from "../../store/supply/catalog.ts";
 import type { Entry } from "./entry.ts";
-import { DOMAINS, EMBODIMENTS, ERAS, KINDS, TIERS, wordIn } from "./words.ts";
+import { DOMAINS, ERAS, KINDS, TIERS, wordIn } from "./words.ts";
 
 /** The filters of `GET /v1/models` that compare words, and the facets of `GET /v1/taxonomy`. */
 export type Facet = keyof typeof FACETS;

@@ -1,12 +1,5 @@
 /** The closed vocabularies of the registry: the store's words and the schema's values. */
-import {
-  Domain,
-  Embodiment,
-  LiteratureKind,
-  ModelEra,
-  ModelKind,
-  ModelTier,
-} from "../../../gen/limber/v1/registry_pb.ts";
+import { Domain, LiteratureKind, ModelEra, ModelKind, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
 
 /** Fields that something was made for. */
 export const DOMAINS = {
@@ -33,18 +26,6 @@ export const TIERS = {
 
 /** Whether a newer model took a model's place. */
 export const ERAS = { current: ModelEra.CURRENT, classic: ModelEra.CLASSIC } as const;
-
-/** Bodies. */
-export const EMBODIMENTS = {
-  arm: Embodiment.ARM,
-  humanoid: Embodiment.HUMANOID,
-  quadruped: Embodiment.QUADRUPED,
-  "mobile-base": Embodiment.MOBILE_BASE,
-  vehicle: Embodiment.VEHICLE,
-  "virtual-agent": Embodiment.VIRTUAL_AGENT,
-  agnostic: Embodiment.AGNOSTIC,
-  none: Embodiment.NONE,
-} as const;
 
 /** What a piece of literature is. */
 export const LITERATURE_KINDS = {

@@ -7,6 +7,7 @@ import { actionSpaceOf, dimensionOf } from "../../contracts/action-spaces.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
+import { EMBODIMENTS } from "../../contracts/embodiments.ts";
 import { hardwareOf } from "../../money/hardware.ts";
 import { nanoFromUsd } from "../../money/price.ts";
 import { Reason, refuse } from "../../refusal.ts";
@@ -73,6 +74,10 @@ export function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, requ
       throw violation("action_dim", `${request.actionSpaces[0]} has ${fixed} numbers per step`, "value_error");
     }
   }
+  // A misspelt body would keep it from every request that names its own.
+  const bodies = Object.keys(EMBODIMENTS);
+  const strange = request.embodiments.findIndex((word) => !bodies.includes(word));
+  if (strange >= 0) throw violation(`embodiments.${strange}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);
   if (request.contracts.includes(Contract.PREDICT) && request.pricePerFrame === undefined)
     throw violation("price_per_frame", "is required for predict", "missing");
   if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)

@@ -140,7 +140,7 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
     contracts: contractsOf(record.contracts),
     actionSpaces: record.actionSpaces,
     actionDim: record.actionDim ?? undefined,
-    embodiments: record.embodiments,
+    embodiments: record.embodiments.length > 0 ? record.embodiments : (model?.embodiments ?? []),
     domain: model?.domain ?? "embodied",
     family: model?.family ?? "",
     simulated: false,
@@ -168,10 +168,11 @@ function routable(record: OfferingRecord, model: ModelRecord | undefined): Offer
   };
 }
 
-const catalogModel = ({ slug, contracts, actionSpaces, domain, family }: ModelRecord): CatalogModel => ({
+const catalogModel = ({ slug, contracts, actionSpaces, embodiments, domain, family }: ModelRecord): CatalogModel => ({
   slug,
   contracts: contractsOf(contracts),
   actionSpaces,
+  embodiments,
   domain,
   family,
 });

@@ -38,6 +38,8 @@ const CHANGES = [
   { retainsFrames: true },
   { domain: "driving" },
   { family: "another" },
+  { embodiments: ["arm"] },
+  { embodiments: ["humanoid"] },
 ];
 
 test("whatever changed, it says what one says that is built from nothing", () => {

@@ -2,6 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { DataCollection, type ProviderPreferences } from "../../../gen/limber/v1/preferences_pb.ts";
+import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
 import { Contract, type Parameter } from "../../../src/contracts/contract.ts";
 import { Refusal } from "../../../src/refusal.ts";
 import { buildSnapshot } from "../../../src/routing/build.ts";
@@ -23,6 +24,7 @@ const anOffering = fc.record({
   region: fc.constantFrom(...REGIONS),
   contracts: fc.constantFrom([Contract.ACT], [Contract.PREDICT], [Contract.ACT, Contract.PREDICT]),
   actionSpaces: fc.constantFrom(["ee_delta_6d_grip"], ["joint_pos_7"], ["joint_pos_7", "ee_delta_6d_grip"], []),
+  embodiments: fc.subarray(["arm", "humanoid", "agnostic", "none"]),
   family: fc.constantFrom("vla", "foundation"),
   precision: fc.constantFrom("bf16", "fp32", "int8", "none"),
   simulated: fc.boolean(),
@@ -47,10 +49,13 @@ const anAsk = fc.record({
   model: fc.constantFrom("service/auto", "service/auto:vla", "service/cheapest", "acme/arm", "acme/arm:turbo"),
   models: fc.constantFrom([], ["acme/leg"], ["service/auto:foundation"]),
   parameters: fc.subarray<Parameter>(["seed", "temperature"]),
+  embodiment: fc.constantFrom(undefined, undefined, Embodiment.ARM, Embodiment.HUMANOID, Embodiment.NONE),
   scope: fc.constantFrom<readonly string[]>([], ["acme/*"], ["acme/arm"]),
   hardware: fc.boolean(),
   seed: fc.nat(),
 });
+/** As offerings write them. */
+const BODIES = { [Embodiment.ARM]: "arm", [Embodiment.HUMANOID]: "humanoid", [Embodiment.NONE]: "none" };
 type Asked = typeof anAsk extends fc.Arbitrary<infer T> ? T : never;
 
 /** Each preference that can stand alone, as a value to add to the others. */
@@ -98,6 +103,7 @@ function argsOf(asked: Asked, preferences: Preferences, pin?: PlanArgs["pin"]): 
       model: asked.model,
       models: asked.models,
       parameters: asked.parameters,
+      embodiment: asked.embodiment,
       provider: prefer(preferences ?? {}),
     }),
     snapshot,
@@ -142,6 +148,10 @@ function broken(o: Offering, asked: Asked, p: ProviderPreferences): string[] {
   const rules: Record<string, boolean> = {
     contract: o.contracts.includes(Contract.ACT),
     action_space: o.actionSpaces.includes("ee_delta_6d_grip"),
+    embodiment:
+      asked.embodiment === undefined ||
+      o.embodiments.includes(BODIES[asked.embodiment]) ||
+      (asked.embodiment !== Embodiment.NONE && o.embodiments.includes("agnostic")),
     simulated: !o.simulated || (p.allowSimulated === true && !asked.hardware),
     key_scope: asked.scope.length === 0 || asked.scope.includes(o.model) || asked.scope.includes(`${owner}/*`),
     only: p.only.length === 0 || p.only.includes(o.provider),
@@ -207,6 +217,13 @@ describe("of every plan", () => {
       .chain((field) => HARD[field as keyof typeof HARD].map((value) => ({ [field]: value }))) as fc.Arbitrary<
       NonNullable<Preferences>
     >;
+    fc.assert(
+      fc.property(anAsk, somePreferences, (asked, preferences) => {
+        const before = new Set(admittedIds(argsOf({ ...asked, embodiment: undefined }, preferences)));
+        expect(admittedIds(argsOf(asked, preferences)).filter((id) => !before.has(id))).toEqual([]);
+      }),
+      RUNS,
+    );
     fc.assert(
       fc.property(anAsk, somePreferences, added, (asked, preferences, more) => {
         const field = Object.keys(more)[0] as keyof typeof HARD;

@@ -57,7 +57,7 @@ describe("buildSnapshot", () => {
   });
 });
 
-test("rows are of one kind exactly where provider, region and all traits are the same", () => {
+test("rows are of one kind exactly where provider, region, bodies and all traits are the same", () => {
   const facts = [
     {},
     { id: "again", model: "acme/other" },
@@ -66,13 +66,15 @@ test("rows are of one kind exactly where provider, region and all traits are the
     { retainsFrames: true },
     { parameters: [] },
     { actionSpaces: ["ee_delta_6d_grip", "joint_pos_7"] },
+    { embodiments: ["arm"] },
   ];
   const all = facts.map((each, i) => offering(`off_${i}`, { provider: "acme", ...each }));
   const { columns, serving, offerings } = buildSnapshot(supplyOf(all));
   const { rows, kinds, samples } = serving(aliasOf("service/auto")!, servesBits(Contract.ACT, undefined), false);
-  const factsOf = (row: number): string => `${columns.provider[row]} ${columns.region[row]} ${columns.traits[row]}`;
-  for (const [place, row] of rows.entries()) expect(factsOf(samples[kinds[place]!]!)).toBe(factsOf(row));
-  expect([rows.length, samples.length, new Set(samples).size]).toEqual([offerings.length, 6, 6]);
+  const { provider, region, traits, bodies } = columns;
+  const factsOf = (row: number) => [provider, region, traits, bodies].map((column) => column[row]);
+  for (const [place, row] of rows.entries()) expect(factsOf(samples[kinds[place]!]!)).toEqual(factsOf(row));
+  expect([rows.length, samples.length, new Set(samples).size]).toEqual([offerings.length, 7, 7]);
 });
 
 test.each([

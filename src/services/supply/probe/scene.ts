@@ -24,6 +24,7 @@ export const intentFor = (
   preference: undefined,
   provider: undefined,
   actionSpace,
+  embodiment: undefined,
   units,
   parameters: [],
 });

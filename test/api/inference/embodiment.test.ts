@@ -1,0 +1,102 @@
+/** The body that a request is for: a constraint like any other, on every face and in every call that plans. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { robot } from "../../support/loop-client.ts";
+import { type Model, startModel } from "../../support/model.ts";
+
+let app: App;
+let model: Model;
+let caller: Caller;
+
+beforeAll(async () => {
+  [app, model] = await Promise.all([openApp(), startModel()]);
+  const { endpoint } = model;
+  await app.supply({ provider: "wheels", model: "acme/wheels", endpoint, embodiments: ["mobile-base"] });
+  await app.supply({ provider: "any", model: "acme/any", endpoint, embodiments: ["agnostic"] });
+  await app.supply({ provider: "silent", model: "acme/silent", endpoint });
+  await app.sql`insert into model ${app.sql({ slug: "acme/known", name: "known", contracts: ["act"], embodiments: ["quadruped"] })}`;
+  await app.supply({ provider: "quiet", model: "acme/known", endpoint });
+  caller = await app.caller(10);
+});
+afterAll(async () => {
+  await app.close();
+  await model.close();
+});
+
+const BODY = { model: "service/auto", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }] };
+const preview = async (more: object) => {
+  const { body } = await app.call("/v1/routes/preview?contract=act", { ...BODY, ...more }, { key: caller.key });
+  return body;
+};
+const planned = async (more: object): Promise<string[]> =>
+  (await preview(more)).plan.map((step: { model: string }) => step.model).sort();
+
+describe("embodiment", () => {
+  it("leaves what says that it is made for the body, or for any; without one all may serve", async () => {
+    expect(await planned({})).toEqual(["acme/any", "acme/known", "acme/silent", "acme/wheels"]);
+    expect(await planned({ embodiment: "mobile-base" })).toEqual(["acme/any", "acme/wheels"]);
+    expect(await planned({ embodiment: "humanoid" })).toEqual(["acme/any"]);
+  });
+
+  it("is the catalog's where an offering says none", async () => {
+    expect(await planned({ embodiment: "quadruped" })).toEqual(["acme/any", "acme/known"]);
+    const { offerings } = (await app.call("/v1/models/acme/known")).body;
+    expect(offerings).toMatchObject([{ embodiments: ["quadruped"] }]);
+  });
+
+  it("decides who serves an act, over REST, Connect and gRPC, and which loop is opened", async () => {
+    const more = { embodiment: "mobile-base", provider: { ignore: ["any"] } };
+    const { body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
+    expect(body.route).toMatchObject({ model: "acme/wheels", attempts: [{ model: "acme/wheels", status: "ok" }] });
+    const request = {
+      model: "service/auto",
+      actionSpace: "base_twist_2d",
+      horizon: 2,
+      observations: [{ proprio: [0] }],
+      embodiment: Embodiment.MOBILE_BASE,
+      provider: { ignore: ["any"] },
+    };
+    for (const face of ["grpc", "connect"] as const)
+      expect((await inference(app, face).act(request, bearer(caller.key))).model).toBe("acme/wheels");
+    const { observations, ...open } = request;
+    const loop = robot(app, caller.key, open);
+    expect((await loop.expect("opened")).route).toMatchObject({ model: "acme/wheels" });
+    loop.leave();
+  });
+
+  it("may be preset", async () => {
+    const { key } = caller;
+    await app.call("/v1/presets/base", { embodiment: "mobile-base" }, { key, method: "PUT" });
+    expect(await planned({ preset: "base" })).toEqual(["acme/any", "acme/wheels"]);
+    expect(await planned({ preset: "base", embodiment: "quadruped" })).toEqual(["acme/any", "acme/known"]);
+  });
+
+  it("that nobody is made for is 409 with everyone named, and what would have to go", async () => {
+    const more = { model: "acme/wheels", embodiment: "vehicle" };
+    const { status, body } = await app.call("/v1/act", { ...BODY, ...more }, { key: caller.key });
+    expect([status, body.error.code]).toEqual([409, "no_route_available"]);
+    expect(body.error.details).toMatchObject({
+      dropped: [{ reason: "embodiment", detail: "is made for mobile-base, not for vehicle", stage: "expand" }],
+      excluded_by: ["embodiment"],
+      suggestions: [{ field: "embodiment", admits: 1 }],
+    });
+    const silent = await preview({ model: "acme/silent", embodiment: "arm" });
+    expect(silent.dropped).toMatchObject([{ detail: "says of no body that it is made for it" }]);
+  });
+
+  it("that there is not is 422, and no upstream is called", async () => {
+    const before = model.acts.length;
+    for (const embodiment of ["mobile_base", "ARM", "", 1, ["arm"]]) {
+      const { status, body } = await app.call("/v1/act", { ...BODY, embodiment }, { key: caller.key });
+      expect([embodiment, status, body.error.param]).toEqual([embodiment, 422, "embodiment"]);
+    }
+    const unknown = { model: "service/auto", observations: [{}], embodiment: 99 as Embodiment };
+    expect(await refusalIn(inference(app, "grpc").act(unknown, bearer(caller.key)))).toMatchObject({
+      code: "InvalidArgument",
+      reason: "validation_failed",
+    });
+    expect(model.acts.length).toBe(before);
+  });
+});
