@@ -1,5 +1,6 @@
 /** Query strings: parameters in, the JSON values that they stand for out. */
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
+import { unknown } from "./json/near.ts";
 import type { Faults } from "./json.ts";
 
 /** The part of a request's target behind the question mark. */
@@ -20,7 +21,7 @@ export function valuesOf(
     const field = fields.get(name);
     const given = query.getAll(name);
     if (field === undefined && ignoresUnknown) continue;
-    if (field === undefined) faults.add("extra_forbidden", "there is no such parameter", `query.${name}`);
+    if (field === undefined) faults.add("extra_forbidden", unknown("parameter", name, fields.keys()), `query.${name}`);
     else if (field.fieldKind === "list")
       values.set(
         name,

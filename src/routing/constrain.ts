@@ -31,12 +31,20 @@ export interface Constraint {
   readonly detail: (ask: Ask, row: number) => string;
   /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
   readonly admitting?: (ask: Ask, row: number) => number;
+  /** Whether a row would be admitted by relaxing `field` at all; every row would where it is absent. */
+  readonly relaxable?: (ask: Ask, row: number) => boolean;
 }
 
 const usd = (micro: number): string => `${micro / 1e6} USD`;
 const unitUsd = (nano: number): string => `${nano / 1e9} USD`;
 const ms = (value: number): string => `${Math.round(value * 10) / 10} ms`;
 const offeringOf = (ask: Ask, row: number) => ask.snapshot.offerings[row]!;
+
+/** What lies between a plan and its first attempt, in milliseconds: a deadline that would just do must leave it too. */
+const ON_THE_WAY_MS = 5;
+
+/** The time that a call has to have left for a row to be asked. */
+const withinMs = (ask: Ask, row: number): number => measured(expectedMs, ask, row) + ON_THE_WAY_MS;
 
 /** Every hard constraint, in the order in which a dropped offering's reason is sought. */
 export const CONSTRAINTS: readonly Constraint[] = [
@@ -228,7 +236,9 @@ export const CONSTRAINTS: readonly Constraint[] = [
     field: "provider.deadline_ms",
     test: (ask) => atMostMeasured(knownMs, ask.leftMs),
     detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, and ${ms(ask.leftMs)} are left`,
-    admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + measured(expectedMs, ask, row)),
+    admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + withinMs(ask, row)),
+    // What the caller's own clock leaves is for nobody to relax.
+    relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
   },
 ];
 

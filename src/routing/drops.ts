@@ -113,12 +113,17 @@ export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
 /** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
 function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
   const byConstraint = Map.groupBy(
-    drops.filter((drop) => isAlone(drop) && firstOf(drop).field !== undefined),
+    drops.filter((drop) => isAlone(drop) && isRelaxable(ask, drop)),
     firstOf,
   );
   return [...byConstraint]
     .map(([constraint, alone]) => suggestionOf(ask, constraint, alone))
     .sort((a, b) => b.admits - a.admits);
+}
+
+function isRelaxable(ask: Ask, drop: Drop): boolean {
+  const { field, relaxable } = firstOf(drop);
+  return field !== undefined && (relaxable?.(ask, drop.row) ?? true);
 }
 
 function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]): Suggestion {

@@ -182,13 +182,16 @@ interface Axle {
 
 /** Each axis is spread over 0 to 1 among the survivors, so that only the ratios of the weights matter. */
 function weigh(ask: Ask, weights: readonly (readonly [Axis, number])[], rows: Uint32Array, count: number): void {
+  // Weights may be as great or as small as numbers are: their sum alone could be beyond all of them.
+  let greatest = 0;
+  for (const [, weight] of weights) greatest = Math.max(greatest, weight);
   let sum = 0;
-  for (const [, weight] of weights) sum += weight;
+  for (const [, weight] of weights) sum += weight / greatest;
   const axles = weights.map(([axis, weight], i): Axle => {
     if ((figures[i]?.length ?? 0) < count) figures[i] = new Float64Array(count * 2);
     const values = figures[i]!;
     MEASURES[axis](ask, rows, count, values);
-    return axleOf(values, count, weight / sum);
+    return axleOf(values, count, weight / greatest / sum);
   });
   add(axles, count, scores);
 }

@@ -192,7 +192,7 @@ describe("422", () => {
     const house = await open();
     const usage = await get(house, "/v1/usage?limit=abc&lmit=1");
     expect(usage.json.detail).toEqual([
-      { loc: ["query", "lmit"], msg: "there is no such parameter", type: "extra_forbidden" },
+      { loc: ["query", "lmit"], msg: "there is no such parameter; the nearest is limit", type: "extra_forbidden" },
       { loc: ["query", "limit"], msg: "must be an integer", type: "int_type", input: "abc" },
     ]);
     expect((await get(house, "/v1/usage?limit=501")).json.detail).toMatchObject([

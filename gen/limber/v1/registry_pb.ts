@@ -327,7 +327,7 @@ export type ModelOffering = Message<"limber.v1.ModelOffering"> & {
   actionSpaces: string[];
 
   /**
-   * The bodies that it was made for.
+   * The bodies that it was made for; those of its model where it says none.
    *
    * @generated from field: repeated string embodiments = 11;
    */

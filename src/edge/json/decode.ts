@@ -15,7 +15,7 @@ import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { setter } from "../../codecs/protobuf/access.ts";
 import { blankOf } from "../../codecs/protobuf/blank.ts";
 import type { Faults } from "./faults.ts";
-import { nearest } from "./near.ts";
+import { unknown } from "./near.ts";
 import { wordsOf } from "./words.ts";
 
 /** Reads a value, or notes what is wrong with it and returns undefined. */
@@ -75,7 +75,7 @@ function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
     for (const key of Object.keys(value)) {
       const put = puts.get(key);
       if (put !== undefined) put(fieldsOf(message), value[key], faults);
-      else if (faults.open) faults.add("extra_forbidden", unknownField(key, puts.keys()), key);
+      else if (faults.open) faults.add("extra_forbidden", unknown("field", key, puts.keys()), key);
     }
     return message;
   };
@@ -94,11 +94,6 @@ function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
     else ready();
     return message;
   };
-}
-
-function unknownField(key: string, known: Iterable<string>): string {
-  const meant = nearest(key, known);
-  return meant === undefined ? "there is no such field" : `there is no such field; the nearest is ${meant}`;
 }
 
 function putOf(field: DescField): Put {

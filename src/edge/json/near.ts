@@ -19,6 +19,12 @@ export function nearest(name: string, among: Iterable<string>): string | undefin
   return best;
 }
 
+/** The sentence about a name that nothing bears. */
+export function unknown(what: "field" | "parameter", name: string, known: Iterable<string>): string {
+  const meant = nearest(name, known);
+  return meant === undefined ? `there is no such ${what}` : `there is no such ${what}; the nearest is ${meant}`;
+}
+
 /** Levenshtein's distance, one row of its table at a time. */
 function editsBetween(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);

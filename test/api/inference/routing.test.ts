@@ -194,6 +194,11 @@ describe("attempts", () => {
     const { status, body } = await act({ deadline_ms: 1 }, { model: "slow/base" });
     expect([status, body.error.code]).toEqual([504, "deadline_exceeded"]);
     expect(model.acts.length).toBe(before);
+
+    // The deadline that is suggested is one that serves.
+    const [{ field, value }] = body.error.details.suggestions;
+    expect(field).toBe("provider.deadline_ms");
+    await expect.poll(async () => (await act({ deadline_ms: value }, { model: "slow/base" })).status).toBe(200);
     await model.close();
   });
 });

@@ -252,7 +252,7 @@ describe("supply", () => {
         hardware: "A100-40GB",
         contracts: ["act"],
         action_spaces: ["ee_delta_6d_grip"],
-        embodiments: [],
+        embodiments: ["arm"], // the catalog's, as the offering says none
         // Waking costs 16 s of 0.001 dollars, which a call of 16 steps bears.
         prices: [{ contract: "act", unit: "action_step", list_usd: 0.0002, now_usd: 0.0012 }],
         wake_up_usd: 0.016,
