@@ -62,7 +62,8 @@ export const PresetSchema: GenMessage<Preset> = /*@__PURE__*/
 
 /**
  * The fields of a request that may be preset. A field that the request sets itself wins whole: `provider` of a request takes
- * the place of the preset's `provider`, with nothing of it left. Fields that a call doesn't have are passed over.
+ * the place of the preset's `provider`, with nothing of it left, unless it says no more than `session_id` and `deadline_ms`, which are
+ * the call's own. Fields that a call doesn't have are passed over.
  *
  * @generated from message limber.v1.PresetConfig
  */

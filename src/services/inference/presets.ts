@@ -1,5 +1,6 @@
 /** What a preset adds to a request: the fields that the request left open. */
 import { create, type DescMessage, fromJson, type MessageShape } from "@bufbuild/protobuf";
+import { type ProviderPreferences, ProviderPreferencesSchema } from "../../../gen/limber/v1/preferences_pb.ts";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../../gen/limber/v1/preset_pb.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { nearNames } from "../../routing/index.ts";
@@ -76,12 +77,16 @@ function* namesOf(presets: Presets, word: string): Iterable<string> {
 /** A request that may name a preset. */
 export type Presettable = {
   readonly preset?: string | undefined;
-  readonly provider?: { readonly models: readonly string[] } | undefined;
+  readonly provider?: ProviderPreferences | undefined;
 };
+
+/** What of `provider` is the call's own and no configuration: whose episode it belongs to, and how long its caller waits. */
+const OF_THE_CALL = new Set(["sessionId", "deadlineMs"]);
 
 /**
  * The request with the open ones of its fields set as the preset says; a field that the request sets wins whole. The fallback
- * chain is one field, wherever the request has it.
+ * chain is one field, wherever the request has it. A `provider` that says no more than what is the call's own leaves the
+ * preset's: a robot that names its episode must not lose the constraints that were saved for it.
  */
 export function withPreset<D extends DescMessage>(
   schema: D,
@@ -89,14 +94,30 @@ export function withPreset<D extends DescMessage>(
   config: PresetConfig,
 ): MessageShape<D> {
   const whole = { ...request } as Record<string, unknown>;
+  const { provider } = request;
+  const named = provider !== undefined && config.provider !== undefined && isOfTheCallAlone(provider);
   for (const field of PresetConfigSchema.fields) {
     const preset = config[field.localName as keyof PresetConfig];
     if (!(field.localName in schema.field) || isOpen(preset) || !isOpen(whole[field.localName])) continue;
     if (field.localName === "models" && (request.provider?.models.length ?? 0) > 0) continue;
     whole[field.localName] = preset;
   }
+  if (named) whole.provider = { ...config.provider, ...saidOf(provider) };
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
 }
 
-/** Nothing was said: absent, or a list without an entry. */
-const isOpen = (value: unknown): boolean => value === undefined || (Array.isArray(value) && value.length === 0);
+const isOfTheCallAlone = (provider: ProviderPreferences): boolean =>
+  ProviderPreferencesSchema.fields.every(
+    ({ localName }) => OF_THE_CALL.has(localName) || isOpen(provider[localName as keyof ProviderPreferences]),
+  );
+
+const saidOf = ({ sessionId, deadlineMs }: ProviderPreferences) => ({
+  ...(sessionId !== undefined && { sessionId }),
+  ...(deadlineMs !== undefined && { deadlineMs }),
+});
+
+/** Nothing was said: absent, or a list or a map without an entry. */
+const isOpen = (value: unknown): boolean =>
+  value === undefined || (Array.isArray(value) ? value.length === 0 : isMap(value) && Object.keys(value).length === 0);
+const isMap = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !("$typeName" in value) && !(value instanceof Uint8Array);

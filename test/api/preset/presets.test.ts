@@ -104,6 +104,15 @@ describe("200", () => {
     expect(body.route.provider).toBe("bolt");
   });
 
+  it("keeps its constraints where the request's provider only names its session and its deadline", async () => {
+    await put("fenced", { provider: { only: ["bolt"], deadline_ms: 9_000 } });
+    for (const provider of [{ session_id: "episode 7" }, { deadline_ms: 5_000 }, { session_id: "s", objective: {} }])
+      expect((await act({ preset: "fenced", provider })).body.route?.provider, JSON.stringify(provider)).toBe("bolt");
+    await put("nowhere", { provider: { only: ["nobody"] } });
+    const named = { preset: "nowhere", provider: { session_id: "episode 8" } };
+    expect((await act(named)).body.error?.code).toBe("no_route_available");
+  });
+
   it("lets an explicit false win", async () => {
     await put("dreams", { return_prediction: true, provider: { require_parameters: true } });
     expect((await act({ preset: "dreams" })).status).toBe(409);
