@@ -1,4 +1,4 @@
-/** Full text over the catalog: every word of a query must be borne by a model, and a typo is forgiven. Pure. */
+/** Full text over the catalog: every word of a query must be borne by a model, and a typo is forgiven, in an unfinished word too. Pure. */
 
 import type { Sliced } from "../../ambient.ts";
 
@@ -20,10 +20,12 @@ const WHOLE = 1;
 const BEGINNING = 0.7;
 const INSIDE = 0.4;
 const NEAR = 0.3;
+const NEAR_BEGINNING = 0.15;
 
 /** Shorter words stand inside too many others, or are a typo of them. */
 const LEAST_INSIDE = 2;
 const LEAST_NEAR = 4;
+const LEAST_NEAR_BEGINNING = 5;
 /** A word of so many letters may have two typos. */
 const LONG = 8;
 /** More words and letters than names have are not looked up. */
@@ -49,15 +51,26 @@ export class SearchIndex {
     }
   }
 
-  /** Places of the models that bear every word of `query`, best first, else in their order. A query without words finds none. */
+  /**
+   * Places of the models that bear every word of `query`, best first, else in their order. Where none does, its words may be
+   * parts of one: "Drive VLA" of DriveVLA. A query without words finds none.
+   */
   find(query: string): number[] {
+    const words = [...new Set(wordsOf(query))].slice(0, MOST_WORDS);
+    let scores = this.#all(words);
+    if (scores.size === 0 && words.length > 1) scores = this.#answers(words.join("").slice(0, MOST_LETTERS));
+    return [...scores].sort(([a, high], [b, low]) => low - high || a - b).map(([place]) => place);
+  }
+
+  /** Where all words are answered. */
+  #all(words: readonly string[]): Places {
     let scores: Places | undefined;
-    for (const asked of wordsOf(query).slice(0, MOST_WORDS)) {
+    for (const asked of words) {
       const answers = this.#answers(asked);
       scores = scores ? bothOf(scores, answers) : answers;
-      if (scores.size === 0) return [];
+      if (scores.size === 0) break;
     }
-    return [...(scores ?? [])].sort(([a, high], [b, low]) => low - high || a - b).map(([place]) => place);
+    return scores ?? new Map();
   }
 
   #add(word: string, place: number, worth: number): void {
@@ -72,7 +85,7 @@ export class SearchIndex {
     const borne = this.#collect((word) => likeness(word, asked));
     if (borne.size > 0 || asked.length < LEAST_NEAR) return borne;
     const typos = asked.length < LONG ? 1 : 2;
-    return this.#collect((word) => (isNear(word, asked, typos) ? NEAR : 0));
+    return this.#collect((word) => nearness(word, asked, typos));
   }
 
   #collect(quality: (word: string) => number): Places {
@@ -118,9 +131,17 @@ function wordsOf(text: string): string[] {
   return (plain.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => word.slice(0, MOST_LETTERS));
 }
 
-/** Whether `most` edits or fewer make one word of the other: a letter more, less, another, or two swapped. */
-function isNear(a: string, b: string, most: number): boolean {
-  if (Math.abs(a.length - b.length) > most) return false;
+/** How good an answer a word is to one that was asked for with `most` typos or fewer, unfinished perhaps: nobody mistypes its first letter then. */
+function nearness(word: string, asked: string, most: number): number {
+  if (Math.abs(word.length - asked.length) <= most && edits(word, asked, most) <= most) return NEAR;
+  if (asked.length < LEAST_NEAR_BEGINNING || word.length < asked.length || word[0] !== asked[0]) return 0;
+  for (let length = asked.length - 1; length <= Math.min(asked.length + 1, word.length); length++)
+    if (edits(word.slice(0, length), asked, 1) <= 1) return NEAR_BEGINNING;
+  return 0;
+}
+
+/** How many edits make one word of the other, a letter more, less, another, or two swapped; given up once it must be more than `most`. */
+function edits(a: string, b: string, most: number): number {
   let twoAbove: number[] = [];
   let above = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
@@ -128,15 +149,15 @@ function isNear(a: string, b: string, most: number): boolean {
     let least = i;
     for (let j = 1; j <= b.length; j++) {
       const same = a[i - 1] === b[j - 1];
-      let edits = Math.min(above[j - 1]! + (same ? 0 : 1), above[j]! + 1, row[j - 1]! + 1);
+      let fewest = Math.min(above[j - 1]! + (same ? 0 : 1), above[j]! + 1, row[j - 1]! + 1);
       const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      if (swapped) edits = Math.min(edits, twoAbove[j - 2]! + 1);
-      row[j] = edits;
-      if (edits < least) least = edits;
+      if (swapped) fewest = Math.min(fewest, twoAbove[j - 2]! + 1);
+      row[j] = fewest;
+      if (fewest < least) least = fewest;
     }
-    if (least > most) return false;
+    if (least > most) return least;
     twoAbove = above;
     above = row;
   }
-  return above[b.length]! <= most;
+  return above[b.length]!;
 }

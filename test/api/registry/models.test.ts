@@ -135,6 +135,8 @@ describe("q", () => {
     ["OpenVLA team", OPENVLA],
     ["physical inteligence pi0", "physical-intelligence/pi0"],
     ["gr00t n1.5", "nvidia/gr00t-n1.5"],
+    ["Qen-VLA", "alibaba-qwen/qwen-vla"],
+    ["cosms polcy", "nvidia/cosmos-policy"],
   ])("%s finds %s first", async (q, id) => expect(idsOf(await list({ q }))[0]).toBe(id));
 
   it("counts all that it finds, and an empty one asks for nothing", async () => {

@@ -53,6 +53,19 @@ describe("search", () => {
     expect(find("openxyz")).toEqual([]);
   });
 
+  it("forgives a typo in a word that isn't finished, after its first letter, behind what bears it as it is", () => {
+    expect(find("dremer")).toEqual(["dreamerv3"]);
+    expect(find("humamoi")).toEqual(["gr00t-n1"]);
+    expect(find("treame")).toEqual([]);
+    expect(find("opemv")).toEqual(["openvla-7b", "openvla-oft"]);
+  });
+
+  it("takes words for parts of one where no model bears them all", () => {
+    expect(find("dremer v3")).toEqual(["dreamerv3"]);
+    expect(find("GR0T N1")).toEqual(["gr00t-n1"]);
+    expect(find("octo dreamerv3 nothing")).toEqual([]);
+  });
+
   it("finds nothing for what has no words, and takes any text", () => {
     for (const query of ["", " ", "!?", "🤖", "\u0301", "(".repeat(256), "a b c d e f g h i j k l m n o"]) {
       expect(find(query)).toEqual([]);
