@@ -37,6 +37,7 @@ export function intentOf(request: ActFields): Intent {
     provider: request.provider,
     actionSpace: knownActionSpace(request.actionSpace ?? DEFAULT_ACTION_SPACE),
     embodiment: request.embodiment || undefined, // the unspecified body is none
+    seed: request.seed,
     units: request.horizon ?? DEFAULT_HORIZON,
     parameters: parametersOf(request),
   };

@@ -37,6 +37,8 @@ export interface Intent {
   actionSpace: string | undefined;
   /** The body that it is for, where the caller says so. */
   embodiment: Embodiment | undefined;
+  /** What the caller would have repeated: the order of a balanced plan is drawn by it. */
+  seed: number | undefined;
   /** How many units are asked for: steps, frames of all samples; for ground the most tokens that are expected. */
   units: number;
   /** The optional parameters that the request sets. */

@@ -28,6 +28,7 @@ export function intentOf(request: GroundFields): Intent {
     provider: request.provider,
     actionSpace: undefined,
     embodiment: undefined,
+    seed: undefined,
     units: frames * TOKENS_PER_FRAME + Math.ceil(request.instruction.length / LETTERS_PER_TOKEN) + ANSWER_TOKENS,
     parameters: [],
   };

@@ -41,6 +41,7 @@ export function intentOf(request: PredictFields): Intent {
     provider: request.provider,
     actionSpace: undefined,
     embodiment: request.embodiment || undefined, // the unspecified body is none
+    seed: request.seed,
     units: (request.horizon ?? DEFAULT_HORIZON) * (request.numSamples ?? 1),
     parameters: parametersOf(request),
   };

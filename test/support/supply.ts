@@ -71,6 +71,7 @@ export const intent = (facts: Partial<Intent> = {}): Intent => ({
   provider: undefined,
   actionSpace: "ee_delta_6d_grip",
   embodiment: undefined,
+  seed: undefined,
   units: 16,
   parameters: [],
   ...facts,

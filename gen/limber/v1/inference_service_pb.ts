@@ -80,7 +80,8 @@ export type ActRequest = Message<"limber.v1.ActRequest"> & {
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Makes models that support it repeatable.
+   * Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
+   * for as long as they do as well.
    *
    * @generated from field: optional uint32 seed = 6;
    */
@@ -410,7 +411,8 @@ export type PredictRequest = Message<"limber.v1.PredictRequest"> & {
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Makes models that support it repeatable.
+   * Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
+   * for as long as they do as well.
    *
    * @generated from field: optional uint32 seed = 6;
    */
@@ -1085,7 +1087,8 @@ export type PreviewedRequest = Message<"limber.v1.PreviewedRequest"> & {
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Makes models that support it repeatable.
+   * Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
+   * for as long as they do as well.
    *
    * @generated from field: optional uint32 seed = 6;
    */

@@ -90,7 +90,8 @@ export type PresetConfig = Message<"limber.v1.PresetConfig"> & {
   provider?: ProviderPreferences | undefined;
 
   /**
-   * Makes models that support it repeatable.
+   * Makes models that support it repeatable, and draws the order of a balanced plan: the same seed asks the same offerings first,
+   * for as long as they do as well.
    *
    * @generated from field: optional uint32 seed = 4;
    */

@@ -204,7 +204,7 @@ export function planArgs(
     scope: keyOf(call),
     ownKeys,
     pin: session && house.sessions.get(session),
-    seed: Math.floor(random() * 2 ** 32),
+    seed: intent.seed ?? Math.floor(random() * 2 ** 32),
     now: arrivedAt,
     arrivedAt,
     deadline: call.deadline,

@@ -109,6 +109,25 @@ describe("200", () => {
     expect([nowhere.status, nowhere.body.error.param]).toEqual([422, "action_space"]);
   });
 
+  it("shows what a call with the same seed then does, and another order with another seed", async () => {
+    const providers = ["one", "two", "three", "four"];
+    for (const provider of providers)
+      await app.supply({ provider, model: "shared/base", endpoint: model.endpoint, advertised: { p50_ms: 20 } });
+    const { key } = await app.caller(10);
+    const firsts = new Set<string>();
+    for (let seed = 0; seed < 24; seed++) {
+      const shown = (await preview({ model: "shared/base", seed })).body.plan;
+      const again = (await preview({ model: "shared/base", seed })).body.plan;
+      const ids = (plan: { offering_id: string }[]) => plan.map(({ offering_id }) => offering_id);
+      expect(ids(again)).toEqual(ids(shown));
+      firsts.add(shown[0].provider);
+      if (seed % 8 !== 0) continue;
+      const { body } = await app.call("/v1/act", { ...BODY, model: "shared/base", seed }, { key });
+      expect([seed, body.route.attempts]).toMatchObject([seed, [{ offering_id: shown[0].offering_id, status: "ok" }]]);
+    }
+    expect([...firsts].sort()).toEqual(providers.toSorted());
+  });
+
   it("says why nothing would serve, and what was dropped", async () => {
     const { status, body } = await preview({ provider: { max_cost_usd: 0 } });
     expect(status).toBe(200);

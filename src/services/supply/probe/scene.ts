@@ -25,6 +25,7 @@ export const intentFor = (
   provider: undefined,
   actionSpace,
   embodiment: undefined,
+  seed: undefined,
   units,
   parameters: [],
 });
