@@ -46,6 +46,9 @@ export function standsFor({ filter }: Alias, offering: Offering): boolean {
   );
 }
 
+/** Whether an alias stands for every offering. */
+export const standsForAll = ({ filter }: Alias): boolean => Object.keys(filter).length === 0;
+
 /** A suffix to a slug or alias that orders the plan. */
 export interface Variant {
   /** With its colon, such as `:turbo`. */

@@ -12,7 +12,7 @@ export function universeOf(ask: Ask, target: Target): Uint32Array {
   if (ask.allowSimulated) return rows;
   // The catalog's placeholders are no supply: only who asks for them hears of them. They come last.
   let end = rows.length;
-  while (end > 0 && rows[end - 1]! >= snapshot.registered) end--;
+  while (end > 0 && !snapshot.isRegistered(rows[end - 1]!)) end--;
   return rows.subarray(0, end);
 }
 

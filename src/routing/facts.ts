@@ -1,6 +1,8 @@
 /** What a column says of an offering. */
+import type { Sliced } from "../ambient.ts";
 import { Contract } from "../contracts/contract.ts";
 import { EMBODIMENTS, Embodiment } from "../contracts/embodiments.ts";
+import type { Ground } from "./ground.ts";
 import type { Offering } from "./offering.ts";
 import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
 
@@ -33,6 +35,52 @@ export const NUMBERS: {
     uptime: ({ advertised }) => advertised.uptime30d ?? 0,
   },
 };
+
+/** Columns with so many rows and nothing in them. */
+export function* emptyColumns(rows: number): Sliced<Columns> {
+  const codes = ["model", "provider", "region", "traits", "bodies", "kind"] as const;
+  const words = {} as Record<(typeof codes)[number], Uint32Array>;
+  for (const name of codes) words[name] = new Uint32Array(rows);
+  yield;
+  const priceNano: Float64Array[] = [];
+  for (const _ of NUMBERS.priceNano) priceNano.push(new Float64Array(rows));
+  yield;
+  const plain = emptyEach(NUMBERS.plain, rows);
+  yield;
+  return { ...words, ...plain, priceNano, advertised: emptyEach(NUMBERS.advertised, rows) };
+}
+
+function emptyEach<K extends string>(numbers: Numbers<K>, rows: number): Record<K, Float64Array> {
+  const columns = {} as Record<K, Float64Array>;
+  for (const name of Object.keys(numbers) as K[]) columns[name] = new Float64Array(rows);
+  return columns;
+}
+
+/** Writes everything that columns say of an offering into a row that nobody has read yet. */
+export function writeRow(columns: Columns, ground: Ground, row: number, offering: Offering): void {
+  const provider = ground.providers.of(offering.provider);
+  const region = ground.regions.add(offering.region);
+  const traits = traitsOf(offering);
+  const bodies = bodiesOf(offering);
+  columns.model[row] = ground.models.of(offering.model);
+  columns.provider[row] = provider;
+  columns.region[row] = region;
+  columns.traits[row] = traits;
+  columns.bodies[row] = bodies;
+  columns.kind[row] = ground.kindOf(provider, region, bodies, traits);
+  writeNumbers(columns, NUMBERS.plain, row, offering);
+  writeNumbers(columns.advertised, NUMBERS.advertised, row, offering);
+  for (let i = 0; i < columns.priceNano.length; i++) columns.priceNano[i]![row] = NUMBERS.priceNano[i]!(offering);
+}
+
+function writeNumbers<K extends string>(
+  columns: Readonly<Record<K, Float64Array>>,
+  numbers: Numbers<K>,
+  row: number,
+  offering: Offering,
+): void {
+  for (const name in numbers) columns[name][row] = numbers[name](offering);
+}
 
 /** The bits of one number at a precision: `bf16` and `fp16` 16, `int8` 8. */
 function precisionBits(precision: string): number {

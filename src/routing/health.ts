@@ -3,31 +3,9 @@ import { atOnce, type Sliced } from "../ambient.ts";
 import type { AttemptFailure } from "../contracts/failure.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
 import { Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
+import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
 import type { Offering } from "./offering.ts";
 import type { Snapshot } from "./snapshot.ts";
-
-/** One cell per row of the snapshot and figure; the planner reads these. Measured once there are enough samples, else advertised. */
-export interface HealthView {
-  /** The snapshot whose rows these are. */
-  readonly snapshot: Snapshot;
-  /** Median and 95th percentile in milliseconds; Infinity when neither measured nor advertised. */
-  readonly p50Ms: Float64Array;
-  readonly p95Ms: Float64Array;
-  /** Milliseconds of a call that has to wake it first. */
-  readonly coldMs: Float64Array;
-  /** Units per second; 0 when not known. */
-  readonly unitsPerS: Float64Array;
-  /** Uptime over 30 days as a fraction; 0 when not known. */
-  readonly uptime: Float64Array;
-  /** Share of the last calls that succeeded; 1 when there were none. */
-  readonly success: Float64Array;
-  /** 1, and the less the slower it is than it usually is. */
-  readonly pace: Float64Array;
-  /** Until when its breaker lets nothing through; 0 when it does. */
-  readonly restsUntil: Float64Array;
-  /** When it was last used; -Infinity when it never was. */
-  readonly usedAt: Float64Array;
-}
 
 /** What can be said of one offering, for `GET /v1/status`. */
 export interface OfferingHealth {
@@ -92,20 +70,15 @@ export class HealthBoard {
   /** The same as sliced work; the view changes in its last slice. */
   *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
     this.catchUp();
-    // Such a snapshot has the rows of the one before, and says of them what that said.
-    if (snapshot.columns.advertised === this.view_.snapshot.columns.advertised) {
-      if (snapshot !== this.view_.snapshot) this.view_ = { ...this.view_, snapshot };
-      return this.view_;
-    }
-    const view = yield* advertisedView(snapshot);
+    const before = this.view_;
+    if (snapshot === before.snapshot) return before;
     // What changes while this is put down is written once more at the end.
     const changed = new Set<string>();
     this.changed = changed;
+    const view = yield* snapshot.ground === before.snapshot.ground
+      ? this.following(before, snapshot, now)
+      : this.beginning(snapshot, now);
     let count = 0;
-    for (const [id, cell] of this.cells) {
-      writeCell(view, id, cell, now);
-      if (++count % 16 === 0) yield;
-    }
     for (const id of changed) {
       const cell = this.cells.get(id);
       if (cell) writeCell(view, id, cell, now);
@@ -116,6 +89,34 @@ export class HealthBoard {
     for (const id of this.cells.keys()) {
       if (this.view_.snapshot.rowOf(id) < 0) this.cells.delete(id);
       if (++count % 64 === 0) yield;
+    }
+    return view;
+  }
+
+  /** The view of a snapshot with rows of its own. */
+  private *beginning(snapshot: Snapshot, now: number): Sliced<HealthView> {
+    const view = yield* advertisedView(snapshot);
+    let count = 0;
+    for (const [id, cell] of this.cells) {
+      writeCell(view, id, cell, now);
+      if (++count % 16 === 0) yield;
+    }
+    return view;
+  }
+
+  /** The view of a snapshot that was patched: where another offering lies than before, or where it says something else of itself, it is written anew. */
+  private *following(before: HealthView, snapshot: Snapshot, now: number): Sliced<HealthView> {
+    const view = { ...before, snapshot };
+    const { offerings, order } = snapshot;
+    for (let place = 0; place < order.length; place++) {
+      const row = order[place]!;
+      const offering = offerings[row]!;
+      if (offering !== before.snapshot.offerings[row]) {
+        const cell = this.cells.get(offering.id);
+        writeAdvertised(view, row);
+        if (cell) writeCell(view, offering.id, cell, now);
+        yield;
+      } else if (place % 1024 === 0) yield;
     }
     return view;
   }
@@ -227,7 +228,8 @@ export class HealthBoard {
   /** What is known of every offering. */
   *figures(now: number): IterableIterator<OfferingHealth> {
     this.catchUp();
-    for (const offering of this.view_.snapshot.offerings) yield figuresOf(offering, this.cells.get(offering.id), now);
+    const { offerings, order } = this.view_.snapshot;
+    for (const row of order) yield figuresOf(offerings[row]!, this.cells.get(offerings[row]!.id), now);
   }
 
   /** What is known of one offering; undefined when the newest snapshot has none of this id. */
@@ -312,46 +314,4 @@ function figuresOf(offering: Offering, cell: Cell | undefined, now: number): Off
     lastFailure: cell?.lastFailure,
     uptime: cell?.uptime,
   };
-}
-
-function writeCell(view: HealthView, id: string, cell: Cell, now: number): void {
-  const row = view.snapshot.rowOf(id);
-  if (row < 0) return;
-  const { advertised } = view.snapshot.columns;
-  // Where nothing is advertised, an old measurement is better than none.
-  const measured = cell.isMeasured(now) || (cell.hasMeasured() && !Number.isFinite(advertised.p50Ms[row]!));
-  const slowMs = cell.pace.slowMs(now);
-  view.pace[row] = slowMs === undefined ? 1 : cell.pace.weight(now);
-  view.p50Ms[row] = Math.max(slowMs ?? 0, measured ? cell.latency.quantile(0.5) : advertised.p50Ms[row]!);
-  view.p95Ms[row] = measured ? cell.latency.quantile(0.95) : advertised.p95Ms[row]!;
-  view.unitsPerS[row] = (measured ? cell.unitsPerS : undefined) ?? advertised.unitsPerS[row]!;
-  view.coldMs[row] = cell.coldMs ?? advertised.coldMs[row]!;
-  view.uptime[row] = cell.uptime30d ?? advertised.uptime[row]!;
-  view.success[row] = cell.success;
-  view.usedAt[row] = cell.usedAt;
-  view.restsUntil[row] = restsUntil(cell.breaker);
-}
-
-/** As if nothing had been measured yet. A column is made in one go, and the next one after a breath. */
-function* advertisedView(snapshot: Snapshot): Sliced<HealthView> {
-  const { advertised } = snapshot.columns;
-  const rows = snapshot.offerings.length;
-  const p50Ms = advertised.p50Ms.slice();
-  yield;
-  const p95Ms = advertised.p95Ms.slice();
-  yield;
-  const coldMs = advertised.coldMs.slice();
-  yield;
-  const unitsPerS = advertised.unitsPerS.slice();
-  yield;
-  const uptime = advertised.uptime.slice();
-  yield;
-  const success = new Float64Array(rows).fill(1);
-  yield;
-  const pace = new Float64Array(rows).fill(1);
-  yield;
-  const usedAt = new Float64Array(rows).fill(Number.NEGATIVE_INFINITY);
-  yield;
-  const restsUntil = new Float64Array(rows);
-  return { snapshot, p50Ms, p95Ms, coldMs, unitsPerS, uptime, success, pace, restsUntil, usedAt };
 }

@@ -13,7 +13,8 @@ export {
 export { buildingSnapshot, buildSnapshot } from "./build.ts";
 export type { Hearsay, Report, Uptime } from "./cell.ts";
 export { explain } from "./explain.ts";
-export { type ForcedState, HealthBoard, type HealthView, type OfferingHealth } from "./health.ts";
+export { type ForcedState, HealthBoard, type OfferingHealth } from "./health.ts";
+export type { HealthView } from "./health-view.ts";
 export { HedgeBudgets, type Hedges } from "./hedge.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
 export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";

@@ -4,7 +4,7 @@ import { violation } from "../contracts/conflicts.ts";
 import { Contract, type Intent } from "../contracts/contract.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "./aliases.ts";
-import type { HealthView } from "./health.ts";
+import type { HealthView } from "./health-view.ts";
 import { nearNames } from "./near.ts";
 import type { OwnKeys } from "./own-keys.ts";
 import type { Pin } from "./pin.ts";

@@ -2,36 +2,44 @@
 import type { Sliced } from "../ambient.ts";
 import { ALIASES, standsFor } from "./aliases.ts";
 import { bodiesOf, NUMBERS, type Numbers, traitsOf } from "./facts.ts";
+import { moving } from "./move.ts";
 import type { Offering } from "./offering.ts";
-import type { Columns, Snapshot, Supply } from "./snapshot.ts";
+import { type Columns, type Snapshot, type Supply, snapshotOf } from "./snapshot.ts";
 
 /** How many offerings are looked at between two yields. */
 const STRIDE = 128;
 
 /**
- * The snapshot of `supply` where every offering lies in the row that it has in the one before, which is that one itself where
- * nothing changed; undefined where it has to be built.
+ * The snapshot of `supply` where every offering that lies as it lay keeps its row, which is the one before itself where nothing
+ * changed; undefined where it has to be built.
  */
 export function* patching({ offerings, catalog, providers }: Supply, before: Snapshot): Sliced<Snapshot | undefined> {
-  const { source, registered } = before;
-  if (registered !== offerings.length || !sameList(source.catalog, catalog) || !sameList(source.providers, providers))
-    return undefined;
+  const { source } = before;
+  if (!sameList(source.catalog, catalog) || !sameList(source.providers, providers)) return undefined;
   const changed: { row: number; offering: Offering }[] = [];
+  const fresh: Offering[] = [];
+  const stays = new Uint8Array(before.ground.room);
   for (let i = 0; i < offerings.length; i++) {
     const offering = offerings[i]!;
     const row = before.rowOf(offering.id);
-    if (row < 0 || row >= registered) return undefined;
-    if (before.offerings[row] !== offering) {
-      if (!liesAlike(before.offerings[row]!, offering)) return undefined;
-      changed.push({ row, offering });
-    }
+    if (row >= 0 && liesAlike(before.offerings[row]!, offering)) {
+      stays[row] = 1;
+      if (before.offerings[row] !== offering) changed.push({ row, offering });
+    } else if (fresh.push(offering) > before.ground.spare) return undefined;
     if (i % STRIDE === 0) yield;
   }
-  if (changed.length === 0) return before;
+  const left: number[] = [];
+  for (let place = 0; place < before.registered; place++) {
+    if (stays[before.order[place]!] === 0) left.push(before.order[place]!);
+    if (place % STRIDE === 0) yield;
+  }
+  if (changed.length + fresh.length + left.length === 0) return before;
   const rows = before.offerings.slice();
   yield;
   for (const { row, offering } of changed) rows[row] = offering;
-  return { ...before, offerings: rows, columns: yield* patchedColumns(before.columns, changed) };
+  const columns = yield* patchedColumns(before.columns, changed);
+  const patched = snapshotOf({ ...before, offerings: rows, columns });
+  return fresh.length + left.length === 0 ? patched : yield* moving(patched, left, fresh);
 }
 
 const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =>
@@ -39,13 +47,14 @@ const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =
 
 /** Whether one takes the other's place, and they differ in numbers at most. */
 const liesAlike = (one: Offering, other: Offering): boolean =>
-  one.model === other.model &&
-  one.provider === other.provider &&
-  one.region === other.region &&
-  (one.scaledownS === undefined) === (other.scaledownS === undefined) &&
-  traitsOf(one) === traitsOf(other) &&
-  bodiesOf(one) === bodiesOf(other) &&
-  ALIASES.every((alias) => standsFor(alias, one) === standsFor(alias, other));
+  one === other ||
+  (one.model === other.model &&
+    one.provider === other.provider &&
+    one.region === other.region &&
+    (one.scaledownS === undefined) === (other.scaledownS === undefined) &&
+    traitsOf(one) === traitsOf(other) &&
+    bodiesOf(one) === bodiesOf(other) &&
+    ALIASES.every((alias) => standsFor(alias, one) === standsFor(alias, other)));
 
 type Changed = readonly { readonly row: number; readonly offering: Offering }[];
 

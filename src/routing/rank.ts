@@ -4,7 +4,7 @@ import type { Ask, Ordering, Target } from "./intent.ts";
 import { cost, MEASURES } from "./measure.ts";
 import { Flag } from "./snapshot.ts";
 
-/** The best rows found so far: first by group, then by score, then by row. Lower is better in all three. */
+/** The best rows found so far: first by group, then by score, then by place. Lower is better in all three. */
 export class Shortlist {
   readonly rows: Uint32Array;
   readonly scores: Float64Array;
@@ -28,8 +28,8 @@ export class Shortlist {
   }
 
   /**
-   * Takes in those of the first `count` rows, all of one group, that are among the best and not in yet. They come in ascending
-   * order, so that an equal one stays behind.
+   * Takes in those of the first `count` rows, all of one group, that are among the best and not in yet. They come in the
+   * snapshot's order, so that an equal one stays behind.
    */
   offer(rows: Uint32Array, scores: Float64Array, count: number, group: number): void {
     if (this.count === 0) this.fill(rows, scores, count, group);
@@ -246,13 +246,15 @@ const LEAST_MICRO = 1;
  */
 function shuffle(ask: Ask, rows: Uint32Array, count: number): void {
   const { success, pace } = ask.health;
+  const { place } = ask.snapshot;
   cost(ask, rows, count, values);
   const salt = mix(Math.floor(ask.seed) | 0);
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
     const price = values[i]! + LEAST_MICRO;
     const health = success[row]! * pace[row]!;
-    scores[i] = (EXPONENTIALS[mix(row ^ salt) & (EXPONENTIALS.length - 1)]! * price * price) / (health * health + 1e-6);
+    scores[i] =
+      (EXPONENTIALS[mix(place[row]! ^ salt) & (EXPONENTIALS.length - 1)]! * price * price) / (health * health + 1e-6);
   }
 }
 

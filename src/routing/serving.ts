@@ -18,12 +18,12 @@ const STEPS = 4096;
 /** Lists of one snapshot: made when a plan asks for them first, or beforehand. */
 export class Serving {
   readonly #columns: Pick<Columns, "traits" | "kind">;
-  readonly #rowsOf: (alias: Alias) => Uint32Array;
+  readonly #aliased: ReadonlyMap<Alias, Uint32Array>;
   readonly #lists = new Map<string, Map<number, List>>();
 
-  constructor(columns: Pick<Columns, "traits" | "kind">, rowsOf: (alias: Alias) => Uint32Array) {
+  constructor(columns: Pick<Columns, "traits" | "kind">, aliased: ReadonlyMap<Alias, Uint32Array>) {
     this.#columns = columns;
-    this.#rowsOf = rowsOf;
+    this.#aliased = aliased;
   }
 
   /** How many lists are made. */
@@ -41,9 +41,17 @@ export class Serving {
 
   /** Makes what plans over another snapshot asked for, so that none over this one is the first to ask. */
   *warming(before: Serving): Sliced<void> {
+    yield* this.taking(before, () => true);
+  }
+
+  /** The same, where lists that are not `touched` hold what they held. */
+  *taking(before: Serving, touched: (alias: Alias, wanted: number) => boolean): Sliced<void> {
     for (const lists of before.#lists.values()) {
-      for (const { alias, wanted, asked } of lists.values()) {
-        if (asked && !this.#lists.get(alias.id)?.has(wanted)) yield* this.#listing(alias, wanted);
+      for (const list of lists.values()) {
+        const { alias, wanted, asked } = list;
+        if (!asked || this.#lists.get(alias.id)?.has(wanted)) continue;
+        if (touched(alias, wanted)) yield* this.#listing(alias, wanted);
+        else this.#keep({ ...list, asked: false });
       }
     }
   }
@@ -51,13 +59,18 @@ export class Serving {
   /** Rows and their kinds, numbered as they come. */
   *#listing(alias: Alias, wanted: number): Sliced<List> {
     const { traits, kind } = this.#columns;
-    const all = this.#rowsOf(alias);
-    const bits = wanted & ~Flag.SIMULATED;
-    const rows = new Uint32Array(all.length);
-    const kinds = new Uint32Array(all.length);
+    const all = this.#aliased.get(alias)!;
+    const bits = bitsOf(wanted);
+    let count = 0;
+    for (let i = 0; i < all.length; i++) {
+      if (i % STEPS === STEPS - 1) yield;
+      if ((traits[all[i]!]! & wanted) === bits) count++;
+    }
+    const rows = new Uint32Array(count);
+    const kinds = new Uint32Array(count);
     const numbers = new Map<number, number>();
     const samples: number[] = [];
-    let count = 0;
+    let place = 0;
     for (let i = 0; i < all.length; i++) {
       if (i % STEPS === STEPS - 1) yield;
       const row = all[i]!;
@@ -67,15 +80,21 @@ export class Serving {
         number = samples.push(row) - 1;
         numbers.set(kind[row]!, number);
       }
-      rows[count] = row;
-      kinds[count++] = number;
+      rows[place] = row;
+      kinds[place++] = number;
     }
-    const candidates = { rows: rows.slice(0, count), kinds: kinds.slice(0, count), samples: Uint32Array.from(samples) };
-    const list = { alias, wanted, candidates, asked: false };
-    const lists = this.#lists.get(alias.id);
-    if (lists) lists.set(wanted, list);
-    else this.#lists.set(alias.id, new Map([[wanted, list]]));
+    const list = { alias, wanted, candidates: { rows, kinds, samples: Uint32Array.from(samples) }, asked: false };
+    this.#keep(list);
     yield;
     return list;
   }
+
+  #keep(list: List): void {
+    const lists = this.#lists.get(list.alias.id);
+    if (lists) lists.set(list.wanted, list);
+    else this.#lists.set(list.alias.id, new Map([[list.wanted, list]]));
+  }
 }
+
+/** Of what is looked at, the bits that have to be there. */
+export const bitsOf = (wanted: number): number => wanted & ~Flag.SIMULATED;

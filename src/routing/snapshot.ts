@@ -3,6 +3,7 @@ import { ACTION_SPACES } from "../contracts/action-spaces.ts";
 import { type Contract, PARAMETERS } from "../contracts/contract.ts";
 import { EMBODIMENTS, type Embodiment } from "../contracts/embodiments.ts";
 import type { Alias } from "./aliases.ts";
+import type { Ground } from "./ground.ts";
 import type { CatalogModel, Offering } from "./offering.ts";
 import type { Serving } from "./serving.ts";
 
@@ -23,8 +24,8 @@ export const SIMULATED_PROVIDER = "simulated";
 export const Flag = { SIMULATED: 1 << 29, RETAINS_FRAMES: 1 << 30 } as const;
 
 /**
- * One array per fact, one row per offering. Rows that a plan reads together lie together: live supply by contract and
- * action space first, placeholders last.
+ * One array per fact, one row per offering, and some rows to spare. Where a snapshot is built, rows that a plan reads together
+ * lie together: live supply by contract and action space first, placeholders last. Those that patch it add theirs behind.
  */
 export interface Columns {
   /** Codes of names: equal where the names are equal. */
@@ -96,15 +97,38 @@ export interface Codes {
   of(name: string): number;
 }
 
-/** A moment's supply, ready to plan from. */
-export interface Snapshot {
+/** What a snapshot is put together from. */
+export interface Parts {
   /** What it was made from beside offerings. */
   readonly source: Pick<Supply, "catalog" | "providers">;
-  /** Every row's offering; placeholders for the catalog's unserved models follow the offerings that were given. */
+  readonly ground: Ground;
+  /** The catalog by the codes of its models, which are the first ones; the first providers are those that were listed. */
+  readonly catalog: readonly CatalogModel[];
+  readonly listed: number;
+  /** By row. What left its row is still there: whoever wants all that is here goes by `order`. */
   readonly offerings: readonly Offering[];
   readonly columns: Columns;
-  /** Rows below are live or registered; rows from here on are the catalog's placeholders. */
+  /** Every row, in the order in which a plan reads them best; placeholders for the catalog's unserved models come last. */
+  readonly order: Uint32Array;
+  /** By row: its place in `order`. */
+  readonly place: Uint32Array;
+  /** Places below are live or registered; those from here on are the catalog's placeholders. */
   readonly registered: number;
+  /** By the number of an offering's id: its row, or -1. */
+  readonly numbered: Int32Array;
+  /** By code: the rows that bear it, in their order; undefined where none does. */
+  readonly modelRows: RowsOfModel;
+  /** The rows that each stands for. */
+  readonly aliased: ReadonlyMap<Alias, Uint32Array>;
+  /** The lists that plans asked for. */
+  readonly lists: Serving;
+}
+
+/** The rows of a model, by its code. */
+export type RowsOfModel = (code: number) => Uint32Array | undefined;
+
+/** A moment's supply, ready to plan from. */
+export interface Snapshot extends Parts {
   readonly models: Codes;
   readonly providers: Codes;
   readonly regions: Codes;
@@ -114,16 +138,40 @@ export interface Snapshot {
   catalogModel(slug: string): CatalogModel | undefined;
   /** The row of an offering, or -1. */
   rowOf(offeringId: string): number;
+  /** Whether a row is live or registered, and no placeholder of the catalog. */
+  isRegistered(row: number): boolean;
   /** Rows of a model, or undefined when no offering and no placeholder bears its slug. */
   rowsOfModel(slug: string): Uint32Array | undefined;
   /** Rows that an alias stands for. */
   rowsOfAlias(alias: Alias): Uint32Array;
-  /** The lists that plans asked for. */
-  readonly lists: Serving;
   /** Those of them that serve all of `bits`; with placeholders or without. */
   serving(alias: Alias, bits: number, simulated: boolean): Candidates;
   /** By model code: 1 where a key with these globs may use the model. */
   scopeOf(globs: readonly string[]): Uint8Array;
+}
+
+/** Puts a snapshot together. */
+export function snapshotOf(parts: Parts): Snapshot {
+  const { ground, catalog, place, registered, numbered, modelRows, aliased, lists } = parts;
+  const { models, providers, regions, ids } = ground;
+  return {
+    ...parts,
+    ...{ models, providers, regions },
+    catalogued: catalog.length,
+    catalogModel: (slug) => catalog[models.of(slug)],
+    rowOf(id) {
+      const number = ids.of(id);
+      return number < 0 ? -1 : numbered[number]!;
+    },
+    isRegistered: (row) => place[row]! < registered,
+    rowsOfModel(slug) {
+      const code = models.of(slug);
+      return code < 0 ? undefined : modelRows(code);
+    },
+    rowsOfAlias: (alias) => aliased.get(alias)!,
+    serving: (alias, bits, simulated) => lists.of(alias, bits, simulated),
+    scopeOf: (globs) => ground.scopeOf(globs),
+  };
 }
 
 /** Whether a key with these globs may use a model: `owner/name` for one, `owner/*` for all of an owner, none for every model. */

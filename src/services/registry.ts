@@ -147,7 +147,7 @@ const CIRCUITS = {
 /** The live offerings of a model as they are at this moment, by provider. */
 function offeringsOf(supply: LiveSupply, slug: string): ModelOffering[] {
   const { snapshot } = supply;
-  const rows = [...(snapshot.rowsOfModel(slug) ?? [])].filter((row) => row < snapshot.registered);
+  const rows = [...(snapshot.rowsOfModel(slug) ?? [])].filter(snapshot.isRegistered);
   return rows
     .map((row) => offeringMessage(supply, row))
     .sort((a, b) => (a.provider === b.provider ? (a.id < b.id ? -1 : 1) : a.provider < b.provider ? -1 : 1));

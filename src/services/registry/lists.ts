@@ -42,8 +42,8 @@ export function* providersOf(providers: readonly ProviderRecord[], snapshot: Sna
   const servedBy = new Map<string, Served>();
   for (const { name } of providers)
     servedBy.set(name, { offerings: 0, models: new Set(), contracts: new Set(), actionSpaces: new Set() });
-  for (let row = 0; row < snapshot.registered; row++) {
-    const { provider, model, contracts, actionSpaces } = snapshot.offerings[row]!;
+  for (let place = 0; place < snapshot.registered; place++) {
+    const { provider, model, contracts, actionSpaces } = snapshot.offerings[snapshot.order[place]!]!;
     const served = servedBy.get(provider);
     if (served) {
       served.offerings++;
@@ -52,7 +52,7 @@ export function* providersOf(providers: readonly ProviderRecord[], snapshot: Sna
       for (const contract of contracts) if (contract !== Contract.EVALUATE) served.contracts.add(contract);
       for (const space of actionSpaces) served.actionSpaces.add(space);
     }
-    if (row % 128 === 0) yield;
+    if (place % 128 === 0) yield;
   }
   return yield* mapped(providers, (provider) => providerOf(provider, servedBy.get(provider.name)!));
 }

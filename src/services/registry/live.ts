@@ -8,7 +8,7 @@ const NO_ROWS = new Uint32Array(0);
 export function liveOf(snapshot: Snapshot, slug: string): readonly Offering[] {
   const live: Offering[] = [];
   for (const row of snapshot.rowsOfModel(slug) ?? NO_ROWS) {
-    if (row < snapshot.registered) live.push(snapshot.offerings[row]!);
+    if (snapshot.isRegistered(row)) live.push(snapshot.offerings[row]!);
   }
   return live.length === 0 ? NONE : live;
 }

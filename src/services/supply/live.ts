@@ -37,7 +37,7 @@ export interface SupplyFacts {
 /** The ways to the offerings of a snapshot, by its rows. */
 interface Ways {
   readonly snapshot: Snapshot;
-  readonly live: readonly LiveOffering[];
+  readonly live: readonly (LiveOffering | undefined)[];
 }
 
 const wayTo = (ways: Ways | undefined, id: string): LiveOffering | undefined => ways?.live[ways.snapshot.rowOf(id)];
@@ -82,7 +82,7 @@ export class LiveSupply {
       routable.push(each.offering);
     }
     const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers }, this.snapshot);
-    const live: LiveOffering[] = new Array(known.length);
+    const live: (LiveOffering | undefined)[] = new Array(snapshot.offerings.length);
     for (const each of known) {
       live[snapshot.rowOf(each.offering.id)] = each;
       if (looked++ % 64 === 0) yield;
@@ -110,7 +110,8 @@ export class LiveSupply {
 
   /** Offerings that are live, placeholders apart. */
   get live(): readonly Offering[] {
-    return this.snapshot.offerings.slice(0, this.snapshot.registered);
+    const { offerings, order, registered } = this.snapshot;
+    return Array.from(order.subarray(0, registered), (row) => offerings[row]!);
   }
 
   /** A live offering, as the newest snapshot has it. */
@@ -120,7 +121,7 @@ export class LiveSupply {
 
   /** Addresses of the live offerings, for the operator. */
   endpoints(): string[] {
-    return [...new Set((this.#ways?.live ?? []).map(({ target }) => target.endpoint))].sort();
+    return [...new Set((this.#ways?.live ?? []).flatMap((each) => each?.target.endpoint ?? []))].sort();
   }
 
   #placeholders(): Wire {

@@ -37,8 +37,8 @@ describe("figures", () => {
   test("one advertised figure stands in for the other, and none is infinity", () => {
     const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
     const health = board(offering("a", { advertised: { ...none, p95Ms: 70 } }), offering("b", { advertised: none }));
-    expect([...health.view.p50Ms]).toEqual([70, Number.POSITIVE_INFINITY]);
-    expect([...health.view.uptime]).toEqual([0, 0]);
+    expect([...health.view.p50Ms.subarray(0, 2)]).toEqual([70, Number.POSITIVE_INFINITY]);
+    expect([...health.view.uptime.subarray(0, 2)]).toEqual([0, 0]);
   });
 
   test("a provider that turned slow once is tried again when its figures have faded", () => {
@@ -133,8 +133,8 @@ describe("a new snapshot", () => {
     const next = buildSnapshot(supplyOf([offering("a"), offering("b"), offering("c")]));
     const view = health.adopt(next, 1000);
     expect(view.snapshot).toBe(next);
-    expect([...view.p50Ms].map((each) => each > 450)).toEqual([false, true, false]);
-    expect([...view.restsUntil]).toEqual([0, 11_000, 0]);
+    expect([...view.p50Ms.subarray(0, 3)].map((each) => each > 450)).toEqual([false, true, false]);
+    expect([...view.restsUntil.subarray(0, 3)]).toEqual([0, 11_000, 0]);
     health.report("c", report({ at: 2000 }));
     expect(health.view.usedAt[2]).toBe(2000);
   });
