@@ -33,13 +33,14 @@ export class Effects<O> {
     this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
   }
 
-  /** Calls off whoever is still asked about a job. */
+  /** Calls off whoever is still asked about a job. Who waited to be asked has not failed. */
   callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
     if (job.underWay === 0) return;
     for (const flight of job.tries) {
       if (flight.status !== "running") continue;
       this.add({ kind: "cancel", flight: flight.flight });
-      this.end(flight, failure === undefined ? "cancelled" : "error", failure, 0, at);
+      const fault = flight.asked ? failure : undefined;
+      this.end(flight, fault === undefined ? "cancelled" : "error", fault, 0, at);
     }
   }
 

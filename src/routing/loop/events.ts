@@ -21,6 +21,10 @@ export type LoopEvent<O> =
   | { readonly kind: "observed"; readonly at: number; readonly sighting: Sighting<O> }
   | { readonly kind: "answered"; readonly at: number; readonly flight: number; readonly answer: ActAnswer }
   | { readonly kind: "failed"; readonly at: number; readonly flight: number; readonly failure: AttemptFailure }
+  /** A flight waits to be paid for, or for the key's step: nobody is asked before `asked`. */
+  | { readonly kind: "waits"; readonly at: number; readonly flight: number }
+  /** A flight that waited is asked now. */
+  | { readonly kind: "asked"; readonly at: number; readonly flight: number }
   /** The observation itself cannot be used, whoever is asked. */
   | { readonly kind: "refused"; readonly at: number; readonly flight: number; readonly detail: string }
   /** The key has no step left at the moment. */

@@ -80,7 +80,9 @@ export class Flight<O> implements Dispatch<O>, Try {
   readonly sighting: Sighting<O>;
   readonly fresh: boolean;
   readonly budgetMs: number;
-  readonly startedAt: number;
+  startedAt: number;
+  /** It was asked; false while it waits to be paid for. */
+  asked = true;
   status: Try["status"] = "running";
   latencyMs = 0;
   reason: AttemptFailure | undefined = undefined;

@@ -124,6 +124,10 @@ export class Loop<O> {
       case "failed":
         this.#failed(event.flight, event.failure, at);
         return;
+      case "waits":
+      case "asked":
+        this.#waits(event.flight, event.kind === "waits", at);
+        return;
       case "refused":
         this.#refused(event.flight, HoldReason.INVALID_OBSERVATION, event.detail, at);
         return;
@@ -310,6 +314,14 @@ export class Loop<O> {
     else this.#ask(job, at);
   }
 
+  /** The time in which nobody is asked yet is nobody's fault. */
+  #waits(id: number, waits: boolean, at: number): void {
+    const flight = this.#window.find(id);
+    if (!flight) return;
+    flight.asked = !waits;
+    flight.startedAt = at;
+  }
+
   #refused(id: number, reason: HoldReason, detail: string, at: number): void {
     const job = this.#window.find(id)?.job;
     if (!job) return;
@@ -325,10 +337,10 @@ export class Loop<O> {
       newer = job.newer;
       if (at >= this.#expiry(job.sensedAt)) {
         const { first } = job;
-        if (first) this.#patience.late(first.step.offering.id);
+        if (first?.asked) this.#patience.late(first.step.offering.id);
         this.#effects.callOff(job, AttemptFailure.DEADLINE, at);
         this.#window.forget();
-        this.#give(job, HoldReason.LATE, at);
+        this.#give(job, first?.asked === false ? HoldReason.NOT_RECORDED : HoldReason.LATE, at);
       } else if (at >= job.hedgeAt) {
         job.hedgeAt = Number.POSITIVE_INFINITY;
         // With a newer one under way nobody else is asked about this one.
@@ -345,7 +357,7 @@ export class Loop<O> {
 
   #hedge(job: Job<O>, at: number): void {
     const { first } = job;
-    if (!first) return;
+    if (!first?.asked) return;
     for (const step of this.#router.steps()) {
       if (!mayHedge(first.step, step, this.#rules.maxCostMicro)) continue;
       if (!this.#router.hedge()) return;
@@ -357,7 +369,7 @@ export class Loop<O> {
   /** There will be no chunk for a job. */
   #give(job: Job<O>, reason: HoldReason, at: number): void {
     this.#window.remove(job);
-    this.#hold(job, reason, at, { tries: job.tries });
+    this.#hold(job, reason, at, { tries: job.tries.filter(({ asked }) => asked) });
     this.#rest(at);
   }
 

@@ -88,6 +88,41 @@ describe("a late answer", () => {
   });
 });
 
+describe("an observation that waits to be paid for", () => {
+  it("blames nobody when its time is over: who was not asked has not failed, and is not late", () => {
+    const { observe, happen, told, loop } = stage([step("a"), step("b")]);
+    for (let n = 1; n <= 4; n++) {
+      observe(n * 1000, n);
+      happen({ kind: "waits", at: n * 1000, flight: n });
+      const [called, held] = happen({ kind: "time", at: n * 1000 + DEADLINE_MS });
+      expect(called).toEqual({ kind: "cancel", flight: n });
+      expect(held).toMatchObject({ kind: "hold", step: n, reason: HoldReason.NOT_RECORDED, tries: [] });
+    }
+    expect(all(told.filter(({ kind }) => kind === "dispatch"))).toEqual(["ask a 1", "ask a 2", "ask a 3", "ask a 4"]);
+    observe(9000, 9);
+    const effects = loop.next({ kind: "time", at: 9000 + DEADLINE_MS });
+    expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: AttemptFailure.DEADLINE });
+  });
+
+  it("tells the health of its offering that nothing failed", () => {
+    const { observe, happen, loop } = stage([step("a")]);
+    observe(0, 1);
+    happen({ kind: "waits", at: 0, flight: 1 });
+    const effects = loop.next({ kind: "time", at: DEADLINE_MS });
+    expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: "cancelled" });
+  });
+
+  it("counts the time of who is asked from when it is asked", () => {
+    const { observe, happen, loop } = stage([step("a")]);
+    observe(0, 1);
+    happen({ kind: "waits", at: 0, flight: 1 });
+    happen({ kind: "asked", at: 60, flight: 1 });
+    const effects = loop.next({ kind: "answered", at: 65, flight: 1, answer: answer() });
+    expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: "ok", latencyMs: 5 });
+    expect(effects.find(({ kind }) => kind === "deliver")).toMatchObject({ ageMs: 65 });
+  });
+});
+
 describe("who is late again and again", () => {
   /** The robot sees something every 100 ms; `late` answers nothing until then. */
   const robot = (steps: PlanStep[], late: ReadonlySet<string>, rounds = 12): string[] => {

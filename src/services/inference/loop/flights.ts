@@ -41,13 +41,18 @@ export class Flights implements Asker {
     this.#flights.push(flight);
     this.#options.hedges.earn();
     const may = this.#admitted(effect.fresh, at);
-    if (may instanceof Promise) this.#askLater(may, effect, flight);
-    else this.#ask(effect, flight);
+    if (may instanceof Promise) {
+      this.#options.happen({ kind: "waits", at, flight: effect.flight });
+      this.#askLater(may, effect, flight);
+    } else this.#ask(effect, flight);
   }
 
   #askLater(may: Promise<void>, effect: Dispatch<Seen>, flight: Flight): void {
     may.then(
       () => {
+        if (flight.aborted) return;
+        this.#options.happen({ kind: "asked", at: steadyNow(), flight: effect.flight });
+        // Its time may have been over.
         if (!flight.aborted) this.#ask(effect, flight);
       },
       (thrown) => this.#unpaid(effect.flight, thrown),
