@@ -101,6 +101,9 @@ class SeenObservation implements LoopObservation, PackedObservations {
   }
 }
 
+/** The largest number of a step: those of its chunk are numbers of 32 bits too. */
+const LAST_STEP = 4_294_967_039;
+
 /** A plain observation has none. */
 const NO_STEPS: ActionStep[] = [];
 
@@ -144,8 +147,10 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
     const tag = bytes[at++];
     const value = varint(bytes);
     if (value < 0) return undefined;
-    if (tag === 0x08) step = value;
-    else if (tag === 0x12) {
+    if (tag === 0x08) {
+      if (value > LAST_STEP) return undefined;
+      step = value;
+    } else if (tag === 0x12) {
       if (from < 0) from = start;
       else if (to !== start) return undefined;
       if (!within(value, bytes.length) || !lookAtObservation(bytes, at + value)) return undefined;

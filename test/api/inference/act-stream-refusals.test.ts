@@ -215,6 +215,17 @@ describe("out of order", () => {
   });
 });
 
+describe("the largest step", () => {
+  it("is answered with a chunk whose own steps can be told, and one beyond it is refused", async () => {
+    const loop = robot(app, caller.key, { ...OPEN, horizon: 256 });
+    await loop.expect("opened");
+    loop.observe(2 ** 32 - 257);
+    expect(await loop.expect("chunk")).toMatchObject({ startStep: 2 ** 32 - 257, validUntilStep: 2 ** 32 - 1 });
+    loop.observe(2 ** 32 - 256);
+    await expect(loop.rest()).rejects.toThrow(/observation\.step/);
+  });
+});
+
 describe("refused", () => {
   it.each([
     [

@@ -24,7 +24,7 @@ type Roll = ReturnType<typeof dice>;
 
 const NUMBERS = [0, -0, 1, 0.5, -1e300, 1.7e308, 5e-324, Math.fround(0.1)];
 const ODD = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-const WHOLES = [0, 1, 127, 128, 16_383, 16_384, 2 ** 31, 2 ** 32 - 1];
+const WHOLES = [0, 1, 127, 128, 16_383, 16_384, 2 ** 31, 2 ** 32 - 257, 2 ** 32 - 256, 2 ** 32 - 1];
 
 const numberOf = (roll: Roll, odd: boolean): number =>
   odd && roll(40) === 0 ? ODD[roll(ODD.length)]! : NUMBERS[roll(NUMBERS.length)]!;
