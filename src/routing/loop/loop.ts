@@ -50,7 +50,7 @@ export class Loop<O> {
   readonly #rules: LoopRules;
   readonly #router: LoopRouter;
   readonly #intake: Intake<O>;
-  readonly #window = new Window<O>();
+  readonly #window: Window<O>;
   readonly #patience = new Patience();
   /** The newest observation that is not dispatched. */
   #slot: Job<O> | undefined;
@@ -73,6 +73,7 @@ export class Loop<O> {
     this.#rules = rules;
     this.#router = router;
     this.#intake = new Intake(rules.deadlineMs);
+    this.#window = new Window(rules.intent.units);
   }
 
   /** Takes an event and says what is to be done, in order. */

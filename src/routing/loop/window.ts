@@ -1,8 +1,13 @@
 /** What a loop has asked about and not answered yet, in the order of the observations, and when one more may be asked about beside it. */
 import type { Flight, Job } from "./job.ts";
 
-/** At most so many observations are asked about at once. */
+/**
+ * At most so many observations are asked about at once; as many as a chunk has steps, where those are more, so that a pause of which
+ * a robot need not know loses it none: what is older than that has a chunk that is over before it comes.
+ */
 export const MOST_AT_ONCE = 8;
+/** However many steps a chunk has. */
+const MOST_EVER = 64;
 
 /**
  * Who answers within this many milliseconds answers each observation of the fastest loop. Whoever takes longer is asked about the
@@ -16,9 +21,11 @@ const MOST_COUNTED_MS = 2 * QUICK_MS;
 
 /**
  * While anything is under way for longer than this, nothing is asked about beside it: where more comes than can be done, what is not
- * asked about is what keeps the rest in time.
+ * asked about is what keeps the rest in time. Most pauses of a machine are shorter.
  */
-const LONGEST_MS = 2 * QUICK_MS;
+const LONGEST_MS = 4 * QUICK_MS;
+/** Who serves may do one thing after the other: no more is under way than would be answered so within this time. */
+const ALL_MS = MOST_AT_ONCE * QUICK_MS;
 
 /** What `#usualMs` is where it is not known. */
 const UNKNOWN = -1;
@@ -32,11 +39,19 @@ export class Window<O> {
   size = 0;
   /** How long who serves usually takes, in milliseconds. */
   #usualMs = UNKNOWN;
+  readonly #most: number;
+
+  /** `steps` are those of a chunk. */
+  constructor(steps: number) {
+    this.#most = Math.min(Math.max(MOST_AT_ONCE, steps), MOST_EVER);
+  }
 
   /** Whether one more may be asked about, of who serves: it answers quickly, and nothing that is under way went wrong. */
   isOpen(at: number): boolean {
     if (this.oldest === undefined) return true;
-    if (this.#usualMs === UNKNOWN || this.#usualMs > QUICK_MS || this.size >= MOST_AT_ONCE) return false;
+    const usualMs = this.#usualMs;
+    if (usualMs === UNKNOWN || usualMs > QUICK_MS) return false;
+    if (this.size >= this.#most || this.size * usualMs >= ALL_MS) return false;
     for (let job: Job<O> | undefined = this.oldest; job; job = job.newer)
       if (job.tries.length > 1 || job.underWay !== 1 || at - job.tries[0]!.startedAt > LONGEST_MS) return false;
     return true;

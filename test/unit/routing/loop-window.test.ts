@@ -5,6 +5,7 @@ import type { LoopRules } from "../../../src/routing/loop/loop.ts";
 import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
 import type { PlanStep } from "../../../src/routing/plan.ts";
 import { all, answer, DEADLINE_MS, stage, step } from "../../support/loops.ts";
+import { intent } from "../../support/supply.ts";
 
 /** A loop whose provider has answered 1 and 2, the second one after `tookMs`; what it is asked next has flight 3. Its time is 100. */
 function used(tookMs: number, rules: Partial<LoopRules> = {}, steps: PlanStep[] = [step("a"), step("b")]) {
@@ -29,6 +30,30 @@ describe("a provider that answers within milliseconds", () => {
     expect([seen(100, next), seen(100, newest)]).toEqual([[], []]);
     expect(loop.dropped).toBe(1);
     expect(answered(102, 3)).toEqual(["hold 3 LATE", `ask a ${newest}`]);
+  });
+
+  /** Of eighty that come at once, about how many a provider is asked that took so long for one, and whose chunks have so many steps. */
+  const asked = (tookMs: number, units: number): number => {
+    const { observe, happen } = stage([step("a")], { intent: intent({ units }) });
+    for (const [i, at] of [0, 50].entries()) {
+      observe(at, i + 1);
+      happen({ kind: "answered", at: at + tookMs, flight: i + 1, answer: answer(0, units) });
+    }
+    return Array.from({ length: 80 }, (_, i) => observe(100, i + 3).length).filter((asks) => asks > 0).length;
+  };
+
+  it("is asked about as many at once as a chunk has steps, so that a short pause loses none", () => {
+    expect([asked(0.5, 4), asked(0.5, 16), asked(0.5, 50), asked(0.5, 256)]).toEqual([MOST_AT_ONCE, 16, 50, 64]);
+  });
+
+  it("is asked about no more than it would answer in time one after the other, however many steps a chunk has", () => {
+    expect([asked(1, 50), asked(2, 50), asked(4, 50), asked(5, 50), asked(6, 50)]).toEqual([
+      40,
+      20,
+      10,
+      MOST_AT_ONCE,
+      1,
+    ]);
   });
 
   it("is answered for in the order of the observations: what is older than a chunk is called off and counted", () => {
@@ -102,8 +127,8 @@ describe("one observation at a time is asked about", () => {
   it("while one that is under way takes long", () => {
     const { seen, answered } = used(2);
     seen(100, 3);
-    expect(seen(111, 4)).toEqual([]);
-    expect(answered(112, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
+    expect(seen(121, 4)).toEqual([]);
+    expect(answered(122, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
   });
 
   it("where who serves takes longer, so that nobody pays for chunks that are replaced as they come", () => {
