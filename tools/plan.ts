@@ -3,7 +3,6 @@
  * key, pin, health, seed); the supply is that of `test/plans/supply.json` unless another file is given. Files are YAML or JSON.
  */
 import { readFileSync } from "node:fs";
-import { fromJson, type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
 import { parse } from "yaml";
 import {
   type PreviewedRequest,
@@ -15,6 +14,8 @@ import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
+import { decoderOf, Faults, toText } from "../src/edge/json.ts";
+import { assertValid, invalid, violationOf } from "../src/edge/validate.ts";
 import { factsOf, Refusal } from "../src/refusal.ts";
 import { buildSnapshot } from "../src/routing/build.ts";
 import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from "../src/routing/index.ts";
@@ -23,7 +24,7 @@ import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from 
 export interface PlanCase {
   readonly contract?: ContractWord;
   /** The body of a request, as REST takes it. */
-  readonly request: JsonObject;
+  readonly request: unknown;
   readonly key?: Partial<PlanArgs["scope"]>;
   readonly pin?: PlanArgs["pin"];
   readonly seed?: number;
@@ -106,13 +107,14 @@ export function argsOf(given: PlanCase, supply: Supply): PlanArgs {
     if (measured.rests_ms !== undefined) view.restsUntil[row] = NOW + measured.rests_ms;
     if (measured.idle_s !== undefined) view.usedAt[row] = NOW - measured.idle_s * 1000;
   }
+  const intent = intentOf(given);
   return {
-    intent: intentOf(given),
+    intent,
     snapshot,
     health: view,
     scope: { models: [], environment: "simulation", ...given.key },
     pin: given.pin,
-    seed: given.seed ?? 1,
+    seed: given.seed ?? intent.seed ?? 1,
     now: NOW,
     arrivedAt: NOW - (given.elapsed_ms ?? 0),
     deadline: given.remaining_ms === undefined ? undefined : NOW + given.remaining_ms,
@@ -171,25 +173,15 @@ function intentOf({ contract = "act", request }: PlanCase): Intent {
   return act.intentOf(message);
 }
 
-/** REST writes the words of enums in lower case; ProtoJSON writes their names. */
-function previewedOf(request: JsonObject): PreviewedRequest {
-  const named = (value: JsonValue | undefined, prefix: string): JsonObject =>
-    typeof value === "string"
-      ? { [prefix.toLowerCase()]: `${prefix}_${value.toUpperCase().replaceAll("-", "_")}` }
-      : {};
-  const provider = request.provider as JsonObject | undefined;
-  return fromJson(PreviewedRequestSchema, {
-    ...request,
-    ...named(request.preference, "PREFERENCE"),
-    ...named(request.embodiment, "EMBODIMENT"),
-    ...(provider && {
-      provider: {
-        ...provider,
-        ...(provider.sort !== undefined && { sort: `SORT_AXIS_${String(provider.sort).toUpperCase()}` }),
-        ...named(provider.data_collection, "DATA_COLLECTION"),
-      },
-    }),
-  });
+const reader = decoderOf(PreviewedRequestSchema);
+
+/** The body as the gateway's REST face reads it. Throws its refusal of what is wrong with it. */
+function previewedOf(request: unknown): PreviewedRequest {
+  const faults = new Faults();
+  const message = reader.decode(request, faults) as PreviewedRequest; // the reader's own type
+  if (faults.list.length > 0) throw invalid(faults.list.map(violationOf));
+  assertValid(PreviewedRequestSchema, message);
+  return message;
 }
 
 /** What the router answers to a case. */
@@ -216,12 +208,12 @@ function main([casePath, supplyPath]: readonly string[]): number {
   const supply = supplyOf(
     readStated(supplyPath ?? new URL("../test/plans/supply.json", import.meta.url)) as SupplyCase,
   );
-  const stated = readStated(casePath) as PlanCase | PlanCase[];
+  const stated = readStated(casePath) as PlanCase | PlanCase[]; // what a case lacks is told when it is replayed
   let refused = false;
   for (const given of Array.isArray(stated) ? stated : [stated]) {
     try {
-      const answer = toJson(PreviewRoutesResponseSchema, replay(given, supply), { useProtoFieldName: true });
-      console.log(JSON.stringify(answer, null, 2));
+      const answer = toText(PreviewRoutesResponseSchema, replay(given, supply));
+      console.log(JSON.stringify(JSON.parse(answer), null, 2));
     } catch (thrown) {
       // What is wrong with the request itself is no plan.
       if (!(thrown instanceof Refusal)) throw thrown;
@@ -232,4 +224,12 @@ function main([casePath, supplyPath]: readonly string[]): number {
   return refused ? 1 : 0;
 }
 
-if (import.meta.main) process.exitCode = main(process.argv.slice(2));
+if (import.meta.main) {
+  try {
+    process.exitCode = main(process.argv.slice(2));
+  } catch (thrown) {
+    // A file that is not there, no YAML, or no case.
+    console.error(thrown instanceof Error ? thrown.message : String(thrown));
+    process.exitCode = 2;
+  }
+}

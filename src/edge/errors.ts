@@ -90,7 +90,9 @@ export function sentenceOf(violations: readonly { readonly path: string; readonl
   const [first] = violations;
   if (first === undefined) return "the request is wrong";
   const more = violations.length > 1 ? `, and ${violations.length - 1} more` : "";
-  return `${first.path || "the body"} ${first.message}${more}`;
+  // "limit must be a number", but "limt: there is no such parameter".
+  const colon = first.message.startsWith("there ") ? ":" : "";
+  return `${first.path || "the body"}${colon} ${first.message}${more}`;
 }
 
 /** Headers that a refusal has on every face that has headers. */

@@ -1,5 +1,5 @@
 /** Golden routing cases: a request over a fixed supply, and the plan or the refusal that it must have. */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -103,5 +103,27 @@ describe("npm run plan", () => {
       plan: [{ rank: 1 }, { rank: 2 }, { rank: 3 }, {}],
     });
     expect(plan("case.yaml", stringify(given))).toBe(printed);
+  });
+
+  test("reads a case's body as the gateway does, says what is wrong with it, and with a file that holds none", () => {
+    const said = (text: string) => {
+      writeFileSync(join(folder, "wrong.yaml"), text);
+      const { status, stdout, stderr } = spawnSync(process.execPath, [tool, join(folder, "wrong.yaml")], {
+        encoding: "utf8",
+      });
+      expect(stderr).not.toMatch(/^ +at /m);
+      return [status, stdout + stderr];
+    };
+    expect(said("request: { model: acme/arm, provider: { max_latancy_ms: 5 } }")).toEqual([
+      1,
+      expect.stringContaining("the nearest is max_latency_ms"),
+    ]);
+    expect(said("request: { model: acme/arm, preference: quick }")).toEqual([1, expect.stringContaining("cheapest")]);
+    expect(said("plan: [a1]")).toEqual([1, expect.stringContaining("validation_failed")]);
+    expect(said("request: [1")).toEqual([2, expect.stringContaining("line 1")]);
+    expect(said("request: { model: acme/arm, embodiment: arm, preference: cheapest }")).toEqual([
+      0,
+      expect.stringMatching(/"contract": "act".*"reason": "embodiment"/s),
+    ]);
   });
 });
