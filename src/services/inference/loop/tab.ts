@@ -164,12 +164,12 @@ export class Tab {
   }
 
   async #renew(plan: Plan): Promise<void> {
-    if (this.#next) await this.#next.catch(() => undefined);
-    if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) return this.#turn(this.#ahead);
     const last = this.#page;
     const chunks = last ? this.#size(last) : this.#chunks;
-    // What it gives back may be what the next one needs.
+    // What it gives back may be what the next one needs, or waits for.
     if (last) this.#close(last);
+    if (this.#next) await this.#next.catch(() => undefined);
+    if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) return this.#turn(this.#ahead);
     const page = await this.#open(plan, chunks);
     if (!this.#over) return this.#turn(page);
     this.#close(page);
