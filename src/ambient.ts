@@ -131,17 +131,22 @@ const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const pool = new Uint8Array(4096);
 let taken = pool.length;
 
-/** Sixteen random Crockford letters (80 bits) after a ten-letter millisecond stamp: sortable by birth, unguessable enough for a name. */
+/**
+ * A ten-letter millisecond stamp in Crockford letters, three for the turn within it and thirteen random ones (65 bits): sortable by birth,
+ * so that what is kept in the order of names grows at its end; unguessable enough for a name.
+ */
 function ulid(): string {
   if (taken + 16 > pool.length) {
     randomFillSync(pool);
     taken = 0;
   }
   const ms = clock.wall();
-  if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms) };
+  // Turns begin anywhere, so that they don't tell how many names there were.
+  if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms), turn: (pool[taken++]! << 5) | (pool[taken++]! & 31) };
+  const turn = stamped.turn++;
   // A short text is joined at once, a long one becomes a tree of its parts: so there are few parts.
-  const half = pair() + pair() + pair() + pair();
-  return stamped.text + half + (pair() + pair() + pair() + pair());
+  const half = ALPHABET[(turn >> 10) & 31]! + PAIRS[turn & 1023]! + pair() + pair();
+  return stamped.text + half + (pair() + pair() + pair() + pair() + ALPHABET[pool[taken++]! & 31]!);
 }
 
 const pair = (): string => PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! & 31)]!;
@@ -150,7 +155,7 @@ const pair = (): string => PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! 
 const PAIRS = Array.from({ length: 1024 }, (_, i) => `${ALPHABET[i >> 5]}${ALPHABET[i & 31]}`);
 
 /** Many names are made in one millisecond. */
-let stamped = { ms: Number.NaN, text: "" };
+let stamped = { ms: Number.NaN, text: "", turn: 0 };
 
 function stampOf(ms: number): string {
   let stamp = "";

@@ -1,5 +1,6 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0053_columns_side_by_side.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0056_promises_by_their_own_name.sql`. */
 import postgres from "postgres";
+import { steadyNow } from "../../ambient.ts";
 import type { Notices } from "../database/notices.ts";
 import type { Sql } from "../database/tx.ts";
 import type { EventRecord } from "../events/outbox.ts";
@@ -89,6 +90,8 @@ interface Answer {
 
 /** How long a till lives without a sign of life. */
 const LIFE_MS = 15_000;
+/** Promises alone are no sign of life, so that after such a part of it they go the way of other batches, which are. */
+const RENEWED_AFTER = 1 / 15;
 
 /** How a ledger is reached, and how it differs from the next. */
 export interface LedgerOptions {
@@ -111,15 +114,18 @@ export class Ledger {
   readonly #line: Sql;
   readonly #notices: Notices;
   readonly #replica: string;
+  readonly #lifeMs: number;
   readonly #life: string;
   readonly #kinds = new Kinds();
   #till = "";
+  #renewedAt = Number.NEGATIVE_INFINITY;
 
   constructor({ sql, line, notices, replica, lifeMs = LIFE_MS }: LedgerOptions) {
     this.#sql = sql;
     this.#line = line;
     this.#notices = notices;
     this.#replica = replica;
+    this.#lifeMs = lifeMs;
     this.#life = `${lifeMs} milliseconds`;
   }
 
@@ -138,13 +144,13 @@ export class Ledger {
   /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
   async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
     const promised = promisedOf(batch.intents);
+    const at = steadyNow();
     try {
-      if (promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
-        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(
-          PROMISE,
-          [till, batch.number, this.#life, promised],
-          { prepare: true },
-        );
+      const isFresh = at - this.#renewedAt < this.#lifeMs * RENEWED_AFTER;
+      if (isFresh && promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
+        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(PROMISE, [till, batch.number, promised], {
+          prepare: true,
+        });
         if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(till) : [] };
       }
       const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
@@ -157,6 +163,7 @@ export class Ledger {
       const answer = row?.answer;
       if (answer?.kinds) this.#kinds.learn(unknown, answer.kinds);
       if (answer?.fenced) return { kind: "fenced" };
+      this.#renewedAt = at;
       return { kind: "done", takes: answer?.takes ?? [], recalled: answer?.recalled ?? [] };
     } catch (cause) {
       if (refusedByServer(cause)) return { kind: "refused", cause };
@@ -225,18 +232,15 @@ const TYPES =
 const TILL_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 
 /**
- * A batch of promises alone, which under load is most of them: what `till_commit` does with it, as one statement. Answers no row when
- * the till was fenced or the batch committed before, which `till_commit` tells apart.
+ * A batch of promises alone, which under load is most of them, as one row. Nobody fences the till meanwhile: that waits for the lock, and
+ * whoever comes after a fence finds no till. Answers no row when the till was fenced or the batch committed before, which `till_commit`
+ * tells apart.
  */
 const PROMISE = `
-  with mine as (
-    update till set last_batch = $2::text::int8, alive_until = clock_timestamp() + $3::text::interval
-    where id = $1 and last_batch = $2::text::int8 - 1 and fenced_at is null
-    returning exists (select from recall where till_id = $1) as "isWanted"
-  ), page as (
-    insert into intent (till_id, batch, promised) select $1, $2::text::int8, $4 from mine
-  )
-  select "isWanted" from mine`;
+  insert into intent (till_id, batch, promised)
+  select id, $2::text::int8, $3 from till where id = $1 and last_batch < $2::text::int8 and fenced_at is null for share
+  on conflict do nothing
+  returning exists (select from recall where recall.till_id = $1) as "isWanted"`;
 
 /** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
 const REFUSED = /^(?:22|23|42|P0)/;
