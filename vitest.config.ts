@@ -1,9 +1,10 @@
 import { defineConfig } from "vitest/config";
 
+/** Tests that start and kill gateways: what one leaves behind when it fails must not meet the next. */
+const ALONE = ["test/chaos/**/*.test.ts", "test/start/**/*.test.ts"];
+
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
-    exclude: ["test/bench/**"],
     globalSetup: ["test/support/postgres-setup.ts"],
     testTimeout: 30_000,
     hookTimeout: 60_000,
@@ -11,5 +12,10 @@ export default defineConfig({
     expect: { poll: { timeout: 10_000 } },
     pool: "forks",
     maxWorkers: 2,
+    projects: [
+      { test: { name: "alone", include: ALONE } },
+      // Half of what a file costs is to load the house: these share two processes, one file after the other.
+      { test: { name: "together", include: ["test/**/*.test.ts"], exclude: ALONE, isolate: false } },
+    ],
   },
 });

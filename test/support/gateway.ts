@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { compiled } from "./compiled.ts";
 
 /** The source tree that runs unless a test names another. */
 const HOME_TREE = fileURLToPath(new URL("../..", import.meta.url));
@@ -46,7 +47,15 @@ function launch(
 } {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
   const child = spawn(process.execPath, [join(tree, "src/main.ts")], {
-    env: { PATH, HOME, ...(TMPDIR !== undefined && { TMPDIR }), PORT: "0", ...env },
+    env: {
+      ...{
+        PATH,
+        HOME,
+        ...(TMPDIR !== undefined && { TMPDIR }),
+        NODE_COMPILE_CACHE: compiled(tree, tree === HOME_TREE),
+      },
+      ...{ PORT: "0", ...env },
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const stdout: string[] = [];
