@@ -12,13 +12,16 @@ import { frameMessage, frameOf, MessageReader, PREFIX } from "../codecs/grpc.ts"
 import { CODE } from "../codecs/http2/frames.ts";
 import { readMessage } from "../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
-import type { Listener, Speaker } from "../services/call.ts";
+import type { Listener } from "../services/call.ts";
 import { Cancel } from "../signal.ts";
 import { refusalOf } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { headOf, OK_TRAILERS, trailersOf } from "./grpc/blocks.ts";
-import { type Coding, encodingsFor, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { type Coding, nameCodings, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { refusalOfFrames, unreadable } from "./grpc/faults.ts";
 import { QUICK, type Quick } from "./grpc/quick.ts";
+import { speakerOf, type Voice } from "./grpc/speaker.ts";
+import { deadlineOf, timedOut, timeoutOf } from "./grpc/timeout.ts";
 import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import type { CallHearer, CallStream, CallTaker, FindTaker } from "./port/http2/call.ts";
@@ -65,9 +68,6 @@ export function grpcCalls(options: GrpcOptions): FindTaker {
 
 /** Smaller messages are sent as they are: compressing an action chunk costs a control loop a millisecond. */
 const COMPRESS_FROM_BYTES = 1 << 20;
-
-/** Timers hold no more than 31 bits of milliseconds; a longer time is none at all, which is what clients mean by it. */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** How long a refused caller has to end his side. */
 const LINGER_MS = 1_000;
@@ -128,7 +128,7 @@ class GrpcCall implements CallHearer {
       });
       if (admission instanceof Promise) {
         this.#stream.pause();
-        admission.then(this.#readLater).catch(this.fail);
+        admission.then(this.#read).then(() => this.#stream.resume(), this.fail);
       } else this.#read(admission);
     } catch (thrown) {
       this.fail(thrown);
@@ -186,11 +186,6 @@ class GrpcCall implements CallHearer {
     this.#note();
   }
 
-  readonly #readLater = (admission: Admission): void => {
-    this.#read(admission);
-    this.#stream.resume();
-  };
-
   readonly #read = (admission: Admission): void => {
     if (this.#over) {
       admission.leave();
@@ -202,7 +197,12 @@ class GrpcCall implements CallHearer {
     this.#context = this.#contextOf();
     const isConversation = this.#method.methodKind === "bidi_streaming";
     if (isConversation)
-      this.#listener = this.#options.gate.conversation(this.#method, admission, this.#speaker(), this.#context);
+      this.#listener = this.#options.gate.conversation(
+        this.#method,
+        admission,
+        speakerOf(this.#voice()),
+        this.#context,
+      );
     const deliver = isConversation ? this.#converse : this.#take;
     this.#reader = new MessageReader(this.#options.maxMessageBytes, deliver, "ignored");
   };
@@ -225,7 +225,7 @@ class GrpcCall implements CallHearer {
   }
 
   #hearInTurn(message: Buffer, compressed: boolean): void {
-    if (compressed && !this.#coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+    if (compressed && !this.#coding) throw unreadable();
     const { maxMessageBytes } = this.#options;
     const bytes = Promise.resolve(compressed ? this.#coding!.decompress(message, maxMessageBytes) : message);
     bytes.catch(() => {}); // told of in its turn
@@ -255,7 +255,7 @@ class GrpcCall implements CallHearer {
     if (!this.#body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
     const { message, compressed } = this.#body;
     if (!compressed) this.#answer(message).catch(this.fail);
-    else if (!this.#coding) throw refuse(Reason.MALFORMED_BODY, UNREADABLE);
+    else if (!this.#coding) throw unreadable();
     else
       this.#coding
         .decompress(message, this.#options.maxMessageBytes)
@@ -263,47 +263,23 @@ class GrpcCall implements CallHearer {
         .catch(this.fail);
   }
 
-  /** What the caller hears. Large messages are compressed, and keep those behind them waiting. */
-  #speaker(): Speaker<Message> {
-    let before: Promise<void> | undefined;
-    let unsent = 0;
-    const inTurn = (send: () => void | Promise<void>): void => {
-      if (before === undefined) {
-        const sending = send();
-        if (!(sending instanceof Promise)) return;
-        before = sending.catch(this.fail);
-      } else before = before.then(send).catch(this.fail);
-      unsent += 1;
-      void before.then(() => {
-        unsent -= 1;
-        if (unsent === 0) before = undefined;
-      });
-    };
-    const send = (frame: Buffer | Promise<Buffer>): void | Promise<void> => {
-      if (frame instanceof Promise) return frame.then((framed) => void this.#write(framed));
-      this.#write(frame);
-    };
+  #voice(): Voice {
     const stream = this.#stream;
     return {
-      say: (message) => {
-        if (before !== undefined) return inTurn(() => send(this.#framed(message)));
-        const frame = this.#framed(message);
-        if (frame instanceof Promise) inTurn(() => send(frame));
-        else this.#write(frame);
+      framed: (message) => this.#framed(message),
+      write: (frame) => void this.#write(frame),
+      get isBehind() {
+        return stream.isBehind;
       },
-      get behind() {
-        return unsent > 1 || stream.isBehind;
+      end: (refusal) => {
+        if (refusal !== undefined) this.fail(refusal);
+        else this.#end(OK_TRAILERS);
       },
-      end: (refusal) =>
-        inTurn(() => {
-          if (refusal !== undefined) this.fail(refusal);
-          else this.#end(OK_TRAILERS);
-        }),
     };
   }
 
   #failRead(thrown: unknown): void {
-    this.fail(thrown instanceof CodecError ? refusalOfCodec(thrown, this.#options.maxMessageBytes) : thrown);
+    this.fail(thrown instanceof CodecError ? refusalOfFrames(thrown, this.#options.maxMessageBytes) : thrown);
   }
 
   async #answer(bytes: Buffer): Promise<void> {
@@ -340,15 +316,10 @@ class GrpcCall implements CallHearer {
   }
 
   #contextOf(): CallContext {
-    const timeoutMs = this.#timeoutMs;
-    if (Number.isNaN(timeoutMs)) {
-      const value = this.#headers["grpc-timeout"];
-      throw refuse(Reason.MALFORMED_BODY, `protocol error: invalid grpc timeout value: ${value}`);
-    }
     return {
       requestId: this.#requestId,
       signal: this.#caller,
-      deadline: timeoutMs === undefined ? undefined : this.#startedAt + timeoutMs,
+      deadline: deadlineOf(this.#timeoutMs, this.#startedAt, this.#headers["grpc-timeout"]),
       idempotencyKey: this.#headers["idempotency-key"],
       traceparent: this.#headers.traceparent,
     };
@@ -362,7 +333,7 @@ class GrpcCall implements CallHearer {
     try {
       return readMessage(this.#method.input, bytes);
     } catch (thrown) {
-      throw refuse(Reason.MALFORMED_BODY, UNREADABLE, {}, { cause: thrown });
+      throw unreadable(thrown);
     }
   }
 
@@ -402,9 +373,7 @@ class GrpcCall implements CallHearer {
   #respond(): void {
     if (this.#stream.isAnswered) return;
     const pairs = ["x-request-id", this.#requestId];
-    if (this.#responseCoding) pairs.push("grpc-encoding", this.#responseCoding.name);
-    const known = encodingsFor(this.#headers["grpc-encoding"]);
-    if (known !== undefined) pairs.push("grpc-accept-encoding", known);
+    nameCodings(pairs, this.#responseCoding, this.#headers);
     if (this.#admission) pairs.push(...this.#admission.headers);
     this.#stream.respond(headOf(pairs));
   }
@@ -424,23 +393,4 @@ class GrpcCall implements CallHearer {
       callerRequestId: callerIdOf(this.#headers["x-request-id"]),
     });
   }
-}
-
-const timedOut = (): Refusal => refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
-
-const UNREADABLE = "the message cannot be read";
-
-function refusalOfCodec({ reason }: CodecError, maxBytes: number): Refusal {
-  if (reason === "too_large") return refuse(Reason.PAYLOAD_TOO_LARGE, `a message may have at most ${maxBytes} bytes`);
-  return refuse(Reason.MALFORMED_BODY, "protocol error: incomplete envelope");
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
-
-/** A `grpc-timeout` in milliseconds; undefined where no timer can hold it, and not a number where it is no time. */
-function timeoutOf(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const [, amount, unit] = /^(\d{1,8})([HMSmun])$/.exec(text) ?? [];
-  const timeoutMs = Number(amount) * (UNIT_MS[unit ?? ""] ?? Number.NaN);
-  return timeoutMs > MAX_TIMEOUT_MS ? undefined : timeoutMs;
 }

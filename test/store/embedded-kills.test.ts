@@ -2,12 +2,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../src/store/database/embedded.ts";
 import { connect, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
 import { eventually } from "../support/eventually.ts";
 import {
+  cleanUp,
   cleanups,
   closedDirectory,
   countRows,
@@ -19,6 +20,8 @@ import {
   servers,
   startOwner,
 } from "../support/owners.ts";
+
+afterEach(cleanUp);
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -1,12 +1,13 @@
 import { chmodSync, chownSync, cpSync, lstatSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../src/store/database/embedded.ts";
 import { databaseReachable, type Queryable, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
 import {
   CHECKOUT,
+  cleanUp,
   cleanups,
   closedDirectory,
   countRows,
@@ -21,6 +22,8 @@ import {
   withClient,
 } from "../support/owners.ts";
 import { selfSigned } from "../support/wire-client.ts";
+
+afterEach(cleanUp);
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -7,7 +7,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { afterEach } from "vitest";
 import { connect, type Sql } from "../../src/store/database/tx.ts";
 
 /** Who runs the tests, and where. */
@@ -21,9 +20,11 @@ export const CHECKOUT = join(import.meta.dirname, "../..");
 
 /** What the end of a test does, the last first. */
 export const cleanups: (() => unknown)[] = [];
-afterEach(async () => {
+
+/** What every test ends with. */
+export async function cleanUp(): Promise<void> {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
+}
 
 /** A directory below one that only its owner may enter, as temporary directories are. */
 export function closedDirectory(): string {

@@ -4,7 +4,6 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import sharp, { type Sharp } from "sharp";
-import { afterAll, afterEach } from "vitest";
 import { type FrameOptions, FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
 import { guardedAgent } from "../../src/upstream/guard.ts";
 
@@ -15,13 +14,14 @@ export const publicAgent = guardedAgent({
 });
 /** Reaches this machine, too. */
 export const privateAgent = guardedAgent({ allowPrivate: true });
-afterAll(() => Promise.all([publicAgent.destroy(), privateAgent.destroy()]));
 
 /** What the end of a test closes. */
 export const open: (() => void)[] = [];
-afterEach(() => {
+
+/** What every test ends with. */
+export function closeEach(): void {
   for (const close of open.splice(0)) close();
-});
+}
 
 /** A web server of ours; counts the requests it gets. */
 export async function serve(listener: RequestListener): Promise<{ url: string; requests(): number }> {

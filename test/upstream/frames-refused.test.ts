@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import type { RequestListener } from "node:http";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { steadyNow } from "../../src/ambient.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
 import { FrameSet } from "../../src/upstream/frames.ts";
 import {
+  closeEach,
   dataUrl,
   frameAt,
   gif,
@@ -19,6 +20,8 @@ import {
   WHOLE,
   webp,
 } from "../support/pictures.ts";
+
+afterEach(closeEach);
 
 describe("FrameSet refuses", () => {
   const largeWebp = Buffer.concat([Buffer.from("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", "latin1"), Buffer.alloc(6)]);

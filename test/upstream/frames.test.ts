@@ -2,10 +2,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { create } from "@bufbuild/protobuf";
 import sharp from "sharp";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { FrameSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
 import {
+  closeEach,
   dataUrl,
   frameAt,
   HEIGHT,
@@ -23,6 +24,8 @@ import {
   webp,
 } from "../support/pictures.ts";
 import { mutations, seeded } from "../unit/codecs/fuzz.ts";
+
+afterEach(closeEach);
 
 describe("FrameSet.bytes", () => {
   it.each([

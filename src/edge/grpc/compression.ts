@@ -74,3 +74,10 @@ function refusalOfZlib(thrown: unknown, maxBytes: number): unknown {
   const text = NOT_IN_IT.test(code) ? "decompression failed" : "the message cannot be read";
   return refuse(Reason.MALFORMED_BODY, text, {}, { cause: thrown });
 }
+
+/** Puts what an answer says of encodings behind its other fields: its own, and those that are known to whoever wrote in another. */
+export function nameCodings(fields: string[], coding: Coding | undefined, headers: Fields): void {
+  if (coding) fields.push("grpc-encoding", coding.name);
+  const known = encodingsFor(headers["grpc-encoding"]);
+  if (known !== undefined) fields.push("grpc-accept-encoding", known);
+}

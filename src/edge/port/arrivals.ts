@@ -1,52 +1,48 @@
-/** Bodies that are on their way: each has to have come whole in time, as HTTP/1's have. */
-import { constants, type ServerHttp2Stream } from "node:http2";
-import { after, every, steadyNow } from "../../ambient.ts";
-import { Running } from "../running.ts";
+/** Requests that are on their way: each has to have come whole in time, as HTTP/1's have. One watch, over node's streams and ours. */
+import { after, every } from "../../ambient.ts";
 
-/** The streams of one session whose bodies are still coming. */
-export interface Arrivals {
-  /** Watches a stream until it closes; `refuse` answers it when its body is late. */
-  watch(stream: ServerHttp2Stream, refuse: () => void): void;
-  /** Watches no longer. */
-  end(): void;
+/** A request whose body may still be coming. */
+export interface Arriving {
+  /** How many looks its watch had taken when it began. */
+  readonly since: number;
+  /** Set by the watch, once. */
+  isLate: boolean;
+  /** Nothing more has to come. */
+  readonly isWhole: boolean;
+  /** Answers for it that it is late, unless an answer is under way. */
+  refuse(): void;
+  /** Ends what is left of it, if anything is. */
+  reset(): void;
 }
 
 /** How long the peer has to read why it was turned away, before its stream is reset. */
 const LINGER_MS = 100;
-/** How often one looks: the share of the limit that an answer may come too late by is taken off it. */
+/** How often one looks: the share of the limit that an answer may come too early by. */
 const LOOKS = 10;
 
-interface Arriving {
-  readonly stream: ServerHttp2Stream;
-  readonly since: number;
-  readonly refuse: () => void;
-  told: boolean;
-}
+/** The watch over the requests of one connection. */
+export class Arrivals {
+  /** Watches no longer. */
+  readonly end: () => void;
+  #looks = 0;
 
-/** Refuses what is not whole after `limitMs`, and then resets its stream. */
-export function watchArrivals(limitMs: number): Arrivals {
-  const streams = new Running<Arriving>();
-  const intervalMs = limitMs / LOOKS;
-  const end = every(intervalMs, () => {
-    const latest = steadyNow() - limitMs + intervalMs;
-    streams.each((arriving) => {
-      const { stream, since, told, refuse } = arriving;
-      if (since > latest || told || isWhole(stream)) return;
-      arriving.told = true;
-      if (!stream.headersSent) refuse();
-      stream.once(
-        "close",
-        after(LINGER_MS, () => stream.close(constants.NGHTTP2_NO_ERROR)),
-      );
+  /** Refuses whatever `each` shows that is not whole after `limitMs`, and then resets it. */
+  constructor(limitMs: number, each: (visit: (arriving: Arriving) => void) => void) {
+    this.end = every(limitMs / LOOKS, () => {
+      this.#looks++;
+      each(this.#look);
     });
-  });
-  return {
-    watch(stream, refuse) {
-      stream.once("close", streams.enter({ stream, since: steadyNow(), refuse, told: false }));
-    },
-    end,
+  }
+
+  /** How many looks it has taken: what a request notes when it begins. */
+  get looks(): number {
+    return this.#looks;
+  }
+
+  readonly #look = (arriving: Arriving): void => {
+    if (this.#looks - arriving.since < LOOKS || arriving.isLate || arriving.isWhole) return;
+    arriving.isLate = true;
+    arriving.refuse();
+    after(LINGER_MS, () => arriving.reset());
   };
 }
-
-const isWhole = (stream: ServerHttp2Stream): boolean =>
-  stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;

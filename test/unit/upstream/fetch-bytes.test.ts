@@ -1,8 +1,10 @@
 /** `fetchBytes`: one GET, so many bytes, so long, and no redirect. */
 import type { RequestListener } from "node:http";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { type Answer, FetchFailed, fetchBytes } from "../../../src/upstream/guard.ts";
-import { agentFor, limits, serve } from "./served.ts";
+import { agentFor, closeEach, limits, serve } from "./served.ts";
+
+afterEach(closeEach);
 
 describe("fetchBytes", () => {
   const fetchFrom = async (

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, createServer as createTcpServer, isIP, type LookupFunction } from "node:net";
 import { Agent, type Dispatcher, request } from "undici";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   AddressRefused,
   type Answer,
@@ -14,7 +14,9 @@ import {
   isAllowedAddress,
 } from "../../../src/upstream/guard.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "./hostile-urls.ts";
-import { agentFor, closeLater, limits } from "./served.ts";
+import { agentFor, closeEach, closeLater, limits } from "./served.ts";
+
+afterEach(closeEach);
 
 /** Listens on both loopbacks at one port and counts who comes; nobody should. */
 class Canary {

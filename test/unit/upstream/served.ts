@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Agent } from "undici";
-import { afterEach } from "vitest";
 import { guardedAgent } from "../../../src/upstream/guard.ts";
 
 /** How much is fetched, and how patiently. */
@@ -13,9 +12,10 @@ const open: { close(): unknown }[] = [];
 /** Notes what is to be closed after the test. */
 export const closeLater = (each: { close(): unknown }): void => void open.push(each);
 
-afterEach(async () => {
+/** What every test ends with. */
+export async function closeEach(): Promise<void> {
   for (const each of open.splice(0)) await each.close();
-});
+}
 
 /** A web server of ours on 127.0.0.1; closed after the test. */
 export async function serve(listener: RequestListener): Promise<URL> {

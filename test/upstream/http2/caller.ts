@@ -8,7 +8,6 @@ import {
   type Settings,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { afterEach, beforeEach } from "vitest";
 import { type Field, packFields } from "../../../src/codecs/http2/hpack.ts";
 import type { UpstreamFailure } from "../../../src/contracts/failure.ts";
 import { guardedLookup } from "../../../src/upstream/guard.ts";
@@ -45,14 +44,17 @@ export async function listen(settings: Settings = {}): Promise<void> {
 export const connectTo = (port: number): Connection =>
   new Connection({ url: new URL(`http://127.0.0.1:${port}`), lookup, authorization: undefined }, () => undefined);
 
-beforeEach(() => {
+/** What every test begins with. */
+export function beginEach(): void {
   server = createServer();
-});
-afterEach(async () => {
+}
+
+/** What every test ends with. */
+export async function endEach(): Promise<void> {
   link.connection?.close();
   for (const session of link.sessions) session.destroy();
   if (server.listening) await new Promise((resolve) => server.close(resolve));
-});
+}
 
 /** Everything that came on one stream. */
 export class Heard {

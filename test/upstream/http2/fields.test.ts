@@ -1,7 +1,10 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Field } from "../../../src/codecs/http2/hpack.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";
-import { echo, link, listen, noise, open } from "./caller.ts";
+import { beginEach, echo, endEach, link, listen, noise, open } from "./caller.ts";
+
+beforeEach(beginEach);
+afterEach(endEach);
 
 describe("header fields", () => {
   it("come whole over many frames, both ways, and the table that both keep stays the same", async () => {

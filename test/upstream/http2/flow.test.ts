@@ -1,8 +1,11 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
-import { connectTo, echo, link, listen, noise, open, settings } from "./caller.ts";
+import { beginEach, connectTo, echo, endEach, link, listen, noise, open, settings } from "./caller.ts";
+
+beforeEach(beginEach);
+afterEach(endEach);
 
 describe("flow control", () => {
   it("sends byte by byte to a server whose windows hold one byte", async () => {

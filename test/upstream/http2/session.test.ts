@@ -2,7 +2,7 @@
 import { constants, createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import { describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
 import { Connection } from "../../../src/upstream/http2/connection.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -10,7 +10,10 @@ import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { nameOf } from "../../support/wire-calls.ts";
 import { FRAME, frame, selfSigned, uint32 } from "../../support/wire-client.ts";
-import { connectTo, echo, link, listen, lookup, noise, open } from "./caller.ts";
+import { beginEach, connectTo, echo, endEach, link, listen, lookup, noise, open } from "./caller.ts";
+
+beforeEach(beginEach);
+afterEach(endEach);
 
 describe("a call", () => {
   it("of one message and one answer, of many and one, of one and many, and of many both ways", async () => {

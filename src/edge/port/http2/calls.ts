@@ -1,24 +1,36 @@
 /** The calls of one connection that somebody has taken. */
-import { after } from "../../../ambient.ts";
 import { CODE, FRAME } from "../../../codecs/http2/frames.ts";
 import type { Outgoing } from "../../../codecs/http2/outgoing.ts";
+import { Arrivals, type Arriving } from "../arrivals.ts";
 import { CallStream, type CallTaker, type Carrier } from "./call.ts";
 import type { Head } from "./head.ts";
 import { lateAnswer } from "./late.ts";
 import type { Way } from "./way.ts";
 
-/** How often one looks for requests that are late: the share of the limit that an answer may come too early by. */
-export const LOOKS = 10;
-/** How long the caller of a late request has to read that, before its stream is reset. */
-const LATE_LINGER_MS = 100;
-
 /** One call, as its connection sees it. */
-interface Running {
+class Running implements Arriving {
   readonly stream: CallStream;
-  readonly taker: CallTaker;
-  /** How many looks there had been when it began. */
   readonly since: number;
-  isLate: boolean;
+  isLate = false;
+  readonly #taker: CallTaker;
+
+  constructor(stream: CallStream, taker: CallTaker, since: number) {
+    this.stream = stream;
+    this.since = since;
+    this.#taker = taker;
+  }
+
+  get isWhole(): boolean {
+    return this.stream.isWhole || this.#taker.endless;
+  }
+
+  refuse(): void {
+    if (!this.stream.isAnswered) this.stream.end(lateAnswer(this.stream.fields["content-type"]));
+  }
+
+  reset(): void {
+    this.stream.reset(CODE.none);
+  }
 }
 
 /** All of one connection. */
@@ -30,12 +42,15 @@ export class Calls implements Carrier {
   #receiving: CallStream | undefined;
   /** Streams of whose sending there is something to tell. */
   #told: CallStream[] = [];
-  #looks = 0;
+  readonly #arrivals: Arrivals;
 
-  /** `window` is what each call may send that nobody has heard. */
-  constructor(way: Way, window: number) {
+  /** `window` is what each call may send that nobody has heard; it has so many milliseconds to come whole. */
+  constructor(way: Way, window: number, requestTimeoutMs: number) {
     this.#way = way;
     this.window = window;
+    this.#arrivals = new Arrivals(requestTimeoutMs, (visit) => {
+      for (const running of this.#running.values()) visit(running);
+    });
   }
 
   get size(): number {
@@ -53,7 +68,7 @@ export class Calls implements Carrier {
   /** A call begins. */
   open(id: number, { named, taker }: NonNullable<Head["plain"]>, ends: boolean): void {
     const stream = new CallStream(this, id, named, this.#way.peerWindow);
-    this.#running.set(id, { stream, taker, since: this.#looks, isLate: false });
+    this.#running.set(id, new Running(stream, taker, this.#arrivals.looks));
     stream.heardBy(taker.open(stream));
     if (ends) this.#whole(stream);
   }
@@ -116,20 +131,9 @@ export class Calls implements Carrier {
     }
   }
 
-  /** Looks for requests that do not come: they are answered for, as those of HTTP/1 are. */
-  look(): void {
-    this.#looks++;
-    for (const running of this.#running.values()) {
-      const { stream, taker, since } = running;
-      if (stream.isWhole || taker.endless || running.isLate || this.#looks - since < LOOKS) continue;
-      running.isLate = true;
-      if (!stream.isAnswered) stream.end(lateAnswer(stream.fields["content-type"]));
-      after(LATE_LINGER_MS, () => stream.reset(CODE.none));
-    }
-  }
-
   /** The connection is gone. */
   destroy(): void {
+    this.#arrivals.end();
     this.#receiving = undefined;
     for (const { stream } of this.#running.values()) stream.close();
     this.#running.clear();

@@ -4,7 +4,8 @@ import { constants, createServer, type ServerHttp2Session, type ServerHttp2Strea
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after } from "../../../ambient.ts";
-import { watchArrivals } from "../arrivals.ts";
+import { Running } from "../../running.ts";
+import { Arrivals, type Arriving } from "../arrivals.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../fault.ts";
 import { budget, type Patience } from "./budget.ts";
 import { LATE_TRAILERS } from "./late.ts";
@@ -76,6 +77,20 @@ export function generalSide(
     stream.end(body);
   };
 
+  const arrivingOf = (stream: ServerHttp2Stream, since: number, type: string | undefined): Arriving => ({
+    since,
+    isLate: false,
+    get isWhole() {
+      return stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;
+    },
+    refuse() {
+      if (!stream.headersSent) refuseLate(stream, type);
+    },
+    reset() {
+      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    },
+  });
+
   const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
     if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
     // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
@@ -83,7 +98,8 @@ export function generalSide(
   };
 
   const watch = (session: ServerHttp2Session, greeted: () => void): void => {
-    const arrivals = watchArrivals(limits.requestTimeoutMs);
+    const arriving = new Running<Arriving>();
+    const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
     const patience = budget(limits.patience);
     const address = session.socket.remoteAddress ?? "";
     let open = 0;
@@ -119,7 +135,7 @@ export function generalSide(
       // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
       if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
       if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
-        arrivals.watch(stream, () => refuseLate(stream, headers["content-type"]));
+        stream.once("close", arriving.enter(arrivingOf(stream, arrivals.looks, headers["content-type"])));
       server.emit("stream", stream, headers, flags, rawHeaders);
     });
     session.on("ping", tax);

@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { after, every } from "../../../ambient.ts";
+import { after } from "../../../ambient.ts";
 import { type Block, Blocks } from "../../../codecs/http2/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../../codecs/http2/frames.ts";
 import { Outbox } from "../../../codecs/http2/outbox.ts";
@@ -14,8 +14,9 @@ import { checkPlace, Patience as Idle } from "../../../codecs/http2/rules.ts";
 import { Sender } from "../../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../../codecs/http2/settings.ts";
 import type { CallStream, FindTaker } from "./call.ts";
-import { Calls, LOOKS } from "./calls.ts";
+import { Calls } from "./calls.ts";
 import { Costs } from "./costs.ts";
+import { hangUp, packFarewell, readFarewell } from "./farewell.ts";
 import type { Http2Limits } from "./general.ts";
 import { type Head, HeadReader } from "./head.ts";
 import { Passage, type PassageWay, type Passing } from "./passage.ts";
@@ -32,11 +33,8 @@ export interface SessionHouse {
   left(session: Session): void;
 }
 
-/** How long a peer has to close its side, or to read why it was turned away. */
-const LINGER_MS = 1_000;
 /** Empty frames of data without an end. */
 const MOST_EMPTY = 1_000;
-const GOAWAY_BYTES = 8;
 
 const ignore = (): void => undefined;
 
@@ -68,7 +66,6 @@ export class Session implements PassageWay {
   #length = 0;
   #empty = 0;
   #served = 0;
-  readonly #forgetLooks: () => void;
   #forgetRest: () => void = ignore;
 
   constructor(socket: Socket, greeted: () => void, house: SessionHouse) {
@@ -77,7 +74,7 @@ export class Session implements PassageWay {
     this.#house = house;
     this.#greeted = greeted;
     this.address = socket.remoteAddress ?? "";
-    this.#calls = new Calls(this, limits.streamWindow);
+    this.#calls = new Calls(this, limits.streamWindow, limits.requestTimeoutMs);
     this.#receiveWindow = limits.sessionWindow;
     this.#costs = new Costs(limits.patience);
     this.#heads = new HeadReader(house.find, limits.maxHeaderSize);
@@ -89,7 +86,6 @@ export class Session implements PassageWay {
       dataEnds: (_id, flags, padding) => this.#dataEnds(flags, padding),
       frame: (type, flags, id, payload) => this.#frame(type, flags, id, payload),
     });
-    this.#forgetLooks = every(limits.requestTimeoutMs / LOOKS, () => this.#calls.look());
     this.#restUnlessUsed(0);
   }
 
@@ -316,9 +312,9 @@ export class Session implements PassageWay {
   }
 
   #goaway(payload: Buffer): void {
-    if (payload.length < GOAWAY_BYTES) throw new Fault(CODE.frameSize, "a farewell of the wrong size");
+    const code = readFarewell(payload);
     this.#idle.spend();
-    if (payload.readUInt32BE(4) === CODE.none) this.drain();
+    if (code === CODE.none) this.drain();
     else this.#end(CODE.none);
   }
 
@@ -373,10 +369,7 @@ export class Session implements PassageWay {
   }
 
   #farewell(code: number): void {
-    const payload = Buffer.alloc(GOAWAY_BYTES);
-    payload.writeUInt32BE(this.#lastId);
-    payload.writeUInt32BE(code, 4);
-    this.outbox.frame(FRAME.goaway, 0, 0, payload);
+    this.outbox.frame(FRAME.goaway, 0, 0, packFarewell(this.#lastId, code));
   }
 
   /** Ends everything, once; tells the client why as far as it still listens. */
@@ -384,28 +377,14 @@ export class Session implements PassageWay {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#reader.stop();
-    this.#forgetLooks();
     this.#forgetRest();
     if (!this.#isRetired || code !== CODE.none) this.#farewell(code);
     this.#isRetired = true;
     this.outbox.close();
-    this.#hangUp(code);
+    hangUp(this.#socket, code);
     this.#passage.destroy();
     this.#calls.destroy();
     if (this.#costs.wasDear) this.#house.cutOff(this.address);
     this.#house.left(this);
-  }
-
-  /** Not destroyed at once: unread bytes would turn the end into a reset, which can overtake the last words. */
-  #hangUp(code: number): void {
-    const socket = this.#socket;
-    if (socket.destroyed) return;
-    // Whoever was cut off is not read any more.
-    if (code !== CODE.none) socket.pause();
-    socket.end();
-    socket.once(
-      "close",
-      after(LINGER_MS, () => socket.destroy()),
-    );
   }
 }
