@@ -1,3 +1,4 @@
+/** GET /v1/billing, POST /v1/billing/topup and GET /v1/billing/payments. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { app, audited, balance, begin, end, endEach, open, payments, poor, stripe, topUp } from "./paying.ts";
 

@@ -37,6 +37,9 @@ describe("flow control", () => {
     const heard = open();
     heard.stream?.end(noise(1_000));
     await eventually(() => expect(sent()).toBe(1_000)); // what was sent before the settings came counts
+    await eventually(() =>
+      expect(bare.connections[0]?.frames()).toContainEqual(expect.objectContaining({ type: FRAME.settings, flags: 1 })),
+    );
     const second = open();
     second.stream?.write(noise(1_000));
     await eventually(() => expect(sent()).toBe(1_100));
