@@ -1,0 +1,188 @@
+/** How a port ends what it serves: when it closes, and what nobody uses. */
+import * as http from "node:http";
+import * as http2 from "node:http2";
+import { afterEach, describe, expect, it } from "vitest";
+import { replaceAmbient } from "../../src/ambient.ts";
+import type { PortOptions } from "../../src/edge/port.ts";
+import {
+  answersIn,
+  endOf,
+  FLAG,
+  FRAME,
+  framesIn,
+  goawayIn,
+  HELLO,
+  PREFACE,
+  request,
+  uint32,
+} from "../support/wire-client.ts";
+import { WAYS } from "./port-caller.ts";
+import {
+  answeredThenSaying,
+  answerGets,
+  cleanUp,
+  cleanups,
+  firstAnswer,
+  GET,
+  heard,
+  holding,
+  left,
+  listen,
+  saying,
+  sayVersion,
+  tls,
+  wireTo,
+} from "./port-wires.ts";
+
+afterEach(cleanUp);
+
+describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
+  it("lets open HTTP/2 streams finish, and begins none that its GOAWAY has not named", async () => {
+    const { handler, held, release } = holding();
+    const { port, closed } = await listen(handler, way);
+    const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
+    await held();
+    const done = closed();
+    await wire.until(goawayIn);
+    wire.send(request(3, "/"));
+    release();
+    const frames = framesIn(await wire.closed);
+    const goaway = frames.find(({ type }) => type === FRAME.goaway)?.payload;
+    expect(goaway).toEqual(Buffer.concat([uint32(1), uint32(http2.constants.NGHTTP2_NO_ERROR)]));
+    expect(frames.findLast(({ stream }) => stream === 1)).toMatchObject({ type: FRAME.data, flags: FLAG.endStream });
+    expect(frames.filter(({ stream }) => stream === 3)).toEqual([]);
+    await done;
+  });
+
+  it("lets a running HTTP/1.1 request finish, tells its client that the connection ends, and takes no new one", async () => {
+    const { handler, held, release } = holding();
+    const { port, closed } = await listen(handler, way);
+    const wire = await wireTo(port);
+    wire.send(GET);
+    await held();
+    const done = closed();
+    const late = await wireTo(port);
+    release();
+    const [answer] = answersIn(await wire.closed);
+    expect(answer).toMatchObject({ status: 200, body: "held", headers: { connection: "close" } });
+    expect(await late.closed).toHaveLength(0);
+    await done;
+  });
+
+  it("ends a kept HTTP/1.1 connection after an answer that was already under way", async () => {
+    const finish: (() => unknown)[] = [];
+    const { port, closed } = await listen((_request, response) => {
+      if (!(response instanceof http.ServerResponse)) return;
+      response.writeHead(200, { "content-length": 4 });
+      response.write("ha");
+      finish.push(() => response.end("lf"));
+    });
+    const wire = await wireTo(port);
+    wire.send(GET);
+    await wire.until((bytes) => (bytes.toString().endsWith("ha") ? "begun" : undefined));
+    const done = closed();
+    for (const end of finish) end();
+    expect(answersIn(await wire.closed)).toMatchObject([{ status: 200, body: "half" }]);
+    await done;
+  });
+
+  it("serves a request whose head was arriving, and ends its connection", async () => {
+    const { server, port, closed } = await listen(sayVersion, way);
+    const wire = await answeredThenSaying(server, port, GET.slice(0, 20));
+    const done = closed();
+    wire.send(GET.slice(20));
+    expect(answersIn(await wire.closed)).toMatchObject([
+      { status: 200 },
+      { status: 200, headers: { connection: "close" } },
+    ]);
+    await done;
+  });
+
+  const never = { headersTimeoutMs: 600_000, idleTimeoutMs: 600_000 };
+  const soon = { headersTimeoutMs: 300 };
+  it.each<[string, PortOptions, (server: http.Server, port: number) => Promise<unknown>]>([
+    ["said nothing", never, (server, port) => heard(server, port, "")],
+    ["began a preface", never, (server, port) => heard(server, port, PREFACE.subarray(0, 9))],
+    ["began a head", soon, (server, port) => heard(server, port, GET.slice(0, 20))],
+    ["began its second head", soon, (server, port) => answeredThenSaying(server, port, GET.slice(0, 20))],
+    ["keeps an idle HTTP/1.1 connection", never, (server, port) => answeredThenSaying(server, port, "")],
+    [
+      "keeps an idle HTTP/2 session and its side of the connection",
+      never,
+      (server, port) => heard(server, port, HELLO),
+    ],
+    ["left with a stream unfinished", never, left],
+  ])("is not held up by a client that %s", async (_name, limits, connect) => {
+    const { server, port, closed } = await listen(answerGets, { ...way, ...limits, lingerMs: 100 });
+    await connect(server, port);
+    await closed();
+  });
+
+  it.each<[string, Uint8Array]>([
+    ["keeps an idle HTTP/2 session and its side of the connection", HELLO],
+    ["left with a stream unfinished", Buffer.concat([HELLO, request(1, "/", { method: "POST", end: false })])],
+  ])("is not held up by a client that %s, under TLS", async (_name, bytes) => {
+    const { port, closed } = await listen(() => undefined, { ...way, tls, lingerMs: 100 });
+    const wire = await wireTo(port, { alpn: ["h2"], halfOpen: true });
+    wire.send(bytes);
+    await wire.until((got) => framesIn(got).find(({ type, flags }) => type === FRAME.settings && flags === FLAG.ack));
+    if (bytes !== HELLO) wire.socket.end();
+    await closed();
+  });
+
+  it("is ended by closeAllConnections whatever runs", async () => {
+    const { handler, held } = holding();
+    const { server, port, closed } = await listen(handler, way);
+    const wires = [await saying(port, GET), await saying(port, Buffer.concat([HELLO, request(1, "/")]))];
+    await held(2);
+    const done = closed();
+    server.closeAllConnections();
+    await Promise.all([done, ...wires.map((wire) => wire.closed)]);
+  });
+});
+
+describe.each(WAYS)("rest, HTTP/2 %s,", (_way, way) => {
+  it("ends an HTTP/2 session that went unused, and none that is or was in use", async () => {
+    const timers = new Set<{ ms: number; run: () => void }>();
+    const after = (ms: number, run: () => void) => {
+      const timer = { ms, run };
+      timers.add(timer);
+      return () => void timers.delete(timer);
+    };
+    cleanups.push(replaceAmbient({ clock: { wall: () => 0, steady: () => 0, after } }));
+    const pass = (idle: number): void => {
+      for (const timer of [...timers]) if (timer.ms === idle && timers.delete(timer)) timer.run();
+    };
+    const { handler, held, release } = holding();
+    const { port } = await listen(handler, { ...way, idleTimeoutMs: 5000 });
+    const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
+    await held();
+    for (const state of ["opened a stream", "has it open", "has it open"]) {
+      pass(5000);
+      expect([state, goawayIn(wire.received())]).toEqual([state, undefined]);
+    }
+    wire.send(request(3, "/"));
+    await held(2);
+    release();
+    await wire.until((bytes) => endOf(bytes, 1) && endOf(bytes, 3));
+    pass(5000);
+    wire.send(request(5, "/"));
+    await held();
+    release();
+    expect(await wire.until((bytes) => endOf(bytes, 5))).toMatchObject({ type: FRAME.data });
+    pass(5000);
+    pass(5000);
+    expect(goawayIn(await wire.closed)).toBe(http2.constants.NGHTTP2_NO_ERROR);
+  });
+
+  it("closes connections beyond the allowed number, and only those", async () => {
+    const { handler, held, release } = holding();
+    const { port } = await listen(handler, { ...way, maxConnections: 1 });
+    const first = await saying(port, GET);
+    await held();
+    const second = await saying(port, GET);
+    expect(await second.closed).toHaveLength(0);
+    release();
+    expect(await first.until(firstAnswer)).toMatchObject({ status: 200 });
+  });
+});
