@@ -13,7 +13,7 @@ export default defineConfig({
     pool: "forks",
     maxWorkers: 2,
     projects: [
-      { test: { name: "alone", include: ALONE } },
+      { test: { name: "alone", include: ALONE, testTimeout: 60_000 } },
       // Half of what a file costs is to load the house: these share two processes, one file after the other.
       { test: { name: "together", include: ["test/**/*.test.ts"], exclude: ALONE, isolate: false } },
     ],
