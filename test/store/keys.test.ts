@@ -2,6 +2,7 @@ import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { KeyCache } from "../../src/store/account/key-cache.ts";
+import { spendingOf } from "../../src/store/account/key-spending.ts";
 import {
   createKey,
   DEFAULT_RATE_LIMIT,
@@ -9,7 +10,6 @@ import {
   findKeyByHash,
   listKeys,
   setKeyDisabled,
-  spendingOf,
 } from "../../src/store/account/keys.ts";
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";

@@ -19,6 +19,7 @@ import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { audit } from "../../store/account/audit.ts";
+import { budgetsSpent, spendingOf } from "../../store/account/key-spending.ts";
 import {
   changeKey,
   createKey,
@@ -33,7 +34,6 @@ import {
   type RevokedKey,
   revokeKeys,
   rotateKey,
-  spendingOf,
 } from "../../store/account/keys.ts";
 import { findMember, type MemberRecord } from "../../store/account/members.ts";
 import { findWorkspace } from "../../store/account/workspaces.ts";
@@ -73,6 +73,12 @@ export function keyCalls({
     const [left, ownMicro] = await Promise.all([leftOf(key), ownKeySpending(sql, key.orgId, id)]);
     return keyMessage(key, { spending, left, ownMicro });
   };
+  /** Keys as lists and changes show them: with what was spent of their budgets, and no more. */
+  const briefly = async (keys: readonly KeyRecord[], extras: { secret?: string } = {}) => {
+    const limited = keys.filter(({ budget }) => budget).map(({ id }) => id);
+    const spent = limited.length > 0 ? await budgetsSpent(sql, limited, now()) : undefined;
+    return keys.map((key) => keyMessage(key, { ...extras, budgetSpent: spent?.get(key.id) }));
+  };
 
   return {
     async createKey(request, call) {
@@ -88,7 +94,7 @@ export function keyCalls({
       if (wanted.workspaceId !== undefined && !(await findWorkspace(sql, orgId, wanted.workspaceId, now())))
         throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
       const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
-      return create(CreateKeyResponseSchema, { key: keyMessage(key, { secret }) });
+      return create(CreateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
     },
 
     async listKeys({ orgId, limit = DEFAULT_PAGE, cursor: after, workspaceId: asked }, call) {
@@ -102,7 +108,7 @@ export function keyCalls({
       const last = records.at(-1);
       return create(ListKeysResponseSchema, {
         object: "list",
-        data: records.map((key) => keyMessage(key)),
+        data: await briefly(records),
         hasMore,
         ...(hasMore && last && { nextCursor: last.id }),
       });
@@ -129,7 +135,7 @@ export function keyCalls({
       changed(key.id);
       // What was set aside under another budget goes back before the new one is said to hold.
       await settled(key.orgId);
-      return create(UpdateKeyResponseSchema, { key: keyMessage(key) });
+      return create(UpdateKeyResponseSchema, { key: (await briefly([key]))[0]! });
     },
 
     async deleteKey(request, call) {
@@ -139,7 +145,7 @@ export function keyCalls({
         return { ...key, disabled: true };
       });
       changed(key.id);
-      return create(DeleteKeyResponseSchema, { key: keyMessage(key) });
+      return create(DeleteKeyResponseSchema, { key: (await briefly([key]))[0]! });
     },
 
     async rotateKey(request, call) {
@@ -154,7 +160,7 @@ export function keyCalls({
         return rotated;
       });
       changed(key.id);
-      return create(RotateKeyResponseSchema, { key: keyMessage(key, { secret }) });
+      return create(RotateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
     },
 
     async getKey(_request, call) {

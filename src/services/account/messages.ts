@@ -19,20 +19,24 @@ import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
 import { fromUsd, toUsd } from "../../money/price.ts";
 import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
-import { type KeyRecord, type KeySpending, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
+import type { BudgetSpent, KeySpending } from "../../store/account/key-spending.ts";
+import { type KeyRecord, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
 import type { OrgSettings } from "../../store/account/settings.ts";
 
 /** What is said of a key beyond its record. */
 export interface KeyExtras {
   secret?: string;
   spending?: KeySpending;
+  /** What was spent of its budget, where `spending` does not say. */
+  budgetSpent?: BudgetSpent | undefined;
   left?: { remaining: number; resetAt: number };
   /** What calls with the organisation's own provider keys were charged. */
   ownMicro?: number;
 }
 
 /** A key as callers see it. */
-export function keyMessage(key: KeyRecord, { secret, spending, left, ownMicro }: KeyExtras = {}): Key {
+export function keyMessage(key: KeyRecord, { secret, spending, budgetSpent, left, ownMicro }: KeyExtras = {}): Key {
+  const spent = spending?.budget ?? budgetSpent;
   const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
   return create(KeySchema, {
     id: key.id,
@@ -54,7 +58,7 @@ export function keyMessage(key: KeyRecord, { secret, spending, left, ownMicro }:
     ...(key.robotId !== undefined && { robotId: key.robotId }),
     ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
     ...(key.budget && {
-      budget: budgetMessage(key.budget, spending?.budget?.spentMicro ?? 0, spending?.budget?.resetsAt),
+      budget: budgetMessage(key.budget, spent?.spentMicro ?? 0, spent?.resetsAt),
     }),
     ...(ownMicro !== undefined && { byokUsageUsd: toUsd(ownMicro) }),
     ...(spending && {

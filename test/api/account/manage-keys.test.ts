@@ -124,7 +124,11 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
     const key = await made({ budget: { limit_usd: 1, interval: "monthly" } });
     for (let i = 0; i < 3; i++) expect((await act(key.key)).status).toBe(200);
     const { body } = await on(key.id, "PATCH", { budget: { limit_usd: 0.001, interval: "monthly" } });
-    expect(body.budget).toMatchObject({ limit_usd: 0.001, interval: "monthly" });
+    // Whatever shows the key shows the same of its budget.
+    const budget = { limit_usd: 0.001, interval: "monthly", spent_usd: 0.003, remaining_usd: 0 };
+    expect(body.budget).toEqual({ ...budget, resets_at: expect.any(Number) });
+    const { data } = (await app.call(`/v1/orgs/${caller.org}/keys?limit=500`, undefined, { key: caller.key })).body;
+    expect(data.find(({ id }: { id: string }) => id === key.id).budget).toEqual(body.budget);
     expect((await act(key.key)).body.error?.code).toBe("key_budget_exhausted");
     const { body: shown } = await on(key.id, "GET");
     expect(shown.budget).toMatchObject({ spent_usd: 0.003, remaining_usd: 0 });
