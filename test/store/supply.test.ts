@@ -181,6 +181,7 @@ describe("supply", () => {
     expect(same).toEqual(before);
     for (const [i, each] of same.offerings.entries()) expect(each).toBe(before.offerings[i]);
     for (const [i, each] of same.models.entries()) expect(each).toBe(before.models[i]);
+    for (const [i, each] of same.providers.entries()) expect(each).toBe(before.providers[i]);
     await db.sql`update model set summary = 'Puts things down.' where slug = ${model.slug}`;
     const after = await reader.read();
     expect(after.models).toContainEqual({ ...model, summary: "Puts things down." });

@@ -50,7 +50,7 @@ const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
 export class RegistryShelf {
   readonly #supply: LiveSupply;
   readonly #here: readonly RunScenario[];
-  readonly #made: Made = { slugs: new Names(0), entries: [], index: undefined };
+  readonly #made: Made = { slugs: new Names(0), entries: [], index: undefined, kept: new Map() };
   #catalog: Catalog = NO_CATALOG;
   #view: RegistryView;
 
@@ -101,24 +101,33 @@ function* makingView(
   const index = yield* madeIndex(made, models, catalog, entries);
   made.slugs = slugs;
   made.entries = all;
-  const routeParts = { snapshot, models: all };
-  const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
+  const { providers } = known;
+  const { taxonomy, scenarios, literature } = catalog;
+  const routes = kept(made, "routes", [[snapshot], all], () => routesBy({ snapshot, models: all }));
   return {
     entries,
     find,
     search: (query) => index.find(query).map((place) => entries[place]!),
-    facets: lazily(() => facetsOf(entries, catalog.taxonomy)),
-    routes(contract) {
-      const listed = routes.get(contract) ?? lazily(() => routesOf(routeParts, contract));
-      routes.set(contract, listed);
-      return listed();
-    },
-    providers: lazily(() => providersOf(known.providers, snapshot)),
-    scenarios: lazily(function* () {
-      return [...here.map(runScenarioOf), ...(yield* mapped(catalog.scenarios, scenarioOf))];
-    }),
-    literature: lazily(() => mapped(catalog.literature, literatureOf)),
-    actionSpaces: once(() => layoutsOf(catalog.taxonomy)),
+    facets: kept(made, "facets", [[taxonomy], entries], () => lazily(() => facetsOf(entries, taxonomy))),
+    routes,
+    providers: kept(made, "providers", [[snapshot], providers], () => lazily(() => providersOf(providers, snapshot))),
+    scenarios: kept(made, "scenarios", [here, scenarios], () =>
+      lazily(function* () {
+        return [...here.map(runScenarioOf), ...(yield* mapped(scenarios, scenarioOf))];
+      }),
+    ),
+    literature: kept(made, "literature", [literature], () => lazily(() => mapped(literature, literatureOf))),
+    actionSpaces: once(() => layoutsOf(taxonomy)),
+  };
+}
+
+/** What can be routed to: of each contract, and of all. */
+function routesBy(parts: Parameters<typeof routesOf>[0]): RegistryView["routes"] {
+  const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
+  return (contract) => {
+    const listed = routes.get(contract) ?? lazily(() => routesOf(parts, contract));
+    routes.set(contract, listed);
+    return listed();
   };
 }
 
@@ -137,6 +146,20 @@ interface Made {
   index:
     | { models: readonly ModelRecord[]; facts: readonly (CatalogEntry | undefined)[]; index: SearchIndex }
     | undefined;
+  /** Listings with what each is made from. */
+  readonly kept: Map<Listing, { parts: Parts; list: RegistryView[Listing] }>;
+}
+
+type Listing = "facets" | "routes" | "providers" | "scenarios" | "literature";
+type Parts = readonly (readonly unknown[])[];
+
+/** The listing that was made before, where that was from the same parts. */
+function kept<L extends Listing>(made: Made, name: L, parts: Parts, make: () => RegistryView[L]): RegistryView[L] {
+  const before = made.kept.get(name);
+  if (before && parts.every((part, i) => sameList(part, before.parts[i]!))) return before.list as RegistryView[L];
+  const list = make();
+  made.kept.set(name, { parts, list });
+  return list;
 }
 
 const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =>

@@ -1,7 +1,7 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
-import { isDeepStrictEqual } from "node:util";
 import { breatheOut } from "../../ambient.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
+import { asBefore } from "./as-before.ts";
 import {
   type CatalogRows,
   type LiteratureLine,
@@ -165,8 +165,6 @@ export const NO_CATALOG: Catalog = {
   literature: [],
   taxonomy: undefined,
 };
-
-const asBefore = <T>(before: T | undefined, now: T): T => (isDeepStrictEqual(before, now) ? (before as T) : now);
 
 /** The catalog that the database has now; `known` itself where it is still that one, and an entry of it that says the same. */
 export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promise<Catalog> {

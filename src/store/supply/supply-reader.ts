@@ -1,7 +1,7 @@
 /** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
-import { isDeepStrictEqual } from "node:util";
 import { breatheOut } from "../../ambient.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
+import { asBefore } from "./as-before.ts";
 import {
   type ModelRecord,
   type ModelRow,
@@ -10,6 +10,7 @@ import {
   type OfferingRow,
   offeringOf,
   offerings,
+  type ProviderRecord,
   type ProviderRow,
   providerOf,
   type Supply,
@@ -50,6 +51,7 @@ export class SupplyReader {
   readonly #sql: Sql;
   #models: Heaps<ModelRecord> = new Map();
   #offerings: Heaps<OfferingRecord> = new Map();
+  #providers: ProviderRecord[] = [];
 
   constructor(sql: Sql) {
     this.#sql = sql;
@@ -57,7 +59,7 @@ export class SupplyReader {
 
   /** All supply as of one moment in no order, removed offerings left out. One read at a time. */
   async read(): Promise<Supply> {
-    const providers = await tx(this.#sql, async (tx) => {
+    const rows = await tx(this.#sql, async (tx) => {
       await tx`set transaction isolation level repeatable read, read only`;
       const providers = await tx<ProviderRow[]>`select * from provider order by name`;
       const models = await newest(tx, this.#models, modelVersions, async function* (keys) {
@@ -78,8 +80,9 @@ export class SupplyReader {
       this.#offerings = live;
       return providers;
     });
+    this.#providers = rows.map((row, i) => asBefore(this.#providers[i], providerOf(row)));
     return {
-      providers: providers.map(providerOf),
+      providers: this.#providers,
       models: await recordsOf(this.#models),
       offerings: await recordsOf(this.#offerings),
     };
@@ -133,7 +136,7 @@ async function newest<T>(
         const heap = heapOf.get(key)!;
         const before = known.get(heap)?.rows.get(key)?.record;
         // What is written again and says the same changed nothing for whoever looks at it.
-        found.get(heap)!.set(key, { version, record: isDeepStrictEqual(before, record) ? (before as T) : record });
+        found.get(heap)!.set(key, { version, record: asBefore(before, record) });
       }
       await breatheOut();
     }
