@@ -1,6 +1,8 @@
 /** Preferences that nobody should send: each has the status that the documents give it, and none is ever relaxed in silence. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { DataCollection, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
+import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";
 
 let app: App;
@@ -111,6 +113,68 @@ describe("422, with the field named and no upstream called", () => {
   });
 });
 
+/** What ProtoJSON takes beside REST's own forms: a number as text, an enum by its number or its name. */
+const TAKEN_BY_PROTOJSON = new Set(["sort 1", "data_collection 1"]);
+const isTaken = (field: string, value: unknown): boolean =>
+  TAKEN_BY_PROTOJSON.has(`${field} ${value}`) ||
+  (["100", "1", "0.9"].includes(String(value)) && typeof value === "string") ||
+  ['{"price":"1"}', '{"after_ms":"5"}'].includes(JSON.stringify(value));
+
+describe("invalid_argument, and no upstream called", () => {
+  it("over Connect's JSON, for whatever REST refuses and ProtoJSON has no other reading of", async () => {
+    const before = model.acts.length;
+    const { observations, ...rest } = BODY;
+    for (const [field, values] of Object.entries(WRONG)) {
+      for (const value of values) {
+        if (isTaken(field, value)) continue;
+        const asked = { ...rest, observations, provider: { [field]: value } };
+        const { status, body } = await app.call("/limber.v1.InferenceService/Act", asked, { key: caller.key });
+        expect([field, JSON.stringify(value).slice(0, 40), status, body.code]).toEqual([
+          field,
+          JSON.stringify(value).slice(0, 40),
+          400,
+          "invalid_argument",
+        ]);
+      }
+    }
+    expect(model.acts.length).toBe(before);
+  });
+
+  it.each([
+    ["order", { order: Array(65).fill("acme") }],
+    ["order", { order: ["x".repeat(129)] }],
+    ["ignore", { ignore: ["acmee"] }],
+    ["sort", { sort: 99 as SortAxis }],
+    ["objective", { objective: { speed: 1 } }],
+    ["objective", { objective: { price: -1 } }],
+    ["objective", { objective: { price: Number.NaN } }],
+    ["objective", { objective: { price: Number.POSITIVE_INFINITY } }],
+    ["objective", { objective: { price: 0, latency: 0 } }],
+    ["session_id", { sessionId: "" }],
+    ["session_id", { sessionId: "x".repeat(1_000_000) }],
+    ["max_latency_ms", { maxLatencyMs: 0 }],
+    ["deadline_ms", { deadlineMs: 3_600_001 }],
+    ["max_cost_usd", { maxCostUsd: -1 }],
+    ["max_cost_usd", { maxCostUsd: Number.NaN }],
+    ["max_price_per_frame", { maxPricePerFrame: Number.NaN }],
+    ["max_price_per_action_step", { maxPricePerActionStep: Number.POSITIVE_INFINITY }],
+    ["min_uptime_30d", { minUptime30d: Number.NaN }],
+    ["min_uptime_30d", { minUptime30d: 1.1 }],
+    ["region", { region: Array(65).fill("eu") }],
+    ["data_collection", { dataCollection: 7 as DataCollection }],
+    ["hedge.after_ms", { hedge: { afterMs: 0 } }],
+    ["models", { models: Array(10_000).fill("acme/base") }],
+    ["models", { models: [""] }],
+  ])("over gRPC, with the field named: %s", async (field, provider) => {
+    const before = model.acts.length;
+    const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0.5] }], provider };
+    const refusal = await refusalIn(inference(app, "grpc").act(request, bearer(caller.key)));
+    expect(refusal).toMatchObject({ code: "InvalidArgument", reason: "validation_failed" });
+    expect(refusal.details?.violations?.[0]?.path).toContain(`provider.${field}`);
+    expect(model.acts.length).toBe(before);
+  });
+});
+
 describe("409", () => {
   it.each([
     ["only and ignore of the same provider", { only: ["acme"], ignore: ["acme"] }, ["in_ignore"]],
@@ -127,14 +191,18 @@ describe("409", () => {
 });
 
 describe("404", () => {
-  it.each(["service/auto:fast", "service/quickest", "service/auto:vla:warp", "acme/base:warp", "acme/bas"])(
-    "%s is no model and no alias; near names are told",
-    async (name) => {
-      const { status, code, details } = await refused({ model: name });
-      expect([status, code]).toEqual([404, "model_not_found"]);
-      expect(details.near?.length ?? 0).toBeGreaterThan(0);
-    },
-  );
+  it.each([
+    "service/auto:fast",
+    "service/quickest",
+    "service/auto:vla:warp",
+    "service/auto:turbo:floor",
+    "acme/base:warp",
+    "acme/bas",
+  ])("%s is no model and no alias; near names are told", async (name) => {
+    const { status, code, details } = await refused({ model: name });
+    expect([status, code]).toEqual([404, "model_not_found"]);
+    expect(details.near?.length ?? 0).toBeGreaterThan(0);
+  });
 
   it("an unknown model in the fallback chain is named by its place", async () => {
     const { status, param } = await refused({ models: ["acme/base", "acme/nothing"] });

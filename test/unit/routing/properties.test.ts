@@ -1,6 +1,8 @@
 /** What must hold of every plan over any supply, whatever is asked. The evaluator here shares no code with the router. */
+import { protoCamelCase } from "@bufbuild/protobuf/reflect";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type { Suggestion } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection, type ProviderPreferences } from "../../../gen/limber/v1/preferences_pb.ts";
 import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
 import { Contract, type Parameter } from "../../../src/contracts/contract.ts";
@@ -234,6 +236,38 @@ describe("of every plan", () => {
       }),
       RUNS,
     );
+  });
+
+  test("what a refusal suggests, done as it says, admits as many offerings as it says", () => {
+    let tried = 0;
+    const one = fc
+      .constantFrom(...Object.keys(HARD))
+      .chain((field) => HARD[field as keyof typeof HARD].map((value) => ({ [field]: value })));
+    const few = fc.tuple(one, one).map((all) => Object.assign({}, ...all) as NonNullable<Preferences>);
+    const refusals = fc.property(anAsk, few, (asked, preferences) => {
+      let suggestions: readonly Suggestion[] = [];
+      try {
+        planFor(argsOf(asked, preferences));
+      } catch (thrown) {
+        if (!(thrown instanceof Refusal)) throw thrown;
+        suggestions = thrown.details.suggestions ?? [];
+      }
+      for (const { field, value, admits } of suggestions) {
+        tried++;
+        const [place, name = ""] = field.split(".");
+        const args =
+          place === "provider"
+            ? argsOf(asked, { ...preferences, [protoCamelCase(name)]: value })
+            : argsOf({ ...asked, ...(place === "embodiment" && { embodiment: undefined }) }, preferences);
+        const { intent } = args;
+        const relaxed = place === "horizon" ? { ...args, intent: { ...intent, units: value! } } : args;
+        // A longer deadline may let others in too, which are cold: those that the suggestion counts are among them.
+        expect([field, admittedIds(relaxed).length >= admits]).toEqual([field, true]);
+        expect(planFor(relaxed).steps.length).toBeGreaterThan(0);
+      }
+    });
+    fc.assert(refusals, { numRuns: 1500 });
+    expect(tried).toBeGreaterThan(100);
   });
 
   test("a pin promotes what is admitted anyway, and admits nothing", () => {
