@@ -11,7 +11,11 @@ import { holds, PERMISSIONS, ROLES, reachOf } from "../permissions.ts";
 
 /** The matrix over the RPCs of `services`. */
 export function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
-  const methods = services.flatMap((service) => service.methods);
+  // Each is asked once: an option is read from its bytes every time.
+  const byPermission = Map.groupBy(
+    services.flatMap((service) => service.methods),
+    (method) => getOption(method, rpc).permission,
+  );
   const ids = PERMISSIONS.map(({ id }) => id);
   return create(GetPermissionsResponseSchema, {
     object: "permission_matrix",
@@ -26,7 +30,7 @@ export function matrixOf(services: readonly DescService[]): GetPermissionsRespon
       create(PermissionSchema, {
         id,
         description,
-        endpoints: methods.filter((method) => getOption(method, rpc).permission === id).map(endpointOf),
+        endpoints: (byPermission.get(id) ?? []).map(endpointOf),
       }),
     ),
     matrix: Object.fromEntries(
