@@ -1,6 +1,9 @@
 /**
- * Runs evaluations that the gateway can't run itself: `node examples/evaluation-runner.ts http://127.0.0.1:8080 KEY [SCENARIO ...]`. It takes
- * what was asked for with `"runner": "external"`, one after the other, and ends when nothing waits. Put your benchmark's own harness
+ * Runs evaluations that the gateway can't run itself:
+ *
+ *   node_modules/.bin/node examples/evaluation-runner.ts http://127.0.0.1:8080 KEY [SCENARIO ...]
+ *
+ * It takes what was asked for with `"runner": "external"`, one after the other, and ends when nothing waits. Put your benchmark's own harness
  * where `runEpisode` is: what stands there is a point that has to be driven to its goal, by the policy that the evaluation names.
  */
 const [url = "http://127.0.0.1:8080", key = "", ...scenarios] = process.argv.slice(2);

@@ -1,7 +1,7 @@
 /**
  * A model server that nobody can dial: it dials the gateway and is called on its own stream.
  *
- *   LIMBER_URL=http://127.0.0.1:8080 LIMBER_KEY=… node examples/outbound.ts acme acme/cruise
+ *   LIMBER_URL=http://127.0.0.1:8080 LIMBER_KEY=… node_modules/.bin/node examples/outbound.ts acme acme/cruise
  *
  * Declare the model once, with the runtime `limber-outbound`, while this runs:
  *

@@ -1,6 +1,6 @@
 /**
  * A model server that Limber can call: `limber.policy.v1` from generated stubs. Copy it and put your model where `drive` is.
- * Run it with `node examples/policy-server.ts 50051` and register `grpc://<host>:50051` with runtime `limber-policy`.
+ * Run it with `node_modules/.bin/node examples/policy-server.ts 50051` and register `grpc://<host>:50051` with runtime `limber-policy`.
  */
 import { createServer } from "node:http2";
 import type { ConnectRouter } from "@connectrpc/connect";

@@ -1,7 +1,10 @@
 /**
  * A robot in its control loop: a wheeled base drives from corner to corner of a square at 50 Hz, by action chunks of the reference
- * provider. Start the gateway (`npm start`), then `LIMBER_KEY=lmb_sk_… node examples/robot-loop.ts [seconds] [url]`. It prints
- * rate, age, holds and cost once a second. When the connection breaks it opens the next one under the same session and goes on.
+ * provider. Start the gateway (`npm start`), then
+ *
+ *   LIMBER_KEY=lmb_sk_… node_modules/.bin/node examples/robot-loop.ts [seconds] [url]
+ *
+ * It prints rate, age, holds and cost once a second. When the connection breaks it opens the next one under the same session and goes on.
  */
 import { create } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";

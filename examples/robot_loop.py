@@ -13,7 +13,7 @@ and the line with `--plugin` falls away.
 
 Start the gateway (`npm start`), then
 
-    PYTHONPATH=stubs LIMBER_KEY=lmb_sk_... python examples/robot_loop.py [seconds] [host:port]
+    PYTHONPATH=stubs LIMBER_KEY=lmb_sk_... python3 examples/robot_loop.py [seconds] [host:port]
 
 It prints rate, age, holds and cost once a second, and resumes its session when the connection breaks.
 """

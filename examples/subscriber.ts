@@ -1,6 +1,9 @@
 /**
- * Hears of an organisation's events as they happen: `node examples/subscriber.ts nats://127.0.0.1:4222 org_01J…`. With the NATS
- * command line alone: `nats sub 'limber.v1.org_01J….>'`. Events come at least once: whoever acts on them remembers their ids.
+ * Hears of an organisation's events as they happen:
+ *
+ *   node_modules/.bin/node examples/subscriber.ts nats://127.0.0.1:4222 org_01J…
+ *
+ * With the NATS command line alone: `nats sub 'limber.v1.org_01J….>'`. Events come at least once: whoever acts on them remembers their ids.
  * To miss none while away, keep them in a stream, `nats stream add LIMBER --subjects 'limber.v1.>' --storage file --defaults`,
  * and read from that instead.
  */
