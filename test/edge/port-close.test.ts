@@ -18,6 +18,7 @@ import {
 } from "../support/wire-client.ts";
 import { WAYS } from "./port-caller.ts";
 import {
+  acknowledged,
   answeredThenSaying,
   answerGets,
   cleanUp,
@@ -125,7 +126,7 @@ describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
     const { port, closed } = await listen(() => undefined, { ...way, tls, lingerMs: 100 });
     const wire = await wireTo(port, { alpn: ["h2"], halfOpen: true });
     wire.send(bytes);
-    await wire.until((got) => framesIn(got).find(({ type, flags }) => type === FRAME.settings && flags === FLAG.ack));
+    await wire.until(acknowledged);
     if (bytes !== HELLO) wire.socket.end();
     await closed();
   });

@@ -108,12 +108,18 @@ export async function saying(port: number, bytes: string | Uint8Array, halfOpen 
   return wire;
 }
 
-/** Says `bytes`, never to end the connection by itself, and waits until the server has read them. */
+/** The server's word that it has read a client's settings. */
+export const acknowledged = (got: Buffer) =>
+  framesIn(got).find(({ type, flags }) => type === FRAME.settings && flags === FLAG.ack);
+
+/** Says `bytes`, never to end the connection by itself, and waits until the server has read them, or has answered a greeting. */
 export async function heard(server: http.Server, port: number, bytes: string | Uint8Array): Promise<Wire> {
   const accepted = once(server, "connection");
   const wire = await saying(port, bytes, true);
   const [socket] = (await accepted) as [Socket];
-  await expect.poll(() => socket.bytesRead).toBe(bytes.length);
+  // Who greets is read on a socket of the session's own.
+  if (bytes.length >= HELLO.length && Buffer.from(bytes).indexOf(HELLO) === 0) await wire.until(acknowledged);
+  else await expect.poll(() => socket.bytesRead).toBe(bytes.length);
   return wire;
 }
 

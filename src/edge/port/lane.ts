@@ -10,7 +10,7 @@ import { after, now, steadyNow } from "../../ambient.ts";
 import { roomFor, taken } from "../../codecs/slab.ts";
 import { between } from "../between.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
-import { readShared, type SharedReader } from "./lane/shared-reads.ts";
+import { readShared, type SharedReader } from "./shared-reads.ts";
 
 /** A request that has come whole. */
 export interface PlainRequest {

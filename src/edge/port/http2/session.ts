@@ -13,6 +13,7 @@ import type { Outgoing } from "../../../codecs/http2/outgoing.ts";
 import { checkPlace, Patience as Idle } from "../../../codecs/http2/rules.ts";
 import { Sender } from "../../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../../codecs/http2/settings.ts";
+import { readShared } from "../shared-reads.ts";
 import type { CallStream, FindTaker } from "./call.ts";
 import { Calls } from "./calls.ts";
 import { Costs } from "./costs.ts";
@@ -37,11 +38,14 @@ export interface SessionHouse {
 const MOST_EMPTY = 1_000;
 
 const ignore = (): void => undefined;
+const NOTHING = Buffer.alloc(0);
 
 /** One connection. */
 export class Session implements PassageWay {
   readonly address: string;
   readonly #socket: Socket;
+  /** What the connection came on, with what was read of it to tell what it speaks. */
+  readonly #arrival: Socket;
   readonly #house: SessionHouse;
   readonly #greeted: () => void;
   readonly outbox: Outbox;
@@ -70,15 +74,16 @@ export class Session implements PassageWay {
 
   constructor(socket: Socket, greeted: () => void, house: SessionHouse) {
     const { limits } = house;
-    this.#socket = socket;
+    this.address = socket.remoteAddress ?? "";
+    this.#arrival = socket;
+    this.#socket = readShared(socket, this.#read)?.socket ?? socket;
     this.#house = house;
     this.#greeted = greeted;
-    this.address = socket.remoteAddress ?? "";
     this.#calls = new Calls(this, limits.streamWindow, limits.requestTimeoutMs);
     this.#receiveWindow = limits.sessionWindow;
     this.#costs = new Costs(limits.patience);
     this.#heads = new HeadReader(house.find, limits.maxHeaderSize);
-    this.outbox = new Outbox(socket, this.#onRoom);
+    this.outbox = new Outbox(this.#socket, this.#onRoom);
     this.sender = new Sender(this.outbox, this.#peer, this.#idle);
     this.#reader = new FrameReader({
       dataBegins: (id, length) => this.#dataBegins(id, length),
@@ -104,7 +109,9 @@ export class Session implements PassageWay {
     const gone = (): void => this.#end(CODE.none);
     // A peer that half-closes is gone; else its unfinished streams would hold the connection, and the port's close, for ever.
     this.#socket.allowHalfOpen = false;
-    this.#socket.on("data", this.#read).on("end", gone).on("close", gone).on("error", gone);
+    this.#socket.on("end", gone).on("close", gone).on("error", gone);
+    if (this.#arrival === this.#socket) this.#socket.on("data", this.#read);
+    else this.#read(this.#arrival.read() ?? NOTHING);
     this.#socket.resume();
   }
 
