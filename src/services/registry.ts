@@ -166,7 +166,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   return create(ModelOfferingSchema, {
     id: offering.id,
     provider: offering.provider,
-    status: OfferingStatus.LIVE,
+    status: live?.degraded ? OfferingStatus.DEGRADED : OfferingStatus.LIVE,
     circuit: CIRCUITS[figures?.breaker.state ?? "closed"],
     runtime: live?.runtime ?? "",
     region: offering.region,

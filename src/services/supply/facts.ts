@@ -110,6 +110,7 @@ export function liveOffering(record: OfferingRecord, model: ModelRecord | undefi
     offering: routable(record, model),
     runtime: record.runtime,
     hardware: record.hardware,
+    degraded: record.status === "degraded",
     bounds: record.bounds ? fromJson(SafetyBoundsSchema, record.bounds as Parameters<typeof fromJson>[1]) : undefined,
     target: {
       offeringId: record.id,

@@ -20,6 +20,8 @@ export interface LiveOffering {
   runtime: string;
   /** What it runs on, as its provider says. */
   hardware: string;
+  /** Its last probe failed; another failure suspends it. */
+  degraded: boolean;
   target: Target;
   /** What no action of it may exceed. */
   bounds?: SafetyBounds | undefined;

@@ -276,6 +276,13 @@ describe("supply", () => {
     const [{ measured_ms }] = (await app.call(`/v1/models/${OPENVLA}`)).body.offerings;
     for (const quantile of ["p50", "p95", "p99"]) expect(measured_ms[quantile]).toBeGreaterThan(0);
 
+    // What its last probe failed at is still supply, and says so.
+    await app.sql`update offering set status = 'degraded' where id = ${id}`;
+    await expect
+      .poll(async () => (await app.call(`/v1/models/${OPENVLA}`)).body)
+      .toMatchObject({ tier: "servable", offerings: [{ id, status: "degraded", circuit: "closed" }] });
+    expect((await act(OPENVLA)).status).toBe(200);
+
     await app.sql`update offering set status = 'removed' where id = ${id}`;
     await expect.poll(async () => (await app.call(`/v1/models/${OPENVLA}`)).body.tier).toBe("integration");
     expect((await app.call(`/v1/models/${OPENVLA}`)).body).toMatchObject({ offerings: [], providers: [] });
