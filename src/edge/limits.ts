@@ -60,6 +60,15 @@ export class Limits {
     return taken ? taken.then(() => this.#place(bucket, pool, steadyNow())) : this.#place(bucket, pool, at);
   }
 
+  /** What a key may do in time has changed: those who are inside go by it from now on. */
+  change(keyId: string, limit: Limit): void {
+    const bucket = this.#buckets.get(keyId);
+    if (!bucket || bucket.limit === limit) return;
+    bucket.limit = limit;
+    // What was taken ahead may be more than may come at once now.
+    bucket.tokens = Math.min(bucket.tokens, limit.burst);
+  }
+
   /** Takes what is wanted, at once where it is at hand; throws or rejects with the refusal. */
   #taken(bucket: Bucket, wanted: Wanted, at: number): Promise<void> | undefined {
     if (bucket.waiting.length === 0) {

@@ -12,7 +12,7 @@ import type { Limit } from "../limits/bucket.ts";
 import type { Place } from "../limits.ts";
 import { asToldToCallers } from "./away.ts";
 import type { Door } from "./doors.ts";
-import { bearerOf, principalOf } from "./principal.ts";
+import { bearerOf, isNarrowed, principalOf } from "./principal.ts";
 
 /** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
 const addressLimit = (perMinute: number): Limit => ({
@@ -67,10 +67,18 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
     return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
   };
 
-  /** The same key, looked at again: what would be refused now. */
-  const lookAgain = (head: CallHead): unknown => {
+  /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
+  const lookAgain = (head: CallHead, { rule }: Door, before: Principal): unknown => {
+    const look = (record: KeyRecord | undefined): void => {
+      const key = principalOf(record);
+      const denial = denialOf(key, rule);
+      if (denial) throw denial;
+      if (before.kind === "key" && isNarrowed(key, before))
+        throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
+      parts.limits.change(key.keyId, limitOf(record));
+    };
     const record = parts.keys.find(bearerOf(head.authorization));
-    return record instanceof Promise ? record.then(principalOf) : principalOf(record);
+    return record instanceof Promise ? record.then(look) : look(record);
   };
 
   const admitKey = (head: CallHead, door: Door): Admission | Promise<Admission> => {
@@ -113,7 +121,7 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
           const entry = admitKey(head, door);
           if (method.methodKind !== "bidi_streaming") return entry;
           const lasting = (admission: Admission): Admission =>
-            Object.assign(admission, { again: () => lookAgain(head) });
+            Object.assign(admission, { again: () => lookAgain(head, door, admission.principal) });
           return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
         }
         case Access.ADMIN:

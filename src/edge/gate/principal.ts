@@ -54,6 +54,26 @@ export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   return principal;
 }
 
+/**
+ * Whether a key may be served less than it might `before`: fewer models or regions, by nobody who retains frames, no placeholders; or
+ * is for another robot, which emergency stops know by its name.
+ */
+export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
+  if (key === before) return false;
+  const { settings, models, environment, robotId } = key;
+  return (
+    isLess(models.length > 0 ? models : undefined, before.models.length > 0 ? before.models : undefined) ||
+    isLess(settings.allowedRegions, before.settings.allowedRegions) ||
+    (settings.zdr && !before.settings.zdr) ||
+    (environment === "hardware" && before.environment !== "hardware") ||
+    robotId !== before.robotId
+  );
+}
+
+/** Whether a list lacks something of another one; undefined has everything. */
+const isLess = (list: readonly string[] | undefined, before: readonly string[] | undefined): boolean =>
+  list !== undefined && (before === undefined || before.some((each) => !list.includes(each)));
+
 /** By the key's record, which is the same object for as long as the key is in memory unchanged. */
 const principals = new WeakMap<KeyRecord, KeyPrincipal>();
 

@@ -9,7 +9,7 @@ import type { Admission } from "../gate.ts";
 /** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
 const LOOK_AGAIN_MS = 400;
 
-/** Ends a conversation soon after its caller's key is revoked or runs out. A database that is away ends none. */
+/** Ends a conversation soon after its caller's key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
 export function watch({ again }: Admission, listener: Listener<Message>, signal: Signal): () => void {
   if (again === undefined) return nothing;
   const cut = (thrown: unknown): void => {

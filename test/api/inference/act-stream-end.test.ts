@@ -31,6 +31,55 @@ describe("the end", () => {
     expect(await refusalIn(loop.next())).toMatchObject({ code: "Unauthenticated", reason: "key_disabled" });
   });
 
+  it.each([
+    ["its contracts", { scopes: ["predict"] }, "scope_denied"],
+    ["its models", { models: ["acme/other"] }, "key_narrowed"],
+    ["what it may drive", { environment: "hardware" }, "key_narrowed"],
+    ["its robot", { robot_id: "another" }, "key_narrowed"],
+    ["its budget", { budget: { limit_usd: 0 } }, "key_budget_exhausted"],
+  ])("comes when the key is narrowed in %s", async (_what, change, code) => {
+    const key = await app.key(caller.org, { role: "operator" });
+    const { body } = await app.call("/v1/key", undefined, { key });
+    const loop = robot(app, key, OPEN);
+    await loop.expect("opened");
+    const path = `/v1/orgs/${caller.org}/keys/${body.id}`;
+    expect((await app.call(path, change, { key: caller.key, method: "PATCH" })).status).toBe(200);
+    for (let step = 1; ; step++) {
+      loop.observe(step);
+      const told = await loop.next();
+      if (told?.kind !== "ended") continue;
+      expect(told.value).toMatchObject({ code });
+      break;
+    }
+    expect(await refusalIn(loop.next())).toMatchObject({ reason: code });
+  });
+
+  it("comes when the organisation settles that nobody may retain frames", async () => {
+    const mine = await app.caller(1);
+    const settle = (settings: object) =>
+      app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
+    const loop = robot(app, mine.key, OPEN);
+    await loop.expect("opened");
+    await settle({ zdr: true });
+    expect(await loop.expect("ended")).toMatchObject({ code: "key_narrowed" });
+  });
+
+  it("does not come when the key's rate limit is lowered: its next steps are held by the new one", async () => {
+    const key = await app.key(caller.org, { role: "operator" });
+    const { body } = await app.call("/v1/key", undefined, { key });
+    const loop = robot(app, key, OPEN);
+    await loop.expect("opened");
+    const lowered = { rate_limit: { requests: 1, window_s: 3600, burst: 1 } };
+    await app.call(`/v1/orgs/${caller.org}/keys/${body.id}`, lowered, { key: caller.key, method: "PATCH" });
+    for (let step = 1; ; step++) {
+      loop.observe(step);
+      const told = await loop.next();
+      if (told?.kind === "hold" && told.value.reason === HoldReason.RATE_LIMITED) break;
+      expect(told?.kind).not.toBe("ended");
+    }
+    loop.leave();
+  });
+
   it("comes to a stream whose session another one opens, which goes on in its stead", async () => {
     const open = { ...OPEN, provider: { sessionId: "twice" } };
     const first = robot(app, caller.key, open);

@@ -1,0 +1,43 @@
+/** What of a key's change ends the streams that it opened. */
+import { expect, it } from "vitest";
+import { isNarrowed } from "../../../src/edge/gate/principal.ts";
+import type { KeyPrincipal } from "../../../src/services/call.ts";
+import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
+
+type Change = Partial<Omit<KeyPrincipal, "settings">> & { settings?: Partial<KeyPrincipal["settings"]> };
+
+const key = ({ settings, ...change }: Change): KeyPrincipal => ({
+  kind: "key",
+  keyId: "key_1",
+  orgId: "org_1",
+  role: "operator",
+  scopes: [],
+  models: [],
+  environment: "simulation",
+  workspaceId: undefined,
+  settings: { ...DEFAULT_SETTINGS, ...settings },
+  ...change,
+});
+const zdr = (zdr: boolean): Change => ({ settings: { zdr } });
+const regions = (...allowedRegions: string[]): Change => ({ settings: { allowedRegions } });
+
+it.each<[string, Change, Change, boolean]>([
+  ["nothing", {}, {}, false],
+  ["a word for retention", {}, { settings: { retentionDays: 1, maxHedgeRatio: 0, defaultPreset: "p" } }, false],
+  ["another role", {}, { role: "developer" }, false],
+  ["models where all were", {}, { models: ["a/b"] }, true],
+  ["a model less", { models: ["a/b", "a/c"] }, { models: ["a/c"] }, true],
+  ["a model more", { models: ["a/b"] }, { models: ["a/c", "a/b"] }, false],
+  ["all models", { models: ["a/b"] }, {}, false],
+  ["regions where all were", {}, regions("eu"), true],
+  ["a region more", regions("eu"), regions("us", "eu"), false],
+  ["no region", regions("eu"), regions(), true],
+  ["all regions", regions("eu"), {}, false],
+  ["zero data retention", {}, zdr(true), true],
+  ["its end", zdr(true), {}, false],
+  ["hardware", {}, { environment: "hardware" }, true],
+  ["simulations", { environment: "hardware" }, {}, false],
+  ["another robot", { robotId: "a" }, { robotId: "b" }, true],
+])("%s", (_what, before, after, narrowed) => {
+  expect(isNarrowed(key(after), key(before))).toBe(narrowed);
+});
