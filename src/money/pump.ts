@@ -15,7 +15,7 @@ import {
   type Work,
 } from "./works.ts";
 
-/** The most works in one batch, and the most gathered ends beside them. */
+/** The most works in one batch, and the most gathered ends beside them: what a dying process can lose of answered calls' charges. */
 const MOST_WORKS = 512;
 /**
  * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
@@ -24,10 +24,10 @@ const MOST_WORKS = 512;
  */
 const DISTANCE_MS = { perWork: 0.25, most: 5 };
 /**
- * Ends that nobody waits for leave together: when so many are here, or when the first of them has waited for so long. What a dying
- * process loses of them is on record, since it was promised, and isn't charged.
+ * Ends that nobody waits for leave together: when as many are here as a batch takes, or when the first of them has waited for so long.
+ * A batch's own price is that of fifty ends. What a dying process loses of them is on record, since it was promised, and isn't charged.
  */
-const GATHER = { works: 256, ms: 20 };
+const GATHER = { works: MOST_WORKS, ms: 20 };
 /** How long a batch may take until callers are told that the store is away. */
 const STALL_MS = 3_000;
 /** How often a closing pump tries again. */

@@ -210,15 +210,15 @@ describe("ends that nobody waits for", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("leave when there are 256 of them", async () => {
-    const { ledger, end } = await promised(256);
-    for (let i = 0; i < 255; i++) void end(i);
+  it("leave when there are 512 of them", async () => {
+    const { ledger, end } = await promised(512);
+    for (let i = 0; i < 511; i++) void end(i);
     await settle();
-    expect(ledger.sizes).toEqual([256]);
-    void end(255);
+    expect(ledger.sizes).toEqual([512]);
+    void end(511);
     await settle();
     await settle();
-    expect(ledger.sizes).toEqual([256, 256]);
+    expect(ledger.sizes).toEqual([512, 512]);
   });
 
   it("leave, 512 at most at a time, before anything that was asked for after them", async () => {
