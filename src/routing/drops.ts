@@ -12,6 +12,7 @@ import { CONSTRAINTS, type Constraint } from "./constrain.ts";
 import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";
 import { costMicro } from "./measure.ts";
+import { nearNames } from "./near.ts";
 import { passes, type Test } from "./sift.ts";
 
 /** A row that does not survive, and every constraint that it breaks: a bit for each, by its place in the table. At least one. */
@@ -66,8 +67,19 @@ export function refusalOf(ask: Ask): Refusal {
   if (drops.some(({ broken }) => (broken & ~LATE) === 0)) {
     return refuse(Reason.DEADLINE_EXCEEDED, `${considered}; none is expected to finish in time`, details);
   }
-  return refuse(Reason.NO_ROUTE_AVAILABLE, `${considered}, none satisfies the constraints`, details);
+  const strangers = strangersOf(ask);
+  const text = `${considered}, none satisfies the constraints${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
+  const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
+  return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
 }
+
+/** The first of the providers that alone may serve and that nobody has heard of: misspelt perhaps. */
+function strangersOf({ preferences, strictOrder, snapshot }: Ask): string[] {
+  const named = [...(preferences?.only ?? []), ...(strictOrder ? (preferences?.order ?? []) : [])];
+  return named.filter((name) => snapshot.providers.of(name) < 0).slice(0, MOST_STRANGERS);
+}
+
+const MOST_STRANGERS = 3;
 
 function retryIn(ms: number): { retryAfter?: number } {
   return Number.isFinite(ms) ? { retryAfter: Math.max(1, Math.ceil(ms / 1000)) } : {};

@@ -190,6 +190,16 @@ describe("409", () => {
   });
 });
 
+it("names near providers where the only ones that may serve are unknown", async () => {
+  for (const provider of [{ only: ["acmee"] }, { order: ["acmee"], allow_fallbacks: false }]) {
+    const { status, details, text } = await refused({ provider });
+    expect([status, details.near]).toEqual([409, ["acme"]]);
+    expect(text).toContain('there is no provider \\"acmee\\"');
+  }
+  const { details } = await refused({ provider: { only: ["acme"], max_cost_usd: 0 } });
+  expect(details.near).toBeUndefined();
+});
+
 describe("404", () => {
   it.each([
     "service/auto:fast",
