@@ -29,7 +29,7 @@ import { openSupply, samplesOf } from "./app/supply.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
 import { demoKey } from "./development.ts";
-import { proxiesOf } from "./edge/caller-address.ts";
+import { proxiesOf } from "./edge/gate/caller-address.ts";
 import { payerOf } from "./edge/gate/principal.ts";
 import { createGate } from "./edge/gate.ts";
 import { Limits } from "./edge/limits.ts";

@@ -22,13 +22,13 @@ import { ADMIN_HEADER, API_VERSION } from "../brand.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../refusal.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import { untilAbort } from "./abort.ts";
-import { converse } from "./conversation.ts";
+import { converse } from "./connect/conversation.ts";
+import { healthService, type Readiness } from "./connect/health.ts";
+import { serveReflection } from "./connect/reflection.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "./errors.ts";
 import type { Admission, CallContext, Gate } from "./gate.ts";
 import { encodingsFor } from "./grpc/compression.ts";
-import { healthService, type Readiness } from "./health.ts";
 import { callerIdOf, type Face, type Log } from "./log.ts";
-import { serveReflection } from "./reflection.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 import { whileRead } from "./unread.ts";
 

@@ -4,9 +4,9 @@ import type { Call, IdempotencyClaim, Listener, Principal, Speaker } from "../se
 import type { Signal } from "../signal.ts";
 import type { KeyRecord } from "../store/account/keys.ts";
 import type { Claim } from "../store/money/idempotency.ts";
-import type { Proxies } from "./caller-address.ts";
 import { createDoorkeeper } from "./gate/admit.ts";
 import { asToldToCallers } from "./gate/away.ts";
+import type { Proxies } from "./gate/caller-address.ts";
 import { type Door, doorsOf } from "./gate/doors.ts";
 import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./gate/once.ts";
 import { watch } from "./gate/watch.ts";

@@ -21,8 +21,8 @@ import { type Coding, nameCodings, requestCoding, responseCoding } from "./grpc/
 import { refusalOfFrames, unreadable } from "./grpc/faults.ts";
 import { QUICK, type Quick } from "./grpc/quick.ts";
 import { speakerOf, type Voice } from "./grpc/speaker.ts";
+import { grpcTrailersOf, NotSpoken } from "./grpc/status.ts";
 import { deadlineOf, timedOut, timeoutOf } from "./grpc/timeout.ts";
-import { grpcTrailersOf, NotSpoken } from "./grpc-status.ts";
 import { callerIdOf, type Log } from "./log.ts";
 import type { CallHearer, CallStream, CallTaker, FindTaker } from "./port/http2/call.ts";
 import type { Fields } from "./port/http2/head.ts";

@@ -17,8 +17,8 @@ import { eventMaker, eventsOfAnswer } from "./rest/events.ts";
 import { Exchange, headerOf, type Parameters, type Request, type Response } from "./rest/exchange.ts";
 import { givenOf, readMessage } from "./rest/message.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
+import { EVENTS, eventWriter, LINES, type ServerEvent } from "./rest/sse.ts";
 import { Running } from "./running.ts";
-import { EVENTS, eventWriter, LINES, type ServerEvent } from "./sse.ts";
 import { refuseStream, wantsStream } from "./stream.ts";
 
 /** What the REST face needs of the house. */

@@ -12,12 +12,12 @@ import Fastify, {
 import { after, newId } from "../ambient.ts";
 import { API_VERSION, BRAND } from "../brand.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../refusal.ts";
+import type { Readiness } from "./connect/health.ts";
 import { serveConnect } from "./connect.ts";
 import { serveDocs } from "./docs.ts";
 import { wireBody } from "./errors.ts";
 import type { Gate } from "./gate.ts";
-import { grpcTrailersOf } from "./grpc-status.ts";
-import type { Readiness } from "./health.ts";
+import { grpcTrailersOf } from "./grpc/status.ts";
 import type { Log } from "./log.ts";
 import { type MetricsDoor, serveMetrics } from "./metrics.ts";
 import { openpiFace } from "./openpi.ts";

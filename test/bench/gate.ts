@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { proxiesOf } from "../../src/edge/caller-address.ts";
+import { proxiesOf } from "../../src/edge/gate/caller-address.ts";
 import { createGate } from "../../src/edge/gate.ts";
 import { Limits } from "../../src/edge/limits.ts";
 import { Till } from "../../src/money/till.ts";

@@ -2,8 +2,8 @@
 import { promisify } from "node:util";
 import { brotliCompress, brotliDecompress, gunzip, gzip } from "node:zlib";
 import { Reason, refuse } from "../../refusal.ts";
-import { NotSpoken } from "../grpc-status.ts";
 import type { Fields } from "../port/http2/head.ts";
+import { NotSpoken } from "./status.ts";
 
 /** One encoding that is spoken here. */
 export interface Coding {

@@ -1,7 +1,7 @@
 /** Messages as server-sent events: the messages of a stream, and the parts of one answer that was asked for as a stream. */
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { encoderOf, writeJson } from "../json.ts";
-import type { ServerEvent } from "../sse.ts";
+import type { ServerEvent } from "./sse.ts";
 
 /** Events, one after the other. */
 export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;

@@ -4,9 +4,9 @@ import type { Violation } from "../../../gen/limber/v1/error_pb.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import { type Given, segmentsOf } from "../errors.ts";
 import { decoderOf, Faults, parseBody } from "../json.ts";
-import { queryOf, valuesOf } from "../query.ts";
 import { invalid, violationOf, violationsOf } from "../validate.ts";
 import { type Exchange, headerOf, type Request } from "./exchange.ts";
+import { queryOf, valuesOf } from "./query.ts";
 import type { RestRoute } from "./route.ts";
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */

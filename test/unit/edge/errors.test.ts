@@ -10,7 +10,7 @@ import { DroppedOfferingSchema, DropReason } from "../../../gen/limber/v1/plan_p
 import { ReasonSchema } from "../../../gen/limber/v1/reason_pb.ts";
 import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { connectError, refusalOf, restAnswer, wireBody } from "../../../src/edge/errors.ts";
-import { grpcTrailersOf } from "../../../src/edge/grpc-status.ts";
+import { grpcTrailersOf } from "../../../src/edge/grpc/status.ts";
 import { factsOf, Reason, refuse } from "../../../src/refusal.ts";
 
 const ID = "req_1";

@@ -3,7 +3,7 @@ import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { Faults } from "../../../src/edge/json.ts";
-import { queryOf, valuesOf } from "../../../src/edge/query.ts";
+import { queryOf, valuesOf } from "../../../src/edge/rest/query.ts";
 import { routesOf } from "../../../src/edge/rest/route.ts";
 import { SERVICES } from "../../../src/edge/services.ts";
 

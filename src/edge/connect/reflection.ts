@@ -7,8 +7,8 @@ import {
   ServerReflection,
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
-} from "../../gen/grpc/reflection/v1/reflection_pb.ts";
-import { ServerReflection as ServerReflectionAlpha } from "../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
+} from "../../../gen/grpc/reflection/v1/reflection_pb.ts";
+import { ServerReflection as ServerReflectionAlpha } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 
 type Question = ServerReflectionRequest["messageRequest"];
 type Answer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;

@@ -1,6 +1,6 @@
 /** A conversation for faces that know streams only as iterables: what the service says is read as one. */
 import type { Message } from "@bufbuild/protobuf";
-import type { Listener, Speaker } from "../services/call.ts";
+import type { Listener, Speaker } from "../../services/call.ts";
 
 /** Messages that may wait to be read before the reader counts as slow. */
 const MOST_UNREAD = 1;

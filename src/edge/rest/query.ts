@@ -1,7 +1,7 @@
 /** Query strings: parameters in, the JSON values that they stand for out. */
 import { type DescField, ScalarType } from "@bufbuild/protobuf";
-import { unknown } from "./json/near.ts";
-import type { Faults } from "./json.ts";
+import { unknown } from "../json/near.ts";
+import type { Faults } from "../json.ts";
 
 /** The part of a request's target behind the question mark. */
 export function queryOf(target: string): URLSearchParams | undefined {

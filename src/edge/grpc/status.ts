@@ -2,10 +2,10 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
-import { StatusSchema } from "../../gen/google/rpc/status_pb.ts";
-import { RpcCode } from "../../gen/limber/edge/v1/options_pb.ts";
-import { Reason, Refusal } from "../refusal.ts";
-import { connectError, detailsOf } from "./errors.ts";
+import { StatusSchema } from "../../../gen/google/rpc/status_pb.ts";
+import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { Reason, Refusal } from "../../refusal.ts";
+import { connectError, detailsOf } from "../errors.ts";
 
 /** What the caller wants of the protocol is not spoken here: a body at fault, with the code that gRPC has for it. */
 export class NotSpoken extends Refusal {

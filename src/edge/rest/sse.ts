@@ -1,9 +1,9 @@
 /** Streams of messages as text, no faster than the reader reads: server-sent events, or a line each. */
 import type { Writable } from "node:stream";
-import { after, steadyNow } from "../ambient.ts";
-import type { Signal } from "../signal.ts";
-import { between } from "./between.ts";
-import { drained } from "./unread.ts";
+import { after, steadyNow } from "../../ambient.ts";
+import type { Signal } from "../../signal.ts";
+import { between } from "../between.ts";
+import { drained } from "../unread.ts";
 
 /** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
 export interface ServerEvent {
