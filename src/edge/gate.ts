@@ -9,7 +9,7 @@ import { asToldToCallers } from "./gate/away.ts";
 import type { Proxies } from "./gate/caller-address.ts";
 import { type Door, doorsOf } from "./gate/doors.ts";
 import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./gate/once.ts";
-import { watch } from "./gate/watch.ts";
+import { watch, watched } from "./gate/watch.ts";
 import type { Limits } from "./limits.ts";
 import { invalid, violationsOf } from "./validate.ts";
 
@@ -39,6 +39,8 @@ export interface Admission {
   step?: (() => Promise<void> | undefined) | undefined;
   /** Whether the caller would be let in again; throws or rejects with the refusal when not. For calls that last. */
   again?(): unknown;
+  /** Called when the place is given back. */
+  left?: () => void;
 }
 
 /** What a call carries beside its message. */
@@ -142,7 +144,8 @@ export function createGate(parts: GateParts): Gate {
       if (idempotencyKeyOf(streamedRequest(request), context) !== undefined) {
         throw streamReplay();
       }
-      return streamOf(doorOf(method).serve(request, callOf(admission.principal, context, undefined)));
+      const signal = watched(admission, context.signal);
+      return streamOf(doorOf(method).serve(request, callOf(admission.principal, { ...context, signal }, undefined)));
     },
 
     conversation(method, admission, speaker, context) {

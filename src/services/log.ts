@@ -66,6 +66,7 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
       const since = sinceOf(sinceMinutes);
       let cursor: string | undefined;
       for (;;) {
+        call.signal.throwIfAborted();
         const records = await page(keyOf(call).orgId, {
           kind,
           workspaceId: undefined,

@@ -119,7 +119,7 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
           return admitAnyone(method, rule, head);
         case Access.KEY: {
           const entry = admitKey(head, door);
-          if (method.methodKind !== "bidi_streaming") return entry;
+          if (method.methodKind === "unary") return entry;
           const lasting = (admission: Admission): Admission =>
             Object.assign(admission, { again: () => lookAgain(head, door, admission.principal) });
           return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
@@ -165,6 +165,7 @@ const admitted = (principal: Principal, place: Place | Promise<Place>): Admissio
 class Admitted implements Admission {
   readonly principal: Principal;
   again?: () => unknown;
+  left?: () => void;
   readonly #place: Place;
 
   constructor(principal: Principal, place: Place) {
@@ -181,6 +182,7 @@ class Admitted implements Admission {
   }
 
   leave(): void {
+    this.left?.();
     this.#place.leave();
   }
 

@@ -3,14 +3,14 @@ import type { Message } from "@bufbuild/protobuf";
 import { every } from "../../ambient.ts";
 import { Refusal } from "../../refusal.ts";
 import type { Listener } from "../../services/call.ts";
-import type { Signal } from "../../signal.ts";
+import { Cancel, type Signal } from "../../signal.ts";
 import type { Admission } from "../gate.ts";
 
 /** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
 const LOOK_AGAIN_MS = 400;
 
-/** Ends a conversation soon after its caller's key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
-export function watch({ again }: Admission, listener: Listener<Message>, signal: Signal): () => void {
+/** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
+export function watch({ again }: Admission, listener: Pick<Listener<Message>, "cut">, signal: Signal): () => void {
   if (again === undefined) return nothing;
   const cut = (thrown: unknown): void => {
     if (thrown instanceof Refusal) listener.cut(thrown);
@@ -25,6 +25,16 @@ export function watch({ again }: Admission, listener: Listener<Message>, signal:
   });
   signal.addEventListener("abort", rest, { once: true });
   return rest;
+}
+
+/** The signal of a caller who only listens: it also calls off what he must not hear any longer, with the refusal as its reason. */
+export function watched(admission: Admission, signal: Signal): Signal {
+  if (admission.again === undefined) return signal;
+  const cancel = new Cancel();
+  if (signal.aborted) cancel.abort(signal.reason);
+  else signal.addEventListener("abort", () => cancel.abort(signal.reason), { once: true });
+  admission.left = watch(admission, { cut: (refusal) => cancel.abort(refusal) }, signal);
+  return cancel;
 }
 
 const nothing = (): void => {};

@@ -141,7 +141,17 @@ class Delivered {
   }
 }
 
-const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([Reason.DEADLINE_EXCEEDED, Reason.CLIENT_CLOSED_REQUEST]);
+const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([
+  Reason.DEADLINE_EXCEEDED,
+  Reason.CLIENT_CLOSED_REQUEST,
+  // The key may not go on.
+  Reason.INVALID_API_KEY,
+  Reason.KEY_DISABLED,
+  Reason.KEY_EXPIRED,
+  Reason.KEY_NARROWED,
+  Reason.PERMISSION_DENIED,
+  Reason.SCOPE_DENIED,
+]);
 
 type StreamEvent = Exclude<PredictStreamResponse["event"], { case: undefined }>;
 

@@ -235,6 +235,37 @@ describe("POST /v1/predict/stream", () => {
     expect(body.data).toMatchObject([{ contract: "predict", units: 2, cost_usd: 0.004 }]);
   });
 
+  it("ends when its key is revoked, which pays for the frames that it got", async () => {
+    const payer = await app.caller(1);
+    for (const face of ["rest", "grpc"] as const) {
+      const before = [model.cancelled(), await spent(payer)] as const;
+      model.script.predict = async (call, { send }) => {
+        send(await frameOf(call, 0));
+        send(await frameOf(call, 1));
+      };
+      const key = await app.key(payer.org, { name: face });
+      const revoke = async () =>
+        expect(
+          (await app.sql`update key set disabled = true where org_id = ${payer.org} and name = ${face}`).count,
+        ).toBe(1);
+      if (face === "rest") {
+        const events = await stream({}, key);
+        for (const event of ["route", "frame", "frame"]) expect((await events.next())?.event).toBe(event);
+        await revoke();
+        expect(await events.next()).toMatchObject({ event: "error", data: { error: { code: "key_disabled" } } });
+      } else {
+        const frames = [{ camera: "front", data: await redSquare(0.4, 0.4) }];
+        const predict = { model: "acme/world", horizon: 4, observations: [{ frames }] };
+        const events = inference(app, face).predictStream({ predict }, bearer(key))[Symbol.asyncIterator]();
+        for (const event of ["route", "frame", "frame"]) expect((await events.next()).value?.event.case).toBe(event);
+        await revoke();
+        expect(await refusalIn(events.next())).toMatchObject({ code: "Unauthenticated", reason: "key_disabled" });
+      }
+      await expect.poll(model.cancelled).toBe(before[0] + 1);
+      await expect.poll(() => spent(payer)).toBe(Math.round((before[1] + 0.004) * 1e6) / 1e6);
+    }
+  });
+
   it("takes no idempotency key, neither as a header nor as a field", async () => {
     const header = { key: caller.key, headers: { "idempotency-key": "k1" } };
     for (const answer of [
