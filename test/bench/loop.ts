@@ -76,6 +76,12 @@ const line = (name: string, ...figures: string[]): void =>
 /** The share that was carried, in the median round: one in which the machine stood still says nothing of a program. */
 const shareOf = (runs: readonly Result[]): number => median(runs.map(({ carried, sent }) => carried / sent));
 
+/**
+ * So many messages, as of unary calls, go to each program before any counts: V8 takes that many until it compiles nothing more of what
+ * they run, which at a thousand a second is half a minute.
+ */
+const WARM_UP = 25_000;
+
 async function compare(
   title: string,
   names: readonly Name[],
@@ -86,7 +92,8 @@ async function compare(
   /** What robots do before they are looked at. */
   before: (all: readonly BenchRobot[]) => Promise<unknown> = (all) => closedLoops(all, 5),
 ): Promise<void> {
-  for (const name of names) await run(name, connections, count, load, before); // warm-up
+  for (let sent = 0, more = 0; sent < WARM_UP; sent += more)
+    for (const name of names) more = (await run(name, connections, count, load, before)).sent;
   const results = new Map<Name, Result[]>(names.map((name) => [name, []]));
   for (let round = 0; round < times; round++)
     for (const name of names) results.get(name)!.push(await run(name, connections, count, load, before));
