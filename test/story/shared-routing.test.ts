@@ -124,7 +124,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     const other = pinned === "left" ? "right" : "left";
     const { body } = await act(two, key, "bound", { provider: { only: [other] } });
     expect([body.route.provider, body.route.pin]).toEqual([other, "moved"]);
-    await expect.poll(() => pinOf(one, key, "bound")).toEqual(["kept", other]);
+    await expect.poll(() => pinOf(one, key, "bound"), { timeout: 8_000 }).toEqual(["kept", other]);
   });
 
   it("hear what the other one measured", async () => {
