@@ -168,7 +168,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => limits.close());
   const loops = new LoopBoard((told) => log.info(told, "loop"));
   closers.add(async () => loops.close());
-  const resumption = new Resumption(sql, notices, (session, stream) => loops.taken(session, stream));
+  const resumption = new Resumption(sql, notices, loops);
   closers.add(async () => resumption.close());
   const stops = new StopBook(sql, notices, after);
   closers.add(async () => stops.close());

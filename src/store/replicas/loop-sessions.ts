@@ -42,6 +42,12 @@ export async function lookAtLoopSession(sql: Sql, session: string): Promise<Befo
   return row && beforeOf(row);
 }
 
+/** The stream that has a session. */
+export async function holderOfLoopSession(sql: Sql, session: string): Promise<string | undefined> {
+  const [row] = await sql<{ stream: string }[]>`select stream from loop_session where session = ${session}`;
+  return row?.stream;
+}
+
 /** Notes where a stream ended. One that lost its session meanwhile leaves its last chunk to who has it, unless he went on. */
 export async function endLoopSession(
   sql: Sql,

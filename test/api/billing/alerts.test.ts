@@ -10,8 +10,8 @@ let two: App;
 let model: Model;
 beforeAll(async () => {
   [one, model] = await Promise.all([openApp(), startModel()]);
-  two = await openApp({ database: one.database });
   await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, price_per_action_step: 0.001 });
+  two = await openApp({ database: one.database }); // which knows of the supply from its start
 });
 afterAll(async () => {
   await two.close();

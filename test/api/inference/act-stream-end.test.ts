@@ -95,6 +95,29 @@ describe("the end", () => {
     second.leave();
   });
 
+  it("does not come by a late notice of the stream before, and comes by one of the stream behind", async () => {
+    const open = { ...OPEN, provider: { sessionId: "noticed late" } };
+    const first = robot(app, caller.key, open);
+    await first.expect("opened");
+    first.observe(1);
+    await first.expect("chunk");
+    const [held] = await app.sql`select session, stream from loop_session order by created desc limit 1`;
+    const second = robot(app, caller.key, open);
+    await second.expect("opened");
+    await first.expect("ended");
+    await app.sql`select pg_notify('loop_taken', ${`${held?.session} ${held?.stream}`})`;
+    for (const step of [2, 3, 4, 5, 6]) {
+      second.observe(step);
+      expect(await second.expect("chunk")).toMatchObject({ startStep: step });
+    }
+    const behind = "req_of_another_replica";
+    await app.sql`update loop_session set stream = ${behind} where session = ${held?.session}`;
+    await app.sql`select pg_notify('loop_taken', ${`${held?.session} ${behind}`})`;
+    expect(await second.expect("ended")).toMatchObject({ code: "session_taken_over" });
+    expect(await refusalIn(second.next())).toMatchObject({ code: "Aborted" });
+    await expect(first.next()).rejects.toThrow();
+  });
+
   it("waits for the answer that is under way when the caller has ended its side", async () => {
     const later = Promise.withResolvers<void>();
     one.script.act = two.script.act = async (call, answer) => {

@@ -91,6 +91,11 @@ export class LoopBoard {
     if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
   }
 
+  /** The stream that a session is in here. */
+  streamOf(session: string): string | undefined {
+    return this.#sessions.get(session)?.id;
+  }
+
   /** Ends the loop that a session is in, where another stream has taken it on another replica. */
   taken(session: string, stream: string): void {
     const loop = this.#sessions.get(session);

@@ -7,9 +7,11 @@ import type { Sql } from "../../../store/database/tx.ts";
 import {
   type Before,
   endLoopSession,
+  holderOfLoopSession,
   lookAtLoopSession,
   takeLoopSession,
 } from "../../../store/replicas/loop-sessions.ts";
+import type { LoopBoard } from "./board.ts";
 
 /** The last chunk that a session's stream was charged for. */
 export interface LastChunk {
@@ -31,12 +33,17 @@ export class Resumption {
   /** Where streams of this replica ended, until the database knows it. */
   readonly #ended = new Map<string, LastChunk>();
 
-  /** `taken` is told of sessions that another stream has taken, on whatever replica. */
-  constructor(sql: Sql, notices: Notices, taken: (session: string, stream: string) => void) {
+  /** Sessions that streams of this replica are about to take, until the database knows it. */
+  readonly #taking = new Map<string, Promise<unknown>>();
+  readonly #board: Pick<LoopBoard, "streamOf" | "taken">;
+
+  /** The board is told of sessions that another stream has taken, on whatever replica. */
+  constructor(sql: Sql, notices: Notices, board: Pick<LoopBoard, "streamOf" | "taken">) {
     this.#sql = sql;
+    this.#board = board;
     this.#off = notices.on("loop_taken", (payload) => {
       const [session = "", stream = ""] = payload.split(" ");
-      taken(session, stream);
+      void this.#taken(session, stream);
     });
   }
 
@@ -72,9 +79,22 @@ export class Resumption {
     this.#off();
   }
 
+  /** A notice may come late, of a stream that the one here has taken the session from: who has it now is in the database. */
+  async #taken(session: string, stream: string): Promise<void> {
+    const here = this.#board.streamOf(session);
+    if (here === undefined || here === stream) return;
+    await this.#taking.get(session)?.catch(() => {});
+    const holder = await holderOfLoopSession(this.#sql, session).catch(() => undefined);
+    this.#board.taken(session, holder ?? stream);
+  }
+
   async #take(session: string, stream: string): Promise<LastChunk | undefined> {
     const until = steadyNow() + PATIENCE_MS;
-    let before = await takeLoopSession(this.#sql, session, stream);
+    const taking = takeLoopSession(this.#sql, session, stream);
+    this.#taking.set(session, taking);
+    let before = await taking.finally(() => {
+      if (this.#taking.get(session) === taking) this.#taking.delete(session);
+    });
     // It may still run, and be told just now that it is over.
     while (before && !before.ended && steadyNow() < until) {
       await sleep(LOOK_MS);
