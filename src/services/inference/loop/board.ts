@@ -30,8 +30,6 @@ export interface Carried {
 }
 
 const TIDY_MS = 1_000;
-/** So many streams that are over are remembered. */
-const MOST_OVER = 4_096;
 
 /** How a loop did, for the log. */
 export interface LoopTold extends LoopFigures {
@@ -61,8 +59,6 @@ const MOST_TOLD = 1_000;
 export class LoopBoard {
   readonly #loops = new Set<Carried>();
   readonly #sessions = new Map<string, Carried>();
-  /** Streams of sessions that were carried here and are over: what is still told of their beginning is old. */
-  readonly #over = new Set<string>();
   readonly #rest: () => void;
   /** What loops counted that have ended or moved on, by offering. */
   readonly #past = new Map<string, LoopGauge>();
@@ -92,10 +88,7 @@ export class LoopBoard {
     if (!this.#loops.has(loop)) return;
     this.#told({ requestId: loop.id, keyId: loop.mover.key.keyId, offeringId: loop.offeringId, ...told });
     this.#loops.delete(loop);
-    if (loop.session === undefined) return;
-    if (this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
-    this.#over.add(loop.id);
-    if (this.#over.size > MOST_OVER) for (const oldest of this.#over) return void this.#over.delete(oldest);
+    if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
   }
 
   /** The stream that a session is in here. */
@@ -106,8 +99,7 @@ export class LoopBoard {
   /** Ends the loop that a session is in, where another stream has taken it on another replica. */
   taken(session: string, stream: string): void {
     const loop = this.#sessions.get(session);
-    // A word may be slower than the next stream: what was over here before cuts nobody.
-    if (loop && loop.id !== stream && !this.#over.has(stream)) loop.cut(takenOver());
+    if (loop && loop.id !== stream) loop.cut(takenOver());
   }
 
   /** Keeps what a loop counted with an offering that serves it no longer. */
