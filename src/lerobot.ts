@@ -1,4 +1,4 @@
-/** `npm run lerobot -- --listen 127.0.0.1:8081`: LeRobot's server on the robot, in front of a gateway. */
+/** `npx limber lerobot --listen 127.0.0.1:8081`: LeRobot's server on the robot, in front of a gateway. */
 import { parseArgs } from "node:util";
 import { readSidecarConfig } from "./config.ts";
 import { serveLerobot } from "./sidecar/lerobot.ts";

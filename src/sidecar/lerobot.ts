@@ -1,7 +1,7 @@
 /**
  * LeRobot's inference server, on the robot itself: its unmodified client gets the models of a gateway. It adds what that client's
  * protocol lacks, TLS and a key, so it listens on the robot alone. `pretrained_name_or_path` is the slug of a model, or an alias.
- * `LIMBER_URL=https://… LIMBER_KEY=lmb_sk_… npm run lerobot -- --listen 127.0.0.1:8080 [--action-space joint_pos_7] [--preset name]`
+ * `LIMBER_URL=https://… LIMBER_KEY=lmb_sk_… npx limber lerobot --listen 127.0.0.1:8081 [--action-space joint_pos_7] [--preset name]`
  * Source: huggingface/lerobot, src/lerobot/async_inference/policy_server.py.
  */
 import { createServer, type Http2Session, type ServerHttp2Stream } from "node:http2";

@@ -1,4 +1,4 @@
-/** `npm run lerobot`, as its operators run it. */
+/** `npx limber lerobot`, as its operators run it. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 
 const run = (args: readonly string[], env: Record<string, string>): Promise<{ code: unknown; said: string }> =>
   new Promise((resolve) =>
-    execFile(process.execPath, ["src/lerobot.ts", ...args], { env }, (error, stdout, stderr) =>
+    execFile(process.execPath, ["src/limber.ts", ...args], { env }, (error, stdout, stderr) =>
       resolve({ code: error?.code ?? 0, said: stdout + stderr }),
     ),
   );
@@ -16,10 +16,15 @@ it("says in a line why it can't serve: no key, an option that is none, an addres
   await once(taken, "listening");
   const { port } = taken.address() as AddressInfo;
   const key = { LIMBER_KEY: "lmb_sk_of_a_robot" };
-  expect(await run([], {})).toEqual({ code: 1, said: "limber: LIMBER_KEY must be set\n" });
-  expect(await run(["--nonsense"], key)).toEqual({ code: 1, said: "limber: Unknown option '--nonsense'\n" });
-  const { code, said } = await run(["--listen", `127.0.0.1:${port}`], key);
+  expect(await run(["lerobot"], {})).toEqual({ code: 1, said: "limber: LIMBER_KEY must be set\n" });
+  expect(await run(["lerobot", "--nonsense"], key)).toEqual({ code: 1, said: "limber: Unknown option '--nonsense'\n" });
+  const { code, said } = await run(["lerobot", "--listen", `127.0.0.1:${port}`], key);
   expect([code, said.split("\n").length]).toEqual([1, 3]);
   expect(said).toContain("--listen names another address");
   taken.close();
+});
+
+it("names the commands that there are where one is none of them", async () => {
+  const said = "limber: the commands are start and lerobot\n";
+  for (const args of [[], ["lero"], ["toString"]]) expect(await run(args, {})).toEqual({ code: 2, said });
 });
