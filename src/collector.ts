@@ -19,13 +19,16 @@ const FLAGS = [
   "--no-parallel-pointer-update",
   "--no-parallel-weak-ref-clearing",
   /*
-   * V8 would begin with the old as soon as less room is left for them than the young may take, which once much stayed is sixty-four
-   * megabytes: in a calm process after every few megabytes, and every time with a pause. So it goes by the share of what it lets
-   * them grow that is used. What is left is enough for what is made while it marks, and memory is bounded as it was.
-   * (Without compaction pauses would be shorter still, but the old then grow for hours: there is no end to their holes.)
+   * The old may come to three times of what lives of them. In a calm process V8 would let them grow by a tenth, and collect them after
+   * every few megabytes, each time with a pause. (Beginning later within that tenth is worse: then the pause comes before the marking
+   * is done, and does all of it. Without compaction pauses would be shorter, but there is no end to the holes.)
    */
-  "--incremental-marking-soft-trigger=60",
-  "--incremental-marking-hard-trigger=85",
+  "--heap-growing-percent=200",
+  /*
+   * A process that calms down is not squeezed into as little as it can be: V8 would stop for fifty milliseconds and more to give memory
+   * back, and robots that ask at an even pace are such a calm.
+   */
+  `--gc-memory-reducer-start-delay-ms=${2 ** 31 - 1}`,
 ];
 
 /** Small collections that are asked for are done by this thread alone, for the same reason. */
