@@ -56,6 +56,17 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 };
 const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts"]);
 
+/** Rooms within a room, and which of their neighbours each stands on; whoever is outside comes in by the room's own files. */
+const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  routing: {
+    snapshot: [],
+    health: ["snapshot"],
+    plan: ["snapshot", "health"],
+    attempt: ["health", "plan"],
+    loop: ["health", "plan", "attempt"],
+  },
+};
+
 /** Packages that one room alone may use. */
 const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   fastify: ["edge"],
@@ -86,6 +97,24 @@ describe("rooms", () => {
         if (path.startsWith("gen/")) continue;
         const wanted = roomOf(path);
         if (wanted === room || OPEN_TO_ALL.has(wanted) || DOORS[room]?.includes(wanted)) continue;
+        faults.push(`${file} imports ${path}`);
+      }
+    }
+    expect(faults).toEqual([]);
+  });
+
+  it("have rooms within that stand on one another in one direction, behind the doors of the room", () => {
+    const within = (file: string): string => relative("src", file).split("/")[1] ?? "";
+    const faults: string[] = [];
+    for (const file of filesUnder("src")) {
+      for (const target of importsOf(file)) {
+        const path = normalize(join(dirname(file), target));
+        const inner = WITHIN[roomOf(path)];
+        const wanted = within(path);
+        if (!target.startsWith(".") || !inner || !(wanted in inner)) continue;
+        const mine = within(file);
+        if (roomOf(file) === roomOf(path) && (mine === wanted || !(mine in inner) || inner[mine]?.includes(wanted)))
+          continue;
         faults.push(`${file} imports ${path}`);
       }
     }

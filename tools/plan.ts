@@ -17,8 +17,14 @@ import * as predict from "../src/contracts/predict.ts";
 import { decoderOf, Faults, toText } from "../src/edge/json.ts";
 import { assertValid, invalid, violationOf } from "../src/edge/validate.ts";
 import { factsOf, Refusal } from "../src/refusal.ts";
-import { buildSnapshot } from "../src/routing/build.ts";
-import { explain, HealthBoard, type Offering, type PlanArgs, type Supply } from "../src/routing/index.ts";
+import {
+  buildSnapshot,
+  explain,
+  HealthBoard,
+  type Offering,
+  type PlanArgs,
+  type Supply,
+} from "../src/routing/index.ts";
 
 /** A case as its file holds it. Times are milliseconds or seconds before the moment of the plan. */
 export interface PlanCase {

@@ -1,4 +1,8 @@
-/** Which offering serves, and in what order: the six stages of the specification, and the state that they read. */
+/**
+ * Which offering serves, and in what order: the room's only door. Behind it five rooms, each standing on those before it:
+ * `snapshot/` what there is to choose from, `health/` how it fares, `plan/` stages 1 to 4, how a request becomes a plan or a
+ * refusal, `attempt/` stages 5 and 6, how a plan is carried out once and told, `loop/` how one is carried out over and over.
+ */
 export { ALIASES, type Alias, type Axis, standsFor, VARIANTS, type Variant } from "./aliases.ts";
 export {
   type AttemptCalls,
@@ -9,25 +13,25 @@ export {
   type AttemptWorld,
   attemptPlan,
   attemptStream,
-} from "./attempt.ts";
-export { buildingSnapshot, buildSnapshot } from "./build.ts";
-export type { Hearsay, Report, Uptime } from "./cell.ts";
-export { explain } from "./explain.ts";
-export { type ForcedState, HealthBoard, type OfferingHealth } from "./health.ts";
-export type { HealthView } from "./health-view.ts";
-export { HedgeBudgets, type Hedges } from "./hedge.ts";
-export { contractOf, type KeyScope, type PlanArgs } from "./intent.ts";
+} from "./attempt/attempt.ts";
+export { HedgeBudgets, type Hedges } from "./attempt/hedge.ts";
+export { directRouteOf, type Outcome, routeOf, type Try } from "./attempt/record.ts";
+export type { Hearsay, Report, Uptime } from "./health/cell.ts";
+export { type ForcedState, HealthBoard, type OfferingHealth } from "./health/health.ts";
+export type { HealthView } from "./health/health-view.ts";
+export { BUCKETS } from "./health/sketch.ts";
+export { copyOf, since, type Tally } from "./health/tally.ts";
 export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
-export { Names, naming } from "./names.ts";
-export { nearNames } from "./near.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
-export { type OwnKeys, type OwnKeyUse, sameWay } from "./own-keys.ts";
-export { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "./pin.ts";
-export { type Plan, type PlanStep, planFor } from "./plan.ts";
-export { directRouteOf, type Outcome, routeOf, type Try } from "./record.ts";
-export { BUCKETS } from "./sketch.ts";
-export { SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot.ts";
-export { sorting } from "./sorting.ts";
-export { copyOf, since, type Tally } from "./tally.ts";
+export { explain } from "./plan/explain.ts";
+export { contractOf, type KeyScope, type PlanArgs } from "./plan/intent.ts";
+export { nearNames } from "./plan/near.ts";
+export { type OwnKeys, type OwnKeyUse, sameWay } from "./plan/own-keys.ts";
+export { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "./plan/pin.ts";
+export { type Plan, type PlanStep, planFor } from "./plan/plan.ts";
+export { buildingSnapshot, buildSnapshot } from "./snapshot/build.ts";
+export { Names, naming } from "./snapshot/names.ts";
+export { SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot/snapshot.ts";
+export { sorting } from "./snapshot/sorting.ts";

@@ -17,7 +17,7 @@ import { sleep } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
-import { nearNames } from "../routing/near.ts";
+import { nearNames } from "../routing/index.ts";
 import { variantFor } from "../scenarios/index.ts";
 import type { Scenario, Variant } from "../scenarios/scenario.ts";
 import { audit } from "../store/account/audit.ts";

@@ -6,12 +6,12 @@ import { describe, expect, it } from "vitest";
 import { HoldReason } from "../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../src/contracts/failure.ts";
-import { buildSnapshot } from "../../src/routing/build.ts";
-import { HealthBoard } from "../../src/routing/health.ts";
+import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { LoopEvent } from "../../src/routing/loop/events.ts";
 import { Loop } from "../../src/routing/loop/loop.ts";
-import { type Pin, PinBoard } from "../../src/routing/pin.ts";
-import { type PlanStep, planFor } from "../../src/routing/plan.ts";
+import { type Pin, PinBoard } from "../../src/routing/plan/pin.ts";
+import { type PlanStep, planFor } from "../../src/routing/plan/plan.ts";
+import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
 import { seeded } from "../support/chance.ts";
 import { intent, offering, planArgs, supplyOf } from "../support/supply.ts";
 

@@ -1,12 +1,12 @@
 /** Offerings to try, on a clock that stands still, and what their calls come to. */
 import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
 import { Refusal } from "../../src/refusal.ts";
-import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt.ts";
-import { buildSnapshot } from "../../src/routing/build.ts";
-import { HealthBoard } from "../../src/routing/health.ts";
-import { HedgeBudget } from "../../src/routing/hedge.ts";
+import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt/attempt.ts";
+import { HedgeBudget } from "../../src/routing/attempt/hedge.ts";
+import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";
-import { type Plan, type PlanStep, planFor } from "../../src/routing/plan.ts";
+import { type Plan, type PlanStep, planFor } from "../../src/routing/plan/plan.ts";
+import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
 import { ManualClock } from "./manual-clock.ts";
 import { planArgs, prefer, supplyOf } from "./supply.ts";
 

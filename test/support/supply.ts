@@ -2,11 +2,11 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type ProviderPreferences, ProviderPreferencesSchema } from "../../gen/limber/v1/preferences_pb.ts";
 import { Contract, type Intent } from "../../src/contracts/contract.ts";
-import { buildSnapshot } from "../../src/routing/build.ts";
-import { HealthBoard } from "../../src/routing/health.ts";
-import type { PlanArgs } from "../../src/routing/intent.ts";
+import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { CatalogModel, Offering } from "../../src/routing/offering.ts";
-import type { Supply } from "../../src/routing/snapshot.ts";
+import type { PlanArgs } from "../../src/routing/plan/intent.ts";
+import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
+import type { Supply } from "../../src/routing/snapshot/snapshot.ts";
 
 /** An act offering of `ee_delta_6d_grip` unless told otherwise: 100 µ$ a step, p50 50 ms, p95 100 ms, always warm. */
 export function offering(id: string, facts: Partial<Offering> = {}): Offering {

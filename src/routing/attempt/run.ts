@@ -4,11 +4,11 @@ import type { Clock } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../refusal.ts";
 import { Cancel, type Signal } from "../../signal.ts";
-import type { HealthBoard } from "../health.ts";
-import type { Hedges } from "../hedge.ts";
-import { isNeutral } from "../own-keys.ts";
-import { mayHedge, type Plan, type PlanStep } from "../plan.ts";
-import { type Outcome, refusalOfTries, routeOf, type Try } from "../record.ts";
+import type { HealthBoard } from "../health/health.ts";
+import { isNeutral } from "../plan/own-keys.ts";
+import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
+import type { Hedges } from "./hedge.ts";
+import { type Outcome, refusalOfTries, routeOf, type Try } from "./record.ts";
 
 /** What one attempt is given. */
 export interface AttemptOptions {

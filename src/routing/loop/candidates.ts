@@ -1,5 +1,5 @@
 /** Who may serve a control loop: a robot never mixes two plans of motion inside an episode. */
-import { type PlanStep, sameCheckpoint } from "../plan.ts";
+import { type PlanStep, sameCheckpoint } from "../plan/plan.ts";
 
 /**
  * Those of a plan's steps that may serve now, best first. `bound` is who served the episode last, or the model that did where no

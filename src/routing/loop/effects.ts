@@ -1,7 +1,7 @@
 /** What an event asks for: the list that a loop writes while it takes one, in order. */
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
-import { isNeutral } from "../own-keys.ts";
+import { isNeutral } from "../plan/own-keys.ts";
 import type { Hold, LoopEffect } from "./events.ts";
 import type { Flight, Job } from "./job.ts";
 

@@ -2,9 +2,9 @@
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
-import type { Report } from "../cell.ts";
-import type { PlanStep } from "../plan.ts";
-import type { Try } from "../record.ts";
+import type { Try } from "../attempt/record.ts";
+import type { Report } from "../health/cell.ts";
+import type { PlanStep } from "../plan/plan.ts";
 
 /** What a robot sensed at one control step. `O` is the observation itself, which the loop only hands on. */
 export interface Sighting<O> {

@@ -1,8 +1,8 @@
 /** One observation on its way to its chunk, and the questions that were asked about it. */
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
-import type { PlanStep } from "../plan.ts";
-import type { Try } from "../record.ts";
+import type { Try } from "../attempt/record.ts";
+import type { PlanStep } from "../plan/plan.ts";
 import type { Dispatch, Sighting } from "./events.ts";
 
 /** Why the robot is to hold in place of an observation. */

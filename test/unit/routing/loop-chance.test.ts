@@ -6,7 +6,7 @@ import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import type { LoopEffect } from "../../../src/routing/loop/events.ts";
 import type { LoopRules } from "../../../src/routing/loop/loop.ts";
 import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
-import type { PlanStep } from "../../../src/routing/plan.ts";
+import type { PlanStep } from "../../../src/routing/plan/plan.ts";
 import { answer, DEADLINE_MS, short, stage, step } from "../../support/loops.ts";
 
 describe("whatever happens", () => {

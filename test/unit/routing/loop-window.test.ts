@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import type { LoopRules } from "../../../src/routing/loop/loop.ts";
 import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
-import type { PlanStep } from "../../../src/routing/plan.ts";
+import type { PlanStep } from "../../../src/routing/plan/plan.ts";
 import { all, answer, DEADLINE_MS, stage, step } from "../../support/loops.ts";
 import { intent } from "../../support/supply.ts";
 

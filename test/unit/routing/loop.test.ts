@@ -5,7 +5,7 @@ import { exceeds } from "../../../src/contracts/bounds.ts";
 import type { ActAnswer } from "../../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import type { LoopEvent } from "../../../src/routing/loop/events.ts";
-import type { PlanStep } from "../../../src/routing/plan.ts";
+import type { PlanStep } from "../../../src/routing/plan/plan.ts";
 import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../support/loops.ts";
 
 describe("an observation", () => {

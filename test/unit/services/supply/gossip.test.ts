@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
-import { buildSnapshot } from "../../../../src/routing/build.ts";
-import { HealthBoard } from "../../../../src/routing/health.ts";
+import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { Gossip } from "../../../../src/services/supply/gossip.ts";
 import { settle } from "../../../support/manual-clock.ts";
 import { offering, supplyOf } from "../../../support/supply.ts";

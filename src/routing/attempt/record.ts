@@ -1,0 +1,114 @@
+/** Stage 6: what was tried and what came of it, as the caller is told. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type Attempt,
+  AttemptStatus,
+  type DirectRoute,
+  DirectRouteSchema,
+  type HedgeWithheld,
+  type PinOutcome,
+  type Route,
+  RouteSchema,
+} from "../../../gen/limber/v1/route_pb.ts";
+import { AttemptFailure, failureWord } from "../../contracts/failure.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import type { PlanStep } from "../plan/plan.ts";
+
+/** One try while it runs and after. */
+export interface Try {
+  readonly step: PlanStep;
+  /** Steady clock, in milliseconds. */
+  readonly startedAt: number;
+  status: "running" | "ok" | "error" | "cancelled";
+  /** Milliseconds from its start to its end; 0 while it runs. */
+  latencyMs: number;
+  reason: AttemptFailure | undefined;
+}
+
+/** What a request's attempts came to. */
+export interface Outcome {
+  /** In the order in which they were started. */
+  readonly tries: readonly Try[];
+  /** Who answered; undefined while nobody has. */
+  readonly step: PlanStep | undefined;
+  /** What the loser of a hedge is paid, in micro-dollars; undefined when no hedge was sent. */
+  readonly hedgeMicro: number | undefined;
+  /** Why a hedge that was due was not sent. */
+  readonly hedgeWithheld?: HedgeWithheld | undefined;
+}
+
+/** The Route record of an inference answer. */
+export function routeOf({ tries, step, hedgeMicro, hedgeWithheld }: Outcome, pin?: PinOutcome): Route {
+  const attempts = attemptsOf(tries);
+  const hedgeCostUsd = hedgeMicro === undefined ? undefined : hedgeMicro / 1e6;
+  if (!step) return create(RouteSchema, { attempts, hedgeCostUsd, hedgeWithheld, pin });
+  const { id, model, provider, region, precision, simulated } = step.offering;
+  // Written out, as calls in a control loop don't pay for `create`.
+  return {
+    $typeName: "limber.v1.Route",
+    offeringId: id,
+    model,
+    provider,
+    region,
+    precision,
+    simulated,
+    attempts,
+    fallbackUsed: step.rank > 0,
+    hedgeCostUsd,
+    hedgeWithheld,
+    pin,
+    byok: step.ownKey ? true : undefined,
+  };
+}
+
+/** The Route record of a call that went straight to its provider. */
+export const directRouteOf = (step: PlanStep): DirectRoute => create(DirectRouteSchema, servedBy(step));
+
+/** The tries as the Route record lists them. */
+export function attemptsOf(tries: readonly Try[]): Attempt[] {
+  return tries.map(({ step, status, latencyMs, reason }) => ({
+    $typeName: "limber.v1.Attempt",
+    model: step.offering.model,
+    provider: step.offering.provider,
+    offeringId: step.offering.id,
+    status: STATUSES[status],
+    latencyMs: Math.round(latencyMs * 1000) / 1000,
+    reason,
+    byok: step.ownKey ? true : undefined,
+  }));
+}
+
+const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
+  // A stream's route is told while its attempt still runs: it has given its first frame.
+  running: AttemptStatus.OK,
+  ok: AttemptStatus.OK,
+  error: AttemptStatus.ERROR,
+  cancelled: AttemptStatus.CANCELLED,
+};
+
+function servedBy(step: PlanStep) {
+  const { id, model, provider, region, precision, simulated } = step.offering;
+  return { offeringId: id, model, provider, region, precision, simulated, ...(step.ownKey && { byok: true }) };
+}
+
+/** Why a plan came to nothing: time ran out, nobody had room, or everyone who was asked failed. */
+export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refusal {
+  const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
+  const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
+  if (outOfTime) {
+    const text = told ? `time ran out: ${told}` : "no offering is expected to finish in the time that is left";
+    return refuse(Reason.DEADLINE_EXCEEDED, text, {}, { route });
+  }
+  if (tries.every((each) => each.reason === AttemptFailure.UPSTREAM_BUSY)) {
+    return refuse(
+      Reason.CAPACITY_EXHAUSTED,
+      "every offering of the plan is at its limit or resting",
+      {},
+      { route, retryAfter: 1 },
+    );
+  }
+  return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
+}
+
+const spoken = (failure: AttemptFailure | undefined): string =>
+  failureWord(failure)?.replaceAll("_", " ") ?? "was called off";

@@ -1,0 +1,205 @@
+/** The circuit breaker of one offering: a pure reducer over what happened and when. Source: decisions, section 9. */
+import { AttemptFailure } from "../../contracts/failure.ts";
+
+/** Where a breaker stands. The forced states are an operator's, and only an operator ends them. */
+export type BreakerState = "closed" | "open" | "half_open" | "forced_open" | "forced_closed";
+
+/** A breaker at one moment. Times are in milliseconds of one clock. */
+export interface Breaker {
+  readonly state: BreakerState;
+  /** Failures since the last success. */
+  readonly consecutive: number;
+  /** Calls and failures of the last 30 seconds, in slices of five; those of other replicas too. */
+  readonly window: Window;
+  /** Failures in a row that another replica has seen, and when it told of them. */
+  readonly elsewhere: { readonly consecutive: number; readonly at: number };
+  /** How often it opened since it was last closed; doubles the cooldown. */
+  readonly trips: number;
+  readonly openedAt: number;
+  /** When it admits a probe; 0 while closed. */
+  readonly retryAt: number;
+  /** Until when the one probe is under way; 0 when none is. */
+  readonly probeUntil: number;
+  /** Probes that succeeded in a row. */
+  readonly probesPassed: number;
+}
+
+interface Window {
+  /** Number of the newest slice. */
+  readonly slice: number;
+  /** Newest first. */
+  readonly calls: readonly number[];
+  readonly failures: readonly number[];
+}
+
+/**
+ * What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. `heard`: another
+ * replica told of calls since it last did, and of failures in a row.
+ */
+export type BreakerEvent =
+  | { readonly kind: "failed" | "released"; readonly at: number }
+  /** So many calls, one where nothing is said; more than one only while it is closed. */
+  | { readonly kind: "succeeded"; readonly at: number; readonly calls?: number }
+  | { readonly kind: "probing"; readonly at: number; readonly budgetMs: number }
+  | {
+      readonly kind: "heard";
+      readonly at: number;
+      readonly calls: number;
+      readonly failures: number;
+      readonly consecutive: number;
+    }
+  | { readonly kind: "forced"; readonly at: number; readonly state: "forced_open" | "forced_closed" | "closed" };
+
+const SLICES = 6;
+const SLICE_MS = 5_000;
+const CONSECUTIVE_LIMIT = 5;
+const RATE_LIMIT = 0.5;
+const RATE_CALLS = 10;
+const COOLDOWN_MS = 10_000;
+const LONGEST_COOLDOWN_MS = 300_000;
+/** Cooldowns are stretched by up to this share, so that replicas and offerings do not all probe at once. */
+const JITTER = 0.2;
+const PROBES_TO_CLOSE = 2;
+/** How long another replica's failures in a row count. */
+const HEARSAY_MS = 30_000;
+/** Of what another replica tells at once no more counts than what the window is judged by, so that a word of ours still weighs. */
+const MOST_HEARD = 2 * RATE_CALLS;
+
+const NO_CALLS: readonly number[] = Array(SLICES).fill(0);
+
+/** A breaker that has seen nothing. */
+export const CLOSED: Breaker = {
+  state: "closed",
+  consecutive: 0,
+  window: { slice: 0, calls: NO_CALLS, failures: NO_CALLS },
+  elsewhere: { consecutive: 0, at: 0 },
+  trips: 0,
+  openedAt: 0,
+  retryAt: 0,
+  probeUntil: 0,
+  probesPassed: 0,
+};
+
+/** The breaker after an event. `random` gives a number in [0, 1) for the jitter of the cooldown. */
+export function reduce(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
+  if (event.kind === "forced")
+    return event.state === "closed" ? CLOSED : { ...CLOSED, state: event.state, openedAt: event.at };
+  switch (breaker.state) {
+    case "closed":
+      return whileClosed(breaker, event, random);
+    case "open":
+      return event.kind === "probing" && event.at >= breaker.retryAt
+        ? { ...breaker, state: "half_open", probesPassed: 0, probeUntil: event.at + event.budgetMs }
+        : breaker;
+    case "half_open":
+      return whileHalfOpen(breaker, event, random);
+    default:
+      return breaker;
+  }
+}
+
+/** Until when nothing may be sent: 0 when it may be now, Infinity when only an operator can tell. */
+export function restsUntil(breaker: Breaker): number {
+  switch (breaker.state) {
+    case "open":
+      return breaker.retryAt;
+    case "half_open":
+      return breaker.probeUntil;
+    case "forced_open":
+      return Number.POSITIVE_INFINITY;
+    default:
+      return 0;
+  }
+}
+
+/** Whether a failure speaks against the provider: not what the caller sent, and not a provider that is merely full. */
+export function blamesProvider(failure: AttemptFailure): boolean {
+  return !BLAMELESS.has(failure);
+}
+
+/** A full server is healthy; what a caller sent and what he forbids is his own. */
+const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
+  AttemptFailure.INPUT_REJECTED,
+  AttemptFailure.UPSTREAM_BUSY,
+  AttemptFailure.UNSAFE_ACTION,
+]);
+
+function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
+  switch (event.kind) {
+    case "succeeded": {
+      // What works here works, whatever others say.
+      const window = slide(breaker.window, event.at, event.calls ?? 1, 0);
+      return { ...breaker, consecutive: 0, window, elsewhere: CLOSED.elsewhere };
+    }
+    case "failed": {
+      const window = slide(breaker.window, event.at, 1, 1);
+      const next: Breaker = { ...breaker, consecutive: breaker.consecutive + 1, window };
+      const inARow = next.consecutive + heardOf(breaker, event.at);
+      return inARow >= CONSECUTIVE_LIMIT || mostlyFails(window) ? open(next, event.at, random) : next;
+    }
+    case "heard":
+      return hear(breaker, event);
+    default:
+      return breaker;
+  }
+}
+
+/** Hearsay shortens the way to opening; a failure of our own has to come on top. */
+function hear(breaker: Breaker, { at, calls, failures, consecutive }: BreakerEvent & { kind: "heard" }): Breaker {
+  const share = Math.min(1, MOST_HEARD / Math.max(calls, 1));
+  const window = slide(breaker.window, at, Math.round(calls * share), Math.round(failures * share));
+  return { ...breaker, window, elsewhere: { consecutive, at } };
+}
+
+const heardOf = ({ elsewhere }: Breaker, at: number): number =>
+  at - elsewhere.at < HEARSAY_MS ? elsewhere.consecutive : 0;
+
+function whileHalfOpen(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
+  switch (event.kind) {
+    case "probing":
+      return { ...breaker, probeUntil: event.at + event.budgetMs };
+    case "succeeded":
+      if (breaker.probesPassed + 1 >= PROBES_TO_CLOSE) return CLOSED;
+      return { ...breaker, consecutive: 0, probesPassed: breaker.probesPassed + 1, probeUntil: 0 };
+    case "failed":
+      return open({ ...breaker, consecutive: breaker.consecutive + 1 }, event.at, random);
+    default:
+      return { ...breaker, probeUntil: 0 };
+  }
+}
+
+function open(breaker: Breaker, at: number, random: () => number): Breaker {
+  const cooldown = Math.min(COOLDOWN_MS * 2 ** breaker.trips, LONGEST_COOLDOWN_MS);
+  const retryAt = at + cooldown * (1 + JITTER * random());
+  return { ...breaker, state: "open", trips: breaker.trips + 1, openedAt: at, retryAt, probeUntil: 0, probesPassed: 0 };
+}
+
+function slide(window: Window, at: number, calls: number, failures: number): Window {
+  // A clock that was set back must not empty the window.
+  const slice = Math.max(Math.floor(at / SLICE_MS), window.slice);
+  const passed = Math.min(slice - window.slice, SLICES);
+  if (passed === 0) {
+    return { slice, calls: withFirst(window.calls, calls), failures: withFirst(window.failures, failures) };
+  }
+  return { slice, calls: shift(window.calls, passed, calls), failures: shift(window.failures, passed, failures) };
+}
+
+function withFirst(counts: readonly number[], added: number): readonly number[] {
+  if (added === 0) return counts;
+  const more = counts.slice();
+  more[0]! += added;
+  return more;
+}
+
+function shift(counts: readonly number[], passed: number, added: number): number[] {
+  const shifted = Array<number>(SLICES).fill(0);
+  for (let i = passed; i < SLICES; i++) shifted[i] = counts[i - passed]!;
+  shifted[0]! += added;
+  return shifted;
+}
+
+function mostlyFails(window: Window): boolean {
+  const calls = window.calls.reduce((sum, count) => sum + count, 0);
+  const failures = window.failures.reduce((sum, count) => sum + count, 0);
+  return calls >= RATE_CALLS && failures >= calls * RATE_LIMIT;
+}

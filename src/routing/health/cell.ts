@@ -1,0 +1,187 @@
+/** One offering as it was measured: what its calls add up to. */
+import { AttemptFailure } from "../../contracts/failure.ts";
+import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
+import { Pace } from "./pace.ts";
+import { Recent } from "./recent.ts";
+import { bucketOf, Sketch } from "./sketch.ts";
+import { Counters, copyOf, newest, since, type Tally } from "./tally.ts";
+
+/** How a call at an offering ended. `cancelled`: nobody waited for it any longer. */
+export interface Report {
+  readonly outcome: "ok" | "cancelled" | AttemptFailure;
+  readonly latencyMs: number;
+  /** Units of the answer; 0 when there was none. */
+  readonly units: number;
+  /** It had to be woken first. */
+  readonly cold: boolean;
+  readonly at: number;
+}
+
+/** Shares of calls that succeeded while the breaker let them, over three windows, as all replicas rolled them up. */
+export interface Uptime {
+  readonly last5m: number | undefined;
+  readonly last1d: number | undefined;
+  readonly last30d: number;
+  /** Calls of the 30 days: below `ENOUGH_CALLS` the advertised figure stands. */
+  readonly calls: number;
+}
+
+/** What another replica tells of an offering. */
+export interface Hearsay {
+  readonly tally: Tally;
+  /** Failures in a row that it has seen. */
+  readonly consecutive: number;
+  /** How long ago it last used the offering, in milliseconds. */
+  readonly idleMs: number;
+  readonly coldMs: number | undefined;
+  readonly unitsPerS: number | undefined;
+}
+
+/** What a call says of its provider. `released`: nothing. */
+export type Verdict = "succeeded" | "failed" | "released";
+
+/** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
+const ENOUGH_SAMPLES = 4;
+/** Below this many calls in 30 days the advertised uptime stands. */
+const ENOUGH_CALLS = 20;
+/** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
+const USUAL_MS = 1000;
+/** Of replicas that come and go the last so many are remembered. */
+const MOST_REPLICAS = 16;
+/** How much one call moves a running average. */
+const NEWEST_SHARE = 0.1;
+
+/** The figures of one offering. */
+export class Cell {
+  readonly offeringId: string;
+  breaker: Breaker = CLOSED;
+  latency: Sketch | undefined;
+  coldMs: number | undefined;
+  unitsPerS: number | undefined;
+  uptime: Uptime | undefined;
+  success = 1;
+  /** Calls that were taken in and that the breaker does not know of yet, and when the last of them ended. */
+  unjudged = 0;
+  unjudgedAt = 0;
+  usedAt = Number.NEGATIVE_INFINITY;
+  lastFailure: AttemptFailure | undefined;
+  /** Calls of all replicas, as far as they told. */
+  readonly recent = new Recent();
+  readonly tally = new Counters();
+  readonly pace = new Pace();
+  /** By replica: the newest that it told. */
+  private heard: Map<string, Tally> | undefined;
+
+  constructor(offeringId: string) {
+    this.offeringId = offeringId;
+  }
+
+  /** Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. */
+  note(report: Report, usualMs: number): Verdict {
+    this.usedAt = Math.max(this.usedAt, report.at);
+    const verdict = verdictOf(report, usualMs);
+    if (verdict === "released") {
+      // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
+      // of hedges would never look slow. Where it is less it does not, or callers in a hurry would make it look fast.
+      if (report.latencyMs > usualMs) this.addLatency(report);
+      return verdict;
+    }
+    if (verdict === "succeeded") {
+      this.succeeded(report);
+      return verdict;
+    }
+    this.tally.calls++;
+    this.tally.failures++;
+    this.lastFailure = report.outcome as AttemptFailure; // the other outcomes have other verdicts
+    this.recent.add(1, 1, report.at);
+    this.success -= this.success * NEWEST_SHARE;
+    if (report.outcome === AttemptFailure.TIMEOUT || report.outcome === AttemptFailure.DEADLINE)
+      this.addLatency(report);
+    return verdict;
+  }
+
+  /** Takes in a call that ended well, as nearly all do. */
+  succeeded(report: Omit<Report, "outcome">): void {
+    const { at, units, latencyMs } = report;
+    this.usedAt = Math.max(this.usedAt, at);
+    this.tally.calls++;
+    this.recent.add(1, 0, at);
+    this.success += (1 - this.success) * NEWEST_SHARE;
+    this.addLatency(report);
+    if (units > 0 && latencyMs > 0) this.unitsPerS = average(this.unitsPerS, (units * 1000) / latencyMs);
+  }
+
+  /** Takes in what a replica tells; answers what it counted since it last told, in proportion where that is more than can count. */
+  hear(replica: string, told: Hearsay, now: number): Pick<Tally, "calls" | "failures"> {
+    this.heard ??= new Map();
+    const before = this.heard.get(replica);
+    this.heard.delete(replica);
+    this.heard.set(replica, before ? newest(before, told.tally) : copyOf(told.tally));
+    for (const silent of this.heard.keys()) if (this.heard.size > MOST_REPLICAS) this.heard.delete(silent);
+    const news = since(before, told.tally);
+    this.sketch.addCounts(news.latency, now);
+    this.usedAt = Math.max(this.usedAt, now - told.idleMs);
+    this.coldMs ??= told.coldMs;
+    this.unitsPerS ??= told.unitsPerS;
+    // What is heard for the first time may be a history of months, of which no more than a handful counts as of now.
+    const share = before ? 1 : Math.min(1, MOST_JUDGED / Math.max(1, news.calls));
+    const [calls, failures] = [Math.round(news.calls * share), Math.round(news.failures * share)];
+    this.recent.add(calls, failures, now);
+    for (let i = 0; i < Math.min(calls, MOST_JUDGED); i++) {
+      const failed = i < (failures / calls) * Math.min(calls, MOST_JUDGED);
+      this.success += ((failed ? 0 : 1) - this.success) * NEWEST_SHARE;
+    }
+    return { calls, failures };
+  }
+
+  /** Takes in what was rolled up before this replica began. */
+  recall(latency: ArrayLike<number>, usedAt: number): void {
+    this.sketch.addCounts(latency, usedAt);
+    this.usedAt = Math.max(this.usedAt, usedAt);
+  }
+
+  /** Whether there are enough samples for measured figures to stand above advertised ones. */
+  isMeasured(now: number): this is { latency: Sketch } {
+    return this.latency !== undefined && this.latency.samples(now) >= ENOUGH_SAMPLES;
+  }
+
+  /** Whether there ever was a sample. */
+  hasMeasured(): this is { latency: Sketch } {
+    return this.latency !== undefined && Number.isFinite(this.latency.quantile(0.5));
+  }
+
+  /** The uptime of 30 days once there are enough calls. */
+  get uptime30d(): number | undefined {
+    return this.uptime && this.uptime.calls >= ENOUGH_CALLS ? this.uptime.last30d : undefined;
+  }
+
+  private get sketch(): Sketch {
+    this.latency ??= new Sketch();
+    return this.latency;
+  }
+
+  private addLatency({ cold, latencyMs, at }: Omit<Report, "outcome">): void {
+    if (cold) {
+      this.coldMs = average(this.coldMs, latencyMs);
+      return;
+    }
+    const bucket = bucketOf(latencyMs);
+    this.tally.latency[bucket]!++;
+    this.sketch.add(latencyMs, at, bucket);
+    this.pace.add(latencyMs, at);
+  }
+}
+
+/** More calls than this leave nothing of what the share of successes was before. */
+const MOST_JUDGED = 50;
+
+function verdictOf({ outcome, latencyMs }: Report, usualMs: number): Verdict {
+  if (outcome === "ok") return "succeeded";
+  if (outcome === "cancelled" || !blamesProvider(outcome)) return "released";
+  // The caller's own deadline says nothing of a provider that was not given its usual time.
+  const wasGivenTime = latencyMs >= (Number.isFinite(usualMs) ? usualMs : USUAL_MS);
+  return outcome === AttemptFailure.DEADLINE && !wasGivenTime ? "released" : "failed";
+}
+
+const average = (old: number | undefined, newest: number): number =>
+  old === undefined ? newest : old + (newest - old) * NEWEST_SHARE;

@@ -1,0 +1,317 @@
+/** How every offering does at the moment: its breaker, and figures that are measured where there are enough samples. */
+import { atOnce, type Sliced } from "../../ambient.ts";
+import type { AttemptFailure } from "../../contracts/failure.ts";
+import type { Offering } from "../offering.ts";
+import type { Snapshot } from "../snapshot/snapshot.ts";
+import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
+import { Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
+import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
+
+/** What can be said of one offering, for `GET /v1/status`. */
+export interface OfferingHealth {
+  readonly offering: Offering;
+  readonly breaker: Breaker;
+  /** Share of the calls of the last five minutes that it failed; undefined when there were none. */
+  readonly failureRate: number | undefined;
+  readonly p50Ms: number | undefined;
+  readonly p95Ms: number | undefined;
+  readonly p99Ms: number | undefined;
+  /** The last failure that counted against it. */
+  readonly lastFailure: AttemptFailure | undefined;
+  /** As all replicas rolled it up; undefined before there is anything. */
+  readonly uptime: Uptime | undefined;
+}
+
+/** Hears that the breaker of an offering opened or closed by what its calls came to. */
+export type CircuitListener = (offering: Offering, state: "opened" | "closed") => void;
+
+/** An operator's hand on a breaker; `closed` gives it back to itself. */
+export type ForcedState = "forced_open" | "forced_closed" | "closed";
+
+/** More reports than this wait for nobody. */
+const MOST_WAITING = 128;
+
+/** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
+export class HealthBoard {
+  /** Told of every breaker that opens or closes. */
+  onCircuit: CircuitListener = () => {};
+  private readonly random: () => number;
+  /** Of the offerings that anything is known of beyond what they advertise. */
+  private readonly cells = new Map<string, Cell>();
+  private readonly watchers = new Set<Set<string>>();
+  /** What changed while a new view is made. */
+  private changed: Set<string> | undefined;
+  /** Calls that ended well and are not taken in yet: many at once cost less, and nobody knows before he looks. */
+  private waiting: { readonly cells: Cell[]; readonly reports: Report[] } = { cells: [], reports: [] };
+  private view_: HealthView;
+
+  /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
+  constructor(snapshot: Snapshot, random: () => number) {
+    this.random = random;
+    this.view_ = atOnce(advertisedView(snapshot));
+  }
+
+  /** The figures, indexed as the newest snapshot is. What calls came to is in them when somebody looks. */
+  get view(): HealthView {
+    this.catchUp();
+    return this.view_;
+  }
+
+  /** What plans are made from. */
+  get snapshot(): Snapshot {
+    return this.view_.snapshot;
+  }
+
+  /** Takes over to a new snapshot: what is known of an offering stays, what is gone is forgotten. */
+  adopt(snapshot: Snapshot, now: number): HealthView {
+    return atOnce(this.adopting(snapshot, now));
+  }
+
+  /** The same as sliced work; the view changes in its last slice. */
+  *adopting(snapshot: Snapshot, now: number): Sliced<HealthView> {
+    this.catchUp();
+    const before = this.view_;
+    if (snapshot === before.snapshot) return before;
+    // What changes while this is put down is written once more at the end.
+    const changed = new Set<string>();
+    this.changed = changed;
+    const view = yield* snapshot.ground === before.snapshot.ground
+      ? this.following(before, snapshot, now)
+      : this.beginning(snapshot, now);
+    let count = 0;
+    for (const id of changed) {
+      const cell = this.cells.get(id);
+      if (cell) writeCell(view, id, cell, now);
+    }
+    this.view_ = view;
+    this.changed = undefined;
+    yield;
+    for (const id of this.cells.keys()) {
+      if (this.view_.snapshot.rowOf(id) < 0) this.cells.delete(id);
+      if (++count % 64 === 0) yield;
+    }
+    return view;
+  }
+
+  /** The view of a snapshot with rows of its own. */
+  private *beginning(snapshot: Snapshot, now: number): Sliced<HealthView> {
+    const view = yield* advertisedView(snapshot);
+    let count = 0;
+    for (const [id, cell] of this.cells) {
+      writeCell(view, id, cell, now);
+      if (++count % 16 === 0) yield;
+    }
+    return view;
+  }
+
+  /** The view of a snapshot that was patched: where another offering lies than before, or where it says something else of itself, it is written anew. */
+  private *following(before: HealthView, snapshot: Snapshot, now: number): Sliced<HealthView> {
+    const view = { ...before, snapshot };
+    const { offerings, order } = snapshot;
+    for (let place = 0; place < order.length; place++) {
+      const row = order[place]!;
+      const offering = offerings[row]!;
+      if (offering !== before.snapshot.offerings[row]) {
+        const cell = this.cells.get(offering.id);
+        writeAdvertised(view, row);
+        if (cell) writeCell(view, offering.id, cell, now);
+        yield;
+      } else if (place % 1024 === 0) yield;
+    }
+    return view;
+  }
+
+  /**
+   * Asks to send one call. False when the breaker rests, or when its one probe is under way; `force` asks an open
+   * breaker all the same. True notes the use, and the probe where this is one.
+   */
+  admit(offeringId: string, now: number, budgetMs: number, force = false): boolean {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return true;
+    if (!force && restsUntil(cell.breaker) > now) return false;
+    if (cell.breaker.state !== "closed") this.move(offeringId, cell, { kind: "probing", at: now, budgetMs });
+    cell.usedAt = now;
+    this.view_.usedAt[this.rowOf(offeringId)] = now;
+    this.changed?.add(offeringId);
+    return true;
+  }
+
+  /** Notes how a call ended. Reports on offerings that are gone are dropped. */
+  report(offeringId: string, report: Report): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    if (report.outcome === "ok" && cell.breaker.state === "closed") {
+      const { cells, reports } = this.waiting;
+      cells.push(cell);
+      if (reports.push(report) >= MOST_WAITING) this.catchUp();
+      return;
+    }
+    this.catchUp();
+    const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    this.move(offeringId, cell, { kind: verdict, at: report.at });
+    this.written(offeringId, cell, report.at);
+  }
+
+  /** Takes in what another replica tells. Its failures never open a breaker here: they shorten the way to it. */
+  hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
+    this.catchUp();
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    const { calls, failures } = cell.hear(replica, told, now);
+    this.move(offeringId, cell, { kind: "heard", at: now, calls, failures, consecutive: told.consecutive });
+    this.write(offeringId, cell, now);
+  }
+
+  /** What this replica tells the others of an offering; undefined where it knows nothing. */
+  tell(offeringId: string, now: number): Hearsay | undefined {
+    this.catchUp();
+    const cell = this.cells.get(offeringId);
+    if (!cell) return undefined;
+    const { tally, breaker, usedAt, coldMs, unitsPerS } = cell;
+    return { tally, consecutive: breaker.consecutive, idleMs: Math.max(0, now - usedAt), coldMs, unitsPerS };
+  }
+
+  /** Takes in what was measured before this replica began: latencies by bucket, and when the last call was. */
+  recall(offeringId: string, latency: ArrayLike<number>, usedAt: number, now: number): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    cell.recall(latency, usedAt);
+    this.write(offeringId, cell, now);
+  }
+
+  /** Sets the uptime of an offering, as the store rolled it up. */
+  setUptime(offeringId: string, uptime: Uptime | undefined, now: number): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    cell.uptime = uptime;
+    this.write(offeringId, cell, now);
+  }
+
+  /** An operator's hand on a breaker; one that is there already changes nothing. */
+  force(offeringId: string, state: ForcedState, now: number): void {
+    this.catchUp();
+    const cell = this.cellOf(offeringId);
+    const isForced = cell?.breaker.state === "forced_open" || cell?.breaker.state === "forced_closed";
+    if (!cell || cell.breaker.state === state || (state === "closed" && !isForced)) return;
+    this.move(offeringId, cell, { kind: "forced", at: now, state });
+  }
+
+  /** Lets figures fade that nobody refreshed, so that an offering that was slow once is tried again. Due every few seconds. */
+  *age(now: number): Sliced<void> {
+    this.catchUp();
+    let count = 0;
+    for (const [id, cell] of this.cells) {
+      if (cell.latency) this.write(id, cell, now);
+      if (++count % 16 === 0) yield;
+    }
+  }
+
+  /** Gathers the offerings that calls are reported of: each look answers those since the one before, placeholders apart. */
+  watch(): () => ReadonlySet<string> {
+    let changed = new Set<string>();
+    this.watchers.add(changed);
+    return () => {
+      this.catchUp();
+      const seen = changed;
+      this.watchers.delete(changed);
+      changed = new Set();
+      this.watchers.add(changed);
+      return seen;
+    };
+  }
+
+  /** Offerings whose breakers keep calls away after failures. */
+  *resting(): IterableIterator<string> {
+    for (const [id, { breaker }] of this.cells) if (breaker.state === "open" || breaker.state === "half_open") yield id;
+  }
+
+  /** What is known of every offering. */
+  *figures(now: number): IterableIterator<OfferingHealth> {
+    this.catchUp();
+    const { offerings, order } = this.view_.snapshot;
+    for (const row of order) yield figuresOf(offerings[row]!, this.cells.get(offerings[row]!.id), now);
+  }
+
+  /** What is known of one offering; undefined when the newest snapshot has none of this id. */
+  figureOf(offeringId: string, now: number): OfferingHealth | undefined {
+    this.catchUp();
+    const row = this.rowOf(offeringId);
+    return row < 0 ? undefined : figuresOf(this.view_.snapshot.offerings[row]!, this.cells.get(offeringId), now);
+  }
+
+  private rowOf(offeringId: string): number {
+    return this.view_.snapshot.rowOf(offeringId);
+  }
+
+  private cellOf(offeringId: string): Cell | undefined {
+    const known = this.cells.get(offeringId);
+    if (known) return known;
+    if (this.rowOf(offeringId) < 0) return undefined;
+    const cell = new Cell(offeringId);
+    this.cells.set(offeringId, cell);
+    return cell;
+  }
+
+  private move(offeringId: string, cell: Cell, event: BreakerEvent): void {
+    const before = cell.breaker.state;
+    cell.breaker = reduce(cell.breaker, event, this.random);
+    const row = this.rowOf(offeringId);
+    if (row < 0) return;
+    this.view_.restsUntil[row] = restsUntil(cell.breaker);
+    const after = cell.breaker.state;
+    this.changed?.add(offeringId);
+    if (before === "closed" && after === "open") this.onCircuit(this.view_.snapshot.offerings[row]!, "opened");
+    else if (before === "half_open" && after === "closed")
+      this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
+  }
+
+  /** Takes in what waits, in order; breakers hear of it and figures are written once for each offering. */
+  private catchUp(): void {
+    const { cells, reports } = this.waiting;
+    if (cells.length === 0) return;
+    this.waiting = { cells: [], reports: [] };
+    for (let i = 0; i < cells.length; i++) {
+      const cell = cells[i]!;
+      const report = reports[i]!;
+      cell.succeeded(report);
+      cell.unjudged += 1;
+      cell.unjudgedAt = report.at;
+    }
+    for (const cell of cells) {
+      const { offeringId, unjudged, unjudgedAt } = cell;
+      if (unjudged === 0) continue;
+      cell.unjudged = 0;
+      this.move(offeringId, cell, { kind: "succeeded", at: unjudgedAt, calls: unjudged });
+      this.written(offeringId, cell, unjudgedAt);
+    }
+  }
+
+  /** Calls of an offering were taken in. */
+  private written(offeringId: string, cell: Cell, now: number): void {
+    this.write(offeringId, cell, now);
+    if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
+      for (const changed of this.watchers) changed.add(offeringId);
+  }
+
+  private write(offeringId: string, cell: Cell, now: number): void {
+    writeCell(this.view_, offeringId, cell, now);
+    this.changed?.add(offeringId);
+  }
+}
+
+function figuresOf(offering: Offering, cell: Cell | undefined, now: number): OfferingHealth {
+  const quantile = (q: number): number | undefined => {
+    const value = cell?.latency?.quantile(q);
+    return value !== undefined && Number.isFinite(value) ? value : undefined;
+  };
+  return {
+    offering,
+    breaker: cell?.breaker ?? CLOSED,
+    failureRate: cell?.recent.failureRate(now),
+    p50Ms: quantile(0.5),
+    p95Ms: quantile(0.95),
+    p99Ms: quantile(0.99),
+    lastFailure: cell?.lastFailure,
+    uptime: cell?.uptime,
+  };
+}

@@ -1,0 +1,337 @@
+/** Stage 3: what a constraint excludes is out, and stays out. One row of a table per constraint. */
+
+import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
+import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
+import { Contract, PARAMETERS } from "../../contracts/contract.ts";
+import { EMBODIMENTS, wordOfEmbodiment } from "../../contracts/embodiments.ts";
+import { BODY_SETS, bodyBit, CONTRACT_BITS, type Codes, Flag, parameterBits } from "../snapshot/snapshot.ts";
+import type { Ask } from "./intent.ts";
+import { costMicro, expectedMs, type Measure, measured } from "./measure.ts";
+import { type OwnKeys, useOf } from "./own-keys.ts";
+import {
+  type BitTest,
+  type CodeTest,
+  gathered,
+  type MeasuredTest,
+  type NumberTest,
+  type Test,
+  type Tests,
+} from "./sift.ts";
+
+/** One hard constraint. */
+export interface Constraint {
+  readonly reason: DropReason;
+  /** `expand`: it could not serve at all; `remove`: the request, the key or its own state excludes it. */
+  readonly stage: "expand" | "remove";
+  /** The field that could be relaxed to admit it; undefined where no field could. */
+  readonly field: string | undefined;
+  /** The test that this request sets, or undefined when it sets none. */
+  readonly test: (ask: Ask) => Test | undefined;
+  /** The figures, for a person. */
+  readonly detail: (ask: Ask, row: number) => string;
+  /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
+  readonly admitting?: (ask: Ask, row: number) => number;
+  /** Whether a row would be admitted by relaxing `field` at all; every row would where it is absent. */
+  readonly relaxable?: (ask: Ask, row: number) => boolean;
+}
+
+const usd = (micro: number): string => `${micro / 1e6} USD`;
+const unitUsd = (nano: number): string => `${nano / 1e9} USD`;
+const ms = (value: number): string => `${Math.round(value * 10) / 10} ms`;
+const offeringOf = (ask: Ask, row: number) => ask.snapshot.offerings[row]!;
+
+/** What lies between a plan and its first attempt, in milliseconds: a deadline that would just do must leave it too. */
+const ON_THE_WAY_MS = 5;
+
+/** The time that a call has to have left for a row to be asked. */
+const withinMs = (ask: Ask, row: number): number => measured(expectedMs, ask, row) + ON_THE_WAY_MS;
+
+/** Every hard constraint, in the order in which a dropped offering's reason is sought. */
+export const CONSTRAINTS: readonly Constraint[] = [
+  {
+    reason: DropReason.NOT_SIMULATED_ALLOWED,
+    stage: "expand",
+    field: undefined,
+    test: (ask) => (ask.allowSimulated ? undefined : lacks(Flag.SIMULATED)),
+    detail: (ask) =>
+      ask.scope.environment === "hardware"
+        ? "a hardware key is never given placeholders"
+        : "it answers with placeholders",
+  },
+  {
+    reason: DropReason.CONTRACT,
+    stage: "expand",
+    field: undefined,
+    test: (ask) => has(ask.serves & CONTRACT_BITS),
+    detail: (ask, row) => `serves ${offeringOf(ask, row).contracts.map(contractWord).join(", ")}`,
+  },
+  {
+    reason: DropReason.ACTION_SPACE,
+    stage: "expand",
+    field: undefined,
+    test: (ask) => (ask.intent.actionSpace === undefined ? undefined : has(ask.serves & ~CONTRACT_BITS)),
+    detail: (ask, row) =>
+      `emits ${offeringOf(ask, row).actionSpaces.join(", ") || "nothing"}, not ${ask.intent.actionSpace}`,
+  },
+  {
+    reason: DropReason.EMBODIMENT,
+    stage: "expand",
+    field: "embodiment",
+    test: ({ intent, snapshot }) =>
+      intent.embodiment === undefined
+        ? undefined
+        : { kind: "code", column: snapshot.columns.bodies, marks: MADE_FOR[intent.embodiment]! },
+    detail: (ask, row) => {
+      const bodies = offeringOf(ask, row).embodiments;
+      return bodies.length === 0
+        ? "says of no body that it is made for it"
+        : `is made for ${bodies.join(", ")}, not for ${wordOfEmbodiment(ask.intent.embodiment!)}`;
+    },
+  },
+  {
+    reason: DropReason.KEY_SCOPE,
+    stage: "expand",
+    field: undefined,
+    test: (ask) =>
+      ask.scope.models.length === 0 ? undefined : { kind: "model", marks: ask.snapshot.scopeOf(ask.scope.models) },
+    detail: () => "outside the key's models",
+  },
+  {
+    reason: DropReason.ZDR,
+    stage: "expand",
+    field: undefined,
+    test: ({ scope }) => (scope.settings?.zdr ? lacks(Flag.RETAINS_FRAMES) : undefined),
+    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames, and the organisation allows none that does`,
+  },
+  {
+    reason: DropReason.REGION,
+    stage: "expand",
+    field: undefined,
+    test: ({ scope, snapshot }) =>
+      scope.settings?.allowedRegions && {
+        kind: "code",
+        column: snapshot.columns.region,
+        marks: marked(snapshot.regions, scope.settings.allowedRegions, 0),
+      },
+    detail: (ask, row) =>
+      `runs in ${offeringOf(ask, row).region || "an unknown region"}, which the organisation does not allow`,
+  },
+  {
+    reason: DropReason.NOT_IN_ONLY,
+    stage: "remove",
+    field: "provider.only",
+    test: ({ preferences, snapshot }) => namesIn(snapshot.columns.provider, snapshot.providers, preferences?.only),
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in only`,
+  },
+  {
+    reason: DropReason.IN_IGNORE,
+    stage: "remove",
+    field: "provider.ignore",
+    test: ({ preferences, snapshot }) => namesNotIn(snapshot.columns.provider, snapshot.providers, preferences?.ignore),
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is in ignore`,
+  },
+  {
+    reason: DropReason.NOT_IN_ORDER,
+    stage: "remove",
+    field: "provider.allow_fallbacks",
+    test: ({ preferences, snapshot, strictOrder }) =>
+      strictOrder ? namesIn(snapshot.columns.provider, snapshot.providers, preferences?.order) : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in order, and allow_fallbacks is false`,
+  },
+  {
+    reason: DropReason.BYOK_ONLY,
+    stage: "remove",
+    field: undefined,
+    test: ({ ownKeys, snapshot }) => ownKeys && notBarred(snapshot.columns.provider, snapshot.providers, ownKeys),
+    detail: (ask, row) => `the organisation has no key of its own at ${offeringOf(ask, row).provider} that opens`,
+  },
+  {
+    reason: DropReason.REGION,
+    stage: "remove",
+    field: "provider.region",
+    test: ({ preferences, snapshot }) => namesIn(snapshot.columns.region, snapshot.regions, preferences?.region),
+    detail: (ask, row) => `runs in ${offeringOf(ask, row).region || "an unknown region"}`,
+  },
+  {
+    reason: DropReason.DATA_COLLECTION,
+    stage: "remove",
+    field: "provider.data_collection",
+    test: ({ preferences }) =>
+      preferences?.dataCollection === DataCollection.DENY ? lacks(Flag.RETAINS_FRAMES) : undefined,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames`,
+  },
+  {
+    reason: DropReason.HORIZON_EXCEEDS_OFFERING,
+    stage: "remove",
+    field: "horizon",
+    // Ground is asked for an answer, not for a number of tokens.
+    test: (ask) => (ask.contract === Contract.GROUND ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units)),
+    detail: (ask, row) => `at most ${offeringOf(ask, row).maxHorizon} units in one answer, not ${ask.units}`,
+    admitting: (ask, row) => offeringOf(ask, row).maxHorizon,
+  },
+  {
+    reason: DropReason.REQUIRE_PARAMETERS,
+    stage: "remove",
+    field: "provider.require_parameters",
+    test: (ask) => (ask.parameters === 0 ? undefined : has(ask.parameters)),
+    detail: (ask, row) => `ignores ${ignoredBy(ask, row).join(", ")}`,
+  },
+  {
+    reason: DropReason.MAX_LATENCY_MS,
+    stage: "remove",
+    field: "provider.max_latency_ms",
+    test: ({ preferences, snapshot }) => atMost(snapshot.columns.p95Ms, preferences?.maxLatencyMs),
+    detail: (ask, row) => {
+      const p95 = ask.snapshot.columns.p95Ms[row]!;
+      return Number.isFinite(p95) ? `p95 ${ms(p95)} > ${ask.preferences?.maxLatencyMs} ms` : "advertises no p95";
+    },
+    admitting: (ask, row) => Math.ceil(ask.snapshot.columns.p95Ms[row]!),
+  },
+  {
+    reason: DropReason.MIN_UPTIME_30D,
+    stage: "remove",
+    field: "provider.min_uptime_30d",
+    test: ({ preferences, health }) => atLeast(health.uptime, preferences?.minUptime30d),
+    detail: (ask, row) => `uptime ${ask.health.uptime[row]} < ${ask.preferences?.minUptime30d}`,
+    admitting: (ask, row) => ask.health.uptime[row]!,
+  },
+  {
+    reason: DropReason.MAX_PRICE_PER_FRAME,
+    stage: "remove",
+    field: "provider.max_price_per_frame",
+    test: (ask) => unitPrice(ask, Contract.PREDICT, ask.preferences?.maxPricePerFrame),
+    detail: (ask, row) => `${unitUsd(ask.priceNano[row]!)} per frame > ${ask.preferences?.maxPricePerFrame} USD`,
+    admitting: (ask, row) => ask.priceNano[row]! / 1e9,
+  },
+  {
+    reason: DropReason.MAX_PRICE_PER_ACTION_STEP,
+    stage: "remove",
+    field: "provider.max_price_per_action_step",
+    test: (ask) => unitPrice(ask, Contract.ACT, ask.preferences?.maxPricePerActionStep),
+    detail: (ask, row) => `${unitUsd(ask.priceNano[row]!)} per step > ${ask.preferences?.maxPricePerActionStep} USD`,
+    admitting: (ask, row) => ask.priceNano[row]! / 1e9,
+  },
+  {
+    reason: DropReason.MAX_COST_USD,
+    stage: "remove",
+    field: "provider.max_cost_usd",
+    test: ({ maxCostMicro }) =>
+      maxCostMicro === Number.POSITIVE_INFINITY ? undefined : { kind: "cost", limit: Math.floor(maxCostMicro) },
+    detail: (ask, row) => `${usd(measured(costMicro, ask, row))} > ${ask.preferences?.maxCostUsd} USD`,
+    admitting: (ask, row) => measured(costMicro, ask, row) / 1e6,
+  },
+  {
+    reason: DropReason.CIRCUIT_OPEN,
+    stage: "remove",
+    field: undefined,
+    test: (ask) => (ask.strictOrder ? undefined : atMost(ask.health.restsUntil, ask.now)),
+    detail: (ask, row) => {
+      const wait = ask.health.restsUntil[row]! - ask.now;
+      return Number.isFinite(wait) ? `rests for ${ms(wait)} more after failures` : "taken out by an operator";
+    },
+  },
+  {
+    reason: DropReason.DEADLINE_UNREACHABLE,
+    stage: "remove",
+    field: "provider.deadline_ms",
+    test: (ask) => atMostMeasured(knownMs, ask.leftMs),
+    detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, and ${ms(ask.leftMs)} are left`,
+    admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + withinMs(ask, row)),
+    // What the caller's own clock leaves is for nobody to relax.
+    relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
+  },
+];
+
+/** By body: the sets of bodies that hold it. */
+const MADE_FOR: readonly Uint8Array[] = Object.values(EMBODIMENTS).reduce<Uint8Array[]>((marks, body) => {
+  marks[body] = Uint8Array.from({ length: BODY_SETS }, (_, set) => (set & bodyBit(body) ? 1 : 0));
+  return marks;
+}, []);
+
+const WORDS: Readonly<Partial<Record<Contract, string>>> = {
+  [Contract.ACT]: "act",
+  [Contract.PREDICT]: "predict",
+  [Contract.GROUND]: "ground",
+  [Contract.EVALUATE]: "evaluate",
+};
+
+const contractWord = (contract: Contract): string => WORDS[contract] ?? "another contract";
+
+/** Of an offering of which nothing is known, nothing speaks against its finishing in time. */
+const knownMs: Measure = (ask, rows, count, into) => {
+  expectedMs(ask, rows, count, into);
+  for (let i = 0; i < count; i++) if (into[i] === Number.POSITIVE_INFINITY) into[i] = 0;
+};
+
+function ignoredBy(ask: Ask, row: number): string[] {
+  const honoured = ask.snapshot.columns.traits[row]!;
+  return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honoured);
+}
+
+const has = (bits: number): BitTest => ({ kind: "bits", mask: bits, wanted: bits });
+const lacks = (bits: number): BitTest => ({ kind: "bits", mask: bits, wanted: 0 });
+
+function namesIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
+  return names?.length ? { kind: "code", column, marks: marked(codes, names, 0) } : undefined;
+}
+
+function notBarred(column: Uint32Array, codes: Codes, keys: OwnKeys): CodeTest | undefined {
+  const uses = [...keys.byProvider];
+  if (keys.otherwise === "never" && uses.every(([, use]) => use !== "barred")) return undefined;
+  const marks = new Uint8Array(codes.names.length);
+  codes.names.forEach((name, code) => {
+    if (useOf(keys, name) !== "barred") marks[code] = 1;
+  });
+  return { kind: "code", column, marks };
+}
+
+function namesNotIn(column: Uint32Array, codes: Codes, names: readonly string[] | undefined): CodeTest | undefined {
+  return names?.length ? { kind: "code", column, marks: marked(codes, names, 1) } : undefined;
+}
+
+function marked(codes: Codes, names: readonly string[], others: 0 | 1): Uint8Array {
+  const marks = new Uint8Array(codes.names.length);
+  if (others === 1) marks.fill(1);
+  for (const name of names) {
+    const code = codes.of(name);
+    if (code >= 0) marks[code] = 1 - others;
+  }
+  return marks;
+}
+
+function atMost(column: Float64Array, limit: number | undefined): NumberTest | undefined {
+  return limit === undefined ? undefined : { kind: "number", column, sign: 1, limit };
+}
+
+function atLeast(column: Float64Array, limit: number | undefined): NumberTest | undefined {
+  return limit === undefined ? undefined : { kind: "number", column, sign: -1, limit: -limit };
+}
+
+function atMostMeasured(measure: Measure, limit: number): MeasuredTest | undefined {
+  return limit === Number.POSITIVE_INFINITY ? undefined : { kind: "measured", measure, limit };
+}
+
+/** Prices are whole nano-dollars, so that a thousandth of one admits nothing; it takes up the error of a decimal fraction. */
+function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): NumberTest | undefined {
+  return ask.contract === contract && limitUsd !== undefined ? atMost(ask.priceNano, limitUsd * 1e9 + 1e-3) : undefined;
+}
+
+/** The constraints that the lists of aliases were made by, which need no second look there. */
+const LISTED: ReadonlySet<DropReason> = new Set([
+  DropReason.NOT_SIMULATED_ALLOWED,
+  DropReason.CONTRACT,
+  DropReason.ACTION_SPACE,
+]);
+
+/** All others. */
+export const REMOVING = CONSTRAINTS.filter((constraint) => !LISTED.has(constraint.reason));
+
+/** The tests that a request sets by these constraints, by kind. */
+export function testsOf(ask: Ask, constraints: readonly Constraint[]): Tests {
+  const tests: Test[] = [];
+  for (const constraint of constraints) {
+    const test = constraint.test(ask);
+    if (test) tests.push(test);
+  }
+  return gathered(tests);
+}

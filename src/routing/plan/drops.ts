@@ -1,0 +1,158 @@
+/** Why a request has no route: every dropped offering with its reason, and the smallest relaxations. Made only when asked for. */
+import { create } from "@bufbuild/protobuf";
+import {
+  type DroppedOffering,
+  DropReason,
+  DropReasonSchema,
+  type Suggestion,
+  SuggestionSchema,
+} from "../../../gen/limber/v1/plan_pb.ts";
+import { Reason, type Refusal, type RefusalDetails, refuse } from "../../refusal.ts";
+import { CONSTRAINTS, type Constraint } from "./constrain.ts";
+import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
+import type { Ask } from "./intent.ts";
+import { costMicro } from "./measure.ts";
+import { nearNames } from "./near.ts";
+import { passes, type Test } from "./sift.ts";
+
+/** A row that does not survive, and every constraint that it breaks: a bit for each, by its place in the table. At least one. */
+export interface Drop {
+  readonly row: number;
+  readonly broken: number;
+}
+
+/** Every row that the request stands for and that may not serve it. */
+export function dropsOf(ask: Ask): Drop[] {
+  const rows = Uint32Array.from(consideredRows(ask));
+  const broken = new Uint32Array(rows.length);
+  for (let place = 0; place < CONSTRAINTS.length; place++) {
+    const test = CONSTRAINTS[place]!.test(ask);
+    if (test) breaking(ask, test, rows, 1 << place, broken);
+  }
+  const drops: Drop[] = [];
+  for (let i = 0; i < rows.length; i++) if (broken[i] !== 0) drops.push({ row: rows[i]!, broken: broken[i]! });
+  return drops;
+}
+
+/** Adds a bit to each row that breaks a test. Figures of the moment are measured for all rows at once. */
+function breaking(ask: Ask, test: Test, rows: Uint32Array, bit: number, broken: Uint32Array): void {
+  if (test.kind !== "cost" && test.kind !== "measured") {
+    for (let i = 0; i < rows.length; i++) if (!passes(ask, test, rows[i]!)) broken[i]! |= bit;
+    return;
+  }
+  const figures = new Float64Array(rows.length);
+  (test.kind === "cost" ? costMicro : test.measure)(ask, rows, rows.length, figures);
+  for (let i = 0; i < rows.length; i++) if (!(figures[i]! <= test.limit)) broken[i]! |= bit;
+}
+
+/** The first constraint of the table that a row breaks. */
+const firstOf = ({ broken }: Drop): Constraint => CONSTRAINTS[31 - Math.clz32(broken & -broken)]!;
+
+/** A row breaks one constraint and no other. */
+const isAlone = ({ broken }: Drop): boolean => (broken & (broken - 1)) === 0;
+
+/** The refusal of a request that nothing may serve. */
+export function refusalOf(ask: Ask): Refusal {
+  const early = wrongActionSpace(ask) ?? withoutSupply(ask);
+  if (early) return early;
+  const drops = dropsOf(ask);
+  const details = detailsOf(ask, drops);
+  const considered = `${drops.length} offering${drops.length === 1 ? "" : "s"} considered`;
+  const resting = drops.filter(({ broken }) => (broken & ~RESTING) === 0);
+  if (resting.length > 0) {
+    const earliest = Math.min(...resting.map((drop) => ask.health.restsUntil[drop.row]!));
+    const text = `${considered}; those that could serve are resting after failures`;
+    return refuse(Reason.CAPACITY_EXHAUSTED, text, details, retryIn(earliest - ask.now));
+  }
+  if (drops.some(({ broken }) => (broken & ~LATE) === 0)) {
+    return refuse(Reason.DEADLINE_EXCEEDED, `${considered}; none is expected to finish in time`, details);
+  }
+  const strangers = strangersOf(ask);
+  const text = `${considered}, none satisfies the constraints${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
+  const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
+  return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
+}
+
+/** The first of the providers that alone may serve and that nobody has heard of: misspelt perhaps. */
+function strangersOf({ preferences, strictOrder, snapshot }: Ask): string[] {
+  const named = [...(preferences?.only ?? []), ...(strictOrder ? (preferences?.order ?? []) : [])];
+  return named.filter((name) => snapshot.providers.of(name) < 0).slice(0, MOST_STRANGERS);
+}
+
+const MOST_STRANGERS = 3;
+
+function retryIn(ms: number): { retryAfter?: number } {
+  return Number.isFinite(ms) ? { retryAfter: Math.max(1, Math.ceil(ms / 1000)) } : {};
+}
+
+/** The bits of the constraints that have these reasons. */
+const bitsOf = (...reasons: DropReason[]): number =>
+  CONSTRAINTS.reduce((bits, { reason }, place) => (reasons.includes(reason) ? bits | (1 << place) : bits), 0);
+
+const RESTING = bitsOf(DropReason.CIRCUIT_OPEN);
+const LATE = bitsOf(DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE);
+
+function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
+  const reasons = new Set(drops.map((drop) => firstOf(drop).reason));
+  return {
+    dropped: droppedOf(ask, drops),
+    // Two constraints may have one reason: the caller's regions and his organisation's.
+    excludedBy: [
+      ...new Set(CONSTRAINTS.filter(({ reason }) => reasons.has(reason)).map(({ reason }) => wordOf(reason))),
+    ],
+    suggestions: suggestionsOf(ask, drops),
+  };
+}
+
+/** The drops as the wire carries them: one reason each, the first of the table. */
+export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
+  return drops.map((drop) => {
+    const { id, model, provider } = ask.snapshot.offerings[drop.row]!;
+    const { reason, stage, detail } = firstOf(drop);
+    // Written out: there may be a hundred thousand.
+    return {
+      $typeName: "limber.v1.DroppedOffering",
+      offeringId: id,
+      model,
+      provider,
+      reason,
+      stage,
+      detail: detail(ask, drop.row),
+    };
+  });
+}
+
+/** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
+function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
+  const byConstraint = Map.groupBy(
+    drops.filter((drop) => isAlone(drop) && isRelaxable(ask, drop)),
+    firstOf,
+  );
+  return [...byConstraint]
+    .map(([constraint, alone]) => suggestionOf(ask, constraint, alone))
+    .sort((a, b) => b.admits - a.admits);
+}
+
+function isRelaxable(ask: Ask, drop: Drop): boolean {
+  const { field, relaxable } = firstOf(drop);
+  return field !== undefined && (relaxable?.(ask, drop.row) ?? true);
+}
+
+function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]): Suggestion {
+  const field = constraint.field ?? "";
+  const { admitting } = constraint;
+  if (!admitting) return create(SuggestionSchema, { field, admits: alone.length });
+  const values = alone.map((drop) => admitting(ask, drop.row));
+  // A floor is relaxed downwards, a ceiling upwards: the nearest value admits the fewest and changes the least.
+  const test = constraint.test(ask);
+  const isFloor = test?.kind === "number" && test.sign === -1;
+  const value = values.reduce((a, b) => (isFloor ? Math.max(a, b) : Math.min(a, b)));
+  if (!Number.isFinite(value)) return create(SuggestionSchema, { field, admits: alone.length });
+  return create(SuggestionSchema, { field, value, admits: values.filter((each) => each === value).length });
+}
+
+/** The word of a reason as REST spells it, such as `max_latency_ms`. */
+function wordOf(reason: DropReason): string {
+  const name = DropReasonSchema.value[reason]?.name ?? "";
+  return name.slice("DROP_REASON_".length).toLowerCase();
+}

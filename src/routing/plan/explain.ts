@@ -1,0 +1,96 @@
+/** What a request's plan would be and why: the answer of `routes/preview`. Runs nothing. */
+import { create } from "@bufbuild/protobuf";
+import {
+  CostRangeSchema,
+  type PreviewRoutesResponse,
+  PreviewRoutesResponseSchema,
+  WouldRefuseSchema,
+} from "../../../gen/limber/v1/inference_service_pb.ts";
+import {
+  ExpectedLatencySchema,
+  type PlanStep as PlanStepMessage,
+  PlanStepSchema,
+} from "../../../gen/limber/v1/plan_pb.ts";
+import { factsOf } from "../../refusal.ts";
+import { droppedOf, dropsOf, refusalOf } from "./drops.ts";
+import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
+import { type Ask, declare, type PlanArgs } from "./intent.ts";
+import { mayHedge, type Plan, type PlanStep, planOf } from "./plan.ts";
+
+/** The most steps that a preview lists; a call tries fewer. */
+const MOST_EXPLAINED = 256;
+
+/**
+ * The plan of a request, step by step, what was dropped, and what it would cost. Where nothing could serve the request,
+ * `would_refuse` says how it would be refused; what is wrong with the request itself is thrown.
+ */
+export function explain(args: PlanArgs): PreviewRoutesResponse {
+  const ask = declare(args);
+  const plan = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_EXPLAINED);
+  const wouldRefuse = plan
+    ? {}
+    : { wouldRefuse: create(WouldRefuseSchema, { code: factsOf(refusalOf(ask).reason).code }) };
+  return create(PreviewRoutesResponseSchema, {
+    object: "route_plan",
+    contract: ask.contract,
+    considered: [...consideredRows(ask)].length,
+    plan: plan?.steps.map((step) => explainStep(ask, plan, step)) ?? [],
+    dropped: droppedOf(ask, dropsOf(ask)),
+    estimatedCostUsd: create(CostRangeSchema, plan && rangeOf(plan)),
+    pinned: plan?.pinned ?? false,
+    ...wouldRefuse,
+  });
+}
+
+const rangeOf = ({ leastMicro, expectedMicro, ceilingMicro }: Plan) => ({
+  min: leastMicro / 1e6,
+  expected: expectedMicro / 1e6,
+  max: ceilingMicro / 1e6,
+});
+
+function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
+  const { id, model, provider, region, precision } = step.offering;
+  const { unitNano } = step;
+  return create(PlanStepSchema, {
+    rank: step.rank + 1,
+    offeringId: id,
+    model,
+    provider,
+    region,
+    precision,
+    score: Number.isFinite(step.score) ? step.score : Number.MAX_VALUE,
+    priceUnitUsd: ask.priceNano[step.row]! / 1e9,
+    priceNowUsd: Math.round(unitNano + (step.wakeUpMicro * 1000) / ask.units) / 1e9,
+    estimatedCostUsd: step.costMicro / 1e6,
+    wakeUpUsd: step.wakeUpMicro / 1e6,
+    expectedMs: create(ExpectedLatencySchema, { p50: known(step.p50Ms), p95: known(step.p95Ms) }),
+    cold: step.cold,
+    reasonCodes: reasonCodes(ask, plan, step),
+    ...(step.ownKey && { byok: true }),
+  });
+}
+
+/** Zero stands for what is not known: the wire has no word for it. */
+const known = (ms: number): number => (Number.isFinite(ms) ? ms : 0);
+
+function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
+  const target = ask.targets.find((each) => universeOf(ask, each).includes(step.row));
+  const ordering = target?.ordering;
+  const codes: string[] = [];
+  if (step.pinned) codes.push("pinned");
+  if (ask.preferences?.order.includes(step.offering.provider)) codes.push("order");
+  if (ordering) codes.push(ordering.kind === "axis" ? ordering.from : ordering.kind);
+  if (target !== ask.targets[0]) codes.push("fallback_model");
+  if (step.ownKey) codes.push("byok");
+  if (step.cold) codes.push("cold");
+  if (step.offering.simulated) codes.push("simulated");
+  if (hedgeOf(plan) === step) codes.push("hedge");
+  return codes;
+}
+
+/** The step that would be asked when the first is late. */
+function hedgeOf(plan: Plan): PlanStep | undefined {
+  const first = plan.steps[0];
+  if (!first || plan.hedgeAfterMs === undefined) return undefined;
+  return plan.steps.find((step) => step !== first && mayHedge(first, step, plan.maxCostMicro));
+}

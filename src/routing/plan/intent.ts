@@ -1,0 +1,217 @@
+/** Stage 1: what the request asks of the router, in the snapshot's own terms. */
+import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { Contract, type Intent } from "../../contracts/contract.ts";
+import { Reason, refuse } from "../../refusal.ts";
+import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
+import type { HealthView } from "../health/health-view.ts";
+import { inScope, parameterBits, type Snapshot, servesBits } from "../snapshot/snapshot.ts";
+import { nearNames } from "./near.ts";
+import type { OwnKeys } from "./own-keys.ts";
+import type { Pin } from "./pin.ts";
+
+/** What the key may have. */
+export interface KeyScope {
+  /** Models that it may use, `owner/*` for all of an owner; every model when empty. Pass the same array for the same key. */
+  readonly models: readonly string[];
+  /** A hardware key is never given placeholders. */
+  readonly environment: "hardware" | "simulation";
+  /** What its organisation settled for all requests: providers that retain frames are out, and all regions but these. */
+  readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
+}
+
+/** Everything that a plan is a function of. */
+export interface PlanArgs {
+  readonly intent: Intent;
+  readonly snapshot: Snapshot;
+  /** The view of the same snapshot. */
+  readonly health: HealthView;
+  readonly scope: KeyScope;
+  /** The caller's own keys at providers; undefined where they change nothing. */
+  readonly ownKeys?: OwnKeys | undefined;
+  /** The session's pin, where it has one. */
+  readonly pin: Pin | undefined;
+  /** Any number; the same seed gives the same plan. */
+  readonly seed: number;
+  /** The steady clock in milliseconds, which health reports go by too. */
+  readonly now: number;
+  /** When the request arrived, on the same clock: `deadline_ms` counts from there. */
+  readonly arrivedAt: number;
+  /** When the caller's own deadline ends, on the same clock, where it has one. */
+  readonly deadline: number | undefined;
+}
+
+/** How survivors are ordered. */
+export type Ordering =
+  | { readonly kind: "balanced" }
+  | { readonly kind: "axis"; readonly axis: Axis; readonly from: string }
+  | { readonly kind: "objective"; readonly weights: readonly (readonly [Axis, number])[] };
+
+/** One model or alias of the request; earlier ones go first. */
+export interface Target {
+  readonly name: string;
+  readonly alias: Alias | undefined;
+  readonly ordering: Ordering;
+}
+
+/** The request as the later stages read it. */
+export interface Ask extends PlanArgs {
+  readonly contract: Contract;
+  readonly units: number;
+  readonly preferences: ProviderPreferences | undefined;
+  readonly targets: readonly Target[];
+  /** Bits that the column `serves` must hold. */
+  readonly serves: number;
+  /** Bits that the column `parameters` must hold. */
+  readonly parameters: number;
+  readonly allowSimulated: boolean;
+  readonly allowFallbacks: boolean;
+  /** `order` with `allow_fallbacks: false`: nobody else, and not even a resting breaker keeps them from it. */
+  readonly strictOrder: boolean;
+  /** List price per unit in nano-dollars, by row. */
+  readonly priceNano: Float64Array;
+  /** Ceiling of the whole bill in micro-dollars; Infinity when there is none. */
+  readonly maxCostMicro: number;
+  /** Milliseconds that are left for the whole request; Infinity when nothing was said. */
+  readonly leftMs: number;
+  readonly hedge: Hedge | undefined;
+}
+
+/**
+ * Reads the request against the snapshot. Refuses unknown models and aliases (404, with near names), models outside the
+ * key's scope (403), and misspelt providers in `ignore`, which would otherwise constrain nothing (422).
+ */
+export function declare(args: PlanArgs): Ask {
+  const { intent, snapshot, scope } = args;
+  const { provider: preferences, contract } = intent;
+  refuseUnknownIgnored(snapshot, preferences);
+  const allowFallbacks = preferences?.allowFallbacks ?? true;
+  return {
+    ...args,
+    contract,
+    units: intent.units,
+    preferences,
+    targets: targetsOf(args),
+    serves: servesBits(contract, intent.actionSpace),
+    parameters: preferences?.requireParameters ? parameterBits(intent.parameters) : 0,
+    allowSimulated: preferences?.allowSimulated === true && scope.environment !== "hardware",
+    allowFallbacks,
+    strictOrder: !allowFallbacks && (preferences?.order.length ?? 0) > 0,
+    priceNano: snapshot.columns.priceNano[contract]!,
+    // Costs are whole micro-dollars: a thousandth of one admits nothing and takes up the error of a decimal fraction.
+    maxCostMicro:
+      preferences?.maxCostUsd === undefined ? Number.POSITIVE_INFINITY : preferences.maxCostUsd * 1e6 + 1e-3,
+    leftMs: leftMs(args),
+    hedge: preferences?.hedge,
+  };
+}
+
+function leftMs({ intent, now, arrivedAt, deadline }: PlanArgs): number {
+  const own = intent.provider?.deadlineMs;
+  const ends = Math.min(
+    own === undefined ? Number.POSITIVE_INFINITY : arrivedAt + own,
+    deadline ?? Number.POSITIVE_INFINITY,
+  );
+  return ends - now;
+}
+
+function targetsOf(args: PlanArgs): Target[] {
+  const { intent } = args;
+  const first = targetOf(intent.model, "model", args, undefined);
+  const targets = [first];
+  for (let i = 0; i < intent.models.length; i++) {
+    // A suffix on the model orders its fallbacks too, unless they bear one of their own.
+    targets.push(targetOf(intent.models[i]!, `models.${i}`, args, parseModelName(intent.model).variant?.suffix));
+  }
+  return targets;
+}
+
+function targetOf(name: string, path: string, args: PlanArgs, inherited: string | undefined): Target {
+  const { base, variant } = parseModelName(name);
+  const alias = aliasOf(base);
+  if (!alias) refuseUnusable(name, base, path, args);
+  const suffix = variant ?? VARIANTS.find((known) => known.suffix === inherited);
+  const ordering: Ordering = suffix
+    ? { kind: "axis", axis: suffix.axis, from: suffix.suffix }
+    : orderingOf(args.intent, alias);
+  return { name: base, alias, ordering };
+}
+
+function refuseUnusable(name: string, slug: string, param: string, { snapshot, scope }: PlanArgs): void {
+  if (!snapshot.catalogModel(slug) && !snapshot.rowsOfModel(slug)) {
+    const near = nearNames(name, knownNames(snapshot, name));
+    const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
+    throw refuse(
+      Reason.MODEL_NOT_FOUND,
+      `there is no model or alias ${JSON.stringify(name)}${hint}`,
+      { near },
+      { param },
+    );
+  }
+  if (!inScope(scope.models, slug)) {
+    throw refuse(Reason.MODEL_NOT_IN_SCOPE, `the key may not use ${slug}`, { needed: [slug] }, { param });
+  }
+}
+
+function* knownNames(snapshot: Snapshot, name: string): Iterable<string> {
+  yield* snapshot.models.names;
+  for (const alias of ALIASES) yield alias.id;
+  const colon = name.lastIndexOf(":");
+  // Whoever wrote two suffixes meant one of them.
+  const { base } = parseModelName(name.slice(0, colon));
+  if (colon > 0 && (snapshot.models.of(base) >= 0 || aliasOf(base))) {
+    for (const variant of VARIANTS) yield base + variant.suffix;
+  }
+}
+
+const SORTS: Readonly<Partial<Record<SortAxis, Axis>>> = {
+  [SortAxis.PRICE]: "price",
+  [SortAxis.LATENCY]: "latency",
+  [SortAxis.THROUGHPUT]: "throughput",
+  [SortAxis.QUALITY]: "quality",
+};
+
+const PREFERENCES: Readonly<Partial<Record<Preference, { axis: Axis; from: string }>>> = {
+  [Preference.FASTEST]: { axis: "latency", from: "preference:fastest" },
+  [Preference.CHEAPEST]: { axis: "price", from: "preference:cheapest" },
+  [Preference.RELIABLE]: { axis: "reliability", from: "preference:reliable" },
+};
+
+const BALANCED: Ordering = { kind: "balanced" };
+
+/** Narrowest first: `provider.sort` or `provider.objective`, the alias's own sort, `preference`. A suffix was looked at before. */
+function orderingOf({ provider, preference }: Intent, alias: Alias | undefined): Ordering {
+  const sort = provider?.sort === undefined ? undefined : SORTS[provider.sort];
+  if (sort) return { kind: "axis", axis: sort, from: `sort:${sort}` };
+  if (provider) {
+    const weights: [Axis, number][] = [];
+    // The schema admits no other words than the five axes.
+    for (const axis in provider.objective) {
+      const weight = provider.objective[axis]!;
+      if (weight > 0) weights.push([axis as Axis, weight]);
+    }
+    if (weights.length > 0) return { kind: "objective", weights };
+  }
+  if (alias?.sort) return { kind: "axis", axis: alias.sort, from: `alias:${alias.sort}` };
+  const preferred = preference === undefined ? undefined : PREFERENCES[preference];
+  return preferred ? { kind: "axis", ...preferred } : BALANCED;
+}
+
+function refuseUnknownIgnored(snapshot: Snapshot, preferences: ProviderPreferences | undefined): void {
+  const unknown = preferences?.ignore.findIndex((name) => snapshot.providers.of(name) < 0) ?? -1;
+  if (unknown < 0) return;
+  const name = preferences!.ignore[unknown]!;
+  const near = nearNames(name, snapshot.providers.names);
+  throw violation(`provider.ignore.${unknown}`, `there is no provider ${JSON.stringify(name)}`, "enum", near);
+}
+
+/** The contract that a preview without one is for: the first of act, predict and evaluate that the model can serve. */
+export function contractOf(model: string, snapshot: Snapshot): Contract {
+  const { base } = parseModelName(model);
+  const alias = aliasOf(base);
+  const rows = alias ? snapshot.rowsOfAlias(alias) : (snapshot.rowsOfModel(base) ?? new Uint32Array());
+  const order = [Contract.ACT, Contract.PREDICT, Contract.EVALUATE];
+  return (
+    order.find((contract) => rows.some((row) => snapshot.offerings[row]!.contracts.includes(contract))) ?? Contract.ACT
+  );
+}

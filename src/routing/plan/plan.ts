@@ -1,0 +1,193 @@
+/** Stages 1 to 4 in order: a request becomes a plan, or a refusal. A pure function of its arguments. */
+import { Contract, type Intent } from "../../contracts/contract.ts";
+import { microOf } from "../../contracts/price.ts";
+import type { Offering } from "../offering.ts";
+import { CONSTRAINTS, REMOVING, testsOf } from "./constrain.ts";
+import { refusalOf } from "./drops.ts";
+import { expand, wrongActionSpace } from "./expand.ts";
+import { type Ask, declare, type PlanArgs } from "./intent.ts";
+import { isCold } from "./measure.ts";
+import { withOwnKeys } from "./own-keys.ts";
+import { PINNED, rank, Shortlist } from "./rank.ts";
+import { sift } from "./sift.ts";
+
+/** One offering of a plan. */
+export interface PlanStep {
+  /** Position in the plan, from 0. */
+  readonly rank: number;
+  /** Row of the snapshot. */
+  readonly row: number;
+  readonly offering: Offering;
+  /** The session is pinned to its checkpoint and provider. */
+  readonly pinned: boolean;
+  /** It is called with the caller's own key at the provider. */
+  readonly ownKey: boolean;
+  /** Price of a unit in nano-dollars: the list's, or the gateway's share of it where the caller has a key of its own. */
+  readonly unitNano: number;
+  /** What the order was made by; lower is better within a plan's groups. */
+  readonly score: number;
+  /** The call at this price, in micro-dollars. */
+  readonly listMicro: number;
+  /** What waking it adds; 0 when it is warm. */
+  readonly wakeUpMicro: number;
+  /** Both together: what the call is expected to cost here at this moment. */
+  readonly costMicro: number;
+  readonly cold: boolean;
+  /** Median and 95th percentile in milliseconds; Infinity when nothing is known. */
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  /** Time for one attempt in milliseconds. */
+  readonly budgetMs: number;
+}
+
+/** The offerings to try, best first, and what the call may cost and take. */
+export interface Plan {
+  readonly contract: Contract;
+  readonly intent: Intent;
+  /** At least one. */
+  readonly steps: readonly PlanStep[];
+  /** What the cheapest, the first and the dearest way would cost, in micro-dollars; the dearest is what has to be held. */
+  readonly leastMicro: number;
+  readonly expectedMicro: number;
+  readonly ceilingMicro: number;
+  /** The first step stands there because the session is pinned to it. */
+  readonly pinned: boolean;
+  /** When the whole request is out of time, on the steady clock in milliseconds. */
+  readonly endsAt: number;
+  /** When to ask a second provider; undefined when not at all. */
+  readonly hedgeAfterMs: number | undefined;
+  /** Ceiling of the whole bill in micro-dollars, which no hedge may break; Infinity when there is none. */
+  readonly maxCostMicro: number;
+  /** A resting breaker does not keep the steps from being tried. */
+  readonly strictOrder: boolean;
+}
+
+/** The most offerings that one request may try. */
+export const MOST_STEPS = 16;
+
+/** Without a `deadline_ms` a request may take this long at most. */
+const LONGEST_MS = 120_000;
+
+/** What lies around attempts, so that the last one has its whole budget too when nobody asked for less. */
+const BETWEEN_ATTEMPTS_MS = 1_000;
+
+/** Plans a request. Throws the refusal when nothing may serve it: constraints are never relaxed. */
+export function planFor(args: PlanArgs): Plan {
+  const ask = declare(args);
+  const plan = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_STEPS);
+  if (!plan) throw refusalOf(ask);
+  return plan;
+}
+
+const shortlist = new Shortlist(MOST_STEPS);
+let survivors = new Uint32Array(1024);
+
+/** The plan of a request with at most `most` steps, or undefined when nothing may serve it. */
+export function planOf(ask: Ask, most: number): Plan | undefined {
+  const best = most === MOST_STEPS ? shortlist : new Shortlist(most);
+  choose(ask, best);
+  if (best.count === 0) return undefined;
+  const length = isDirect(ask) ? 1 : best.count;
+  const ranked: PlanStep[] = [];
+  for (let place = 0; place < length; place++) ranked.push(stepOf(ask, best, place));
+  const steps = ask.ownKeys ? withOwnKeys(ask, ask.ownKeys, ranked, best) : ranked;
+  return {
+    contract: ask.contract,
+    intent: ask.intent,
+    steps,
+    leastMicro: least(steps),
+    expectedMicro: steps[0]!.costMicro,
+    ceilingMicro: ceilingOf(ask, steps),
+    pinned: steps[0]!.pinned,
+    endsAt: ask.now + timeFor(ask, steps),
+    hedgeAfterMs: ask.hedge?.afterMs,
+    maxCostMicro: ask.maxCostMicro,
+    strictOrder: ask.strictOrder,
+  };
+}
+
+/** One step and no other: ground is called directly, and without fallbacks nothing may stand in for the first. */
+const isDirect = (ask: Ask): boolean => !ask.allowFallbacks || ask.contract === Contract.GROUND;
+
+/** Expands, constrains and ranks every target in turn. */
+function choose(ask: Ask, best: Shortlist): void {
+  best.clear();
+  const removing = testsOf(ask, REMOVING);
+  ask.targets.forEach((target, place) => {
+    const candidates = expand(ask, target);
+    const most = candidates.rows.length;
+    if (survivors.length < most) survivors = new Uint32Array(most * 2);
+    const tests = target.alias ? removing : testsOf(ask, CONSTRAINTS);
+    const count = sift(ask, tests, candidates, survivors);
+    rank(ask, target, place, survivors, count, best);
+  });
+}
+
+function stepOf(ask: Ask, best: Shortlist, place: number): PlanStep {
+  const row = best.rows[place]!;
+  const { health } = ask;
+  const { columns, offerings } = ask.snapshot;
+  const offering = offerings[row]!;
+  const cold = isCold(ask, row);
+  const unitNano = ask.priceNano[row]!;
+  const listMicro = microOf(ask.units, unitNano);
+  const wakeUpMicro = cold ? columns.wakeMicro[row]! : 0;
+  return {
+    rank: place,
+    row,
+    offering,
+    pinned: best.groupAt(place) === PINNED,
+    ownKey: false,
+    unitNano,
+    score: best.scores[place]!,
+    listMicro,
+    wakeUpMicro,
+    costMicro: listMicro + wakeUpMicro,
+    cold,
+    p50Ms: cold ? health.coldMs[row]! : health.p50Ms[row]!,
+    p95Ms: cold ? health.coldMs[row]! : health.p95Ms[row]!,
+    budgetMs: cold ? offering.coldTimeoutMs : offering.timeoutMs,
+  };
+}
+
+function least(steps: readonly PlanStep[]): number {
+  let micro = Number.POSITIVE_INFINITY;
+  for (const step of steps) micro = Math.min(micro, step.costMicro);
+  return micro;
+}
+
+/** The dearest way: one step alone, or two of which the second is the first's hedge. Failed attempts cost nothing. */
+function ceilingOf(ask: Ask, steps: readonly PlanStep[]): number {
+  let micro = 0;
+  for (const step of steps) micro = Math.max(micro, step.costMicro);
+  if (!ask.hedge) return micro;
+  for (const first of steps) {
+    for (const second of steps) {
+      if (mayHedge(first, second, ask.maxCostMicro)) micro = Math.max(micro, first.costMicro + second.costMicro);
+    }
+  }
+  return micro;
+}
+
+/**
+ * Whether `second` may be asked while `first` is late: another provider of the same checkpoint whose actions mean the
+ * same, so that a robot never mixes two plans, and both together within the ceiling of the bill.
+ */
+export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number): boolean {
+  return (
+    sameCheckpoint(first, second) &&
+    first.offering.provider !== second.offering.provider &&
+    first.costMicro + second.costMicro <= maxCostMicro
+  );
+}
+
+/** Whether two offerings serve one checkpoint whose actions mean the same, so that one may go on where the other ended. */
+export function sameCheckpoint({ offering: a }: PlanStep, { offering: b }: PlanStep): boolean {
+  return a.model === b.model && a.actionDim === b.actionDim && a.dtMs === b.dtMs && a.simulated === b.simulated;
+}
+
+function timeFor(ask: Ask, steps: readonly PlanStep[]): number {
+  if (ask.leftMs < Number.POSITIVE_INFINITY) return ask.leftMs;
+  const budgets = steps.reduce((sum, step) => sum + step.budgetMs, 0);
+  return Math.min(budgets + BETWEEN_ATTEMPTS_MS, LONGEST_MS);
+}

@@ -1,0 +1,152 @@
+/** Answers that come in parts. */
+import { describe, expect, test } from "vitest";
+import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import { Reason } from "../../../../src/refusal.ts";
+import { type AttemptOptions, attemptStream } from "../../../../src/routing/attempt/attempt.ts";
+import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
+import type { Signal } from "../../../../src/signal.ts";
+import { house, refusalOf } from "../../../support/attempts.ts";
+import { type ManualClock, settle } from "../../../support/manual-clock.ts";
+import { offering } from "../../../support/supply.ts";
+
+describe("streams", () => {
+  /** A stream of these elements; a number waits so many milliseconds, a failure breaks it. */
+  function streams(clock: ManualClock, script: Record<string, readonly (string | number | AttemptFailure | Error)[]>) {
+    const closed: string[] = [];
+    const signals: Record<string, Signal> = {};
+    async function* play(id: string): AsyncGenerator<string> {
+      try {
+        for (const part of script[id]!) {
+          if (typeof part === "string") yield part;
+          else if (part instanceof Error) throw part;
+          else await new Promise<void>((resolve) => clock.after(part, resolve));
+        }
+      } finally {
+        closed.push(id);
+      }
+    }
+    return {
+      closed,
+      signals,
+      open: (step: PlanStep, { signal }: AttemptOptions): AsyncIterable<string> => {
+        signals[step.offering.id] = signal;
+        return play(step.offering.id);
+      },
+      unitsOf: () => 1,
+    };
+  }
+  const broken = (failure: AttemptFailure) => new UpstreamFailure(failure, "secret upstream text");
+  const read = async (rest: AsyncIterable<string>): Promise<string[]> => {
+    const all: string[] = [];
+    for await (const element of rest) all.push(element);
+    return all;
+  };
+
+  test("every element comes in order, and the end is recorded", async () => {
+    const { world, plan, clock } = house([offering("a")]);
+    const { first, rest, tries } = await attemptStream(plan(), world, streams(clock, { a: ["0", "1", "2"] }));
+    expect(tries[0]!.status).toBe("running");
+    expect([first, ...(await read(rest))]).toEqual(["0", "1", "2"]);
+    expect(tries[0]!.status).toBe("ok");
+    expect(clock.pending).toBe(0);
+  });
+
+  test("before the first element a failure falls back silently", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b"), offering("c")]);
+    const upstream = streams(clock, { a: [broken(AttemptFailure.UPSTREAM_ERROR)], b: [], c: ["0"] });
+    const { first, step, tries, rest } = await attemptStream(plan(), world, upstream);
+    expect([first, step.offering.id]).toEqual(["0", "c"]);
+    expect(tries.map((each) => each.reason)).toEqual([
+      AttemptFailure.UPSTREAM_ERROR,
+      AttemptFailure.EMPTY_ANSWER,
+      undefined,
+    ]);
+    expect(await read(rest)).toEqual([]);
+  });
+
+  test("after the first element a failure ends the stream and never falls back", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const upstream = streams(clock, { a: ["0", broken(AttemptFailure.CONNECTION_LOST)], b: ["0"] });
+    const { rest } = await attemptStream(plan(), world, upstream);
+    const refusal = await refusalOf(read(rest));
+    expect(refusal.reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
+    expect(refusal.route?.attempts.map((each) => [each.offeringId, each.reason])).toEqual([
+      ["a", AttemptFailure.CONNECTION_LOST],
+    ]);
+    expect(Object.keys(upstream.signals)).toEqual(["a"]);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("a stream that stands still is cut off at the attempt's budget", async () => {
+    const { world, plan, clock } = house([offering("a", { timeoutMs: 500 }), offering("b")]);
+    const upstream = streams(clock, { a: ["0", 10_000, "1"] });
+    const { rest } = await attemptStream(plan(), world, upstream);
+    const refusal = refusalOf(read(rest));
+    await clock.advance(500);
+    expect((await refusal).route?.attempts[0]?.reason).toBe(AttemptFailure.TIMEOUT);
+    expect(upstream.signals.a!.aborted).toBe(true);
+  });
+
+  test("the deadline cuts a stream that is slow but moving", async () => {
+    const { world, plan, clock } = house([offering("a")], { deadlineMs: 250 });
+    const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 100, "1", 100, "2", 100, "3"] }));
+    const refusal = refusalOf(read(rest));
+    await clock.advance(250);
+    expect((await refusal).reason).toBe(Reason.DEADLINE_EXCEEDED);
+  });
+
+  test("a reader who stops early cancels the upstream", async () => {
+    const { world, plan, clock, health } = house([offering("a")]);
+    const upstream = streams(clock, { a: ["0", "1", "2"] });
+    const { rest } = await attemptStream(plan(), world, upstream);
+    for await (const element of rest) if (element === "1") break;
+    await settle();
+    expect(upstream.signals.a!.aborted).toBe(true);
+    expect(upstream.closed).toEqual(["a"]);
+    expect([...health.figures(0)][0]!.breaker.consecutive).toBe(0);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("a caller who leaves before reading on cancels the upstream", async () => {
+    const { world, plan, clock, caller } = house([offering("a")]);
+    const upstream = streams(clock, { a: ["0", "1"] });
+    const { rest } = await attemptStream(plan(), world, upstream);
+    caller.abort();
+    expect(upstream.signals.a!.aborted).toBe(true);
+    expect((await refusalOf(read(rest))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("a caller who leaves in the very moment of the first element cancels the upstream", async () => {
+    const { world, plan, clock, caller } = house([offering("a")]);
+    const upstream = streams(clock, { a: ["0", "1"] });
+    const unitsOf = (): number => {
+      caller.abort();
+      return 1;
+    };
+    const { rest } = await attemptStream(plan(), world, { ...upstream, unitsOf });
+    expect(upstream.signals.a!.aborted).toBe(true);
+    expect((await refusalOf(read(rest))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
+  });
+
+  test("a caller who leaves while a frame is awaited ends the wait", async () => {
+    const { world, plan, clock, caller } = house([offering("a")]);
+    const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 5000, "1"] }));
+    const refusal = refusalOf(read(rest));
+    await settle();
+    caller.abort();
+    expect((await refusal).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
+  });
+
+  test("the loser of a hedged stream is closed even if its first element comes later", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b")], { hedge: { afterMs: 10 } });
+    const upstream = streams(clock, { a: [100, "slow"], b: ["quick"] });
+    const outcome = attemptStream(plan(), world, upstream);
+    await clock.advance(10);
+    const { first, rest } = await outcome;
+    expect(first).toBe("quick");
+    expect(await read(rest)).toEqual([]);
+    await clock.advance(100);
+    expect(upstream.closed.sort()).toEqual(["a", "b"]);
+  });
+});

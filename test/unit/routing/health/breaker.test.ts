@@ -1,0 +1,185 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import {
+  type Breaker,
+  type BreakerEvent,
+  blamesProvider,
+  CLOSED,
+  reduce,
+  restsUntil,
+} from "../../../../src/routing/health/breaker.ts";
+
+const noJitter = () => 0;
+const reached = (events: readonly BreakerEvent[], start: Breaker = CLOSED): Breaker =>
+  events.reduce((breaker, event) => reduce(breaker, event, noJitter), start);
+const failed = (at: number): BreakerEvent => ({ kind: "failed", at });
+const succeeded = (at: number): BreakerEvent => ({ kind: "succeeded", at });
+const released = (at: number): BreakerEvent => ({ kind: "released", at });
+const probing = (at: number): BreakerEvent => ({ kind: "probing", at, budgetMs: 1000 });
+const times = (count: number, event: (at: number) => BreakerEvent, from = 0, every = 1): BreakerEvent[] =>
+  Array.from({ length: count }, (_, i) => event(from + i * every));
+
+describe("closed", () => {
+  test("opens at the fifth failure in a row, not at the fourth", () => {
+    expect(reached(times(4, failed)).state).toBe("closed");
+    expect(reached(times(5, failed)).state).toBe("open");
+  });
+
+  test("a success in between starts the count anew", () => {
+    expect(reached([...times(4, failed), succeeded(4), ...times(4, failed, 5)]).state).toBe("closed");
+  });
+
+  test("opens when half of ten calls within 30 seconds fail, in whatever order", () => {
+    const alternating = Array.from({ length: 10 }, (_, i) => (i % 2 ? failed(i * 2500) : succeeded(i * 2500)));
+    expect(reached(alternating.slice(0, 9)).state).toBe("closed");
+    expect(reached(alternating).state).toBe("open");
+  });
+
+  test("does not open on fewer than half, or on what is older than 30 seconds", () => {
+    const third = Array.from({ length: 30 }, (_, i) => (i % 3 ? succeeded(i * 100) : failed(i * 100)));
+    expect(reached(third).state).toBe("closed");
+    const old = [
+      ...times(4, failed),
+      succeeded(4),
+      ...times(4, failed, 5),
+      succeeded(10),
+      failed(40_000),
+      succeeded(40_001),
+    ];
+    expect(reached(old).state).toBe("closed");
+  });
+
+  test("calls without a verdict count for nothing", () => {
+    expect(reached([...times(4, failed), ...times(100, released, 10), failed(200)]).state).toBe("open");
+    expect(reached(times(100, released))).toEqual(CLOSED);
+  });
+
+  test("lets everything through", () => {
+    expect(restsUntil(reached(times(4, failed)))).toBe(0);
+  });
+});
+
+describe("open", () => {
+  const open = reached(times(5, failed, 1000, 0));
+
+  test("rests for ten seconds, and no report of an older call changes that", () => {
+    expect(restsUntil(open)).toBe(11_000);
+    expect(reached([succeeded(2000), failed(3000), released(4000)], open)).toEqual(open);
+  });
+
+  test("stretches the cooldown by chance, so that not all probe at once", () => {
+    const jittered = times(5, failed).reduce((breaker, event) => reduce(breaker, event, () => 0.5), CLOSED);
+    expect(restsUntil(jittered)).toBe(4 + 11_000);
+  });
+
+  test("a probe before its time does not half-open it", () => {
+    expect(reached([probing(10_999)], open).state).toBe("open");
+    expect(reached([probing(11_000)], open).state).toBe("half_open");
+  });
+
+  test("the cooldown doubles with every failed probe, to five minutes at most", () => {
+    let breaker = open;
+    const cooldowns: number[] = [];
+    for (let i = 0; i < 7; i++) {
+      const at = breaker.retryAt;
+      breaker = reached([probing(at), failed(at)], breaker);
+      cooldowns.push(breaker.retryAt - at);
+    }
+    expect(cooldowns).toEqual([20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000]);
+  });
+});
+
+describe("half open", () => {
+  const open = reached(times(5, failed, 1000, 0));
+  const half = reached([probing(11_000)], open);
+
+  test("admits one probe until that is over or out of time", () => {
+    expect(restsUntil(half)).toBe(12_000);
+    expect(restsUntil(reached([released(11_500)], half))).toBe(0);
+  });
+
+  test("closes after two successes, and forgets the past", () => {
+    const once = reached([succeeded(11_100)], half);
+    expect([once.state, restsUntil(once)]).toEqual(["half_open", 0]);
+    expect(reached([probing(11_200), succeeded(11_300)], once)).toEqual(CLOSED);
+  });
+
+  test("opens again at the first failure", () => {
+    expect(reached([succeeded(11_100), probing(11_200), failed(11_300)], half)).toMatchObject({
+      state: "open",
+      retryAt: 31_300,
+    });
+  });
+
+  test("an operator's hand is not undone by calls", () => {
+    const forced = reached([{ kind: "forced", at: 0, state: "forced_open" }], half);
+    expect(reached([succeeded(1), probing(1), succeeded(2)], forced).state).toBe("forced_open");
+    expect(restsUntil(forced)).toBe(Number.POSITIVE_INFINITY);
+    const kept = reached([{ kind: "forced", at: 0, state: "forced_closed" }, ...times(50, failed)]);
+    expect(restsUntil(kept)).toBe(0);
+    expect(reached([{ kind: "forced", at: 0, state: "closed" }], forced)).toEqual(CLOSED);
+  });
+});
+
+test("only what the caller sent or forbade and a full provider are not blamed on the provider", () => {
+  const innocent = Object.values(AttemptFailure).filter((failure) => !blamesProvider(failure));
+  expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED, AttemptFailure.UNSAFE_ACTION]);
+});
+
+test("whatever happens, a provider that works again is closed again", () => {
+  const event = fc.tuple(
+    fc.constantFrom("failed", "succeeded", "released", "probing"),
+    fc.integer({ min: 0, max: 20_000 }),
+  );
+  fc.assert(
+    fc.property(fc.array(event, { maxLength: 60 }), (history) => {
+      let at = 0;
+      let breaker = CLOSED;
+      for (const [kind, wait] of history) {
+        at += wait;
+        breaker = reduce(breaker, kind === "probing" ? probing(at) : ({ kind, at } as BreakerEvent), noJitter);
+      }
+      for (let i = 0; i < 2; i++) {
+        at = Math.max(at, restsUntil(breaker));
+        breaker = reached([probing(at), succeeded(at)], breaker);
+      }
+      expect(breaker.state).toBe("closed");
+    }),
+  );
+});
+
+describe("hearsay", () => {
+  const heard = (at: number, consecutive: number, calls = consecutive, failures = consecutive): BreakerEvent => ({
+    kind: "heard",
+    at,
+    calls,
+    failures,
+    consecutive,
+  });
+
+  test("never opens a breaker, however bad it is", () => {
+    expect(reached(times(100, (at) => heard(at, 50))).state).toBe("closed");
+  });
+
+  test("shortens the way: what others saw in a row counts once a failure of our own comes on top", () => {
+    expect(reached([heard(0, 3), failed(1)]).state).toBe("closed");
+    expect(reached([heard(0, 4), failed(1)]).state).toBe("open");
+    expect(reached([heard(0, 3), failed(1), failed(2)]).state).toBe("open");
+  });
+
+  test("of calls that mostly failed elsewhere counts in the share that opens", () => {
+    expect(reached([heard(0, 0, 9, 4), failed(1)]).state).toBe("open");
+    expect(reached([heard(0, 0, 9, 3), failed(1)]).state).toBe("closed");
+  });
+
+  test("is forgotten after 30 seconds, and when a call of our own succeeds", () => {
+    expect(reached([heard(0, 4), failed(30_000)]).state).toBe("closed");
+    expect(reached([heard(0, 4, 0, 0), succeeded(1), failed(2)]).state).toBe("closed");
+  });
+
+  test("of a million calls at once leaves our own a say", () => {
+    expect(reached([heard(0, 0, 1e6, 0), ...times(4, failed, 1)]).state).toBe("closed");
+    expect(reached([heard(0, 0, 1e6, 0), ...times(5, failed, 1)]).state).toBe("open");
+  });
+});

@@ -1,0 +1,179 @@
+import { describe, expect, test } from "vitest";
+import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
+import { atOnce } from "../../../../src/ambient.ts";
+import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import type { Report } from "../../../../src/routing/health/cell.ts";
+import { HealthBoard } from "../../../../src/routing/health/health.ts";
+import { planFor } from "../../../../src/routing/plan/plan.ts";
+import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
+import { intent, offering, planArgs, supplyOf } from "../../../support/supply.ts";
+
+const board = (...offerings: ReturnType<typeof offering>[]) =>
+  new HealthBoard(buildSnapshot(supplyOf(offerings)), () => 0);
+const report = (facts: Partial<Report> = {}): Report => ({
+  outcome: "ok",
+  latencyMs: 20,
+  units: 16,
+  cold: false,
+  at: 1000,
+  ...facts,
+});
+const many = (health: HealthBoard, id: string, count: number, facts: Partial<Report>): void => {
+  for (let i = 0; i < count; i++) health.report(id, report(facts));
+};
+
+describe("figures", () => {
+  test("advertised figures stand until there are enough samples, then measured ones do", () => {
+    const health = board(offering("a"));
+    expect(health.view.p50Ms[0]).toBe(50);
+    many(health, "a", 4, { latencyMs: 500 });
+    expect(health.view.p50Ms[0]).toBe(50);
+    many(health, "a", 1, { latencyMs: 500 });
+    expect(health.view.p50Ms[0]).toBeGreaterThan(450);
+    expect(health.view.p95Ms[0]).toBeGreaterThan(450);
+    expect(health.view.unitsPerS[0]).toBeCloseTo(32);
+  });
+
+  test("one advertised figure stands in for the other, and none is infinity", () => {
+    const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
+    const health = board(offering("a", { advertised: { ...none, p95Ms: 70 } }), offering("b", { advertised: none }));
+    expect([...health.view.p50Ms.subarray(0, 2)]).toEqual([70, Number.POSITIVE_INFINITY]);
+    expect([...health.view.uptime.subarray(0, 2)]).toEqual([0, 0]);
+  });
+
+  test("a provider that turned slow once is tried again when its figures have faded", () => {
+    const health = board(offering("a"));
+    many(health, "a", 10, { latencyMs: 5000, at: 1000 });
+    expect(health.view.p50Ms[0]).toBeGreaterThan(4000);
+    atOnce(health.age(1000 + 10 * 60_000));
+    expect(health.view.p50Ms[0]).toBe(50);
+  });
+
+  test("a failure wears down the share of successes, and what is nobody's fault does not", () => {
+    const health = board(offering("a"));
+    many(health, "a", 3, { outcome: "cancelled" });
+    many(health, "a", 3, { outcome: AttemptFailure.INPUT_REJECTED });
+    expect(health.view.success[0]).toBe(1);
+    many(health, "a", 1, { outcome: AttemptFailure.UPSTREAM_ERROR });
+    expect(health.view.success[0]).toBeCloseTo(0.9);
+  });
+
+  test("a hedge's loser that was slow looks slow, though it never answered", () => {
+    const health = board(offering("a"));
+    many(health, "a", 10, { outcome: "cancelled", latencyMs: 900 });
+    expect(health.view.p50Ms[0]).toBeGreaterThan(800);
+  });
+
+  test("a loser that was called off early says nothing of its speed", () => {
+    const health = board(offering("a"));
+    many(health, "a", 10, { outcome: "cancelled", latencyMs: 5 });
+    expect(health.view.p50Ms[0]).toBe(50);
+  });
+
+  test("cold calls are measured apart, so that a wake-up does not slow the warm figure", () => {
+    const health = board(offering("a"));
+    many(health, "a", 10, { latencyMs: 20_000, cold: true });
+    expect(health.view.p50Ms[0]).toBe(50);
+    expect(health.view.coldMs[0]).toBe(20_000);
+  });
+
+  test("the rolled-up uptime stands above the advertised one once there are enough calls", () => {
+    const health = board(offering("a"));
+    expect(health.view.uptime[0]).toBe(0.99);
+    health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 19 }, 0);
+    expect(health.view.uptime[0]).toBe(0.99);
+    health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 20 }, 0);
+    expect(health.view.uptime[0]).toBe(0.5);
+  });
+});
+
+describe("breaker", () => {
+  test("five failures close the door until the cooldown is over; then one call passes at a time", () => {
+    const health = board(offering("a"), offering("b"));
+    many(health, "a", 5, { outcome: AttemptFailure.UNREACHABLE });
+    expect(health.admit("a", 1000, 500)).toBe(false);
+    expect(health.admit("b", 1000, 500)).toBe(true);
+    expect(health.view.restsUntil[0]).toBe(11_000);
+    expect(health.admit("a", 11_000, 500)).toBe(true);
+    expect(health.admit("a", 11_100, 500)).toBe(false);
+    expect(health.admit("a", 11_500, 500)).toBe(true);
+  });
+
+  test("a caller's tight deadline is not held against a provider that was not given its usual time", () => {
+    const health = board(offering("a"));
+    many(health, "a", 50, { outcome: AttemptFailure.DEADLINE, latencyMs: 99 });
+    expect(health.view.restsUntil[0]).toBe(0);
+    many(health, "a", 5, { outcome: AttemptFailure.DEADLINE, latencyMs: 10_000 });
+    expect(health.view.restsUntil[0]).toBeGreaterThan(0);
+  });
+
+  test("nor against one of which nothing is known, unless it had a second", () => {
+    const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
+    const health = board(offering("a", { advertised: none }));
+    many(health, "a", 50, { outcome: AttemptFailure.DEADLINE, latencyMs: 3 });
+    expect(health.view.restsUntil[0]).toBe(0);
+    many(health, "a", 5, { outcome: AttemptFailure.DEADLINE, latencyMs: 1000 });
+    expect(health.view.restsUntil[0]).toBeGreaterThan(0);
+  });
+
+  test("an operator can take an offering out and give it back", () => {
+    const health = board(offering("a"));
+    health.force("a", "forced_open", 0);
+    expect(health.admit("a", 1e9, 500)).toBe(false);
+    health.force("a", "closed", 0);
+    expect(health.admit("a", 0, 500)).toBe(true);
+  });
+});
+
+describe("a new snapshot", () => {
+  test("what is known of an offering follows its id, wherever its row is now", () => {
+    const health = board(offering("b"));
+    many(health, "b", 10, { latencyMs: 500 });
+    many(health, "b", 5, { outcome: AttemptFailure.TIMEOUT, latencyMs: 500 });
+    const next = buildSnapshot(supplyOf([offering("a"), offering("b"), offering("c")]));
+    const view = health.adopt(next, 1000);
+    expect(view.snapshot).toBe(next);
+    expect([...view.p50Ms.subarray(0, 3)].map((each) => each > 450)).toEqual([false, true, false]);
+    expect([...view.restsUntil.subarray(0, 3)]).toEqual([0, 11_000, 0]);
+    health.report("c", report({ at: 2000 }));
+    expect(health.view.usedAt[2]).toBe(2000);
+  });
+
+  test("what is gone is forgotten, and late reports on it are dropped", () => {
+    const health = board(offering("a"), offering("b"));
+    many(health, "a", 5, { outcome: AttemptFailure.TIMEOUT });
+    health.adopt(buildSnapshot(supplyOf([offering("b")])), 0);
+    health.report("a", report());
+    expect([...health.figures(0)].map((each) => each.offering.id)).toEqual(["b"]);
+    const view = health.adopt(buildSnapshot(supplyOf([offering("a")])), 0);
+    expect(view.restsUntil[0]).toBe(0);
+  });
+});
+
+describe("pace", () => {
+  test("who turns ten times slower is passed over by balanced and by fastest at once, and tried again when it was left alone", () => {
+    const snapshot = buildSnapshot(supplyOf([offering("a"), offering("b")]));
+    const health = new HealthBoard(snapshot, () => 0);
+    for (const id of ["a", "b"]) many(health, id, 50, { latencyMs: 50 });
+    const firsts = (preference: Preference, now: number): Set<string> => {
+      const plans = Array.from({ length: 40 }, (_, seed) =>
+        planFor({
+          ...planArgs(supplyOf([])),
+          snapshot,
+          health: health.view,
+          seed,
+          now,
+          arrivedAt: now,
+          intent: intent({ preference }),
+        }),
+      );
+      return new Set(plans.map((plan) => plan.steps[0]!.offering.id));
+    };
+    expect(firsts(Preference.BALANCED, 1000)).toEqual(new Set(["a", "b"]));
+    many(health, "a", 4, { latencyMs: 500, at: 2000 });
+    expect(firsts(Preference.BALANCED, 2000)).toEqual(new Set(["b"]));
+    expect(firsts(Preference.FASTEST, 2000)).toEqual(new Set(["b"]));
+    atOnce(health.age(12_000));
+    expect(firsts(Preference.BALANCED, 12_000)).toEqual(new Set(["a", "b"]));
+  });
+});
