@@ -1,9 +1,16 @@
 /**
  * What one message of a control loop costs, everything on, beside bare relays that carry bytes and do no work: goals G4 to G7.
  * All programs run side by side and are loaded in turn; the ratios are medians over rounds.
+ *
+ * Loops last for hours, and V8 compiles what carries a message until some 400,000 of them went by: half a minute of ten robots at
+ * 1,000 Hz, and until then a message costs several times what it costs ever after. So all programs are warmed up alike, by closed loops
+ * because these are fast, until none of them gets any cheaper; then each has a run of the section's own kind that no figure counts. What
+ * the first messages cost Limber is printed, so that nobody is misled about the first seconds.
+ *
  * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast] [pinned]`: with `pinned`, each measured program has
  * one core that it shares with no robot and no model. `queued` tells what the machine did to a run: for which share of it the program,
- * its model and the robots, together, could have gone on and had no core. Tails of runs where that is much are the machine's.
+ * its model and the robots, together, could have gone on and had no core. Tails of runs where that is much are the machine's. The
+ * messages per robot are those of closed loops; in 64 of them, 500 are 32,000 in all.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,9 +18,10 @@ import { join } from "node:path";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
 import { cpuNanos, median, pin, queuedNanos, type Started, start } from "./support/processes.ts";
+import { getsFaster } from "./support/turns.ts";
 
 const rounds = Number(process.argv[2] ?? 5);
-const each = Number(process.argv[3] ?? 100);
+const each = Number(process.argv[3] ?? 500);
 const wanted = process.argv[4]?.split(",");
 const isWanted = (section: string): boolean => wanted === undefined || wanted.includes(section);
 
@@ -68,6 +76,11 @@ async function run(
   return { ...seen, micros, queued };
 }
 
+const closedLoopsOf =
+  (each: number) =>
+  (all: readonly BenchRobot[]): Promise<LoopLoad> =>
+    closedLoops(all, each);
+
 const at = (sorted: readonly number[], q: number): number => sorted[Math.floor((sorted.length - 1) * q)] ?? Number.NaN;
 const p50 = ({ latencies }: Result): number => at(latencies, 0.5);
 const line = (name: string, ...figures: string[]): void =>
@@ -76,11 +89,30 @@ const line = (name: string, ...figures: string[]): void =>
 /** The share that was carried, in the median round: one in which the machine stood still says nothing of a program. */
 const shareOf = (runs: readonly Result[]): number => median(runs.map(({ carried, sent }) => carried / sent));
 
-/**
- * So many messages, as of unary calls, go to each program before any counts: V8 takes that many until it compiles nothing more of what
- * they run, which at a thousand a second is half a minute.
- */
-const WARM_UP = 25_000;
+/** How many were lost in each round. */
+const lostBy = (runs: readonly Result[]): string => runs.map(({ carried, sent }) => sent - carried).join(" ");
+
+/** Turns of closed loops before any run counts: at least so many messages to each program, until none gets cheaper any longer, and no more than so many. */
+const WARM_UP = { robots: 64, connections: 8, each: 500, least: 250_000, most: 500_000 } as const;
+const warm = new Map<Name, number[]>();
+
+/** Once for each program, whatever sections it is in. */
+async function warmUp(names: readonly Name[]): Promise<void> {
+  const cold = names.filter((name) => !warm.has(name));
+  for (const name of cold) warm.set(name, []);
+  const { robots, connections, each, least, most } = WARM_UP;
+  const falls = (): boolean => cold.some((name) => getsFaster(warm.get(name)!));
+  for (let sent = 0; sent < least || (sent < most && falls()); sent += robots * each)
+    for (const name of cold) {
+      const { micros } = await run(name, connections, robots, closedLoopsOf(each), closedLoopsOf(5));
+      warm.get(name)!.push(micros);
+    }
+  if (!cold.includes("limber")) return;
+  const micros = warm.get("limber")!.map((each) => each.toFixed(1));
+  console.log(
+    `\nwarm-up: Limber's CPU us/msg in windows of ${robots * each} messages, from its start: ${micros.join(" ")}`,
+  );
+}
 
 async function compare(
   title: string,
@@ -90,10 +122,10 @@ async function compare(
   times: number,
   load: (all: readonly BenchRobot[]) => Promise<LoopLoad>,
   /** What robots do before they are looked at. */
-  before: (all: readonly BenchRobot[]) => Promise<unknown> = (all) => closedLoops(all, 5),
+  before: (all: readonly BenchRobot[]) => Promise<unknown> = closedLoopsOf(5),
 ): Promise<void> {
-  for (let sent = 0, more = 0; sent < WARM_UP; sent += more)
-    for (const name of names) more = (await run(name, connections, count, load, before)).sent;
+  await warmUp(names);
+  for (const name of names) await run(name, connections, count, load, before);
   const results = new Map<Name, Result[]>(names.map((name) => [name, []]));
   for (let round = 0; round < times; round++)
     for (const name of names) results.get(name)!.push(await run(name, connections, count, load, before));
@@ -114,6 +146,7 @@ async function compare(
   const ours = results.get("limber")!;
   const raw = results.get("raw")!;
   line("carried / raw relay's carried", (shareOf(ours) / shareOf(raw)).toFixed(4));
+  for (const [name, runs] of results) line(`lost by round, ${name}`, lostBy(runs));
   const theirs = results.get("connect");
   if (theirs)
     line("Limber / Connect relay", median(ours.map(({ micros }, i) => micros / theirs[i]!.micros)).toFixed(3));
@@ -131,9 +164,7 @@ const SECTIONS: Readonly<Record<string, () => Promise<void>>> = {
   // First, while nothing that went before is there to be used again.
   idle: idleStreams,
   closed: () =>
-    compare("64 closed loops (G4 1.5, G5 0.11)", ["raw", "connect", "limber"], 8, 64, rounds, (all) =>
-      closedLoops(all, each),
-    ),
+    compare("64 closed loops (G4 1.5, G5 0.11)", ["raw", "connect", "limber"], 8, 64, rounds, closedLoopsOf(each)),
   paced: () =>
     compare("20 robots at 50 Hz (G4 1.5)", ["raw", "limber"], 20, 20, Math.min(rounds, 3), (all) =>
       pacedLoops(all, 50, 3),

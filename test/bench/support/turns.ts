@@ -40,7 +40,8 @@ const FASTER = 0.97;
 /** Loads each program in turn, every other round in the opposite order, after a warm-up that no figure counts. */
 export async function inTurns(programs: readonly Program[], options: TurnOptions): Promise<Figures[]> {
   const cold = programs.map(figuresOf);
-  for (let calls = 0; calls < WARM_UP.least || (calls < WARM_UP.most && cold.some(getsFaster)); calls += options.calls)
+  const falls = (): boolean => cold.some(({ micros }) => getsFaster(micros));
+  for (let calls = 0; calls < WARM_UP.least || (calls < WARM_UP.most && falls()); calls += options.calls)
     await round(programs, cold, options.calls);
   const figures = programs.map(figuresOf);
   for (let i = 0; i < options.rounds; i++) await round(programs, figures, options.calls, i % 2 === 1);
@@ -49,7 +50,8 @@ export async function inTurns(programs: readonly Program[], options: TurnOptions
 
 const figuresOf = ({ name }: Program): Figures => ({ name, micros: [], databaseMicros: [], p50: [] });
 
-const getsFaster = ({ micros }: Figures): boolean =>
+/** Whether what is done in turns gets faster still: `micros` are the figures of all turns so far. */
+export const getsFaster = (micros: readonly number[]): boolean =>
   micros.length < 2 * LOOK_BACK ||
   median(micros.slice(-LOOK_BACK)) < FASTER * median(micros.slice(-2 * LOOK_BACK, -LOOK_BACK));
 
