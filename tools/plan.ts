@@ -14,8 +14,8 @@ import * as act from "../src/contracts/act.ts";
 import { Contract, type Intent } from "../src/contracts/contract.ts";
 import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
-import { decoderOf, Faults, toText } from "../src/edge/json.ts";
-import { assertValid, invalid, violationOf } from "../src/edge/validate.ts";
+import { decoderOf, Faults, toText } from "../src/edge/messages/json.ts";
+import { assertValid, invalid, violationOf } from "../src/edge/messages/validate.ts";
 import { factsOf, Refusal } from "../src/refusal.ts";
 import {
   buildSnapshot,

@@ -8,10 +8,10 @@ import { createDoorkeeper } from "./gate/admit.ts";
 import { asToldToCallers } from "./gate/away.ts";
 import type { Proxies } from "./gate/caller-address.ts";
 import { type Door, doorsOf } from "./gate/doors.ts";
+import type { Limits } from "./gate/limits.ts";
 import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./gate/once.ts";
 import { watch, watched } from "./gate/watch.ts";
-import type { Limits } from "./limits.ts";
-import { invalid, violationsOf } from "./validate.ts";
+import { invalid, violationsOf } from "./messages/validate.ts";
 
 /** What the gate reads of a call before its body. */
 export interface CallHead {

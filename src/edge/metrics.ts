@@ -5,8 +5,8 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { newId } from "../ambient.ts";
 import { ADMIN_HEADER, BRAND } from "../brand.ts";
 import { asRefusal, Reason, refuse } from "../refusal.ts";
+import { sayNo } from "./faces/rest.ts";
 import type { LogLine } from "./log.ts";
-import { sayNo } from "./rest.ts";
 
 /** One offering as this replica sees it. */
 export interface OfferingSample {

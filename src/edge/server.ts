@@ -12,20 +12,20 @@ import Fastify, {
 import { after, newId } from "../ambient.ts";
 import { API_VERSION, BRAND } from "../brand.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../refusal.ts";
-import type { Readiness } from "./connect/health.ts";
-import { serveConnect } from "./connect.ts";
 import { serveDocs } from "./docs.ts";
-import { wireBody } from "./errors.ts";
+import type { Readiness } from "./faces/connect/health.ts";
+import { serveConnect } from "./faces/connect.ts";
+import { grpcTrailersOf } from "./faces/grpc/status.ts";
+import { openpiFace } from "./faces/openpi.ts";
+import { RestFace, sayNo, serveRest } from "./faces/rest.ts";
 import type { Gate } from "./gate.ts";
-import { grpcTrailersOf } from "./grpc/status.ts";
 import type { Log } from "./log.ts";
+import { wireBody } from "./messages/errors.ts";
+import { warmUp } from "./messages/validate.ts";
 import { type MetricsDoor, serveMetrics } from "./metrics.ts";
-import { openpiFace } from "./openpi.ts";
 import type { LaneFace } from "./port/lane.ts";
 import { onePort, type PortHandler, type PortOptions } from "./port.ts";
-import { RestFace, sayNo, serveRest } from "./rest.ts";
 import { SERVICES } from "./services.ts";
-import { warmUp } from "./validate.ts";
 
 /** What the edge is built from. */
 export interface ServerOptions {

@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
 import { breatheOut, inSlices } from "../../src/ambient.ts";
 import { tuneCollector } from "../../src/collector.ts";
-import { writingJson } from "../../src/edge/json.ts";
+import { writingJson } from "../../src/edge/messages/json.ts";
 import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { RegistryShelf } from "../../src/services/registry/shelf.ts";
 import { SupplyOpener } from "../../src/services/supply/facts.ts";

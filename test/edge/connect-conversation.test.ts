@@ -12,7 +12,7 @@ import {
   ActResponseSchema as PolicyActResponseSchema,
   PolicyService,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { serveConnect } from "../../src/edge/connect.ts";
+import { serveConnect } from "../../src/edge/faces/connect.ts";
 import type { CallContext, Gate } from "../../src/edge/gate.ts";
 import type { LogLine } from "../../src/edge/log.ts";
 import { onePort, type PortHandler } from "../../src/edge/port.ts";

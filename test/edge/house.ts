@@ -10,13 +10,13 @@ import {
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { MAX_MESSAGE_BYTES } from "../../src/edge/connect.ts";
+import { MAX_MESSAGE_BYTES } from "../../src/edge/faces/connect.ts";
+import { grpcCalls } from "../../src/edge/faces/grpc.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
-import { grpcCalls } from "../../src/edge/grpc.ts";
 import type { Log, LogLine } from "../../src/edge/log.ts";
+import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
-import { assertValid } from "../../src/edge/validate.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import type { Listener } from "../../src/services/call.ts";
 import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";

@@ -1,7 +1,7 @@
 /** Rate limits that replicas share: never more together than one alone would let in. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Limit } from "../../src/edge/limits/bucket.ts";
-import { Limits, type Place } from "../../src/edge/limits.ts";
+import type { Limit } from "../../src/edge/gate/limits/bucket.ts";
+import { Limits, type Place } from "../../src/edge/gate/limits.ts";
 import { Refusal } from "../../src/refusal.ts";
 import { takeRates } from "../../src/store/account/rates.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";

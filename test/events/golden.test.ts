@@ -11,7 +11,7 @@ import {
 } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { eventText } from "../../src/edge/event-text.ts";
+import { eventText } from "../../src/edge/messages/event-text.ts";
 import { EVENT_NAMES } from "../../src/services/emit.ts";
 
 const FILE = join(import.meta.dirname, "../golden/events.json");

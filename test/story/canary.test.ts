@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { connect, type NatsConnection } from "nats";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { routesOf } from "../../src/edge/rest/route.ts";
+import { routesOf } from "../../src/edge/faces/rest/route.ts";
 import { SERVICES } from "../../src/edge/services.ts";
 import { ACT_DECLARATION, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";

@@ -7,11 +7,11 @@ import type { KeyPrincipal, Principal } from "../../services/call.ts";
 import { callersReach } from "../../services/permissions.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import type { Admission, CallHead, GateParts } from "../gate.ts";
-import type { Limit } from "../limits/bucket.ts";
-import type { Place } from "../limits.ts";
 import { asToldToCallers } from "./away.ts";
 import { callerAddress } from "./caller-address.ts";
 import type { Door } from "./doors.ts";
+import type { Limit } from "./limits/bucket.ts";
+import type { Place } from "./limits.ts";
 import { bearerOf, isNarrowed, principalOf } from "./principal.ts";
 
 /** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */

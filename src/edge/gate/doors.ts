@@ -3,7 +3,7 @@ import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { type Rpc, rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import type { Call } from "../../services/call.ts";
 import type { GateParts } from "../gate.ts";
-import type { Pool } from "../limits/bucket.ts";
+import type { Pool } from "./limits/bucket.ts";
 
 /** What stands between a caller and an RPC. */
 export interface Door {

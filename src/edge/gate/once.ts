@@ -13,7 +13,7 @@ import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { IdempotencyClaim, KeyPrincipal } from "../../services/call.ts";
 import type { CallContext, GateParts } from "../gate.ts";
-import { wantsStream } from "../stream.ts";
+import { wantsStream } from "../messages/stream.ts";
 import { asToldToCallers } from "./away.ts";
 
 /** What is called once per idempotency key. */

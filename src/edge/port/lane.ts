@@ -8,7 +8,7 @@ import type { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { after, now, steadyNow } from "../../ambient.ts";
 import { roomFor, taken } from "../../codecs/slab.ts";
-import { between } from "../between.ts";
+import { between } from "./between.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
 import { readShared, type SharedReader } from "./shared-reads.ts";
 

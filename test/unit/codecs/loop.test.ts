@@ -9,7 +9,7 @@ import {
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { seenAnswer, seenRequest } from "../../../src/codecs/loop.ts";
 import { framedChunk } from "../../../src/codecs/loop-chunk.ts";
-import { violationsOf } from "../../../src/edge/validate.ts";
+import { violationsOf } from "../../../src/edge/messages/validate.ts";
 
 /** Numbers below `below`, from a seed. */
 function dice(seed: number): (below: number) => number {

@@ -9,8 +9,8 @@ import { ErrorDetailsSchema, ViolationSchema } from "../../../gen/limber/v1/erro
 import { DroppedOfferingSchema, DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { ReasonSchema } from "../../../gen/limber/v1/reason_pb.ts";
 import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
-import { connectError, refusalOf, restAnswer, wireBody } from "../../../src/edge/errors.ts";
-import { grpcTrailersOf } from "../../../src/edge/grpc/status.ts";
+import { grpcTrailersOf } from "../../../src/edge/faces/grpc/status.ts";
+import { connectError, refusalOf, restAnswer, wireBody } from "../../../src/edge/messages/errors.ts";
 import { factsOf, Reason, refuse } from "../../../src/refusal.ts";
 
 const ID = "req_1";

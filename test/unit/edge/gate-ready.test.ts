@@ -4,8 +4,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../../gen/limber/v1/operations_service_pb.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
+import { Limits } from "../../../src/edge/gate/limits.ts";
 import { createGate } from "../../../src/edge/gate.ts";
-import { Limits } from "../../../src/edge/limits.ts";
 import { Reason, Refusal } from "../../../src/refusal.ts";
 
 const never = (): never => expect.unreachable();

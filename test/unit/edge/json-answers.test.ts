@@ -10,7 +10,7 @@ import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
 import { AttemptFailure, AttemptStatus } from "../../../gen/limber/v1/route_pb.ts";
 import { atOnce } from "../../../src/ambient.ts";
-import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../src/edge/json.ts";
+import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../src/edge/messages/json.ts";
 import { SERVICES } from "../../../src/edge/services.ts";
 import { dice, messageOf } from "../../support/messages.ts";
 

@@ -11,9 +11,9 @@ import {
   PredictStreamRequestSchema,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { DeclareModelRequestSchema } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { decoderOf, Faults } from "../../../src/edge/json.ts";
-import { surelyObeys } from "../../../src/edge/validate/quick.ts";
-import { assertValid, violationsOf } from "../../../src/edge/validate.ts";
+import { decoderOf, Faults } from "../../../src/edge/messages/json.ts";
+import { surelyObeys } from "../../../src/edge/messages/validate/quick.ts";
+import { assertValid, violationsOf } from "../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../src/refusal.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };

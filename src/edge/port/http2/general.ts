@@ -4,9 +4,9 @@ import { constants, createServer, type ServerHttp2Session, type ServerHttp2Strea
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after } from "../../../ambient.ts";
-import { Running } from "../../running.ts";
 import { Arrivals, type Arriving } from "../arrivals.ts";
 import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../fault.ts";
+import { Running } from "../running.ts";
 import { budget, type Patience } from "./budget.ts";
 import { LATE_TRAILERS } from "./late.ts";
 

@@ -1,0 +1,200 @@
+/**
+ * The face for Isaac-GR00T's clients: ZeroMQ REQ over TCP, one MessagePack map a message, whose `api_token` is the key. Every
+ * `get_action` is an act call through the gate that all faces share. `kill` is answered with an error, and nothing else happens.
+ * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
+ */
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { after, newId, steadyNow } from "../../ambient.ts";
+import { BRAND } from "../../brand.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { decodeGr00t, encodeGr00t } from "../../codecs/gr00t.ts";
+import type { Packable } from "../../codecs/msgpack.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
+import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Cancel } from "../../signal.ts";
+import type { Gate } from "../gate.ts";
+import type { Log } from "../log.ts";
+import { refusalOf } from "../messages/errors.ts";
+import { type AskedAction, actionAsked } from "./gr00t/observation.ts";
+
+/** What this face needs of the house. */
+export interface Gr00tOptions {
+  readonly gate: Gate;
+  readonly log: Log;
+  readonly host: string;
+  /** 0 picks one. */
+  readonly port: number;
+}
+
+/** The face while it listens. */
+export interface Gr00tFace {
+  readonly port: number;
+  /** Ends every connection. */
+  close(): Promise<void>;
+}
+
+const MAX_MESSAGE_BYTES = 64 << 20;
+/** A peer has this long to say who it is. */
+const GREETING_MS = 10_000;
+const MOST_CONNECTIONS = 1_000;
+
+const method = InferenceService.method.act;
+
+/** Listens. */
+export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
+  const sockets = new Set<Socket>();
+  const server = createServer({ noDelay: true, keepAlive: true }, (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => socket.destroy());
+    socket.once("close", () => sockets.delete(socket));
+    new Peer(options, socket).begin();
+  });
+  server.maxConnections = MOST_CONNECTIONS;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
+  return {
+    port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
+}
+
+/** One client. It sends its next message when it has the answer to the last one. */
+class Peer {
+  readonly #options: Gr00tOptions;
+  readonly #socket: Socket;
+  readonly #gone = new Cancel();
+  readonly #session = `gr00t ${newId("req")}`;
+  #turn: Promise<void> = Promise.resolve();
+
+  constructor(options: Gr00tOptions, socket: Socket) {
+    this.#options = options;
+    this.#socket = socket;
+  }
+
+  begin(): void {
+    const socket = this.#socket;
+    const forget = after(GREETING_MS, () => socket.destroy());
+    socket.once("close", () => {
+      forget();
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    });
+    const reader = new ZmtpReader(MAX_MESSAGE_BYTES, {
+      onGreeting: () => void socket.write(READY_TO_ANSWER),
+      onCommand: (name, data) => {
+        if (name === "READY") forget();
+        else if (name === "PING") socket.write(pong(data.subarray(2)));
+      },
+      onMessage: (body) => this.#hear(body),
+    });
+    socket.write(GREETING);
+    socket.on("data", (chunk) => {
+      try {
+        reader.push(chunk);
+      } catch {
+        socket.destroy(); // no peer of this protocol
+      }
+    });
+  }
+
+  #hear(body: Buffer): void {
+    this.#socket.pause();
+    this.#turn = this.#turn.then(async () => {
+      const answer = encodeGr00t(await this.#answer(body));
+      if (!this.#socket.destroyed) this.#socket.write(Buffer.concat([requestHead(answer.length), answer]));
+      this.#socket.resume();
+    });
+  }
+
+  async #answer(body: Buffer): Promise<Packable<NdArray>> {
+    const requestId = newId("req");
+    const startedAt = steadyNow();
+    let refusal: Refusal | undefined;
+    try {
+      const message = read(body);
+      const endpoint = message.get("endpoint") ?? "get_action";
+      if (endpoint === "ping") return { status: "ok", message: "Server is running" };
+      if (endpoint === "reset") return {};
+      if (endpoint === "get_modality_config") return MODALITIES;
+      if (endpoint !== "get_action") return { error: `Unknown endpoint: ${String(endpoint).slice(0, 64)}` };
+      const token = message.get("api_token");
+      const admission = await this.#options.gate.admit(method, {
+        authorization: typeof token === "string" ? `Bearer ${token}` : undefined,
+        adminToken: undefined,
+        remoteAddress: this.#socket.remoteAddress ?? "",
+        requestId,
+      });
+      try {
+        const asked = await actionAsked(message.get("data"), this.#session);
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const answer = await this.#options.gate.unary(method, admission, asked.request, context);
+        return written(answer as ActResponse, asked); // what the method answers
+      } finally {
+        admission.leave();
+      }
+    } catch (thrown) {
+      refusal = refusalOf(thrown);
+      const { code, status } = factsOf(refusal.reason);
+      const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${refusal.message}`;
+      return { error: `${said} [${requestId}]` };
+    } finally {
+      const facts = refusal && factsOf(refusal.reason);
+      this.#options.log({
+        requestId,
+        face: "gr00t",
+        rpc: `${method.parent.typeName}/${method.name}`,
+        status: facts?.status ?? 200,
+        latencyMs: steadyNow() - startedAt,
+        ...(facts && { code: facts.code }),
+        ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+      });
+    }
+  }
+}
+
+/** The gateway itself asks for nothing: what is needed depends on the model. */
+const MODALITIES = Object.fromEntries(
+  ["video", "state", "action", "language"].map((modality) => [
+    modality,
+    { delta_indices: [0], modality_keys: modality === "action" ? ["action"] : [] },
+  ]),
+);
+
+function read(body: Buffer): ReadonlyMap<unknown, ReturnType<typeof decodeGr00t>> {
+  try {
+    const message = decodeGr00t(body);
+    if (message instanceof Map) return message;
+  } catch (thrown) {
+    if (!(thrown instanceof CodecError)) throw thrown;
+  }
+  throw refuse(Reason.MALFORMED_BODY, "a message is a map of msgpack with numpy arrays");
+}
+
+/** N1.5: a map of [T, D]. Later: `[actions, info]`, the actions [1, T, D]. */
+function written({ id, model, action, route, usage }: ActResponse, { flat, parts }: AskedAction): Packable<NdArray> {
+  const steps = action?.steps ?? [];
+  const dim = steps[0]?.values.length ?? 0;
+  const named = parts.length > 0 ? parts : [["action", dim] as const];
+  if (named.reduce((sum, [, size]) => sum + size, 0) !== dim)
+    throw refuse(Reason.VALIDATION_FAILED, `options.action_keys must add up to the ${dim} numbers of an action`);
+  const actions = new Map<string, NdArray>();
+  let from = 0;
+  for (const [name, size] of named) {
+    const start = from;
+    const values = steps.flatMap((step) => step.values.slice(start, start + size));
+    const shape = flat ? [steps.length, size] : [1, steps.length, size];
+    actions.set(flat ? `action.${name}` : name, NdArray.float32(values, shape));
+    from += size;
+  }
+  if (flat) return actions;
+  const info = { gateway: BRAND, id, model, provider: route?.provider ?? "", cost_usd: usage?.costUsd ?? 0 };
+  return [actions, info];
+}

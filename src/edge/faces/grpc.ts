@@ -1,0 +1,396 @@
+/**
+ * gRPC for the calls that robots make in their loops, on HTTP/2 streams of our own: the same gate and the same service functions
+ * as every other face, without the request and response objects that a general handler builds for each call. What it says
+ * is what the general handler says, to the last header, so that no client can tell them apart.
+ * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+ */
+import type { DescMethod, Message } from "@bufbuild/protobuf";
+import { after, newId, steadyNow } from "../../ambient.ts";
+import { ADMIN_HEADER } from "../../brand.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { frameMessage, frameOf, MessageReader, PREFIX } from "../../codecs/grpc.ts";
+import { CODE } from "../../codecs/http2/frames.ts";
+import { readMessage } from "../../codecs/protobuf/read.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
+import type { Listener } from "../../services/call.ts";
+import { Cancel } from "../../signal.ts";
+import type { Admission, CallContext, Gate } from "../gate.ts";
+import { callerIdOf, type Log } from "../log.ts";
+import { refusalOf } from "../messages/errors.ts";
+import { refuseStream, wantsStream } from "../messages/stream.ts";
+import type { CallHearer, CallStream, CallTaker, FindTaker } from "../port/http2/call.ts";
+import type { Fields } from "../port/http2/head.ts";
+import { Running } from "../port/running.ts";
+import { headOf, OK_TRAILERS, trailersOf } from "./grpc/blocks.ts";
+import { type Coding, nameCodings, requestCoding, responseCoding } from "./grpc/compression.ts";
+import { refusalOfFrames, unreadable } from "./grpc/faults.ts";
+import { QUICK, type Quick } from "./grpc/quick.ts";
+import { speakerOf, type Voice } from "./grpc/speaker.ts";
+import { grpcTrailersOf, NotSpoken } from "./grpc/status.ts";
+import { deadlineOf, timedOut, timeoutOf } from "./grpc/timeout.ts";
+import { UNREAD_MS } from "./unread.ts";
+
+/** What the fast path serves, and how. */
+export interface GrpcOptions {
+  gate: Gate;
+  /** The RPCs that it takes: unary ones, server streams and conversations. Every other is left to the general handler. */
+  methods: readonly DescMethod[];
+  /** The most bytes of one request message, decompressed. */
+  maxMessageBytes: number;
+  /** Aborted when the house closes; running calls then end as unavailable. */
+  closing: AbortSignal;
+  log: Log;
+}
+
+const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
+
+/** The fast path as the port's first look at every HTTP/2 call. */
+export function grpcCalls(options: GrpcOptions): FindTaker {
+  const running = new Running<GrpcCall>();
+  const takers = new Map<string, CallTaker>();
+  for (const method of options.methods)
+    takers.set(`/${method.parent.typeName}/${method.name}`, {
+      endless: method.methodKind === "bidi_streaming",
+      open(stream) {
+        const call = new GrpcCall(options, method, stream);
+        call.begin(running.enter(call));
+        return call;
+      },
+    });
+  options.closing.addEventListener("abort", () => {
+    running.each((call) => call.fail(refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere")));
+  });
+  return (head) => {
+    if (head[":method"] !== "POST" || !GRPC_TYPES.has(head["content-type"] ?? "")) return undefined;
+    return takers.get(head[":path"] ?? "");
+  };
+}
+
+/** Smaller messages are sent as they are: compressing an action chunk costs a control loop a millisecond. */
+const COMPRESS_FROM_BYTES = 1 << 20;
+
+/** How long a refused caller has to end his side. */
+const LINGER_MS = 1_000;
+
+/** One call, from its headers to its trailers. */
+class GrpcCall implements CallHearer {
+  readonly #options: GrpcOptions;
+  readonly #method: DescMethod;
+  readonly #stream: CallStream;
+  readonly #headers: Fields;
+  #forget: (() => void) | undefined;
+  readonly #responseCoding: Coding | undefined;
+  readonly #quick: Quick | undefined;
+  /** The caller's time; undefined where he has no end to it, and not a number where it is no time. */
+  readonly #timeoutMs: number | undefined;
+  readonly #requestId = newId("req");
+  readonly #startedAt = steadyNow();
+  readonly #caller = new Cancel();
+  #forgetTimeout: (() => void) | undefined;
+  #forgetEnd: (() => void) | undefined;
+  #admission: Admission | undefined;
+  /** Reads what the caller sends, once he is let in. */
+  #reader: MessageReader | undefined;
+  /** The one message of a call that is no conversation. */
+  #body: { message: Buffer; compressed: boolean } | undefined;
+  #coding: Coding | undefined;
+  #context: CallContext | undefined;
+  #listener: Listener<Message> | undefined;
+  /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
+  #before: Promise<void> | undefined;
+  /** Whoever waits until the caller has read on, or has left. */
+  #goOn: (() => void) | undefined;
+  /** The gate has nothing more to say: the answer is complete, or the caller is gone. */
+  #over = false;
+  #refusal: Refusal | undefined;
+
+  constructor(options: GrpcOptions, method: DescMethod, stream: CallStream) {
+    const headers = stream.fields;
+    this.#options = options;
+    this.#method = method;
+    this.#stream = stream;
+    this.#headers = headers;
+    this.#responseCoding = responseCoding(headers);
+    this.#quick = QUICK.get(method);
+    this.#timeoutMs = timeoutOf(headers["grpc-timeout"]);
+  }
+
+  /** `forget` is called when nothing more comes of the call. */
+  begin(forget: () => void): void {
+    this.#forget = forget;
+    if (this.#timeoutMs! > 0) this.#forgetTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
+    try {
+      const admission = this.#options.gate.admit(this.#method, {
+        authorization: this.#headers.authorization,
+        adminToken: this.#headers[ADMIN_HEADER],
+        remoteAddress: this.#stream.address,
+        requestId: this.#requestId,
+      });
+      if (admission instanceof Promise) {
+        this.#stream.pause();
+        admission.then(this.#read).then(() => this.#stream.resume(), this.fail);
+      } else this.#read(admission);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
+  readonly fail = (thrown: unknown): void => {
+    if (this.#over) return;
+    const refusal = refusalOf(thrown, this.#caller);
+    this.#refusal = refusal;
+    this.#end(trailersOf(grpcTrailersOf(refusal, this.#requestId)));
+    this.#caller.abort(refusal);
+  };
+
+  /** As CallHearer. */
+  data(bytes: Buffer): void {
+    if (this.#over || this.#reader === undefined) return;
+    try {
+      this.#reader.push(bytes);
+    } catch (thrown) {
+      this.#failRead(thrown);
+    }
+  }
+
+  /** As CallHearer. */
+  end(): void {
+    if (this.#before === undefined) this.#ended();
+    else void this.#before.then(() => this.#ended());
+  }
+
+  /** As CallHearer. */
+  room(): void {
+    this.#goOn?.();
+    if (this.#over) return;
+    try {
+      this.#listener?.room();
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** As CallHearer. */
+  closed(): void {
+    if (!this.#over) {
+      this.#over = true;
+      this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+      this.#caller.abort(this.#refusal);
+    }
+    this.#goOn?.();
+    this.#forget?.();
+    this.#forgetTimeout?.();
+    this.#forgetEnd?.();
+    this.#admission?.leave();
+    this.#note();
+  }
+
+  readonly #read = (admission: Admission): void => {
+    if (this.#over) {
+      admission.leave();
+      return;
+    }
+    this.#admission = admission;
+    if (this.#timeoutMs! <= 0) throw timedOut();
+    this.#coding = requestCoding(this.#headers);
+    this.#context = this.#contextOf();
+    const isConversation = this.#method.methodKind === "bidi_streaming";
+    if (isConversation)
+      this.#listener = this.#options.gate.conversation(
+        this.#method,
+        admission,
+        speakerOf(this.#voice()),
+        this.#context,
+      );
+    const deliver = isConversation ? this.#converse : this.#take;
+    this.#reader = new MessageReader(this.#options.maxMessageBytes, deliver, "ignored");
+  };
+
+  readonly #take = (message: Buffer, compressed: boolean): void => {
+    if (this.#body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
+    this.#body = { message, compressed };
+  };
+
+  readonly #converse = (message: Buffer, compressed: boolean): void => {
+    if (!compressed && this.#before === undefined) this.#hear(message);
+    else this.#hearInTurn(message, compressed);
+  };
+
+  #hear(bytes: Buffer): void {
+    if (this.#over) return;
+    const plain = this.#quick?.read(bytes);
+    if (plain) this.#listener?.hear(plain, true);
+    else this.#listener?.hear(this.#decode(bytes));
+  }
+
+  #hearInTurn(message: Buffer, compressed: boolean): void {
+    if (compressed && !this.#coding) throw unreadable();
+    const { maxMessageBytes } = this.#options;
+    const bytes = Promise.resolve(compressed ? this.#coding!.decompress(message, maxMessageBytes) : message);
+    bytes.catch(() => {}); // told of in its turn
+    const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.fail);
+    this.#before = last;
+    this.#stream.pause();
+    void last.then(() => {
+      if (this.#before !== last) return;
+      this.#before = undefined;
+      this.#stream.resume();
+    });
+  }
+
+  /** The caller has said all. */
+  #ended(): void {
+    if (this.#over) return;
+    try {
+      this.#reader?.end();
+      if (this.#listener) this.#listener.close();
+      else this.#asked();
+    } catch (thrown) {
+      this.#failRead(thrown);
+    }
+  }
+
+  #asked(): void {
+    if (!this.#body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
+    const { message, compressed } = this.#body;
+    if (!compressed) this.#answer(message).catch(this.fail);
+    else if (!this.#coding) throw unreadable();
+    else
+      this.#coding
+        .decompress(message, this.#options.maxMessageBytes)
+        .then((bytes) => this.#answer(bytes))
+        .catch(this.fail);
+  }
+
+  #voice(): Voice {
+    const stream = this.#stream;
+    return {
+      framed: (message) => this.#framed(message),
+      write: (frame) => void this.#write(frame),
+      get isBehind() {
+        return stream.isBehind;
+      },
+      end: (refusal) => {
+        if (refusal !== undefined) this.fail(refusal);
+        else this.#end(OK_TRAILERS);
+      },
+    };
+  }
+
+  #failRead(thrown: unknown): void {
+    this.fail(thrown instanceof CodecError ? refusalOfFrames(thrown, this.#options.maxMessageBytes) : thrown);
+  }
+
+  async #answer(bytes: Buffer): Promise<void> {
+    const admission = this.#admission;
+    const context = this.#context;
+    if (this.#over || !admission || !context) return;
+    const { gate } = this.#options;
+    const request = this.#decode(bytes);
+    if (this.#method.methodKind === "unary") {
+      if (wantsStream(this.#method, request)) throw refuseStream();
+      const frame = this.#framed(await gate.unary(this.#method, admission, request, context));
+      this.#end(OK_TRAILERS, frame instanceof Promise ? await frame : frame);
+      return;
+    }
+    for await (const message of gate.serverStream(this.#method, admission, request, context)) {
+      const frame = this.#framed(message);
+      if (!this.#write(frame instanceof Promise ? await frame : frame)) await this.#drained();
+      if (this.#over) return;
+    }
+    this.#end(OK_TRAILERS);
+  }
+
+  /** Resolves when there is room for more, or nobody to wait for. */
+  #drained(): Promise<void> {
+    return new Promise((resolve) => {
+      const forget = after(UNREAD_MS, this.#giveUp);
+      this.#goOn = () => {
+        this.#goOn = undefined;
+        forget();
+        resolve();
+      };
+      if (this.#over) this.#goOn();
+    });
+  }
+
+  #contextOf(): CallContext {
+    return {
+      requestId: this.#requestId,
+      signal: this.#caller,
+      deadline: deadlineOf(this.#timeoutMs, this.#startedAt, this.#headers["grpc-timeout"]),
+      idempotencyKey: this.#headers["idempotency-key"],
+      traceparent: this.#headers.traceparent,
+    };
+  }
+
+  get #kind(): string {
+    return this.#method.methodKind.replace("_", "-");
+  }
+
+  #decode(bytes: Buffer): Message {
+    try {
+      return readMessage(this.#method.input, bytes);
+    } catch (thrown) {
+      throw unreadable(thrown);
+    }
+  }
+
+  #framed(message: Message): Buffer | Promise<Buffer> {
+    const frame = this.#quick?.write(message) ?? frameOf(this.#method.output, message);
+    const coding = this.#responseCoding;
+    if (!coding || frame.length - PREFIX < COMPRESS_FROM_BYTES) return frame;
+    return coding.compress(frame.subarray(PREFIX)).then((compressed) => frameMessage(compressed, true));
+  }
+
+  /** Sends a message of the answer; false asks to wait until the caller has read some of it. */
+  #write(frame: Buffer): boolean {
+    if (this.#over) return true;
+    this.#respond();
+    return this.#stream.write(frame);
+  }
+
+  #end(trailers: Buffer, frame?: Buffer): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#goOn?.();
+    this.#respond();
+    if (frame !== undefined) this.#stream.write(frame);
+    this.#stream.end(trailers);
+    if (!this.#stream.isOpen) return;
+    // The end waits behind what is not read yet; then what a refused caller still sends is of no use.
+    if (this.#stream.hasMore) this.#forgetEnd = after(UNREAD_MS, this.#giveUp);
+    else this.#forgetEnd = after(LINGER_MS, this.#hangUp);
+    this.#stream.resume();
+  }
+
+  /** The caller reads nothing any more. */
+  readonly #giveUp = (): void => this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
+
+  readonly #hangUp = (): void => this.#stream.reset(CODE.none);
+
+  #respond(): void {
+    if (this.#stream.isAnswered) return;
+    const pairs = ["x-request-id", this.#requestId];
+    nameCodings(pairs, this.#responseCoding, this.#headers);
+    if (this.#admission) pairs.push(...this.#admission.headers);
+    this.#stream.respond(headOf(pairs));
+  }
+
+  #note(): void {
+    const facts = this.#refusal && factsOf(this.#refusal.reason);
+    const principal = this.#admission?.principal;
+    this.#options.log({
+      requestId: this.#requestId,
+      face: "grpc",
+      rpc: `${this.#method.parent.typeName}/${this.#method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs: steadyNow() - this.#startedAt,
+      code: facts?.code,
+      keyId: principal?.kind === "key" ? principal.keyId : undefined,
+      cause: this.#refusal?.cause,
+      callerRequestId: callerIdOf(this.#headers["x-request-id"]),
+    });
+  }
+}

@@ -1,0 +1,285 @@
+/**
+ * The openpi face: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
+ * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
+ * faces share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call.
+ * Source: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi).
+ */
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { create } from "@bufbuild/protobuf";
+import { type WebSocket, WebSocketServer } from "ws";
+import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import {
+  GetModelRequestSchema,
+  type GetModelResponse,
+  RegistryService,
+} from "../../../gen/limber/v1/registry_service_pb.ts";
+import { every, newId, steadyNow } from "../../ambient.ts";
+import { API_VERSION, BRAND } from "../../brand.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../codecs/ndarray.ts";
+import { factsOf, Reason, Refusal, refuse } from "../../refusal.ts";
+import { Cancel } from "../../signal.ts";
+import type { CallHead, Gate } from "../gate.ts";
+import type { Log } from "../log.ts";
+import { refusalOf, restAnswer } from "../messages/errors.ts";
+import type { UpgradeTaker } from "../port.ts";
+import { type Asked, requestOf } from "./openpi/observation.ts";
+
+/** What this face needs of the house. */
+export interface OpenpiOptions {
+  readonly gate: Gate;
+  readonly log: Log;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+}
+
+const MAX_MESSAGE_BYTES = 64 << 20;
+const PATH = /^\/v1\/openpi(?:\/([^/]+)\/([^/]+))?$/;
+/** What a caller may send ahead of its answers before it is hung up on. */
+const MOST_AHEAD = { messages: 8, bytes: MAX_MESSAGE_BYTES } as const;
+/** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
+const PING_MS = 30_000;
+const MOST_MISSED = 2;
+/** What a slow reader may leave unread before it is hung up on. */
+const MOST_UNREAD_BYTES = 8 << 20;
+/** The codes of WebSocket: the service restarts, and a reader who does not read. */
+const CLOSE = { restart: 1012, policy: 1008 } as const;
+
+const method = InferenceService.method.act;
+
+/** Makes the face. */
+export function openpiFace(options: OpenpiOptions): UpgradeTaker {
+  // No compression: openpi offers none, and a control loop has no time for it.
+  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+  options.closing.addEventListener("abort", () => {
+    for (const client of server.clients) client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
+  });
+  return {
+    wants: ({ url = "", headers }) =>
+      /^websocket$/i.test(headers.upgrade ?? "") && (PATH.test(pathOf(url)) || pathOf(url) === "/"),
+    take: (request, socket, head) => {
+      socket.on("error", () => socket.destroy());
+      admit(options, request).then(
+        ({ caller, asked }) =>
+          server.handleUpgrade(request, socket, head, (client) => new Robot(options, client, caller, asked).begin()),
+        (thrown) => refuseUpgrade(socket, refusalOf(thrown)),
+      );
+    },
+  };
+}
+
+const pathOf = (url: string): string => url.split("?", 1)[0] ?? "";
+
+/** Who connects, and what for. Refuses keys that may not act, before the connection is taken over. */
+async function admit(
+  { gate }: OpenpiOptions,
+  request: IncomingMessage,
+): Promise<{ caller: Omit<CallHead, "requestId">; asked: Asked }> {
+  const { key, user } = credentialsOf(request.headers.authorization);
+  const caller = {
+    authorization: key === undefined ? undefined : `Bearer ${key}`,
+    adminToken: undefined,
+    remoteAddress: request.socket.remoteAddress ?? "",
+  };
+  const requestId = newId("req");
+  const admission = await gate.admit(method, { ...caller, requestId });
+  admission.leave();
+  const asked = askedOf(request.url ?? "", user, requestId);
+  const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
+  return { caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) } };
+}
+
+/** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
+async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
+  const { getModel } = RegistryService.method;
+  const [owner = "", name = ""] = model.split(":")[0]!.split("/");
+  const requestId = newId("req");
+  const head = { authorization: undefined, adminToken: undefined, remoteAddress: "", requestId };
+  const context = { requestId, signal: new Cancel(), deadline: undefined, idempotencyKey: undefined };
+  try {
+    const request = create(GetModelRequestSchema, { owner, name });
+    const answer = await gate.unary(getModel, await gate.admit(getModel, head), request, context);
+    return (answer as GetModelResponse).model?.actionSpaces[0]; // what the method answers
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}
+
+/** `Api-Key`, `Bearer`, or an address with a user: the user is the model, the password the key. */
+function credentialsOf(header = ""): { key?: string; user?: string } {
+  const [, scheme = "", value = ""] = /^(\S+) +(\S+) *$/.exec(header) ?? [];
+  if (/^(api-key|bearer)$/i.test(scheme)) return { key: value };
+  if (!/^basic$/i.test(scheme)) return {};
+  const [user = "", ...key] = Buffer.from(value, "base64").toString("utf8").split(":");
+  // openpi's client does not undo the percent signs of the address.
+  return { key: decoded(key.join(":")), ...(user !== "" && { user: decoded(user) }) };
+}
+
+function askedOf(url: string, user: string | undefined, requestId: string): Asked {
+  const [, owner, name] = PATH.exec(pathOf(url)) ?? [];
+  const model = owner === undefined ? user : `${decoded(owner)}/${decoded(name ?? "")}`;
+  if (model === undefined)
+    throw refuse(Reason.NOT_FOUND, "name the model: /v1/openpi/{owner}/{name}, or as the user of the address");
+  const query = new URLSearchParams(url.split("?")[1] ?? "");
+  const horizon = query.get("horizon");
+  return {
+    model,
+    sessionId: query.get("session_id") ?? `openpi ${requestId}`,
+    ...(query.has("preset") && { preset: query.get("preset")! }),
+    ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),
+    ...(horizon !== null && { horizon: Number(horizon) >>> 0 }),
+  };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
+  const { status, headers, body } = restAnswer(refusal, newId("req"));
+  const head = [`HTTP/1.1 ${status} Refused`, "connection: close", "content-type: application/json"];
+  for (let i = 0; i < headers.length; i += 2) head.push(`${headers[i]}: ${headers[i + 1]}`);
+  head.push(`content-length: ${Buffer.byteLength(body)}`);
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+/** One connection: requests are answered in turn, as a server of openpi does. */
+class Robot {
+  readonly #options: OpenpiOptions;
+  readonly #client: WebSocket;
+  readonly #caller: Omit<CallHead, "requestId">;
+  readonly #asked: Asked;
+  /** Ends with the connection. */
+  readonly #gone = new Cancel();
+  #turn: Promise<void> = Promise.resolve();
+  /** What was sent and is not answered. */
+  readonly #ahead = { messages: 0, bytes: 0 };
+  #missed = 0;
+
+  constructor(options: OpenpiOptions, client: WebSocket, caller: Omit<CallHead, "requestId">, asked: Asked) {
+    this.#options = options;
+    this.#client = client;
+    this.#caller = caller;
+    this.#asked = asked;
+  }
+
+  /** The metadata comes first and unasked: clients wait for it. */
+  begin(): void {
+    const { model, actionSpace = "", horizon = 0 } = this.#asked;
+    const client = this.#client;
+    client.on("error", () => undefined);
+    const rest = every(PING_MS, () => {
+      if (this.#missed++ < MOST_MISSED) client.ping();
+      else client.terminate();
+    });
+    client.on("pong", () => {
+      this.#missed = 0;
+    });
+    client.on("close", () => {
+      rest();
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    });
+    // Their kind is Buffer, unless somebody asked for another.
+    client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
+    client.send(encodeNumpy({ gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }));
+  }
+
+  #hear(data: Buffer, isBinary: boolean): void {
+    const ahead = this.#ahead;
+    this.#missed = 0;
+    // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
+    const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
+    if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
+      this.#client.close(CLOSE.policy, "answers are not waited for, or not read");
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller was hung up on"));
+      return;
+    }
+    ahead.messages += 1;
+    ahead.bytes += data.length;
+    this.#turn = this.#turn
+      .then(() => this.#answer(data, isBinary))
+      .finally(() => {
+        ahead.messages -= 1;
+        ahead.bytes -= data.length;
+      });
+  }
+
+  async #answer(data: Buffer, isBinary: boolean): Promise<void> {
+    if (this.#gone.aborted) return;
+    const requestId = newId("req");
+    const startedAt = steadyNow();
+    let refusal: Refusal | undefined;
+    let keyId: string | undefined;
+    try {
+      const { gate } = this.#options;
+      const admission = await gate.admit(method, { ...this.#caller, requestId });
+      try {
+        if (admission.principal.kind === "key") keyId = admission.principal.keyId;
+        const request = await requestOf(observationIn(data, isBinary), this.#asked);
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const answer = (await gate.unary(method, admission, request, context)) as ActResponse; // what the method answers
+        this.#client.send(written(answer, steadyNow() - startedAt));
+      } finally {
+        admission.leave();
+      }
+    } catch (thrown) {
+      refusal = refusalOf(thrown);
+      const { code, status } = factsOf(refusal.reason);
+      // The client raises it as the server's error, and may call again.
+      this.#client.send(`${code} (${status}): ${refusal.message} [${requestId}]`);
+    }
+    const facts = refusal && factsOf(refusal.reason);
+    this.#options.log({
+      requestId,
+      face: "openpi",
+      rpc: `${method.parent.typeName}/${method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs: steadyNow() - startedAt,
+      ...(facts && { code: facts.code }),
+      ...(keyId !== undefined && { keyId }),
+      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    });
+  }
+}
+
+function observationIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
+  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
+  try {
+    return decodeNumpy(data);
+  } catch (thrown) {
+    if (thrown instanceof CodecError)
+      throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });
+    throw thrown;
+  }
+}
+
+/** The answer as openpi's servers write it, and what else there is to know of it. */
+function written({ id, model, action, route, usage, observationAgeMs }: ActResponse, tookMs: number): Buffer {
+  const steps = action?.steps ?? [];
+  const dim = steps[0]?.values.length ?? 0;
+  const actions = NdArray.float32(
+    steps.flatMap(({ values }) => values),
+    [steps.length, dim],
+  );
+  return encodeNumpy({
+    actions,
+    server_timing: { infer_ms: tookMs },
+    gateway: {
+      id,
+      model,
+      provider: route?.provider ?? "",
+      action_space: action?.space ?? "",
+      dt_ms: action?.dtMs ?? 0,
+      fallback_used: route?.fallbackUsed ?? false,
+      simulated: route?.simulated ?? false,
+      cost_usd: usage?.costUsd ?? 0,
+      observation_age_ms: observationAgeMs ?? 0,
+    },
+  });
+}

@@ -1,0 +1,81 @@
+/**
+ * A robot's observation as openpi's client sends it, as an act request. Sources: the observation keys of openpi's own policies
+ * (Physical-Intelligence/openpi, src/openpi/policies), and of the environments under its `examples/`.
+ */
+import { create } from "@bufbuild/protobuf";
+import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import type { Unpacked, UnpackedMap } from "../../../codecs/msgpack.ts";
+import { NdArray } from "../../../codecs/ndarray.ts";
+import { encoded, isPicture, unfit } from "../../../codecs/raw-pictures.ts";
+
+/** What the address of a connection says about all of its calls. */
+export interface Asked {
+  readonly model: string;
+  readonly preset?: string;
+  readonly actionSpace?: string;
+  readonly horizon?: number;
+  readonly sessionId: string;
+}
+
+type Value = Unpacked<NdArray>;
+
+/** A camera of the gateway, and whether this environment turns its pictures by half a turn before it sends them. */
+interface Camera {
+  readonly name: string;
+  readonly turned?: boolean;
+}
+
+/** Cameras by their keys; a key that is not here names its camera by its last word. */
+const CAMERAS: Readonly<Record<string, Camera>> = {
+  "observation/exterior_image_1_left": { name: "exterior_1" },
+  "observation/exterior_image_0_left": { name: "exterior_1" },
+  "observation/wrist_image_left": { name: "wrist" },
+  "observation/wrist_image": { name: "wrist", turned: true },
+};
+
+/** LIBERO, whose first camera has the name that other environments give to their only one. */
+const LIBERO: Readonly<Record<string, Camera>> = { "observation/image": { name: "agentview", turned: true } };
+
+/** Numbers come in this order, those that are not named after them. */
+const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
+
+/** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
+export async function requestOf(observation: Value, asked: Asked): Promise<ActRequest> {
+  if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
+  const fields = flatten(observation);
+  const cameras = fields.has("observation/wrist_image") ? { ...CAMERAS, ...LIBERO } : CAMERAS;
+  const frames: Promise<{ camera: string; data: Uint8Array }>[] = [];
+  const numbers = new Map<string, Float64Array>();
+  for (const [key, value] of fields) {
+    if (value instanceof NdArray && isPicture(value)) {
+      const { name, turned = false } = cameras[key] ?? { name: lastWord(key) };
+      frames.push(encoded(value, key, turned).then((data) => ({ camera: name, data })));
+    } else if (value instanceof NdArray) numbers.set(key, value.toFloat64());
+    else if (typeof value === "number") numbers.set(key, Float64Array.of(value));
+  }
+  const order = [
+    ...NUMBERS.filter((key) => numbers.has(key)),
+    ...[...numbers.keys()].filter((key) => !NUMBERS.includes(key)),
+  ];
+  const prompt = fields.get("prompt") ?? fields.get("task");
+  if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
+  const { sessionId, ...request } = asked;
+  return create(ActRequestSchema, {
+    ...request,
+    ...(typeof prompt === "string" && { instruction: prompt }),
+    observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
+    provider: { sessionId },
+  });
+}
+
+/** Maps inside maps, as ALOHA has its pictures, under the keys joined by a dot. */
+function flatten(map: UnpackedMap<NdArray>, prefix = "", into = new Map<string, Value>()): Map<string, Value> {
+  for (const [key, value] of map) {
+    const name = `${prefix}${String(key)}`;
+    if (value instanceof Map) flatten(value, `${name}.`, into);
+    else into.set(name, value);
+  }
+  return into;
+}
+
+const lastWord = (key: string): string => key.split(/[/.]/).at(-1) ?? key;

@@ -1,0 +1,18 @@
+/** The conventions that the schema can name. */
+import { Dialect as Name } from "../../../../../gen/limber/edge/v1/options_pb.ts";
+import type { Dialect } from "./dialect.ts";
+import { house } from "./house.ts";
+import { oauth } from "./oauth.ts";
+import { scim } from "./scim.ts";
+
+export type { Dialect } from "./dialect.ts";
+export { house } from "./house.ts";
+
+const DIALECTS: Readonly<Record<Name, Dialect>> = {
+  [Name.UNSPECIFIED]: house,
+  [Name.OAUTH]: oauth,
+  [Name.SCIM]: scim,
+};
+
+/** The convention of a name. */
+export const dialectOf = (name: Name): Dialect => DIALECTS[name] ?? house;

@@ -1,0 +1,46 @@
+/** Messages as server-sent events: the messages of a stream, and the parts of one answer that was asked for as a stream. */
+import type { DescMessage, Message } from "@bufbuild/protobuf";
+import { encoderOf, writeJson } from "../../messages/json.ts";
+import type { ServerEvent } from "./sse.ts";
+
+/** Events, one after the other. */
+export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
+
+type Fields = Record<string, unknown>;
+
+/** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` bears it as its id. */
+export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
+  const chosenIn = chooser(desc);
+  const events = new Map(desc.fields.map(({ localName, name, message }) => [localName, { name, of: message }]));
+  return (message) => {
+    const chosen = chosenIn(message);
+    const event = events.get(chosen?.case ?? "");
+    if (chosen?.value === undefined || event?.of === undefined)
+      throw new Error(`an event of ${desc.typeName} is empty`);
+    const { index } = chosen.value;
+    const data = writeJson(event.of, chosen.value);
+    return typeof index === "number" ? { event: event.name, data, id: index } : { event: event.name, data };
+  };
+}
+
+/** A `oneof` as generated messages have it; here each of its members is a message. */
+type Chosen = { readonly case?: string; readonly value?: Message & { readonly index?: unknown } } | undefined;
+
+/** Which field of a message is its event. */
+function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {
+  const name = (oneof ?? only)?.localName ?? "";
+  const valueIn = (message: Message): unknown => (message as unknown as Record<string, unknown>)[name];
+  return oneof
+    ? (message) => valueIn(message) as Chosen
+    : (message) => ({ case: name, value: valueIn(message) as Message });
+}
+
+/** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
+export async function* eventsOfAnswer(desc: DescMessage, answer: Message): EventSource {
+  const whole = encoderOf(desc).encode(answer) as Fields & { action: Fields & { steps: unknown[] } };
+  yield { event: "route", data: JSON.stringify(whole.route ?? {}) };
+  for (const [index, values] of whole.action.steps.entries()) {
+    yield { event: "step", id: index, data: JSON.stringify({ index, values }) };
+  }
+  yield { event: "done", data: JSON.stringify({ ...whole, action: { ...whole.action, steps: [] } }) };
+}

@@ -1,0 +1,100 @@
+/** Streams of messages as text, no faster than the reader reads: server-sent events, or a line each. */
+import type { Writable } from "node:stream";
+import { after, steadyNow } from "../../../ambient.ts";
+import type { Signal } from "../../../signal.ts";
+import { between } from "../../port/between.ts";
+import { drained } from "../unread.ts";
+
+/** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
+export interface ServerEvent {
+  readonly event: string;
+  readonly data: string | Buffer;
+  /** Position in the stream, so that a reader can see gaps. */
+  readonly id?: number;
+}
+
+/** How long a stream may be silent before a comment says that it lives. */
+const HEARTBEAT_MS = 10_000;
+
+const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
+
+/** How a stream is written. */
+export interface StreamForm {
+  /** The headers that it has, names and values in turn. */
+  readonly headers: readonly string[];
+  /** What stands before an event's data, and behind it. */
+  readonly around: (event: ServerEvent) => readonly [string, string];
+  /** What is written when there was nothing to write for a while; undefined where nothing may be. */
+  readonly keepAlive: string | undefined;
+}
+
+/** Server-sent events. */
+export const EVENTS: StreamForm = {
+  headers: ["content-type", "text/event-stream; charset=utf-8", ...UNCACHED],
+  around: ({ event, id }) => [`event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: `, "\n\n"],
+  keepAlive: ": keep-alive\n\n",
+};
+
+/** JSON Lines: the data alone, a line each. */
+export const LINES: StreamForm = {
+  headers: ["content-type", "text/plain; charset=utf-8", ...UNCACHED],
+  around: () => ["", "\n"],
+  keepAlive: undefined,
+};
+
+/** Writes events to one response. */
+export interface EventWriter {
+  /** Writes one event; resolves when the reader has room for the next, or has left. */
+  write(event: ServerEvent): Promise<void> | undefined;
+  /** Ends the response. */
+  end(): void;
+}
+
+/**
+ * Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for, and `giveUp` hangs
+ * up on a reader who has stopped reading.
+ */
+export function eventWriter(response: Writable, signal: Signal, giveUp: () => void, form = EVENTS): EventWriter {
+  let gone = false;
+  let full = false;
+  let hush = (): void => undefined;
+  let heardAt = steadyNow();
+  // One timer that looks when the last event was, and not one for every event.
+  const rest = (ms: number): void => {
+    hush = after(ms, () => {
+      const silentMs = steadyNow() - heardAt;
+      if (silentMs < HEARTBEAT_MS) return rest(HEARTBEAT_MS - silentMs);
+      if (!full && form.keepAlive !== undefined) response.write(form.keepAlive);
+      heardAt = steadyNow();
+      rest(HEARTBEAT_MS);
+    });
+  };
+  const empty = (): void => {
+    full = false;
+  };
+  response.once("close", () => {
+    gone = true;
+    hush();
+  });
+  rest(HEARTBEAT_MS);
+  return {
+    write(event) {
+      if (gone) return undefined;
+      full = !response.write(framed(event, form));
+      heardAt = steadyNow();
+      return full ? drained(response, giveUp, signal).then(empty) : undefined;
+    },
+    end() {
+      hush();
+      if (!gone) response.end();
+    },
+  };
+}
+
+/** An event in one piece of its own. What stands around data is ASCII. */
+function framed(event: ServerEvent, { around }: StreamForm): string | Buffer {
+  const { data } = event;
+  const [before, behind] = around(event);
+  if (typeof data === "string") return `${before}${data}${behind}`;
+  return between(before, data, behind);
+}

@@ -1,0 +1,258 @@
+/** How a refusal looks on each face: one body for REST, one error with details for Connect and gRPC. */
+import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
+import { ErrorType, ErrorTypeSchema } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { ErrorDetailsSchema, type Violation } from "../../../gen/limber/v1/error_pb.ts";
+import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
+import { ERROR_DOMAIN } from "../../brand.ts";
+import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../refusal.ts";
+import type { Signal } from "../../signal.ts";
+import { encoderOf, wordsOf } from "./json.ts";
+
+/** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */
+export interface Given {
+  /** Where the field at `path` of the message is given: `["body", "horizon"]`. */
+  locate(path: string): (string | number)[];
+  /** The caller's own JSON by the first segment of a location: `body`, `query`, `path`. */
+  readonly inputs: Readonly<Record<string, unknown>>;
+  /** There is a secret among them, so nothing of them is sent back, not even what stands in the wrong place. */
+  readonly secret?: boolean;
+}
+
+/** An answer that says no, ready for the wire. */
+export interface ErrorAnswer {
+  readonly status: number;
+  /** Header names and values in turn. */
+  readonly headers: readonly string[];
+  /** The JSON text of an `ErrorBody`. */
+  readonly body: string;
+}
+
+/** Seconds to wait where a refusal that invites a retry names none. */
+const DEFAULT_RETRY_AFTER_S = 1;
+
+const INVITES_RETRY = new Set([429, 503]);
+
+/** The REST answer to a refusal. `given` places the violations of a 422 in the caller's request. */
+export function restAnswer(refusal: Refusal, requestId: string, given?: Given): ErrorAnswer {
+  const facts = factsOf(refusal.reason);
+  const violations = refusal.details.violations?.map((violation) => place(violation, given));
+  const param = violations?.[0]?.path ?? refusal.param;
+  const details = Object.entries({ ...refusal.details, violations })
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => [
+      ErrorDetailsSchema.field[name as keyof typeof ErrorDetailsSchema.field].name,
+      encodeDetail(name, value),
+    ]);
+  const message =
+    violations?.length && refusal.reason === Reason.VALIDATION_FAILED ? sentenceOf(violations) : refusal.message;
+  const whole = { loc: placed(param ?? "", given).loc, message, type: facts.code, input: undefined };
+  const body = {
+    error: {
+      ...errorOf(facts, refusal, requestId),
+      message,
+      param: param ?? null,
+      details: Object.fromEntries(details),
+    },
+    detail: facts.status === 422 ? (violations ?? [whole]).map(listed) : message,
+    route: refusal.route && encoderOf(RouteSchema).encode(refusal.route),
+  };
+  return { status: facts.status, headers: Object.entries(headersOf(refusal)).flat(), body: JSON.stringify(body) };
+}
+
+/** A violation as the validation errors of the described service have it. */
+const listed = ({ loc, message, type, input }: Omit<Placed, "path">) => ({ loc, msg: message, type, input });
+
+function encodeDetail(name: string, value: unknown): unknown {
+  if (name === "violations") return (value as Placed[]).map(({ path, message, type }) => ({ path, message, type }));
+  return encoderOf(ErrorDetailsSchema).encodeField(name, value);
+}
+
+/** What is the same however the violations are placed; in the order of the schema's `Error`. */
+function errorOf(facts: ReasonFacts, refusal: Refusal, requestId: string): object {
+  return {
+    code: facts.code,
+    type: wordsOf(ErrorTypeSchema).ofNumber.get(facts.type),
+    status: facts.status,
+    message: refusal.message,
+    retryable: facts.retryable,
+    retry_after: refusal.retryAfter ?? null,
+    param: null,
+    source: facts.type === ErrorType.UPSTREAM_ERROR ? "upstream" : "gateway",
+    request_id: requestId,
+    docs_url: `/docs/errors#${facts.code}`,
+  };
+}
+
+/** One sentence about a list of violations: the first, and how many more there are. */
+export function sentenceOf(violations: readonly { readonly path: string; readonly message: string }[]): string {
+  const [first] = violations;
+  if (first === undefined) return "the request is wrong";
+  const more = violations.length > 1 ? `, and ${violations.length - 1} more` : "";
+  // "limit must be a number", but "limt: there is no such parameter".
+  const colon = first.message.startsWith("there ") ? ":" : "";
+  return `${first.path || "the body"}${colon} ${first.message}${more}`;
+}
+
+/** Headers that a refusal has on every face that has headers. */
+function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, string> {
+  const own: Record<string, string> = {};
+  for (let i = 0; i < headers.length; i += 2) own[headers[i]!] = headers[i + 1]!;
+  const { status } = factsOf(reason);
+  const wait = retryAfter ?? (INVITES_RETRY.has(status) ? DEFAULT_RETRY_AFTER_S : undefined);
+  return {
+    ...own,
+    ...(status === 401 && { "www-authenticate": "Bearer" }),
+    ...(wait !== undefined && { "retry-after": String(Math.max(1, Math.ceil(wait))) }),
+  };
+}
+
+/** Rules that the schema's zero breaks, and so a field that was not given. */
+const BROKEN_BY_NOTHING = new Set([
+  "string_too_short",
+  "string_pattern_mismatch",
+  "too_short",
+  "enum",
+  "greater_than",
+  "greater_than_equal",
+]);
+
+/** A violation in the caller's own terms. */
+interface Placed {
+  readonly path: string;
+  readonly loc: readonly (string | number)[];
+  readonly message: string;
+  readonly type: string;
+  readonly input: unknown;
+}
+
+function place({ path, message, type }: Violation, given: Given | undefined): Placed {
+  const { path: shown, loc, input, known } = placed(path, given);
+  // The schema cannot tell a zero from nothing; the caller's JSON can.
+  if (known && input === undefined && BROKEN_BY_NOTHING.has(type))
+    return { path: shown, loc, message: "is required", type: "missing", input };
+  return { path: shown, loc, message, type, input: given?.secret ? undefined : echo(input) };
+}
+
+function placed(
+  path: string,
+  given: Given | undefined,
+): { path: string; loc: (string | number)[]; input: unknown; known: boolean } {
+  if (given === undefined) return { path, loc: ["body", ...segmentsOf(path)], input: undefined, known: false };
+  const loc = given.locate(path);
+  let input: unknown = given.inputs;
+  for (const key of loc) {
+    input =
+      typeof input === "object" && input !== null && Object.hasOwn(input, key)
+        ? (input as Record<string | number, unknown>)[key]
+        : undefined;
+  }
+  return { path: loc.slice(1).join("."), loc, input: input ?? undefined, known: true };
+}
+
+/** The segments of a path; those of digits are positions in arrays. */
+export function segmentsOf(path: string): (string | number)[] {
+  return path === "" ? [] : path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+}
+
+const MAX_ECHO = 200;
+
+/** What the caller sent, where it is short enough to be worth sending back. */
+function echo(input: unknown): unknown {
+  if (typeof input === "string") return input.length > MAX_ECHO || !input.isWellFormed() ? undefined : input;
+  return typeof input === "object" ? undefined : input;
+}
+
+/** The body of an answer to what is not even HTTP, in the form of every other refusal. */
+export function wireBody(status: number, code: string, message: string, requestId: string): string {
+  const type = wordsOf(ErrorTypeSchema).ofNumber.get(
+    status < 500 ? ErrorType.VALIDATION_ERROR : ErrorType.SERVER_ERROR,
+  );
+  const told = { message, retryable: false, retry_after: null, param: null, source: "gateway", request_id: requestId };
+  const error = { code, type, status, ...told, docs_url: "/docs/errors", details: {} };
+  return JSON.stringify({ error, detail: message });
+}
+
+/** The Connect form of a refusal: the schema's code, and details that gRPC clients of every language can read. */
+export function connectError(refusal: Refusal, requestId: string): ConnectError {
+  const { rpcCode } = factsOf(refusal.reason);
+  const details = detailsOf(refusal, requestId);
+  // Sound: the schema's codes are gRPC's own numbers, as Connect's are.
+  return new ConnectError(refusal.message, rpcCode as number as Code, headersOf(refusal), details, refusal.cause);
+}
+
+/** One error detail: a message type and the fields of the message. */
+export type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> };
+
+/** What a refusal tells machines over gRPC and Connect: google.rpc's standard details, and the schema's own. */
+export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
+  const { code } = factsOf(refusal.reason);
+  const { retryAfter, route } = refusal;
+  const details = shortened(refusal.details);
+  const list: Detail[] = [
+    detail(ErrorInfoSchema, { reason: code, domain: ERROR_DOMAIN, metadata: { request_id: requestId } }),
+  ];
+  if (retryAfter !== undefined) {
+    const seconds = Math.floor(retryAfter);
+    const nanos = Math.round((retryAfter - seconds) * 1e9);
+    list.push(detail(RetryInfoSchema, { retryDelay: { seconds: BigInt(seconds), nanos } }));
+  }
+  if (details.violations !== undefined) {
+    const fieldViolations = details.violations.map(({ path, message, type }) => ({
+      field: path,
+      description: message,
+      reason: type,
+    }));
+    list.push(detail(BadRequestSchema, { fieldViolations }));
+  }
+  if (route !== undefined || Object.keys(details).length > 0) {
+    list.push(detail(ErrorDetailsSchema, route === undefined ? details : { ...details, route }));
+  }
+  return list;
+}
+
+/** These details travel in trailers, of which many clients take 8 KiB: long lists are cut there. REST has them whole. */
+const MOST_LISTED = 24;
+
+function shortened({ dropped, violations, ...rest }: RefusalDetails): RefusalDetails {
+  return {
+    ...rest,
+    ...(dropped && { dropped: dropped.slice(0, MOST_LISTED) }),
+    ...(violations && { violations: violations.slice(0, MOST_LISTED) }),
+  };
+}
+
+const detail = <D extends DescMessage>(desc: D, value: MessageInitShape<D>): Detail => ({ desc, value });
+
+/** What Connect itself says no with, by its code, as one of the schema's reasons. */
+const CONNECT_REASONS: Partial<Record<Code, Reason>> = {
+  [Code.InvalidArgument]: Reason.MALFORMED_BODY,
+  [Code.Unimplemented]: Reason.MALFORMED_BODY, // an encoding that is not known here, or no message at all
+  [Code.ResourceExhausted]: Reason.PAYLOAD_TOO_LARGE,
+  [Code.DeadlineExceeded]: Reason.DEADLINE_EXCEEDED,
+  [Code.Canceled]: Reason.CLIENT_CLOSED_REQUEST,
+  [Code.Aborted]: Reason.CLIENT_CLOSED_REQUEST,
+  [Code.Unavailable]: Reason.NOT_READY,
+};
+
+/** The refusal that an error of Connect's own means, met while a request was read. Never for errors of other clients. */
+export function refusalOfConnect(error: ConnectError): Refusal {
+  const reason = CONNECT_REASONS[error.code];
+  if (reason !== undefined) return refuse(reason, error.rawMessage);
+  // Connect calls unreadable bytes an internal error, which they are not.
+  return refuse(Reason.MALFORMED_BODY, "the message cannot be read", {}, { cause: error });
+}
+
+/** Gives an error of Connect's own, about to be written, what a refusal has; a code that blames the server is corrected. */
+export function complete(error: ConnectError, refusal: Refusal, requestId: string): void {
+  if (CONNECT_REASONS[error.code] === undefined) {
+    Object.assign(error, { code: factsOf(refusal.reason).rpcCode, rawMessage: refusal.message });
+  }
+  error.details.push(...detailsOf(refusal, requestId));
+}
+
+/** Any thrown thing as a refusal; what a call throws because it was called off is the reason why it was. */
+export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
+  return asRefusal(signal?.aborted && !(thrown instanceof Refusal) ? signal.reason : thrown);
+}

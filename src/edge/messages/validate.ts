@@ -1,0 +1,151 @@
+/** The schema's own rules on messages, and the refusal that lists every field at fault. */
+import { create, type DescField, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
+import type { Path } from "@bufbuild/protobuf/reflect";
+import { createValidator, type Violation as RuleViolation } from "@bufbuild/protovalidate";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { type Violation, ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { sentenceOf } from "./errors.ts";
+import { type Fault, MAX_FAULTS, wordsOf } from "./json.ts";
+import { surelyObeys } from "./validate/quick.ts";
+
+const validator = createValidator({ regexMatch: (pattern, against) => regexOf(pattern).test(against) });
+
+const regexes = new Map<string, RegExp>();
+
+// The patterns are the schema's own and linear, so that the engine's speed may be had.
+function regexOf(pattern: string): RegExp {
+  let regex = regexes.get(pattern);
+  if (regex === undefined) {
+    regex = new RegExp(pattern, "u");
+    regexes.set(pattern, regex);
+  }
+  return regex;
+}
+
+/** Every rule of the schema that a message breaks; paths are those of its REST JSON, such as `observations.0.proprio.2`. */
+export function violationsOf(desc: DescMessage, message: Message): Violation[] {
+  if (surelyObeys(desc, message)) return [];
+  const result = validator.validate(desc, message);
+  if (result.kind === "error") throw result.error;
+  return (result.violations ?? []).slice(0, MAX_FAULTS).map((violation) =>
+    violationOf({
+      path: pathOf(violation.field),
+      message: messageOf(violation),
+      type: typeOf(violation, message),
+    }),
+  );
+}
+
+/** A fault of decoding in the form of a violation. */
+export function violationOf({ path, message, type }: Fault): Violation {
+  return create(ViolationSchema, { path: path.join("."), message, type });
+}
+
+/** The refusal that lists `violations`, of which there is at least one. */
+export function invalid(violations: readonly Violation[]): Refusal {
+  const extras = violations[0] === undefined ? {} : { param: violations[0].path };
+  return refuse(Reason.VALIDATION_FAILED, sentenceOf(violations), { violations: [...violations] }, extras);
+}
+
+/** Refuses a message that breaks rules of the schema, with `validation_failed` and all of them. */
+export function assertValid(desc: DescMessage, message: Message): void {
+  const violations = violationsOf(desc, message);
+  if (violations.length > 0) throw invalid(violations);
+}
+
+/** Compiles the rules of message types ahead of their first request. */
+export function warmUp(descs: Iterable<DescMessage>): void {
+  for (const desc of descs) validator.validate(desc, create(desc));
+}
+
+/** Where an inline message stands for its one field, the path has no place for that field's name. */
+function pathOf(path: Path): (string | number)[] {
+  const segments: (string | number)[] = [];
+  for (const part of path) {
+    if (part.kind === "list_sub") segments.push(part.index);
+    else if (part.kind === "map_sub") segments.push(String(part.key));
+    else if (part.kind !== "field" || !getOption(part.parent, inline)) segments.push(part.name);
+  }
+  return segments;
+}
+
+/** Rules by pydantic's names, which clients of the described service know. */
+const TYPES: Readonly<Record<string, string>> = {
+  required: "missing",
+  "string.min_len": "string_too_short",
+  "string.max_len": "string_too_long",
+  "string.pattern": "string_pattern_mismatch",
+  "string.in": "enum",
+  "enum.defined_only": "enum",
+  "enum.not_in": "enum",
+  "bytes.max_len": "bytes_too_long",
+  "repeated.min_items": "too_short",
+  "repeated.max_items": "too_long",
+  "map.max_pairs": "too_long",
+};
+
+const BOUNDS: Readonly<Record<string, string>> = {
+  gt: "greater_than",
+  gte: "greater_than_equal",
+  lt: "less_than",
+  lte: "less_than_equal",
+  finite: "finite_number",
+};
+
+function typeOf({ ruleId, field }: RuleViolation, message: Message): string {
+  const known = TYPES[ruleId];
+  if (known !== undefined) return known;
+  const [lower = "", upper] = ruleId.split(".")[1]?.split("_") ?? [];
+  const bound = upper === undefined || isBelow(field, message) ? lower : upper;
+  return BOUNDS[bound] ?? "value_error";
+}
+
+/** A rule on a range is broken at its lower end, or else at its upper. */
+function isBelow(path: Path, message: Message): boolean {
+  const owner = path.findLast((part) => part.kind === "field");
+  const value = valueAt(path, message);
+  if (owner === undefined || typeof value !== "number") return true;
+  const least = lowerBoundOf(owner, path.at(-1) !== owner);
+  return least === undefined || value <= least || Number.isNaN(value);
+}
+
+function lowerBoundOf(owner: DescField, inItem: boolean): number | undefined {
+  const { type } = getOption(owner, fieldRules);
+  const rules = !inItem
+    ? type
+    : type.case === "repeated"
+      ? type.value.items?.type
+      : type.case === "map"
+        ? type.value.values?.type
+        : undefined;
+  const value = rules?.value;
+  if (value === undefined || !("greaterThan" in value)) return undefined;
+  const least = value.greaterThan.value;
+  return typeof least === "number" ? least : undefined;
+}
+
+function valueAt(path: Path, message: Message): unknown {
+  let value: unknown = message;
+  for (const part of path) {
+    if (typeof value !== "object" || value === null) return undefined;
+    const key =
+      part.kind === "list_sub"
+        ? part.index
+        : part.kind === "map_sub"
+          ? String(part.key)
+          : "localName" in part
+            ? part.localName
+            : "";
+    value = (value as Record<string | number, unknown>)[key];
+  }
+  return value;
+}
+
+// Two of the library's sentences speak of numbers that a caller of REST never sees.
+function messageOf({ ruleId, field, message }: RuleViolation): string {
+  if (!ruleId.startsWith("enum.")) return message;
+  const owner = field.findLast((part) => part.kind === "field");
+  return owner?.enum === undefined ? message : `must be one of ${[...wordsOf(owner.enum).toNumber.keys()].join(", ")}`;
+}
