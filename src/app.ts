@@ -81,9 +81,9 @@ import { MOST_AT_ONE_HOOK } from "./store/events/webhooks.ts";
 import { Claims, unclaim } from "./store/money/idempotency.ts";
 import { Ledger } from "./store/money/ledger.ts";
 import { releaseServer, takeServer } from "./store/replicas/server-leases.ts";
-import { guardedAgent, guardedLookup } from "./upstream/guard.ts";
 import { createUpstream } from "./upstream/index.ts";
-import { openOtlp } from "./upstream/otlp.ts";
+import { openOtlp } from "./upstream/post/otlp.ts";
+import { guardedAgent, guardedLookup } from "./upstream/transport/guard.ts";
 
 /** A gateway that answers. */
 export interface House {

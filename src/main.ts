@@ -2,7 +2,7 @@
 import { openHouse } from "./app.ts";
 import { tuneCollector } from "./collector.ts";
 import { ConfigError, readConfig } from "./config.ts";
-import { redSquare } from "./upstream/test-picture.ts";
+import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long calls that run have to end when the house closes. */
 const PATIENCE_MS = 10_000;

@@ -65,6 +65,12 @@ const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     faces: ["port", "messages", "gate"],
     docs: ["messages", "faces"],
   },
+  upstream: {
+    transport: [],
+    pictures: ["transport"],
+    payload: ["transport", "pictures"],
+    post: ["transport"],
+  },
   routing: {
     snapshot: [],
     health: ["snapshot"],

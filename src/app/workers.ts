@@ -38,10 +38,10 @@ import { pruneMoorings } from "../store/replicas/moorings.ts";
 import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
-import type { FrameOptions } from "../upstream/frames.ts";
-import { guardedConnector } from "../upstream/guard.ts";
 import type { Upstream } from "../upstream/index.ts";
-import { Poster } from "../upstream/poster.ts";
+import type { FrameOptions } from "../upstream/pictures/frames.ts";
+import { Poster } from "../upstream/post/poster.ts";
+import { guardedConnector } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 

@@ -26,7 +26,7 @@ import { audit } from "../store/account/audit.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
-import { AddressRefused, checkUrl } from "../upstream/guard.ts";
+import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { EVENT_NAMES, emit, eventOf } from "./emit.ts";

@@ -12,7 +12,7 @@ import type {
   PredictInput,
 } from "../contracts/contract.ts";
 import type { Signal } from "../signal.ts";
-import type { FrameSet } from "./frames.ts";
+import type { FrameSet } from "./pictures/frames.ts";
 
 /** Where and how one offering is reached. */
 export interface Target {

@@ -12,7 +12,7 @@ import {
   type ServeResponse,
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { PredictResponseSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { redSquare } from "../../src/upstream/test-picture.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { ACT_DECLARATION, type App, type Caller, openApp } from "../support/app.ts";
 import { centreOfRed } from "../support/centre-of-red.ts";
 import { eventually } from "../support/eventually.ts";

@@ -11,7 +11,7 @@ import {
   PredictResponseSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
-import { redSquare } from "../../src/upstream/test-picture.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import { centreOfRed } from "./centre-of-red.ts";
 import { type PolicyServer, response, type Served, startPolicyServer } from "./policy-server.ts";
 

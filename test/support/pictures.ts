@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import sharp, { type Sharp } from "sharp";
-import { type FrameOptions, FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
-import { guardedAgent } from "../../src/upstream/guard.ts";
+import { type FrameOptions, FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/pictures/frames.ts";
+import { guardedAgent } from "../../src/upstream/transport/guard.ts";
 
 /** Reaches what everybody may; every name leads inside. */
 export const publicAgent = guardedAgent({

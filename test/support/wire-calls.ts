@@ -5,9 +5,9 @@ import { AttemptFailureSchema } from "../../gen/limber/v1/route_pb.ts";
 import type { WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import type { ActAnswer, ActInput, GroundInput, PredictInput } from "../../src/contracts/contract.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
-import { FrameSet } from "../../src/upstream/frames.ts";
-import { guardedAgent } from "../../src/upstream/guard.ts";
-import { frameSources } from "../../src/upstream/pictures.ts";
+import { FrameSet } from "../../src/upstream/pictures/frames.ts";
+import { frameSources } from "../../src/upstream/pictures/order.ts";
+import { guardedAgent } from "../../src/upstream/transport/guard.ts";
 import type { CallOptions, Target } from "../../src/upstream/wire.ts";
 
 const agent = guardedAgent({ allowPrivate: true });

@@ -3,7 +3,7 @@ import type { RequestListener } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
 import { steadyNow } from "../../src/ambient.ts";
 import { Reason, Refusal } from "../../src/refusal.ts";
-import { FrameSet } from "../../src/upstream/frames.ts";
+import { FrameSet } from "../../src/upstream/pictures/frames.ts";
 import {
   closeEach,
   dataUrl,

@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, describe, expect, it } from "vitest";
 import { FrameSchema } from "../../gen/limber/v1/observation_pb.ts";
-import { FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/frames.ts";
+import { FrameRefused, FrameSet, type FrameSource } from "../../src/upstream/pictures/frames.ts";
 import {
   closeEach,
   dataUrl,

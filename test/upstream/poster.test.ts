@@ -1,7 +1,7 @@
 /** Posts to receivers of events: who gets a lane of its own, and what becomes of posts when a receiver in its lane does something odd. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { guardedAgent, guardedConnector } from "../../src/upstream/guard.ts";
-import { Poster } from "../../src/upstream/poster.ts";
+import { Poster } from "../../src/upstream/post/poster.ts";
+import { guardedAgent, guardedConnector } from "../../src/upstream/transport/guard.ts";
 import { type RawPost, type RawReceiver, startRawReceiver, TAKEN } from "../support/raw-receiver.ts";
 
 const AGENT = { silenceMs: 10_000, connections: 4 };

@@ -1,7 +1,7 @@
 /** Every wire to a server that is dialled, whatever contract it serves: what the shared suite is run over. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { redSquare } from "../../src/upstream/test-picture.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Target, Wire } from "../../src/upstream/wire.ts";
 import { numberAt, startPointingServer } from "../support/servers/chat.ts";
 import { startCogServer, startCosmosServer, startOmniServer, stepIn } from "../support/servers/world-models.ts";

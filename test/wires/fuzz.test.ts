@@ -13,9 +13,7 @@ import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { readPrediction } from "../../src/upstream/cog/decode.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim/decode.ts";
-import { failureOf } from "../../src/upstream/failures.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
-import { readJsonAction } from "../../src/upstream/json-actions.ts";
 import { readActions, readChunk } from "../../src/upstream/lerobot-async/decode.ts";
 import {
   type HeardAct,
@@ -30,7 +28,9 @@ import { readInfer as readRestInfer, readMetadata as readRestMetadata } from "..
 import { CONVENTIONS } from "../../src/upstream/openai-chat/conventions.ts";
 import { readCompletion, readPlaces } from "../../src/upstream/openai-chat/decode.ts";
 import { readAnswer, readMetadata } from "../../src/upstream/openpi-ws/decode.ts";
-import { MAX_MESSAGE_BYTES } from "../../src/upstream/servers.ts";
+import { readJsonAction } from "../../src/upstream/payload/json-actions.ts";
+import { failureOf } from "../../src/upstream/transport/failures.ts";
+import { MAX_MESSAGE_BYTES } from "../../src/upstream/transport/servers.ts";
 import { readJob } from "../../src/upstream/vllm-omni-videos/decode.ts";
 import { completion } from "../support/servers/chat.ts";
 import { bytesField } from "../support/servers/grpc.ts";

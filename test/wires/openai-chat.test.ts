@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { sizeFor } from "../../src/upstream/openai-chat/encode.ts";
-import { redSquare } from "../../src/upstream/test-picture.ts";
+import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Target, Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
 import { type Chat, completion, startChatServer } from "../support/servers/chat.ts";

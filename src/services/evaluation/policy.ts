@@ -7,9 +7,9 @@ import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
 import { Cancel, type Signal } from "../../signal.ts";
-import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
 import type { Upstream } from "../../upstream/index.ts";
-import { frameSources } from "../../upstream/pictures.ts";
+import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
+import { frameSources } from "../../upstream/pictures/order.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** How a call of the gateway's own model is made, and how it was answered. */

@@ -19,8 +19,8 @@ import {
   type PlanStep,
   planFor,
 } from "../../routing/index.ts";
-import { type FrameOptions, FrameSet } from "../../upstream/frames.ts";
-import { frameSources } from "../../upstream/pictures.ts";
+import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
+import { frameSources } from "../../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../../upstream/wire.ts";
 import { type Call, type KeyPrincipal, keyOf } from "../call.ts";
 import type { Mover, StopBook } from "../robot/stop-book.ts";

@@ -19,8 +19,8 @@ import {
   offeringContext,
   type ProviderRecord,
 } from "../../store/supply/supply.ts";
-import { AddressRefused, checkUrl } from "../../upstream/guard.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
+import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
 import { type Call, keyOf } from "../call.ts";

@@ -1,8 +1,8 @@
 /** What a Cog container answers. Source: replicate/cog, docs/http.md. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed, ownerText } from "../failures.ts";
-import { isObject, readJson } from "../http.ts";
-import { fileIn } from "../world-model.ts";
+import { fileIn } from "../payload/world-model.ts";
+import { malformed, ownerText } from "../transport/failures.ts";
+import { isObject, readJson } from "../transport/http.ts";
 
 const MAX_FILES = 512;
 

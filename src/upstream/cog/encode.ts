@@ -1,6 +1,6 @@
 /** A prediction as a Cog container takes it: the inputs that its own schema has, by their usual names. */
 import type { PredictInput } from "../../contracts/contract.ts";
-import type { Profile } from "../profile.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** The body of one prediction; `accepts` are the names of the model's inputs. */
 export function encodePrediction(

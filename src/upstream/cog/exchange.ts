@@ -2,8 +2,8 @@
 
 import { after } from "../../ambient.ts";
 import { Cancel } from "../../signal.ts";
-import { malformed } from "../failures.ts";
-import { type HttpServers, isObject, readJson } from "../http.ts";
+import { malformed } from "../transport/failures.ts";
+import { type HttpServers, isObject, readJson } from "../transport/http.ts";
 import type { CallOptions, Target } from "../wire.ts";
 import { inputsIn } from "./decode.ts";
 

@@ -1,9 +1,10 @@
 /** Cog containers, the self-hosted form of Replicate's models: predictions as files. */
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { Profiles, picture, plainProfile } from "../profile.ts";
-import type { Reach } from "../servers.ts";
+
+import { Profiles, picture, plainProfile } from "../payload/profile.ts";
+import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { dataUrlOf, newestPicture, partsOfFiles } from "../world-model.ts";
 import { readPrediction } from "./decode.ts";
 import { encodePrediction } from "./encode.ts";
 import { askHealth, inputsOf, predict } from "./exchange.ts";

@@ -1,7 +1,8 @@
 /** What a Cosmos NIM answers: one video, or one picture, in base64. */
-import { malformed } from "../failures.ts";
-import { isObject, readJson } from "../http.ts";
-import { fileIn } from "../world-model.ts";
+
+import { fileIn } from "../payload/world-model.ts";
+import { malformed } from "../transport/failures.ts";
+import { isObject, readJson } from "../transport/http.ts";
 
 /** The file of an inference. Throws an UpstreamFailure when there is none. */
 export function readInfer(body: Buffer): Buffer[] {

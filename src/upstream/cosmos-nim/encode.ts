@@ -1,6 +1,6 @@
 /** A prediction as NVIDIA's Cosmos NIM takes it: of its third generation where the offering names a `model_mode`, else of the earlier ones. */
 import type { PredictInput } from "../../contracts/contract.ts";
-import type { Profile } from "../profile.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** The body of one inference. Unknown fields are refused by the server, so only those are sent that it knows. */
 export function encodeInfer({ constants }: Profile, picture: string, input: PredictInput): string {

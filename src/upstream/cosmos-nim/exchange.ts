@@ -1,5 +1,5 @@
 /** What a Cosmos NIM is asked over HTTP. It has no route that cancels: hanging up is all there is. */
-import type { HttpServers } from "../http.ts";
+import type { HttpServers } from "../transport/http.ts";
 import type { CallOptions, Target } from "../wire.ts";
 
 /** Runs one inference. Rejects with an UpstreamFailure. */

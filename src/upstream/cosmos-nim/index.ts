@@ -1,9 +1,10 @@
 /** NVIDIA Cosmos NIM: a world model that answers one request with one video. */
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { Profiles, plainProfile } from "../profile.ts";
-import type { Reach } from "../servers.ts";
+
+import { Profiles, plainProfile } from "../payload/profile.ts";
+import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { dataUrlOf, newestPicture, partsOfFiles } from "../world-model.ts";
 import { readInfer } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";
 import { askHealth, infer } from "./exchange.ts";

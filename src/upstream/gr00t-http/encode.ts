@@ -1,8 +1,8 @@
 /** An act as the HTTP form of Isaac-GR00T N1.5 takes it. */
 import { encodeJsonNumpy } from "../../codecs/json-numpy.ts";
 import { flatObservation } from "../gr00t-zmq/encode.ts";
-import type { Part } from "../observe.ts";
-import type { Profile } from "../profile.ts";
+import type { Part } from "../payload/observe.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** The body of one act: a flat observation. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
 export const encodeAct = (profile: Profile, parts: readonly Part[], instruction: string): string =>

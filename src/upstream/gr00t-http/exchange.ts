@@ -1,6 +1,6 @@
 /** What Isaac-GR00T's HTTP server is asked. Source: NVIDIA/Isaac-GR00T N1.5, scripts/http_server.py. */
-import { malformed } from "../failures.ts";
-import { type HttpServers, isObject, readJson } from "../http.ts";
+import { malformed } from "../transport/failures.ts";
+import { type HttpServers, isObject, readJson } from "../transport/http.ts";
 import { type CallOptions, type Target, traceOf } from "../wire.ts";
 
 const JSON_BODY = { "content-type": "application/json" } as const;

@@ -1,9 +1,9 @@
 /** Isaac-GR00T N1.5 over HTTP: JSON with numpy arrays inside. */
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { PROFILES } from "../gr00t-zmq/profiles.ts";
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { partsOf } from "../observe.ts";
-import type { Reach } from "../servers.ts";
+import { partsOf } from "../payload/observe.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
 import { encodeAct } from "./encode.ts";

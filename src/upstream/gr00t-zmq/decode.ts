@@ -4,9 +4,9 @@ import type { Unpacked } from "../../codecs/msgpack.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { chunkOf, sideBySide, tableOf } from "../chunk.ts";
-import { failureOf, malformed, ownerText } from "../failures.ts";
-import type { Profile } from "../profile.ts";
+import { chunkOf, sideBySide, tableOf } from "../payload/chunk.ts";
+import type { Profile } from "../payload/profile.ts";
+import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
 type Value = Unpacked<NdArray>;
 

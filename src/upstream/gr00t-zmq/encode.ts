@@ -3,8 +3,8 @@ import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { encodeGr00t } from "../../codecs/gr00t.ts";
 import type { Packable } from "../../codecs/msgpack.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
-import { arrayOf, type Part } from "../observe.ts";
-import type { Profile } from "../profile.ts";
+import { arrayOf, type Part } from "../payload/observe.ts";
+import type { Profile } from "../payload/profile.ts";
 
 type Fields = Map<string, Packable<NdArray>>;
 

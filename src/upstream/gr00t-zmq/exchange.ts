@@ -7,9 +7,9 @@ import { after } from "../../ambient.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import type { Signal } from "../../signal.ts";
-import { calledOff, failureOf, lost, malformed } from "../failures.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
-import { Turns } from "../turns.ts";
+import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
+import { Turns } from "../transport/turns.ts";
 
 const DEFAULT_PORT = 5_555;
 const IDLE_MS = 60_000;

@@ -2,9 +2,9 @@
 import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { ServerDialect, WireReset } from "../../../gen/limber/v1/supply_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed } from "../failures.ts";
-import { partsOf } from "../observe.ts";
-import { type Reach, Servers } from "../servers.ts";
+import { partsOf } from "../payload/observe.ts";
+import { malformed } from "../transport/failures.ts";
+import { type Reach, Servers } from "../transport/servers.ts";
 import type { Target, Wire, WireProbe } from "../wire.ts";
 import { readAction, readModalityConfig, readReply } from "./decode.ts";
 import { actionData, encodeCall } from "./encode.ts";

@@ -3,7 +3,15 @@
  * Source: NVIDIA/Isaac-GR00T, gr00t/configs/data/embodiment_configs.py, and the modality files of its examples.
  */
 import { NumberType, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { type FrameSlot, type Profile, Profiles, type ProprioSlot, picture, plainProfile, values } from "../profile.ts";
+import {
+  type FrameSlot,
+  type Profile,
+  Profiles,
+  type ProprioSlot,
+  picture,
+  plainProfile,
+  values,
+} from "../payload/profile.ts";
 
 const video = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot =>
   picture(camera, `video.${key}`, { width: 256, height: 256, ...more });

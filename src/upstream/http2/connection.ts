@@ -3,8 +3,8 @@ import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from "node:
 import { connect as connectTls } from "node:tls";
 import { after, random, steadyNow } from "../../ambient.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
-import { lost, unreachable } from "../failures.ts";
-import type { Address } from "../servers.ts";
+import { lost, unreachable } from "../transport/failures.ts";
+import type { Address } from "../transport/servers.ts";
 import { Session } from "./session.ts";
 import type { Stream, StreamHearer } from "./stream.ts";
 

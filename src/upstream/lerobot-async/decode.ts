@@ -3,8 +3,8 @@ import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type DType, NdArray } from "../../codecs/ndarray.ts";
 import { PERSISTENT_ID, PyObject, type PyValue, readPickle } from "../../codecs/pickle.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
-import { chunkOf } from "../chunk.ts";
-import { failureOf, malformed } from "../failures.ts";
+import { chunkOf } from "../payload/chunk.ts";
+import { failureOf, malformed } from "../transport/failures.ts";
 
 const TENSOR = "torch._utils._rebuild_tensor_v2";
 const STORAGE = "torch.storage._load_from_bytes";

@@ -3,8 +3,8 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { frameMessage } from "../../codecs/grpc.ts";
 import type { NdArray } from "../../codecs/ndarray.ts";
 import { type Picklable, PyFloat, writePickle } from "../../codecs/pickle-write.ts";
-import { arrayOf, type Part } from "../observe.ts";
-import type { Profile } from "../profile.ts";
+import { arrayOf, type Part } from "../payload/observe.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** Where its classes live since 0.4.0. */
 const HELPERS = "lerobot.async_inference.helpers";

@@ -6,11 +6,11 @@
 import { createHash } from "node:crypto";
 import { now, sleep, steadyNow } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { calledOff, unreachable } from "../failures.ts";
-import { GrpcCalls } from "../grpc.ts";
-import type { ServerLeases, Taken } from "../leases.ts";
-import type { Address, Server } from "../servers.ts";
-import { Turns } from "../turns.ts";
+import { calledOff, unreachable } from "../transport/failures.ts";
+import { GrpcCalls } from "../transport/grpc.ts";
+import type { ServerLeases, Taken } from "../transport/leases.ts";
+import type { Address, Server } from "../transport/servers.ts";
+import { Turns } from "../transport/turns.ts";
 import type { CallOptions } from "../wire.ts";
 import { readActions } from "./decode.ts";
 import { encodeNothing } from "./encode.ts";

@@ -1,10 +1,10 @@
 /** LeRobot's asynchronous inference: gRPC around pickles, for one robot at a time. The policy is the offering's, never the caller's. */
 import { NumberType } from "../../../gen/limber/v1/supply_pb.ts";
-import { GRPC_SCHEMES } from "../grpc.ts";
-import type { ServerLeases } from "../leases.ts";
-import { partsOf } from "../observe.ts";
-import { Profiles, picture, plainProfile, values } from "../profile.ts";
-import { type Reach, Servers } from "../servers.ts";
+import { partsOf } from "../payload/observe.ts";
+import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
+import { GRPC_SCHEMES } from "../transport/grpc.ts";
+import type { ServerLeases } from "../transport/leases.ts";
+import { type Reach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readChunk } from "./decode.ts";
 import { encodeObservation, encodeSetup } from "./encode.ts";

@@ -9,9 +9,9 @@ import {
   type PredictResponse,
   PredictResponseSchema,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { malformed, unreachable } from "../failures.ts";
 import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts";
 import { encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
+import { malformed, unreachable } from "../transport/failures.ts";
 import type { Target, Wire } from "../wire.ts";
 import type { Berth, Dock } from "./dock.ts";
 

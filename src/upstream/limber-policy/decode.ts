@@ -13,7 +13,7 @@ import { seenAnswer } from "../../codecs/loop.ts";
 import { readMessage } from "../../codecs/protobuf/read.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { failureOf, malformed, ownerText } from "../failures.ts";
+import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
 /** One message of an act stream: the call that it is about, and what became of it. */
 export interface HeardAct {

@@ -24,9 +24,9 @@ import { writeMessage } from "../../codecs/protobuf/write.ts";
 import { roomFor, taken } from "../../codecs/slab.ts";
 import type { ActInput, GroundInput, Piece, PredictInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { EncodedFrame, FrameSet } from "../frames.ts";
-import { picturesIn } from "../pictures.ts";
-import { MAX_MESSAGE_BYTES } from "../servers.ts";
+import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
+import { picturesIn } from "../pictures/order.ts";
+import { MAX_MESSAGE_BYTES } from "../transport/servers.ts";
 import type { CallOptions } from "../wire.ts";
 
 const LONGEST_VARINT = 5;

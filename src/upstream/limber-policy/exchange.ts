@@ -5,11 +5,11 @@
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Signal } from "../../signal.ts";
-import { calledOff, failureOf, lost, malformed } from "../failures.ts";
-import { type Exchange, GrpcCalls, Heads, Reply, type ReplyHearer } from "../grpc.ts";
 import { Connection } from "../http2/connection.ts";
 import type { Stream } from "../http2/stream.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
+import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
+import { type Exchange, GrpcCalls, Heads, Reply, type ReplyHearer } from "../transport/grpc.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
 import type { Hearer } from "../wire.ts";
 import { type HeardAct, readAct } from "./decode.ts";
 import { type ActMessage, encodeCancel } from "./encode.ts";

@@ -1,7 +1,7 @@
 /** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
 import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { type Exchange, GRPC_SCHEMES } from "../grpc.ts";
-import { type Reach, Servers } from "../servers.ts";
+import { type Exchange, GRPC_SCHEMES } from "../transport/grpc.ts";
+import { type Reach, Servers } from "../transport/servers.ts";
 import type { CallOptions, Target, Wire } from "../wire.ts";
 import { readDescribe, readGround, readPredict } from "./decode.ts";
 import {

@@ -1,7 +1,7 @@
 /** What a server of the protocol answers over gRPC, read by field number. */
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { malformed } from "../failures.ts";
 import type { ModelMetadata, Tensor, TensorMetadata } from "../oip/tensors.ts";
+import { malformed } from "../transport/failures.ts";
 
 const MAX_TENSORS = 256;
 const MAX_RANK = 16;

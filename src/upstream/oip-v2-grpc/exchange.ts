@@ -1,8 +1,9 @@
 /** What a server of the protocol is asked over gRPC: five calls of one answer; none that load, unload or share memory. */
-import { malformed } from "../failures.ts";
-import { GRPC_SCHEMES, GrpcCalls } from "../grpc.ts";
+
 import type { OipTransport } from "../oip/wire.ts";
-import { type Reach, Servers } from "../servers.ts";
+import { malformed } from "../transport/failures.ts";
+import { GRPC_SCHEMES, GrpcCalls } from "../transport/grpc.ts";
+import { type Reach, Servers } from "../transport/servers.ts";
 import type { CallOptions, Target } from "../wire.ts";
 import { readInfer, readMetadata, readReady } from "./decode.ts";
 import { encodeInfer, encodeModel, encodeNothing } from "./encode.ts";

@@ -1,7 +1,8 @@
 /** The Open Inference Protocol, version 2, over gRPC: KServe, Triton, and what else speaks it. */
-import { GRPC_SCHEMES } from "../grpc.ts";
+
 import { oipWire } from "../oip/wire.ts";
-import type { Reach } from "../servers.ts";
+import { GRPC_SCHEMES } from "../transport/grpc.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { grpcTransport } from "./exchange.ts";
 

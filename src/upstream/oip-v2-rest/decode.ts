@@ -1,8 +1,8 @@
 /** What a server of the protocol answers over HTTP. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed, ownerText } from "../failures.ts";
-import { isObject, readJson } from "../http.ts";
 import { DTYPES, type ModelMetadata, type Tensor, type TensorMetadata } from "../oip/tensors.ts";
+import { malformed, ownerText } from "../transport/failures.ts";
+import { isObject, readJson } from "../transport/http.ts";
 
 const MAX_TENSORS = 256;
 const MAX_RANK = 16;

@@ -1,8 +1,9 @@
 /** What a server of the protocol is asked over HTTP. */
-import { malformed } from "../failures.ts";
-import { type HttpAnswer, HttpServers, isObject, readJson } from "../http.ts";
+
 import type { ModelName, OipTransport } from "../oip/wire.ts";
-import type { Reach } from "../servers.ts";
+import { malformed } from "../transport/failures.ts";
+import { type HttpAnswer, HttpServers, isObject, readJson } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import { type CallOptions, type Target, traceOf } from "../wire.ts";
 import { readInfer, readMetadata } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";

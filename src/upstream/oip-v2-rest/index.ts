@@ -1,7 +1,8 @@
 /** The Open Inference Protocol, version 2, over HTTP: KServe, Triton, and what else speaks it. */
-import { HTTP_SCHEMES } from "../http.ts";
+
 import { oipWire } from "../oip/wire.ts";
-import type { Reach } from "../servers.ts";
+import { HTTP_SCHEMES } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { restTransport } from "./exchange.ts";
 

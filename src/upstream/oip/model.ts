@@ -1,9 +1,17 @@
 /** What a model of the Open Inference Protocol takes and gives: a profile drafted from its metadata, and observations in its tensors. */
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../../gen/limber/v1/supply_pb.ts";
 import { NdArray } from "../../codecs/ndarray.ts";
-import { malformed } from "../failures.ts";
-import { type Part, rejected } from "../observe.ts";
-import { type FrameSlot, type Profile, Profiles, type ProprioSlot, picture, plainProfile, values } from "../profile.ts";
+import { type Part, rejected } from "../payload/observe.ts";
+import {
+  type FrameSlot,
+  type Profile,
+  Profiles,
+  type ProprioSlot,
+  picture,
+  plainProfile,
+  values,
+} from "../payload/profile.ts";
+import { malformed } from "../transport/failures.ts";
 import { DTYPES, type ModelMetadata, type Tensor, type TensorMetadata } from "./tensors.ts";
 
 const PROFILES = new Profiles(plainProfile({}));

@@ -2,8 +2,8 @@
 import type { GroundedBox, GroundedPoint } from "../../../gen/limber/v1/grounding_pb.ts";
 import type { GroundAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed } from "../failures.ts";
-import { isObject, readJson } from "../http.ts";
+import { malformed } from "../transport/failures.ts";
+import { isObject, readJson } from "../transport/http.ts";
 import type { Convention, Place, Seen } from "./conventions.ts";
 
 /** What a model said, and the tokens that it took. */

@@ -1,8 +1,8 @@
 /** A ground call as the chat that an OpenAI-compatible server completes. */
 import sharp from "sharp";
 import type { GroundInput } from "../../contracts/contract.ts";
-import type { FrameSet } from "../frames.ts";
-import type { Profile } from "../profile.ts";
+import type { Profile } from "../payload/profile.ts";
+import type { FrameSet } from "../pictures/frames.ts";
 import type { Convention, Seen } from "./conventions.ts";
 
 /** One picture as a model is shown it. */

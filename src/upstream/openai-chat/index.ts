@@ -1,9 +1,9 @@
 /** Ground over OpenAI-compatible chat completions: vLLM, SGLang, NIM, Gemini and every hosted model that speaks them. */
 import { Contract } from "../../contracts/contract.ts";
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { rejected } from "../observe.ts";
-import { Profiles, plainProfile } from "../profile.ts";
-import type { Reach } from "../servers.ts";
+import { rejected } from "../payload/observe.ts";
+import { Profiles, plainProfile } from "../payload/profile.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Target, Wire } from "../wire.ts";
 import { CONVENTIONS, type Convention } from "./conventions.ts";
 import { groundAnswerOf, readPlaces } from "./decode.ts";

@@ -5,10 +5,10 @@ import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
 import { decodeNumpy, NdArray } from "../../codecs/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { chunkOf, sideBySide, type Table, tableOf } from "../chunk.ts";
-import { failureOf, malformed, ownerText } from "../failures.ts";
-import type { Profile } from "../profile.ts";
-import { framesIn } from "../video.ts";
+import { chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";
+import type { Profile } from "../payload/profile.ts";
+import { framesIn } from "../pictures/video.ts";
+import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
 type Value = Unpacked<NdArray>;
 type Answer = UnpackedMap<NdArray>;

@@ -3,8 +3,8 @@ import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Packable, Room } from "../../codecs/msgpack.ts";
 import { encodeNumpy, NdArray } from "../../codecs/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
-import { arrayOf, type Part } from "../observe.ts";
-import type { Profile } from "../profile.ts";
+import { arrayOf, type Part } from "../payload/observe.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** A map of the observation while it's being filled. */
 type Fields = Map<string, Packable<NdArray>>;

@@ -10,9 +10,9 @@ import { BRAND } from "../../brand.ts";
 import type { Room } from "../../codecs/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { nativeOf, type Signal } from "../../signal.ts";
-import { calledOff, failureOf, lost, malformed, ownerText } from "../failures.ts";
-import { AddressRefused } from "../guard.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../servers.ts";
+import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";
+import { AddressRefused } from "../transport/guard.ts";
+import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
 import { isResetDone, type Metadata, readMetadata } from "./decode.ts";
 
 /** Connections to one server, and calls that wait for one of them. */

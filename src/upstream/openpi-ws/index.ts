@@ -1,7 +1,7 @@
 /** The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. */
 import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
-import { partsOf } from "../observe.ts";
-import { type Reach, Servers } from "../servers.ts";
+import { partsOf } from "../payload/observe.ts";
+import { type Reach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAnswer, readPrediction } from "./decode.ts";
 import { encodeRequest, encodeReset } from "./encode.ts";

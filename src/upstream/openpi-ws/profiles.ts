@@ -4,7 +4,7 @@
  * SGLang's servers, and of NVIDIA cosmos-framework's RoboLab server.
  */
 import { NumberType, PixelLayout, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { type Profile, Profiles, picture, plainProfile, values } from "../profile.ts";
+import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 
 const CHW = { layout: PixelLayout.CHW } as const;
 const OPTIONAL = { optional: true } as const;

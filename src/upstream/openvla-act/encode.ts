@@ -2,8 +2,8 @@
 import { encodeJsonNumpy } from "../../codecs/json-numpy.ts";
 import type { Packable } from "../../codecs/msgpack.ts";
 import type { NdArray } from "../../codecs/ndarray.ts";
-import { arrayOf, type Part } from "../observe.ts";
-import type { Profile } from "../profile.ts";
+import { arrayOf, type Part } from "../payload/observe.ts";
+import type { Profile } from "../payload/profile.ts";
 
 /** The body of one act. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
 export function encodeAct({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): string {

@@ -1,5 +1,5 @@
 /** What an OpenVLA server is asked over HTTP: FastAPI with one route. Source: openvla/openvla, vla-scripts/deploy.py. */
-import { type HttpServers, statusFailure } from "../http.ts";
+import { type HttpServers, statusFailure } from "../transport/http.ts";
 import { type CallOptions, type Target, traceOf } from "../wire.ts";
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */

@@ -1,8 +1,8 @@
 /** OpenVLA and OpenVLA-OFT: one HTTP route that acts, JSON with numpy arrays inside. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { partsOf } from "../observe.ts";
-import type { Reach } from "../servers.ts";
+import { partsOf } from "../payload/observe.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
 import { encodeAct } from "./encode.ts";

@@ -1,6 +1,6 @@
 /** The ready-made profiles of OpenVLA and OpenVLA-OFT. Sources: openvla/openvla and moojink/openvla-oft, vla-scripts/deploy.py. */
 import { ImageFit } from "../../../gen/limber/v1/supply_pb.ts";
-import { type Profile, Profiles, picture, plainProfile, values } from "../profile.ts";
+import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 
 const STRETCH = { fit: ImageFit.STRETCH } as const;
 

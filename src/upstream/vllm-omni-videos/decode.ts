@@ -1,7 +1,7 @@
 /** What vLLM-Omni says of a job. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { malformed, ownerText } from "../failures.ts";
-import { isObject, readJson } from "../http.ts";
+import { malformed, ownerText } from "../transport/failures.ts";
+import { isObject, readJson } from "../transport/http.ts";
 
 /** A job on its way. */
 export interface Job {

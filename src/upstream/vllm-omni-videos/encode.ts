@@ -1,7 +1,7 @@
 /** A prediction as vLLM-Omni takes it: a form with the picture as a file, and what it's conditioned on beside it. */
 import type { PredictInput } from "../../contracts/contract.ts";
-import type { EncodedFrame } from "../frames.ts";
-import type { Profile } from "../profile.ts";
+import type { Profile } from "../payload/profile.ts";
+import type { EncodedFrame } from "../pictures/frames.ts";
 
 /** A form and the boundary that its parts are told by. */
 export interface Form {

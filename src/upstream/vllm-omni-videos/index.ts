@@ -1,10 +1,10 @@
 /** vLLM-Omni's video jobs: world models that answer with a video once they're done. */
 import { random } from "../../ambient.ts";
-import { HTTP_SCHEMES, HttpServers } from "../http.ts";
-import { Profiles, plainProfile } from "../profile.ts";
-import type { Reach } from "../servers.ts";
+import { Profiles, plainProfile } from "../payload/profile.ts";
+import { newestPicture, partsOfFiles } from "../payload/world-model.ts";
+import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
+import type { Reach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { newestPicture, partsOfFiles } from "../world-model.ts";
 import { encodeJob } from "./encode.ts";
 import { askHealth, run } from "./exchange.ts";
 

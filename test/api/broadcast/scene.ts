@@ -2,7 +2,7 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { GroundResponseSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { redSquare } from "../../../src/upstream/test-picture.ts";
+import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";
 import {

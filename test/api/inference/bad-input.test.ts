@@ -6,7 +6,7 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { AccountService } from "../../../gen/limber/v1/account_service_pb.ts";
-import { redSquare } from "../../../src/upstream/test-picture.ts";
+import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";

@@ -2,7 +2,7 @@
 import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { redSquare } from "../../../src/upstream/test-picture.ts";
+import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
 import { frameOf, type Model, startModel, summary } from "../../support/model.ts";

@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { probeDue } from "../../../src/services/supply/schedule.ts";
 import type { SupplyParts } from "../../../src/services/supply.ts";
-import { guardedAgent } from "../../../src/upstream/guard.ts";
 import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
+import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { createVault } from "../../../src/vault.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";

@@ -5,9 +5,9 @@ import { setTimeout as rest } from "node:timers/promises";
 import { nowSeconds } from "../../../src/ambient.ts";
 import { Signer } from "../../../src/events/signer.ts";
 import { MOST_AT_ONE_HOOK } from "../../../src/store/events/webhooks.ts";
-import { guardedAgent, guardedConnector } from "../../../src/upstream/guard.ts";
-import { post } from "../../../src/upstream/post.ts";
-import { Poster } from "../../../src/upstream/poster.ts";
+import { post } from "../../../src/upstream/post/post.ts";
+import { Poster } from "../../../src/upstream/post/poster.ts";
+import { guardedAgent, guardedConnector } from "../../../src/upstream/transport/guard.ts";
 import { cpuNanos, median, start } from "../support/processes.ts";
 import { cpuMicros, openBenchHouse, seconds } from "./house.ts";
 

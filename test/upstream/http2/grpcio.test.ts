@@ -4,8 +4,8 @@ import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { describe, expect, it } from "vitest";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
-import { GrpcCalls } from "../../../src/upstream/grpc.ts";
-import { guardedLookup } from "../../../src/upstream/guard.ts";
+import { GrpcCalls } from "../../../src/upstream/transport/grpc.ts";
+import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
 import { failureIn, nameOf } from "../../support/wire-calls.ts";
 
 const SERVER = `

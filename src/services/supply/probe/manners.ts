@@ -4,7 +4,7 @@ import { FrameSchema, type Observation, ObservationSchema } from "../../../../ge
 import { newId } from "../../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
 import { Refusal } from "../../../refusal.ts";
-import { grainyPicture } from "../../../upstream/test-picture.ts";
+import { grainyPicture } from "../../../upstream/pictures/test-picture.ts";
 import { ProbeFault } from "./faults.ts";
 import type { ProbeRun, Twist } from "./run.ts";
 

@@ -8,10 +8,10 @@ import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
 import type { Offering } from "../../../routing/index.ts";
 import { Cancel } from "../../../signal.ts";
 import type { OfferingRecord } from "../../../store/supply/supply.ts";
-import { type FrameOptions, FrameSet } from "../../../upstream/frames.ts";
 import type { LimberPolicyWire } from "../../../upstream/limber-policy/index.ts";
-import { frameSources } from "../../../upstream/pictures.ts";
-import { redSquare } from "../../../upstream/test-picture.ts";
+import { type FrameOptions, FrameSet } from "../../../upstream/pictures/frames.ts";
+import { frameSources } from "../../../upstream/pictures/order.ts";
+import { redSquare } from "../../../upstream/pictures/test-picture.ts";
 import type { CallOptions, Target, Wire } from "../../../upstream/wire.ts";
 import { adviceFor } from "./faults.ts";
 

@@ -1,8 +1,8 @@
 /** One POST to an address that somebody else gave us, through the guard: no redirect, little of the answer, not for long. */
 import type { Dispatcher } from "undici";
-import { after } from "../ambient.ts";
-import { secondsOf } from "../codecs/plain-answer.ts";
-import { AddressRefused, checkUrl } from "./guard.ts";
+import { after } from "../../ambient.ts";
+import { secondsOf } from "../../codecs/plain-answer.ts";
+import { AddressRefused, checkUrl } from "../transport/guard.ts";
 
 /** How a POST was answered: the status, and the seconds that the receiver asks us to wait. */
 export interface PostAnswer {

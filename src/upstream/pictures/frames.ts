@@ -6,14 +6,14 @@ import { createHash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import sharp, { type Sharp } from "sharp";
 import type { Dispatcher } from "undici";
-import { ViolationSchema } from "../../gen/limber/v1/error_pb.ts";
-import { after, steadyNow } from "../ambient.ts";
-import { decodeDataUrl, isDataUrl } from "../codecs/data-url.ts";
-import { CodecError } from "../codecs/error.ts";
-import { type ImageFormat, readImageHeader } from "../codecs/image.ts";
-import { Reason, Refusal } from "../refusal.ts";
-import type { Signal } from "../signal.ts";
-import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "./guard.ts";
+import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
+import { after, steadyNow } from "../../ambient.ts";
+import { decodeDataUrl, isDataUrl } from "../../codecs/data-url.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { type ImageFormat, readImageHeader } from "../../codecs/image.ts";
+import { Reason, Refusal } from "../../refusal.ts";
+import type { Signal } from "../../signal.ts";
+import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 
 /** A frame as the request gives it: encoded bytes in `data`, else a `url`. */
 export interface FrameSource {

@@ -1,10 +1,10 @@
 /** The newest observation of a request in the parts that a server's profile names, each under its key. */
-import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../gen/limber/v1/supply_pb.ts";
-import { NdArray } from "../codecs/ndarray.ts";
-import type { ModelInput } from "../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { EncodedFrame, FrameSet, RgbPixels } from "./frames.ts";
-import { picturesIn } from "./pictures.ts";
+import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
+import type { ModelInput } from "../../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { EncodedFrame, FrameSet, RgbPixels } from "../pictures/frames.ts";
+import { picturesIn } from "../pictures/order.ts";
 import type { FrameSlot, Profile, ProprioSlot } from "./profile.ts";
 
 /** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */

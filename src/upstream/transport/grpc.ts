@@ -1,16 +1,16 @@
 /** gRPC towards one model server, on connections of our own: calls of one answer or many. */
-import { BRAND } from "../brand.ts";
-import { CodecError } from "../codecs/error.ts";
-import { MessageReader } from "../codecs/grpc.ts";
-import { type Field, packFields } from "../codecs/http2/hpack.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Signal } from "../signal.ts";
+import { BRAND } from "../../brand.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { MessageReader } from "../../codecs/grpc.ts";
+import { type Field, packFields } from "../../codecs/http2/hpack.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import { Connection } from "../http2/connection.ts";
+import type { Fields } from "../http2/fields.ts";
+import type { Stream, StreamHearer } from "../http2/stream.ts";
+import { traceOf } from "../wire.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "./failures.ts";
-import { Connection } from "./http2/connection.ts";
-import type { Fields } from "./http2/fields.ts";
-import type { Stream, StreamHearer } from "./http2/stream.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
-import { traceOf } from "./wire.ts";
 
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };

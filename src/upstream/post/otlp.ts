@@ -3,13 +3,13 @@ import type { LookupFunction } from "node:net";
 import { JsonTraceSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { Dispatcher } from "undici";
-import { after, newId } from "../ambient.ts";
-import { BRAND } from "../brand.ts";
-import { frameMessage } from "../codecs/grpc.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import { Cancel } from "../signal.ts";
-import { GrpcCalls } from "./grpc.ts";
-import { AddressRefused, checkUrl } from "./guard.ts";
+import { after, newId } from "../../ambient.ts";
+import { BRAND } from "../../brand.ts";
+import { frameMessage } from "../../codecs/grpc.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { Cancel } from "../../signal.ts";
+import { GrpcCalls } from "../transport/grpc.ts";
+import { AddressRefused, checkUrl } from "../transport/guard.ts";
 import { PostFailed, type PostFailure, post } from "./post.ts";
 
 /** The spans were not taken. */

@@ -1,14 +1,14 @@
 /**
  * Posts to receivers that organisations named, by one of two roads. The careful one (`post.ts`) is for everyone: a connection for each
- * post that is under way, read by undici. A receiver whose answers are plain and fast gets a lane of its own (`post-lane.ts`), which takes
+ * post that is under way, read by undici. A receiver whose answers are plain and fast gets a lane of its own (`lane.ts`), which takes
  * half the work; at the first fault it is back on the careful road, for longer each time. A post that a fault left without an answer
  * goes there too, so it may come twice: its headers name it.
  */
 import type { buildConnector, Dispatcher } from "undici";
-import { every, steadyNow } from "../ambient.ts";
-import type { PlainAnswer } from "../codecs/plain-answer.ts";
+import { every, steadyNow } from "../../ambient.ts";
+import type { PlainAnswer } from "../../codecs/plain-answer.ts";
+import { type Letter, PostLane, SOON_MS } from "./lane.ts";
 import { type Place, type PostAnswer, PostFailed, placeOf, post } from "./post.ts";
-import { type Letter, PostLane, SOON_MS } from "./post-lane.ts";
 
 /** What posting needs. */
 export interface PosterParts {

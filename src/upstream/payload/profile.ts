@@ -11,9 +11,9 @@ import {
   type WireProfile,
   WireReset,
   WireSession,
-} from "../../gen/limber/v1/supply_pb.ts";
+} from "../../../gen/limber/v1/supply_pb.ts";
 
-import type { Wants } from "./wire.ts";
+import type { Wants } from "../wire.ts";
 
 /** A picture of the observation. */
 export interface FrameSlot

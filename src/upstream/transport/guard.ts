@@ -8,10 +8,10 @@ import { lookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
 import { Agent, buildConnector, type Dispatcher } from "undici";
-import { after } from "../ambient.ts";
-import { BRAND } from "../brand.ts";
-import { Gatherer } from "../codecs/gatherer.ts";
-import type { Signal } from "../signal.ts";
+import { after } from "../../ambient.ts";
+import { BRAND } from "../../brand.ts";
+import { Gatherer } from "../../codecs/gatherer.ts";
+import type { Signal } from "../../signal.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */
 export type AddressReason =

@@ -1,9 +1,9 @@
 /** Which model servers a wire is in touch with: one entry for each address and credential. */
 import type { LookupFunction } from "node:net";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Target } from "../wire.ts";
 import { failureOf } from "./failures.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
-import type { Target } from "./wire.ts";
 
 /** Where the wires may go, and how they find it. */
 export interface Reach extends GuardOptions {

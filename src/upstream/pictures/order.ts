@@ -1,5 +1,5 @@
 /** The order in which a request's pictures stand in its FrameSet: known to whoever builds the set and to the wires that read it. */
-import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { Frame, Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { FrameSource } from "./frames.ts";
 
 /**

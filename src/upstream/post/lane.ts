@@ -5,8 +5,8 @@
  */
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
-import { steadyNow } from "../ambient.ts";
-import { type PlainAnswer, readPlainAnswer } from "../codecs/plain-answer.ts";
+import { steadyNow } from "../../ambient.ts";
+import { type PlainAnswer, readPlainAnswer } from "../../codecs/plain-answer.ts";
 
 /** One post in a lane. */
 export interface Letter {

@@ -1,13 +1,13 @@
 /** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
 import type { Dispatcher } from "undici";
-import { BRAND } from "../brand.ts";
-import { Gatherer } from "../codecs/gatherer.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Signal } from "../signal.ts";
+import { BRAND } from "../../brand.ts";
+import { Gatherer } from "../../codecs/gatherer.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import type { Target } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type Reach } from "./servers.ts";
-import type { Target } from "./wire.ts";
 
 /** What a server is asked. */
 export interface HttpQuestion {

@@ -1,10 +1,10 @@
 /** Actions in the JSON of HTTP servers: arrays of json_numpy, lists of them, or plain lists of numbers. */
-import { decodeJsonNumpy, type JsonNumpy } from "../codecs/json-numpy.ts";
-import { NdArray } from "../codecs/ndarray.ts";
-import type { ActAnswer } from "../contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/json-numpy.ts";
+import { NdArray } from "../../codecs/ndarray.ts";
+import type { ActAnswer } from "../../contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { failureOf, malformed } from "../transport/failures.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "./chunk.ts";
-import { failureOf, malformed } from "./failures.ts";
 import type { Profile } from "./profile.ts";
 
 /**

@@ -1,13 +1,13 @@
 /** What the wires of world models have in common: the newest picture as a file, and an answer of files as a prediction. */
-import { decodeDataUrl } from "../codecs/data-url.ts";
-import { CodecError } from "../codecs/error.ts";
-import type { PredictAnswerPart, PredictInput } from "../contracts/contract.ts";
-import { malformed } from "./failures.ts";
-import type { EncodedFrame, FrameSet } from "./frames.ts";
+import { decodeDataUrl } from "../../codecs/data-url.ts";
+import { CodecError } from "../../codecs/error.ts";
+import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
+import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
+import { picturesIn } from "../pictures/order.ts";
+import { framesOfFiles } from "../pictures/video.ts";
+import { malformed } from "../transport/failures.ts";
+import type { CallOptions, Target } from "../wire.ts";
 import { rejected } from "./observe.ts";
-import { picturesIn } from "./pictures.ts";
-import { framesOfFiles } from "./video.ts";
-import type { CallOptions, Target } from "./wire.ts";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 

@@ -1,14 +1,14 @@
 /** Pictures that a server predicted: as an array of pixels, as a video file, or as files of their own. */
 import sharp from "sharp";
-import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
-import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
-import { CodecError } from "../codecs/error.ts";
-import { readImageHeader } from "../codecs/image.ts";
-import { countMp4Frames, isMp4 } from "../codecs/mp4.ts";
-import type { NdArray } from "../codecs/ndarray.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Signal } from "../signal.ts";
-import { malformed } from "./failures.ts";
+import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
+import { CodecError } from "../../codecs/error.ts";
+import { readImageHeader } from "../../codecs/image.ts";
+import { countMp4Frames, isMp4 } from "../../codecs/mp4.ts";
+import type { NdArray } from "../../codecs/ndarray.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import { malformed } from "../transport/failures.ts";
 import { decodeVideo } from "./ffmpeg.ts";
 
 const MAX_PREDICTED = 256;

@@ -3,11 +3,11 @@ import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BRAND } from "../brand.ts";
-import { readImageHeader } from "../codecs/image.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Signal } from "../signal.ts";
-import { calledOff, malformed } from "./failures.ts";
+import { BRAND } from "../../brand.ts";
+import { readImageHeader } from "../../codecs/image.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Signal } from "../../signal.ts";
+import { calledOff, malformed } from "../transport/failures.ts";
 
 const MAX_OUTPUT_BYTES = 256 * 2 ** 20;
 const PNG_START = Buffer.from("89504e470d0a1a0a", "hex");
