@@ -71,6 +71,12 @@ const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     payload: ["transport", "pictures"],
     post: ["transport"],
   },
+  codecs: {
+    pictures: ["python"],
+    python: [],
+    protobuf: [],
+    http2: [],
+  },
   routing: {
     snapshot: [],
     health: ["snapshot"],

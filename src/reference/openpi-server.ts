@@ -6,8 +6,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { steadyNow } from "../ambient.ts";
-import type { UnpackedMap } from "../codecs/msgpack.ts";
-import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/ndarray.ts";
+import type { UnpackedMap } from "../codecs/python/msgpack.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/python/ndarray.ts";
 import { plan } from "./act/plan.ts";
 import type { ActionDeclaration } from "./act/types.ts";
 import type { RgbFrame } from "./image.ts";

@@ -9,7 +9,7 @@ import type { AddressInfo } from "node:net";
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { after, newId } from "../ambient.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
-import { encoded } from "../codecs/raw-pictures.ts";
+import { encoded } from "../codecs/pictures/raw-pictures.ts";
 import { readObservation, readSetup, type Seen, type Setup, writeActions } from "./pickles.ts";
 
 /** What it serves, and for whom. */

@@ -1,7 +1,7 @@
 /** What LeRobot's client says and hears: pickles of its own few classes, read without running any of them. */
-import { NdArray } from "../codecs/ndarray.ts";
-import { PyObject, type PyValue, readPickle } from "../codecs/pickle.ts";
-import { type Picklable, PyFloat, writePickle } from "../codecs/pickle-write.ts";
+import { NdArray } from "../codecs/python/ndarray.ts";
+import { PyObject, type PyValue, readPickle } from "../codecs/python/pickle.ts";
+import { type Picklable, PyFloat, writePickle } from "../codecs/python/pickle-write.ts";
 
 /** Where the client's classes live: since 0.4.0, and before. */
 const HELPERS = ["lerobot.async_inference.helpers", "lerobot.scripts.server.helpers"] as const;

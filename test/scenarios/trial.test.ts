@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { readImageHeader } from "../../src/codecs/image.ts";
+import { readImageHeader } from "../../src/codecs/pictures/image.ts";
 import { PolicyFailure } from "../../src/scenarios/failure.ts";
 import { loadScenarios } from "../../src/scenarios/index.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../src/scenarios/trial.ts";

@@ -6,8 +6,8 @@ import { type DescField, type DescMessage, type MessageShape, ScalarType, toBina
 import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
-import { copySteps, packedIn } from "../packed-steps.ts";
 import { getter, isPlain } from "./access.ts";
+import { copySteps, packedIn } from "./packed-steps.ts";
 
 /** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {

@@ -8,9 +8,9 @@ import { type ActResponse, InferenceService } from "../../../gen/limber/v1/infer
 import { after, newId, steadyNow } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
-import { decodeGr00t, encodeGr00t } from "../../codecs/gr00t.ts";
-import type { Packable } from "../../codecs/msgpack.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { decodeGr00t, encodeGr00t } from "../../codecs/python/gr00t.ts";
+import type { Packable } from "../../codecs/python/msgpack.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
 import { Cancel } from "../../signal.ts";

@@ -17,7 +17,7 @@ import {
 import { every, newId, steadyNow } from "../../ambient.ts";
 import { API_VERSION, BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
-import { decodeNumpy, encodeNumpy, NdArray } from "../../codecs/ndarray.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../refusal.ts";
 import { Cancel } from "../../signal.ts";
 import type { CallHead, Gate } from "../gate.ts";

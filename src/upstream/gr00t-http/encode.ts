@@ -1,5 +1,5 @@
 /** An act as the HTTP form of Isaac-GR00T N1.5 takes it. */
-import { encodeJsonNumpy } from "../../codecs/json-numpy.ts";
+import { encodeJsonNumpy } from "../../codecs/python/json-numpy.ts";
 import { flatObservation } from "../gr00t-zmq/encode.ts";
 import type { Part } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";

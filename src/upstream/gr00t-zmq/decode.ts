@@ -1,7 +1,7 @@
 /** What an Isaac-GR00T server answers, in the codecs of N1.5 to N1.7. */
-import { decodeGr00t } from "../../codecs/gr00t.ts";
-import type { Unpacked } from "../../codecs/msgpack.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { decodeGr00t } from "../../codecs/python/gr00t.ts";
+import type { Unpacked } from "../../codecs/python/msgpack.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, tableOf } from "../payload/chunk.ts";

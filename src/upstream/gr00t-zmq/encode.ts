@@ -1,8 +1,8 @@
 /** What the gateway asks of an Isaac-GR00T server. Arrays go as npy files, which every generation of its servers reads. */
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import { encodeGr00t } from "../../codecs/gr00t.ts";
-import type { Packable } from "../../codecs/msgpack.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { encodeGr00t } from "../../codecs/python/gr00t.ts";
+import type { Packable } from "../../codecs/python/msgpack.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import { arrayOf, type Part } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 

@@ -1,7 +1,7 @@
 /** What LeRobot's asynchronous inference server answers: pickled actions whose tensors are views of one storage, read without running any. */
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { type DType, NdArray } from "../../codecs/ndarray.ts";
-import { PERSISTENT_ID, PyObject, type PyValue, readPickle } from "../../codecs/pickle.ts";
+import { type DType, NdArray } from "../../codecs/python/ndarray.ts";
+import { PERSISTENT_ID, PyObject, type PyValue, readPickle } from "../../codecs/python/pickle.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { chunkOf } from "../payload/chunk.ts";
 import { failureOf, malformed } from "../transport/failures.ts";

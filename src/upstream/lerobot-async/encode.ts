@@ -1,8 +1,8 @@
 /** What LeRobot's asynchronous inference server is told: pickles of its own classes, in pieces of its own stream messages. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { frameMessage } from "../../codecs/grpc.ts";
-import type { NdArray } from "../../codecs/ndarray.ts";
-import { type Picklable, PyFloat, writePickle } from "../../codecs/pickle-write.ts";
+import type { NdArray } from "../../codecs/python/ndarray.ts";
+import { type Picklable, PyFloat, writePickle } from "../../codecs/python/pickle-write.ts";
 import { arrayOf, type Part } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 

@@ -9,7 +9,7 @@ import {
   PredictResponseSchema,
   type ServedModel,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { seenAnswer } from "../../codecs/loop.ts";
+import { seenAnswer } from "../../codecs/protobuf/loop.ts";
 import { readMessage } from "../../codecs/protobuf/read.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";

@@ -1,6 +1,6 @@
 /** What a model of the Open Inference Protocol takes and gives: a profile drafted from its metadata, and observations in its tensors. */
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../../gen/limber/v1/supply_pb.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import { type Part, rejected } from "../payload/observe.ts";
 import {
   type FrameSlot,

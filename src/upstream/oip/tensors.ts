@@ -1,5 +1,5 @@
 /** Tensors of the Open Inference Protocol, version 2. Source: kserve/open-inference-protocol, specification/protocol. */
-import { type DType, NdArray } from "../../codecs/ndarray.ts";
+import { type DType, NdArray } from "../../codecs/python/ndarray.ts";
 import { malformed } from "../transport/failures.ts";
 
 /** A named array. Bytes are little-endian and row-major; texts and files are BYTES. */

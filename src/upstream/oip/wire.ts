@@ -1,6 +1,6 @@
 /** The Open Inference Protocol over any transport: act and predict by a model's tensors, and the probe's questions. */
 import { steadyNow } from "../../ambient.ts";
-import type { NdArray } from "../../codecs/ndarray.ts";
+import type { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, tableOf } from "../payload/chunk.ts";

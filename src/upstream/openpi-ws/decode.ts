@@ -1,8 +1,8 @@
 /** What a server of the openpi wire says, in any of its dialects. */
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import type { Unpacked, UnpackedMap } from "../../codecs/msgpack.ts";
-import { decodeNumpy, NdArray } from "../../codecs/ndarray.ts";
+import type { Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
+import { decodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "../payload/chunk.ts";

@@ -1,7 +1,7 @@
 /** A request of the gateway as the message that a server of the openpi wire expects, in its dialect. */
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import type { Packable, Room } from "../../codecs/msgpack.ts";
-import { encodeNumpy, NdArray } from "../../codecs/ndarray.ts";
+import type { Packable, Room } from "../../codecs/python/msgpack.ts";
+import { encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
 import { arrayOf, type Part } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";

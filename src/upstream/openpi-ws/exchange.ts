@@ -7,7 +7,7 @@ import { get as getHttps } from "node:https";
 import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
-import type { Room } from "../../codecs/msgpack.ts";
+import type { Room } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { nativeOf, type Signal } from "../../signal.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";

@@ -1,7 +1,7 @@
 /** An act as OpenVLA's server takes it: one flat object of arrays, the instruction, and the constants that the offering names. */
-import { encodeJsonNumpy } from "../../codecs/json-numpy.ts";
-import type { Packable } from "../../codecs/msgpack.ts";
-import type { NdArray } from "../../codecs/ndarray.ts";
+import { encodeJsonNumpy } from "../../codecs/python/json-numpy.ts";
+import type { Packable } from "../../codecs/python/msgpack.ts";
+import type { NdArray } from "../../codecs/python/ndarray.ts";
 import { arrayOf, type Part } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 

@@ -1,6 +1,6 @@
 /** An action chunk from the arrays that a server answered. */
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
-import type { NdArray } from "../../codecs/ndarray.ts";
+import type { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { malformed } from "../transport/failures.ts";

@@ -1,6 +1,6 @@
 /** Actions in the JSON of HTTP servers: arrays of json_numpy, lists of them, or plain lists of numbers. */
-import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/json-numpy.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/python/json-numpy.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { failureOf, malformed } from "../transport/failures.ts";

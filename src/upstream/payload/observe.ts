@@ -1,6 +1,6 @@
 /** The newest observation of a request in the parts that a server's profile names, each under its key. */
 import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
-import { NdArray } from "../../codecs/ndarray.ts";
+import { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { EncodedFrame, FrameSet, RgbPixels } from "../pictures/frames.ts";

@@ -1,6 +1,7 @@
 /** What the wires of world models have in common: the newest picture as a file, and an answer of files as a prediction. */
-import { decodeDataUrl } from "../../codecs/data-url.ts";
+
 import { CodecError } from "../../codecs/error.ts";
+import { decodeDataUrl } from "../../codecs/pictures/data-url.ts";
 import type { PredictAnswerPart, PredictInput } from "../../contracts/contract.ts";
 import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BRAND } from "../../brand.ts";
-import { readImageHeader } from "../../codecs/image.ts";
+import { readImageHeader } from "../../codecs/pictures/image.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Signal } from "../../signal.ts";
 import { calledOff, malformed } from "../transport/failures.ts";

@@ -4,9 +4,9 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Request } from "zeromq";
-import { decodeGr00t, encodeGr00t } from "../../../src/codecs/gr00t.ts";
-import type { Packable } from "../../../src/codecs/msgpack.ts";
-import { NdArray } from "../../../src/codecs/ndarray.ts";
+import { decodeGr00t, encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
+import type { Packable } from "../../../src/codecs/python/msgpack.ts";
+import { NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 

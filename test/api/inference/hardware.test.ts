@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import { decodeNumpy, encodeNumpy } from "../../../src/codecs/ndarray.ts";
+import { decodeNumpy, encodeNumpy } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { readEvents } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";

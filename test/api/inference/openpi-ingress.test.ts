@@ -5,7 +5,7 @@ import { join } from "node:path";
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
-import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/ndarray.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 

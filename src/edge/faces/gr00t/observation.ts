@@ -1,9 +1,9 @@
 /** What a client of Isaac-GR00T asks, as an act request: N1.5 sends a flat observation, N1.6 and later one map for each modality. */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import type { Unpacked } from "../../../codecs/msgpack.ts";
-import { NdArray } from "../../../codecs/ndarray.ts";
-import { encoded, unfit } from "../../../codecs/raw-pictures.ts";
+import { encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import type { Unpacked } from "../../../codecs/python/msgpack.ts";
+import { NdArray } from "../../../codecs/python/ndarray.ts";
 
 type Value = Unpacked<NdArray>;
 

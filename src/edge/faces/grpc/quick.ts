@@ -1,8 +1,8 @@
 /** Methods whose messages nearly always have one plain form, which is read and written in less time than any other. */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { type ActStreamResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { seenRequest } from "../../../codecs/loop.ts";
-import { framedChunk } from "../../../codecs/loop-chunk.ts";
+import { seenRequest } from "../../../codecs/protobuf/loop.ts";
+import { framedChunk } from "../../../codecs/protobuf/loop-chunk.ts";
 
 /** The plain form of a method's messages; undefined where a message has another. */
 export interface Quick {

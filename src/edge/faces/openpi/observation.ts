@@ -4,9 +4,9 @@
  */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import type { Unpacked, UnpackedMap } from "../../../codecs/msgpack.ts";
-import { NdArray } from "../../../codecs/ndarray.ts";
-import { encoded, isPicture, unfit } from "../../../codecs/raw-pictures.ts";
+import { encoded, isPicture, unfit } from "../../../codecs/pictures/raw-pictures.ts";
+import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
+import { NdArray } from "../../../codecs/python/ndarray.ts";
 
 /** What the address of a connection says about all of its calls. */
 export interface Asked {

@@ -3,7 +3,7 @@
  * constructed comes out as the name and the arguments that it would have been constructed with.
  * Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 4.
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 
 /** What stands for an object, a call, a class or a persistent id: its name in Python, and what it was given. */
 export class PyObject {

@@ -3,14 +3,14 @@
  * numbers in them are counted and found finite where they stand, and what is handed on is handed on as bytes. protobuf-es is the
  * judge: whatever is unusual is left to it.
  */
-import { type ActChunk, ActChunkSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
-import { type LoopObservation, LoopObservationSchema } from "../../gen/limber/v1/control_loop_pb.ts";
-import type { ActStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Observation } from "../../gen/limber/v1/observation_pb.ts";
-import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
+import { type ActChunk, ActChunkSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
+import { type LoopObservation, LoopObservationSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
+import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import type { PackedSteps } from "./packed-steps.ts";
-import { readMessage } from "./protobuf/read.ts";
+import { readMessage } from "./read.ts";
 
 /** As the schema bounds them. */
 const MOST_OBSERVATIONS = 32;

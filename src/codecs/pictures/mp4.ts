@@ -1,7 +1,7 @@
 /**
  * How many pictures an MP4 file holds, from its boxes, without decoding one. Source: ISO/IEC 14496-12, sections 8.4 to 8.8.
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 
 const MAX_BOXES = 100_000;
 const MAX_DEPTH = 8;

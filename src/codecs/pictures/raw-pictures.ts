@@ -1,7 +1,7 @@
 /** Pictures as robots hold them, rows of red, green and blue, made into files that every wire takes. */
 import sharp from "sharp";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
-import type { NdArray } from "./ndarray.ts";
+import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import type { NdArray } from "../python/ndarray.ts";
 
 const MOST_PIXELS = 4096 * 4096;
 

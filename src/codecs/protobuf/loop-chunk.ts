@@ -1,9 +1,9 @@
 /** The message that tells a loop's caller of a chunk, written at once where it is as it nearly always is. */
-import type { LoopChunk } from "../../gen/limber/v1/control_loop_pb.ts";
-import type { ActStreamResponse } from "../../gen/limber/v1/inference_service_pb.ts";
-import { PREFIX } from "./grpc.ts";
+import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { PREFIX } from "../grpc.ts";
+import { roomFor, taken } from "../slab.ts";
 import { copySteps, type PackedSteps, packedIn } from "./packed-steps.ts";
-import { roomFor, taken } from "./slab.ts";
 
 /** The beginning of a chunk's name, in plain letters, where the name is that and its step, so that no text is made of the two. */
 const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readonly name?: Uint8Array }).name;

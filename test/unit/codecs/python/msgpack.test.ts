@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { CodecError } from "../../../src/codecs/error.ts";
-import { decodeMsgpack, encodeMsgpack, type Packable, UNPACK_LIMITS } from "../../../src/codecs/msgpack.ts";
-import { mutations } from "./fuzz.ts";
+import { CodecError } from "../../../../src/codecs/error.ts";
+import { decodeMsgpack, encodeMsgpack, type Packable, UNPACK_LIMITS } from "../../../../src/codecs/python/msgpack.ts";
+import { mutations } from "../fuzz.ts";
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(" ", ""), "hex");
 
@@ -173,7 +173,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
   });
 
   it("meet 20,000 damaged messages with a value or a CodecError, nothing else", () => {
-    const folder = new URL("../../golden/wire-samples/", import.meta.url);
+    const folder = new URL("../../../golden/wire-samples/", import.meta.url);
     const samples = readdirSync(folder)
       .filter((name) => name.endsWith(".msgpack"))
       .map((name) => readFileSync(new URL(name, folder)));

@@ -2,7 +2,7 @@
  * Numpy arrays inside JSON, as OpenVLA's and GR00T's HTTP servers write them: an object with `__numpy__` (base64), `dtype` and `shape`.
  * Source: Crimson-Crow/json-numpy.
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 import type { Packable } from "./msgpack.ts";
 import { isDType, NdArray } from "./ndarray.ts";
 

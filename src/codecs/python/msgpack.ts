@@ -3,7 +3,7 @@
  * Source: the MessagePack specification, https://github.com/msgpack/msgpack/blob/master/spec.md
  */
 import { isUtf8 } from "node:buffer";
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 
 /**
  * A value that can be written. `X` is a class of the caller's that a `reduce` function turns into plain values.

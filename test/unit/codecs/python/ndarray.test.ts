@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { CodecError } from "../../../src/codecs/error.ts";
-import { encodeMsgpack, type Packable } from "../../../src/codecs/msgpack.ts";
-import { type DType, decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/ndarray.ts";
-import { mutations } from "./fuzz.ts";
+import { CodecError } from "../../../../src/codecs/error.ts";
+import { encodeMsgpack, type Packable } from "../../../../src/codecs/python/msgpack.ts";
+import { type DType, decodeNumpy, encodeNumpy, NdArray } from "../../../../src/codecs/python/ndarray.ts";
+import { mutations } from "../fuzz.ts";
 
 const sample = (name: string): Buffer =>
-  readFileSync(new URL(`../../golden/wire-samples/${name}.msgpack`, import.meta.url));
+  readFileSync(new URL(`../../../golden/wire-samples/${name}.msgpack`, import.meta.url));
 
 const linspace = (count: number): number[] => Array.from({ length: count }, (_, i) => -1 + (2 * i) / (count - 1));
 

@@ -1,15 +1,15 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { type ActResponse, ActResponseSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
+import { type ActResponse, ActResponseSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
+import type { LoopChunk } from "../../../../gen/limber/v1/control_loop_pb.ts";
 import {
   ActStreamRequestSchema,
   type ActStreamResponse,
   ActStreamResponseSchema,
-} from "../../../gen/limber/v1/inference_service_pb.ts";
-import { seenAnswer, seenRequest } from "../../../src/codecs/loop.ts";
-import { framedChunk } from "../../../src/codecs/loop-chunk.ts";
-import { violationsOf } from "../../../src/edge/messages/validate.ts";
+} from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { seenAnswer, seenRequest } from "../../../../src/codecs/protobuf/loop.ts";
+import { framedChunk } from "../../../../src/codecs/protobuf/loop-chunk.ts";
+import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 
 /** Numbers below `below`, from a seed. */
 function dice(seed: number): (below: number) => number {

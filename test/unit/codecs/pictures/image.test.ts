@@ -1,7 +1,7 @@
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, it } from "vitest";
-import { type ImageFormat, readImageHeader } from "../../../src/codecs/image.ts";
-import { mutations, seeded } from "./fuzz.ts";
+import { type ImageFormat, readImageHeader } from "../../../../src/codecs/pictures/image.ts";
+import { mutations, seeded } from "../fuzz.ts";
 
 const random = seeded(5);
 const noise = (width: number, height: number, channels: 3 | 4 = 3): Sharp =>

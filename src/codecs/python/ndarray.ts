@@ -3,7 +3,7 @@
  * Numpy arrays inside MessagePack, as openpi and its dialects write them: a map with the keys `__ndarray__`, `data`,
  * `dtype` and `shape`. Source: openpi-client's msgpack_numpy.py (Physical-Intelligence/openpi).
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 import {
   decodeMsgpack,
   encodeMsgpack,

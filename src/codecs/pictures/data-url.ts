@@ -1,5 +1,5 @@
 /** The bytes inside a `data:` URL. Source: RFC 2397, and the "data: URL processor" of the WHATWG fetch standard, strictly. */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 
 const SCHEME = "data:";
 /** Media types are short; nobody needs us to search megabytes for the comma. */

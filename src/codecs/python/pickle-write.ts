@@ -1,5 +1,5 @@
 /** Pickles of protocol 4, as CPython's own unpickler reads them. Source: CPython, Lib/pickletools.py. */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 
 /** What can be written: plain values, tuples, and objects by name with arguments or with fields. */
 export type Picklable =

@@ -2,7 +2,7 @@
  * numpy's own file format, as GR00T puts it into messages: one array, never an object.
  * Source: numpy/lib/format.py, versions 1.0 to 3.0.
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 import { isDType, NdArray } from "./ndarray.ts";
 
 const MAGIC = Buffer.from("934e554d5059", "hex");

@@ -2,7 +2,7 @@
  * The messages of Isaac-GR00T's inference service: MessagePack with arrays inside, in the codecs of N1.5 to N1.7. Written as npy
  * files, which every generation reads. Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py and its predecessors.
  */
-import { CodecError } from "./error.ts";
+import { CodecError } from "../error.ts";
 import { decodeMsgpack, encodeMsgpack, type Packable, type Unpacked, type UnpackedMap } from "./msgpack.ts";
 import { isDType, NdArray } from "./ndarray.ts";
 import { readNpy, writeNpy } from "./npy.ts";

@@ -1,12 +1,12 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ActResponseSchema as AnswerSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { seenAnswer } from "../../../src/codecs/loop.ts";
-import { writeMessage } from "../../../src/codecs/protobuf/write.ts";
-import { writeJson } from "../../../src/edge/messages/json/write.ts";
-import { SentAction } from "../../../src/services/inference/sent-action.ts";
+import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { seenAnswer } from "../../../../src/codecs/protobuf/loop.ts";
+import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
+import { writeJson } from "../../../../src/edge/messages/json/write.ts";
+import { SentAction } from "../../../../src/services/inference/sent-action.ts";
 
 const finite = fc.oneof(
   fc.double({ noNaN: true, noDefaultInfinity: true }),

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { decodeDataUrl, isDataUrl } from "../../../src/codecs/data-url.ts";
-import { CodecError } from "../../../src/codecs/error.ts";
-import { mutations } from "./fuzz.ts";
+import { CodecError } from "../../../../src/codecs/error.ts";
+import { decodeDataUrl, isDataUrl } from "../../../../src/codecs/pictures/data-url.ts";
+import { mutations } from "../fuzz.ts";
 
 const MAX = 100_000;
 const base64 = (body: string): string => `data:image/png;base64,${body}`;
