@@ -10,10 +10,12 @@ export const isPicture = ({ shape }: NdArray): boolean => shape.length === 3 && 
 
 /** The picture as a PNG file, turned by half a turn where it was before. Refuses what is none, by its key. */
 export async function encoded(array: NdArray, key: string, turned: boolean): Promise<Uint8Array> {
+  if (!isPicture(array)) throw unfit(key, "a picture is [height, width, 3] or [3, height, width]");
   const { shape } = array;
   const last = shape[2] === 3;
   const [height = 0, width = 0] = last ? shape : shape.slice(1);
-  if (height < 1 || width < 1 || height * width > MOST_PIXELS) throw unfit(key, "a picture has another size than this");
+  if (height < 1 || width < 1 || height * width > MOST_PIXELS)
+    throw unfit(key, `a picture has from 1 to ${MOST_PIXELS} pixels, not ${height} times ${width}`);
   const pixels = bytesOf(array, key);
   const raw = last ? pixels : interleaved(pixels, height * width);
   const picture = sharp(raw, { raw: { width, height, channels: 3 } });

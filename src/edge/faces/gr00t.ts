@@ -4,7 +4,13 @@
  * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
  */
 import { type AddressInfo, createServer, type Socket } from "node:net";
+import { create } from "@bufbuild/protobuf";
 import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import {
+  GetTaxonomyRequestSchema,
+  type GetTaxonomyResponse,
+  RegistryService,
+} from "../../../gen/limber/v1/registry_service_pb.ts";
 import { after, newId, steadyNow } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
@@ -39,6 +45,9 @@ const MAX_MESSAGE_BYTES = 64 << 20;
 /** A peer has this long to say who it is. */
 const GREETING_MS = 10_000;
 const MOST_CONNECTIONS = 1_000;
+
+/** The action space of a call that names none. */
+const DEFAULT_SPACE = "ee_delta_6d_grip";
 
 const method = InferenceService.method.act;
 
@@ -134,6 +143,7 @@ class Peer {
       });
       try {
         const asked = await actionAsked(message.get("data"), this.#session);
+        if (asked.parts.length > 0) await this.#assertParts(asked);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
         const answer = await this.#options.gate.unary(method, admission, asked.request, context);
         return written(answer as ActResponse, asked); // what the method answers
@@ -158,6 +168,26 @@ class Peer {
       });
     }
   }
+
+  /** Looked at before anything is asked: a refusal must cost nothing. A space whose size only its model knows is looked at in the answer. */
+  async #assertParts({ request, parts }: AskedAction): Promise<void> {
+    if (request.preset !== undefined && request.actionSpace === undefined) return;
+    const dim = (await this.#sizes()).get(request.actionSpace ?? DEFAULT_SPACE);
+    if (dim !== undefined) assertWhole(parts, dim);
+  }
+
+  /** How many numbers an action of each space has, where the space says so. */
+  async #sizes(): Promise<ReadonlyMap<string, number>> {
+    const { gate } = this.#options;
+    const requestId = newId("req");
+    const head = { authorization: undefined, adminToken: undefined, remoteAddress: "", requestId };
+    const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+    const { getTaxonomy } = RegistryService.method;
+    const admission = await gate.admit(getTaxonomy, head);
+    const answer = await gate.unary(getTaxonomy, admission, create(GetTaxonomyRequestSchema), context);
+    const { actionSpaces } = answer as GetTaxonomyResponse; // what the method answers
+    return new Map(actionSpaces.flatMap(({ id, dims }) => (dims === undefined ? [] : [[id, dims]])));
+  }
 }
 
 /** The gateway itself asks for nothing: what is needed depends on the model. */
@@ -178,23 +208,31 @@ function read(body: Buffer): ReadonlyMap<unknown, ReturnType<typeof decodeGr00t>
   throw refuse(Reason.MALFORMED_BODY, "a message is a map of msgpack with numpy arrays");
 }
 
+/** Refuses parts that do not make up an action of `dim` numbers. */
+function assertWhole(parts: AskedAction["parts"], dim: number): void {
+  if (parts.length > 0 && parts.reduce((sum, [, size]) => sum + size, 0) !== dim)
+    throw refuse(Reason.VALIDATION_FAILED, `options.action_keys must add up to the ${dim} numbers of an action`);
+}
+
 /** N1.5: a map of [T, D]. Later: `[actions, info]`, the actions [1, T, D]. */
-function written({ id, model, action, route, usage }: ActResponse, { flat, parts }: AskedAction): Packable<NdArray> {
+function written(
+  { id, model, action, route, usage }: ActResponse,
+  { dotted, bare, parts }: AskedAction,
+): Packable<NdArray> {
   const steps = action?.steps ?? [];
   const dim = steps[0]?.values.length ?? 0;
+  assertWhole(parts, dim);
   const named = parts.length > 0 ? parts : [["action", dim] as const];
-  if (named.reduce((sum, [, size]) => sum + size, 0) !== dim)
-    throw refuse(Reason.VALIDATION_FAILED, `options.action_keys must add up to the ${dim} numbers of an action`);
   const actions = new Map<string, NdArray>();
   let from = 0;
   for (const [name, size] of named) {
     const start = from;
     const values = steps.flatMap((step) => step.values.slice(start, start + size));
-    const shape = flat ? [steps.length, size] : [1, steps.length, size];
-    actions.set(flat ? `action.${name}` : name, NdArray.float32(values, shape));
+    const shape = bare ? [steps.length, size] : [1, steps.length, size];
+    actions.set(dotted ? `action.${name}` : name, NdArray.float32(values, shape));
     from += size;
   }
-  if (flat) return actions;
+  if (bare) return actions;
   const info = { gateway: BRAND, id, model, provider: route?.provider ?? "", cost_usd: usage?.costUsd ?? 0 };
   return [actions, info];
 }

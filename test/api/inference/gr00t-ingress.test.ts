@@ -53,6 +53,13 @@ const nested = (more: Record<string, Packable<NdArray>> = {}): Record<string, Pa
   options: { model: "acme/arm", action_space: "joint_pos_7", horizon: 4, ...more },
 });
 
+const seen = (observation: Record<string, Packable<NdArray>>): Record<string, Packable<NdArray>> => ({
+  ...nested(),
+  observation,
+});
+const bytes = (shape: readonly number[]): NdArray =>
+  NdArray.uint8(new Uint8Array(shape.reduce((product, size) => product * size)), shape);
+
 describe("get_action", () => {
   it("of N1.6 answers [actions, info], each part under its name, and is paid for", async () => {
     const mine = await app.caller(1);
@@ -85,6 +92,23 @@ describe("get_action", () => {
     expect(answer.get("action.action")?.shape).toEqual([3, 7]);
   });
 
+  it("of N1.6 in its flat wrapper hears the pictures and states, and answers under dotted names", async () => {
+    const observation = {
+      "video.ego_view": NdArray.uint8(new Uint8Array(48), [1, 1, 4, 4, 3]),
+      "state.left_arm": NdArray.float32([1, 2], [1, 1, 2]),
+      "annotation.human.action.task_description": ["go"],
+    };
+    const data = { observation, options: { model: "acme/arm", action_space: "joint_pos_7", horizon: 3 } };
+    const [actions] = (await talk((call) => call(message({ api_token: caller.key, data })))) as unknown as [
+      Map<string, NdArray>,
+    ];
+    expect(actions.get("action.action")?.shape).toEqual([1, 3, 7]);
+    const asked = model.acts.at(-1)!;
+    expect(asked.instruction).toBe("go");
+    expect(asked.observations[0]?.proprio).toEqual([1, 2]);
+    expect(asked.observations[0]?.frames.map(({ camera }) => camera)).toEqual(["ego_view"]);
+  });
+
   it("reads what N1.6's own code writes, and tells what it does not find", async () => {
     const recorded = readFileSync(join(SAMPLES, "gr00t_n16_request.msgpack"));
     const answer = (await talk((call) => call(recorded))) as Map<string, string>;
@@ -115,7 +139,13 @@ describe("bad input", () => {
     ["no map", encodeGr00t([1]), "malformed_body"],
     ["no data", undefined, "validation_failed"],
     ["a text for a picture", { observation: { video: { a: "x" } } }, "validation_failed"],
-    ["parts that do not add up", nested({ action_keys: { arm: 3 } }), "validation_failed"],
+    ["parts that do not add up", nested({ action_keys: { arm: 3 } }), "must add up to the 7 numbers"],
+    ["half a step", nested({ horizon: 4.5 }), "options.horizon: is a whole number"],
+    ["a picture of four channels", seen({ video: { a: bytes([1, 1, 8, 8, 4]) } }), "[height, width, 3]"],
+    ["pictures of two robots", seen({ video: { a: bytes([2, 1, 4, 4, 3]) } }), "a batch of 2"],
+    ["states of two robots", seen({ state: { a: NdArray.float32([1, 2], [2, 1, 1]) } }), "a batch of 2"],
+    ["words of two robots", seen({ language: { task: [["go"], ["stay"]] } }), "one text"],
+    ["a number for words", seen({ language: { task: 3 } }), "one text"],
     ["a model that is not there", nested({ model: "no/such" }), "model_not_found"],
   ])("%s is answered with an error, and the next request is served", async (_, bad, reason) => {
     await talk(async (call) => {
@@ -126,6 +156,15 @@ describe("bad input", () => {
       expect(((await call(sent)) as Map<string, string>).get("error")).toContain(reason);
       expect(((await call(message({ endpoint: "ping" }))) as Map<string, string>).get("status")).toBe("ok");
     });
+  });
+
+  it("costs nothing, parts that do not add up included", async () => {
+    const mine = await app.caller(1);
+    const data = nested({ action_keys: { arm: 3 } });
+    const before = model.acts.length;
+    const answer = await talk((call) => call(message({ api_token: mine.key, data })));
+    expect((answer as Map<string, string>).get("error")).toContain("action_keys");
+    expect(model.acts).toHaveLength(before);
   });
 
   it("a peer of another protocol is hung up on", async () => {

@@ -10,8 +10,10 @@ type Value = Unpacked<NdArray>;
 /** A request, and how its answer is to be written. */
 export interface AskedAction {
   readonly request: ActRequest;
-  /** N1.5: one flat map of `action.<name>`. */
-  readonly flat: boolean;
+  /** Parts are named `action.<name>`, as who sends a flat observation expects them. */
+  readonly dotted: boolean;
+  /** N1.5: the answer is a map of [T, D], nothing beside it. */
+  readonly bare: boolean;
   /** Names of the parts of an action, and how many numbers each has; all of it as `action` when empty. */
   readonly parts: readonly (readonly [name: string, dim: number])[];
 }
@@ -23,8 +25,10 @@ const ANY_MODEL = "service/auto";
 export async function actionAsked(data: Value | undefined, session: string): Promise<AskedAction> {
   if (!(data instanceof Map)) throw unfit("data", "is a map");
   const nested = data.get("observation");
-  const flat = !(nested instanceof Map);
-  const fields = flat ? modalitiesOf(data) : nested;
+  const bare = !(nested instanceof Map);
+  // Since N1.6 a client may be wrapped (Gr00tSimPolicyWrapper): its observation is flat as that of N1.5, in the frame of later ones.
+  const dotted = bare || [...nested.keys()].some((key) => String(key).includes("."));
+  const fields = dotted ? modalitiesOf(bare ? data : nested) : nested;
   const options = data.get("options");
   const option = (name: string): Value | undefined => (options instanceof Map ? options.get(name) : undefined);
   const text = (name: string): string | undefined => {
@@ -33,7 +37,8 @@ export async function actionAsked(data: Value | undefined, session: string): Pro
     return value;
   };
   const horizon = option("horizon");
-  if (horizon !== undefined && typeof horizon !== "number") throw unfit("options.horizon", "is a number");
+  if (horizon !== undefined && !(typeof horizon === "number" && Number.isInteger(horizon)))
+    throw unfit("options.horizon", "is a whole number");
   const [preset, actionSpace] = [text("preset"), text("action_space")];
   const frames = [...entriesOf(fields.get("video"))].map(async ([camera, value]) => {
     if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
@@ -42,10 +47,11 @@ export async function actionAsked(data: Value | undefined, session: string): Pro
   const proprio: number[] = [];
   for (const [name, value] of entriesOf(fields.get("state"))) {
     if (!(value instanceof NdArray)) throw unfit(name, "a state is an array");
+    assertOneRobot(value, name, STATE_AXES);
     const dim = value.shape.at(-1) ?? 1;
-    proprio.push(...value.toFloat64().slice(-dim));
+    if (dim > 0) proprio.push(...value.toFloat64().slice(-dim));
   }
-  const [instruction] = [...entriesOf(fields.get("language"))].map(([, value]) => firstText(value));
+  const [instruction] = [...entriesOf(fields.get("language"))].map(([key, value]) => firstText(key, value));
   const request = create(ActRequestSchema, {
     model: text("model") ?? ANY_MODEL,
     observations: [{ frames: await Promise.all(frames), proprio }],
@@ -55,7 +61,7 @@ export async function actionAsked(data: Value | undefined, session: string): Pro
     ...(actionSpace !== undefined && { actionSpace }),
     ...(horizon !== undefined && { horizon: horizon >>> 0 }),
   });
-  return { request, flat, parts: partsOf(option("action_keys")) };
+  return { request, dotted, bare, parts: partsOf(option("action_keys")) };
 }
 
 /** `video.ego_view` and its like, by modality. */
@@ -73,17 +79,34 @@ function* entriesOf(value: Value | Map<string, Value> | undefined): IterableIter
   if (value instanceof Map) for (const [key, inner] of value) yield [String(key), inner as Value];
 }
 
+/** Axes of an array that has one for the batch: [batch, time, dim] and [batch, time, height, width, 3]. */
+const STATE_AXES = 3;
+const VIDEO_AXES = 5;
+
+/** Refuses what is of several robots: an answer is for one. */
+function assertOneRobot({ shape }: NdArray, key: string, axes: number): void {
+  if (shape.length > axes) throw unfit(key, `has ${shape.length} axes, and no more than ${axes} mean something`);
+  if (shape.length === axes && shape[0] !== 1)
+    throw unfit(key, `is a batch of ${shape[0]}; a call is of one robot, so that its first axis is 1`);
+}
+
 /** The newest picture of [batch, time, height, width, 3] or [time, height, width, 3]. */
-function lastPicture({ dtype, shape, data }: NdArray, key: string): NdArray {
+function lastPicture(array: NdArray, key: string): NdArray {
+  const { dtype, shape, data } = array;
+  assertOneRobot(array, key, VIDEO_AXES);
   if (shape.length < 3) throw unfit(key, "a video has pictures");
   const picture = shape.slice(-3);
+  if (picture[2] !== 3) throw unfit(key, "a picture of a video is [height, width, 3]: red, green and blue");
   const bytes = data.length / shape.slice(0, -3).reduce((product, size) => product * size, 1);
   if (!(bytes > 0)) throw unfit(key, "a video has pictures");
   return new NdArray(dtype, picture, data.subarray(data.length - bytes));
 }
 
-const firstText = (value: Value): string | undefined =>
-  Array.isArray(value) ? firstText(value[0] as Value) : typeof value === "string" ? value : undefined;
+function firstText(key: string, value: Value): string {
+  if (Array.isArray(value) && value.length === 1) return firstText(key, value[0] as Value);
+  if (typeof value !== "string") throw unfit(key, "a language is one text, in lists of one");
+  return value;
+}
 
 function partsOf(value: Value | undefined): [string, number][] {
   if (!(value instanceof Map)) return [];
