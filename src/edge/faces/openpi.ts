@@ -23,6 +23,7 @@ import { Cancel } from "../../signal.ts";
 import type { CallHead, Gate } from "../gate.ts";
 import type { Log } from "../log.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
+import { unknown } from "../messages/json/near.ts";
 import type { UpgradeTaker } from "../port.ts";
 import { type Asked, requestOf } from "./openpi/observation.ts";
 
@@ -61,8 +62,7 @@ export function openpiFace(options: OpenpiOptions): UpgradeTaker {
     take: (request, socket, head) => {
       socket.on("error", () => socket.destroy());
       admit(options, request).then(
-        ({ caller, asked }) =>
-          server.handleUpgrade(request, socket, head, (client) => new Robot(options, client, caller, asked).begin()),
+        (robot) => server.handleUpgrade(request, socket, head, (client) => new Robot(options, client, robot).begin()),
         (thrown) => refuseUpgrade(socket, refusalOf(thrown)),
       );
     },
@@ -70,12 +70,18 @@ export function openpiFace(options: OpenpiOptions): UpgradeTaker {
 }
 
 const pathOf = (url: string): string => url.split("?", 1)[0] ?? "";
+const queryOf = (url: string): URLSearchParams => new URLSearchParams(url.slice(pathOf(url).length));
 
-/** Who connects, and what for. Refuses keys that may not act, before the connection is taken over. */
-async function admit(
-  { gate }: OpenpiOptions,
-  request: IncomingMessage,
-): Promise<{ caller: Omit<CallHead, "requestId">; asked: Asked }> {
+/** Who connects, and what for. */
+interface Admitted {
+  readonly caller: Omit<CallHead, "requestId">;
+  readonly asked: Asked;
+  /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
+  readonly fault: Refusal | undefined;
+}
+
+/** Refuses keys that may not act, before the connection is taken over. */
+async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise<Admitted> {
   const { key, user } = credentialsOf(request.headers.authorization);
   const caller = {
     authorization: key === undefined ? undefined : `Bearer ${key}`,
@@ -87,7 +93,8 @@ async function admit(
   admission.leave();
   const asked = askedOf(request.url ?? "", user, requestId);
   const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
-  return { caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) } };
+  const fault = faultIn(queryOf(request.url ?? ""));
+  return { caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
 }
 
 /** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
@@ -117,12 +124,25 @@ function credentialsOf(header = ""): { key?: string; user?: string } {
   return { key: decoded(key.join(":")), ...(user !== "" && { user: decoded(user) }) };
 }
 
+/** What an address may say beside the model. */
+const PARAMETERS = ["preset", "action_space", "horizon", "session_id"];
+
+/** What is wrong with the query of an address. */
+function faultIn(query: URLSearchParams): Refusal | undefined {
+  const no = (param: string, text: string): Refusal =>
+    refuse(Reason.VALIDATION_FAILED, `${param}: ${text}`, {}, { param });
+  const stranger = [...query.keys()].find((name) => !PARAMETERS.includes(name));
+  if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, PARAMETERS));
+  const horizon = query.get("horizon");
+  return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
+}
+
 function askedOf(url: string, user: string | undefined, requestId: string): Asked {
   const [, owner, name] = PATH.exec(pathOf(url)) ?? [];
   const model = owner === undefined ? user : `${decoded(owner)}/${decoded(name ?? "")}`;
   if (model === undefined)
     throw refuse(Reason.NOT_FOUND, "name the model: /v1/openpi/{owner}/{name}, or as the user of the address");
-  const query = new URLSearchParams(url.split("?")[1] ?? "");
+  const query = queryOf(url);
   const horizon = query.get("horizon");
   return {
     model,
@@ -155,6 +175,7 @@ class Robot {
   readonly #client: WebSocket;
   readonly #caller: Omit<CallHead, "requestId">;
   readonly #asked: Asked;
+  readonly #fault: Refusal | undefined;
   /** Ends with the connection. */
   readonly #gone = new Cancel();
   #turn: Promise<void> = Promise.resolve();
@@ -162,11 +183,12 @@ class Robot {
   readonly #ahead = { messages: 0, bytes: 0 };
   #missed = 0;
 
-  constructor(options: OpenpiOptions, client: WebSocket, caller: Omit<CallHead, "requestId">, asked: Asked) {
+  constructor(options: OpenpiOptions, client: WebSocket, { caller, asked, fault }: Admitted) {
     this.#options = options;
     this.#client = client;
     this.#caller = caller;
     this.#asked = asked;
+    this.#fault = fault;
   }
 
   /** The metadata comes first and unasked: clients wait for it. */
@@ -221,6 +243,7 @@ class Robot {
       const admission = await gate.admit(method, { ...this.#caller, requestId });
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
+        if (this.#fault) throw this.#fault;
         const request = await requestOf(observationIn(data, isBinary), this.#asked);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
         const answer = (await gate.unary(method, admission, request, context)) as ActResponse; // what the method answers

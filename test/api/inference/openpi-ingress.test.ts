@@ -112,6 +112,13 @@ describe("a client with an api key", () => {
     client.socket.close();
   });
 
+  it("may give its state as a plain list of numbers", async () => {
+    const client = await connect("/v1/openpi/acme/arm", apiKey(caller));
+    const asked = await heardBy(() => client.infer(encodeNumpy({ "observation/state": [1, 2.5, -3] })));
+    expect(asked.observations[0]?.proprio).toEqual([1, 2.5, -3]);
+    client.socket.close();
+  });
+
   it("may name a preset, whose fields count", async () => {
     const { key } = caller;
     const config = { horizon: 4, action_space: "joint_pos_7" };
@@ -169,10 +176,28 @@ describe("a refusal", () => {
         "observation/state": NdArray.float64([Number.NaN]),
       }),
       encodeNumpy({ "observation/image": new NdArray("<i4", [1, 1, 3], new Uint8Array(12)) }),
+      // What is sensed and would not be heard: a picture's file, one without colours, and one of several moments.
+      encodeNumpy({ "observation/image": Buffer.from("a file") }),
+      encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(64), [8, 8, 1]) }),
+      encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]) }),
+      encodeNumpy({ "observation/state": ["one", "two"] }),
     ])
       await expect(client.infer(bad)).rejects.toThrow(/\((400|422)\)/);
     const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));
     expect(answer.has("actions")).toBe(true);
+    client.socket.close();
+  });
+
+  it.each([
+    ["horizn=4", "horizn: there is no such parameter; the nearest is horizon"],
+    ["action-space=joint_pos_7", "the nearest is action_space"],
+    ["horizon=4.7", "horizon: is a whole number"],
+    ["horizon=soon", "horizon: is a whole number"],
+  ])("of an address with %s says so at each request, and never goes on without it", async (query, said) => {
+    const client = await connect(`/v1/openpi/acme/arm?${query}`, apiKey(caller));
+    const before = one.acts.length + two.acts.length;
+    for (const _ of [1, 2]) await expect(client.infer(encodeNumpy({}))).rejects.toThrow(said);
+    expect(one.acts.length + two.acts.length).toBe(before);
     client.socket.close();
   });
 

@@ -50,8 +50,9 @@ export async function requestOf(observation: Value, asked: Asked): Promise<ActRe
     if (value instanceof NdArray && isPicture(value)) {
       const { name, turned = false } = cameras[key] ?? { name: lastWord(key) };
       frames.push(encoded(value, key, turned).then((data) => ({ camera: name, data })));
-    } else if (value instanceof NdArray) numbers.set(key, value.toFloat64());
-    else if (typeof value === "number") numbers.set(key, Float64Array.of(value));
+    } else if (isNumbers(value)) numbers.set(key, numbersIn(value, key));
+    else if (!isSaid(value))
+      throw unfit(key, "a picture is an array of [height, width, 3], numbers are an array or a list of them");
   }
   const order = [
     ...NUMBERS.filter((key) => numbers.has(key)),
@@ -66,6 +67,30 @@ export async function requestOf(observation: Value, asked: Asked): Promise<ActRe
     observations: [{ frames: await Promise.all(frames), proprio: order.flatMap((key) => [...numbers.get(key)!]) }],
     provider: { sessionId },
   });
+}
+
+type Numbers = NdArray | number | Value[];
+
+const isNumbers = (value: Value): value is Numbers =>
+  value instanceof NdArray || typeof value === "number" || Array.isArray(value);
+
+/** Texts and marks such as a session's name say nothing of what the robot senses. */
+const isSaid = (value: Value): boolean => value === null || typeof value === "string" || typeof value === "boolean";
+
+/** What a robot senses in numbers: history and all, but no picture that lacks its colours. */
+const MOST_AXES = 2;
+
+function numbersIn(value: Numbers, key: string): Float64Array {
+  if (typeof value === "number") return Float64Array.of(value);
+  if (value instanceof NdArray) {
+    if (value.shape.length <= MOST_AXES) return value.toFloat64();
+    throw unfit(
+      key,
+      `an array of [${value.shape.join(", ")}] is neither numbers nor a picture, [height, width, 3] or [3, height, width]`,
+    );
+  }
+  if (!value.every((each) => typeof each === "number")) throw unfit(key, "a list has numbers alone");
+  return Float64Array.from(value);
 }
 
 /** Maps inside maps, as ALOHA has its pictures, under the keys joined by a dot. */
