@@ -37,13 +37,18 @@ const seen = { chunks: 0, holds: 0, without: 0, stale: 0, ages: 0, costUsd: 0, d
 function move(): void {
   const valid = chunk !== undefined && step >= chunk.startStep && step < chunk.validUntilStep;
   if (chunk !== undefined && !valid) seen.without += 1;
-  const { values = [] } = (valid && chunk?.action?.steps[0]) || {};
-  const [speed = 0, turn = 0] = values;
+  const [speed = 0, turn = 0] = (valid && chunk && dueIn(chunk)) || [];
   base.yaw += (turn * PERIOD_MS) / 1000;
   base.x += (speed * Math.cos(base.yaw) * PERIOD_MS) / 1000;
   base.y += (speed * Math.sin(base.yaw) * PERIOD_MS) / 1000;
   const [x, y] = CORNERS[corner % CORNERS.length]!;
   if (Math.hypot(x - base.x, y - base.y) < 0.15) corner += 1;
+}
+
+/** The action for now: a chunk's actions are `dtMs` apart, which may be more than a control step. */
+function dueIn({ startStep, action }: LoopChunk): readonly number[] | undefined {
+  const sinceMs = (step - startStep) * PERIOD_MS;
+  return action?.steps[Math.floor(sinceMs / action.dtMs)]?.values;
 }
 
 /** What the base senses: the goal as seen from itself, and no obstacles. */

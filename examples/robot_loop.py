@@ -60,13 +60,17 @@ class Base:
         valid = chunk is not None and chunk.start_step <= self.step < chunk.valid_until_step
         if chunk is not None and not valid:
             self.without += 1
-        speed, turn = chunk.action.steps[0].values[:2] if valid else (0.0, 0.0)
+        speed, turn = self.due(chunk.action, self.step - chunk.start_step) if valid else (0.0, 0.0)
         self.yaw += turn * PERIOD
         self.x += speed * math.cos(self.yaw) * PERIOD
         self.y += speed * math.sin(self.yaw) * PERIOD
         goal = self.goal()
         if math.hypot(goal[0] - self.x, goal[1] - self.y) < 0.15:
             self.corner += 1
+
+    def due(self, action, steps):
+        """The action for now: a chunk's actions are dt_ms apart, which may be more than a control step."""
+        return action.steps[int(steps * PERIOD * 1000 // action.dt_ms)].values[:2]
 
     def observation(self):
         goal = self.goal()
