@@ -17,7 +17,7 @@ import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
-import { keepProbing } from "../services/supply/schedule.ts";
+import { keepProbing } from "../services/supply/probe/schedule.ts";
 import type { SupplyParts } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";

@@ -24,7 +24,7 @@ import { byCall, type Implementation } from "./call.ts";
 import { emit } from "./emit.ts";
 import { featuresOf, LIMITS, type Setup } from "./operations/platform.ts";
 import { statusOf } from "./operations/status.ts";
-import type { LiveSupply } from "./supply/live.ts";
+import type { LiveSupply } from "./supply/live/live.ts";
 
 /** What there is to know about this instance. */
 export interface OperationsParts {

@@ -31,7 +31,7 @@ import type { Entry } from "./registry/entry.ts";
 import { FACET_NAMES, FACETS, type Facet } from "./registry/facets.ts";
 import { runtimesOf } from "./registry/runtimes.ts";
 import type { RegistryShelf, RegistryView } from "./registry/shelf.ts";
-import type { LiveSupply } from "./supply/live.ts";
+import type { LiveSupply } from "./supply/live/live.ts";
 
 /** What the registry needs of the house. */
 export interface RegistryParts {

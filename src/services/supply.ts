@@ -18,8 +18,8 @@ import { byCall, type Implementation, keyOf } from "./call.ts";
 import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
+import { PROBEABLE, verify } from "./supply/probe/verify.ts";
 import { providerRpcs } from "./supply/providers.ts";
-import { PROBEABLE, verify } from "./supply/verify.ts";
 
 /** What supply needs of the house. */
 export interface SupplyParts {

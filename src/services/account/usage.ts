@@ -18,7 +18,7 @@ import { toUsd } from "../../money/price.ts";
 import { type MarginRow, readMargin } from "../../store/money/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/money/usage.ts";
 import { type Implementation, keyOf } from "../call.ts";
-import { ASSUMED_SCALEDOWN_S } from "../supply/facts.ts";
+import { ASSUMED_SCALEDOWN_S } from "../supply/live/facts.ts";
 import type { KeyParts } from "./keys.ts";
 import { assertReachable } from "./reach.ts";
 

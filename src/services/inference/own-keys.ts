@@ -10,7 +10,7 @@ import { OrgCache } from "../../store/account/org-cache.ts";
 import type { Notices } from "../../store/database/notices.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import type { Vault } from "../../vault.ts";
-import type { LiveSupply, Reached } from "../supply/live.ts";
+import type { LiveSupply, Reached } from "../supply/live/live.ts";
 
 /** An organisation's own keys for one call: what they mean for its plan, and the keys themselves. */
 export interface CallKeys extends OwnKeys {

@@ -24,7 +24,7 @@ import { frameSources } from "../../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../../upstream/wire.ts";
 import { type Call, type KeyPrincipal, keyOf } from "../call.ts";
 import type { Mover, StopBook } from "../robot/stop-book.ts";
-import type { LiveSupply } from "../supply/live.ts";
+import type { LiveSupply } from "../supply/live/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
 import type { LoopBoard } from "./loop/board.ts";
 import type { Resumption } from "./loop/resumption.ts";

@@ -14,7 +14,7 @@ import { Names, naming, type Offering, type Snapshot, sorting } from "../../rout
 import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
 import { type Catalog, type CatalogEntry, NO_CATALOG } from "../../store/supply/catalog.ts";
 import type { ModelRecord, Supply } from "../../store/supply/supply.ts";
-import type { LiveSupply } from "../supply/live.ts";
+import type { LiveSupply } from "../supply/live/live.ts";
 import { type Entry, entryOf } from "./entry.ts";
 import { type Facet, facetsOf } from "./facets.ts";
 import { layoutsOf, literatureOf, mapped, providersOf } from "./lists.ts";

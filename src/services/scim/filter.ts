@@ -2,7 +2,7 @@
 import SCIMMY from "scimmy";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { type Attribute, type Kind, type Place, partOf, placeOf } from "./attributes.ts";
-import { assertNests, type Outer, outerOf, withoutTexts } from "./guard.ts";
+import { assertNests, type Outer, outerOf, withoutTexts } from "./filter/guard.ts";
 
 /** How a value is compared. */
 export type Comparison = "eq" | "ne" | "co" | "sw" | "ew" | "gt" | "ge" | "lt" | "le";

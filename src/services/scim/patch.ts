@@ -1,11 +1,11 @@
 /** Changes of resources (RFC 7644 section 3.5.2), on their JSON. */
 import { Reason, refuse } from "../../refusal.ts";
-import { applied, EACH } from "./apply.ts";
 import { type Attribute, type Kind, partOf, placeOf } from "./attributes.ts";
 import { type Filter, type Path, parsePath } from "./filter.ts";
-import { joining, oneOf, same } from "./join.ts";
-import { matches } from "./match.ts";
-import { isObject, tidied } from "./tidy.ts";
+import { applied, EACH } from "./patch/apply.ts";
+import { joining, oneOf, same } from "./patch/join.ts";
+import { matches } from "./patch/match.ts";
+import { isObject, tidied } from "./patch/tidy.ts";
 
 /** A JSON object that is being changed. */
 export type Resource = Record<string, unknown>;

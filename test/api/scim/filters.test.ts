@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KINDS } from "../../../src/services/scim/attributes.ts";
 import { parseFilter } from "../../../src/services/scim/filter.ts";
-import { matches } from "../../../src/services/scim/match.ts";
+import { matches } from "../../../src/services/scim/patch/match.ts";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 
 let app: App;

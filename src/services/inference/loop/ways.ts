@@ -9,7 +9,7 @@ import { FrameSet } from "../../../upstream/pictures/frames.ts";
 import { frameSources } from "../../../upstream/pictures/order.ts";
 import type { ActLine } from "../../../upstream/wire.ts";
 import { type Call, keyOf } from "../../call.ts";
-import type { Reached } from "../../supply/live.ts";
+import type { Reached } from "../../supply/live/live.ts";
 import { type CallKeys, reachWith } from "../own-keys.ts";
 import { handedOn } from "../told.ts";
 import { type InferenceHouse, speaking } from "../trip.ts";

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { atOnce } from "../../../../src/ambient.ts";
 import { RegistryShelf } from "../../../../src/services/registry/shelf.ts";
-import { LiveSupply } from "../../../../src/services/supply/live.ts";
+import { LiveSupply } from "../../../../src/services/supply/live/live.ts";
 import { NO_CATALOG } from "../../../../src/store/supply/catalog.ts";
 import type { ModelRecord, ProviderRecord } from "../../../../src/store/supply/supply.ts";
 import { createUpstream } from "../../../../src/upstream/index.ts";

@@ -1,6 +1,6 @@
 /** Keeps what this replica knows of supply up to date with the database. */
-import { after } from "../../ambient.ts";
-import type { Notices } from "../../store/database/notices.ts";
+import { after } from "../../../ambient.ts";
+import type { Notices } from "../../../store/database/notices.ts";
 
 const RETRY_MS = 2_000;
 

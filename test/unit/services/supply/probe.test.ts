@@ -1,10 +1,10 @@
 import { afterEach, expect, it } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
-import { Contract } from "../../../src/contracts/contract.ts";
-import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/failure.ts";
-import { type Probed, type ProbeParts, probe } from "../../../src/services/supply/probe.ts";
-import { eventually } from "../../support/eventually.ts";
-import { ManualClock } from "../../support/manual-clock.ts";
+import { replaceAmbient } from "../../../../src/ambient.ts";
+import { Contract } from "../../../../src/contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import { type Probed, type ProbeParts, probe } from "../../../../src/services/supply/probe.ts";
+import { eventually } from "../../../support/eventually.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
 
 const clock = new ManualClock();
 const restore = replaceAmbient({ clock });

@@ -1,8 +1,8 @@
 /** One operation on one attribute, as SCIMMY applies it. */
 import SCIMMY from "scimmy";
-import { breathe } from "../../ambient.ts";
-import { Reason, refuse } from "../../refusal.ts";
-import type { Attribute } from "./attributes.ts";
+import { breathe } from "../../../ambient.ts";
+import { Reason, refuse } from "../../../refusal.ts";
+import type { Attribute } from "../attributes.ts";
 
 /** What SCIMMY is asked to do. */
 export interface Operation {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { AttemptFailure } from "../../../../src/contracts/failure.ts";
-import { HealthBoard } from "../../../../src/routing/health/health.ts";
-import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
-import { Gossip } from "../../../../src/services/supply/gossip.ts";
-import { settle } from "../../../support/manual-clock.ts";
-import { offering, supplyOf } from "../../../support/supply.ts";
+import { AttemptFailure } from "../../../../../src/contracts/failure.ts";
+import { HealthBoard } from "../../../../../src/routing/health/health.ts";
+import { buildSnapshot } from "../../../../../src/routing/snapshot/build.ts";
+import { Gossip } from "../../../../../src/services/supply/live/gossip.ts";
+import { settle } from "../../../../support/manual-clock.ts";
+import { offering, supplyOf } from "../../../../support/supply.ts";
 
 const snapshot = buildSnapshot(supplyOf(Array.from({ length: 200 }, (_, i) => offering(`off_${i}`))));
 

@@ -1,14 +1,14 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
 import { fromJson } from "@bufbuild/protobuf";
-import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
-import { type WireProfile, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
-import type { Sliced } from "../../ambient.ts";
-import { CONTRACT_WORDS, Contract } from "../../contracts/contract.ts";
-import { EPISODE_MICRO } from "../../contracts/price.ts";
-import { secondOf } from "../../money/hardware.ts";
-import { type CatalogModel, Names, naming, type Offering } from "../../routing/index.ts";
-import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../store/supply/supply.ts";
-import type { Vault } from "../../vault.ts";
+import { SafetyBoundsSchema } from "../../../../gen/limber/v1/action_pb.ts";
+import { type WireProfile, WireProfileSchema } from "../../../../gen/limber/v1/supply_pb.ts";
+import type { Sliced } from "../../../ambient.ts";
+import { CONTRACT_WORDS, Contract } from "../../../contracts/contract.ts";
+import { EPISODE_MICRO } from "../../../contracts/price.ts";
+import { secondOf } from "../../../money/hardware.ts";
+import { type CatalogModel, Names, naming, type Offering } from "../../../routing/index.ts";
+import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../../../store/supply/supply.ts";
+import type { Vault } from "../../../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live.ts";
 
 /** How long an offering is taken to stay warm, in seconds, where its provider says what it costs and not when it scales down. */

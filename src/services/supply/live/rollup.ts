@@ -1,7 +1,7 @@
 /** What this replica measured, written down minute by minute, and what all replicas measured, read back. */
-import { inSlices, now, type Sliced, steadyNow } from "../../ambient.ts";
-import { copyOf, type HealthBoard, since, type Tally } from "../../routing/index.ts";
-import type { MinuteRecord } from "../../store/replicas/rollups.ts";
+import { inSlices, now, type Sliced, steadyNow } from "../../../ambient.ts";
+import { copyOf, type HealthBoard, since, type Tally } from "../../../routing/index.ts";
+import type { MinuteRecord } from "../../../store/replicas/rollups.ts";
 
 /** Where rollups are kept. */
 export interface RollupStore {

@@ -1,18 +1,18 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
 
-import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
-import { random, type Sliced, steadyNow } from "../../ambient.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { CatalogModel, Offering } from "../../routing/index.ts";
+import type { SafetyBounds } from "../../../../gen/limber/v1/action_pb.ts";
+import { random, type Sliced, steadyNow } from "../../../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
+import type { CatalogModel, Offering } from "../../../routing/index.ts";
 import {
   buildingSnapshot,
   buildSnapshot,
   HealthBoard,
   SIMULATED_PROVIDER,
   type Snapshot,
-} from "../../routing/index.ts";
-import type { Upstream } from "../../upstream/index.ts";
-import type { Target, Wire } from "../../upstream/wire.ts";
+} from "../../../routing/index.ts";
+import type { Upstream } from "../../../upstream/index.ts";
+import type { Target, Wire } from "../../../upstream/wire.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {

@@ -1,9 +1,9 @@
 /** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
-import { every } from "../../ambient.ts";
-import { putOffProbe, takeProbe } from "../../store/supply/offering-care.ts";
-import type { SupplyParts } from "../supply.ts";
+import { every } from "../../../ambient.ts";
+import { putOffProbe, takeProbe } from "../../../store/supply/offering-care.ts";
+import type { SupplyParts } from "../../supply.ts";
+import { removeDrained } from "../withdraw.ts";
 import { verify } from "./verify.ts";
-import { removeDrained } from "./withdraw.ts";
 
 const LOOK_MS = 10_000;
 /** No probe takes this long; one that does not come back is taken by somebody else. */

@@ -5,9 +5,9 @@ import {
   GossipSchema,
   type OfferingGossip,
   OfferingGossipSchema,
-} from "../../../gen/limber/replica/v1/gossip_pb.ts";
-import { inSlices, type Sliced, steadyNow } from "../../ambient.ts";
-import { BUCKETS, type HealthBoard, type Hearsay } from "../../routing/index.ts";
+} from "../../../../gen/limber/replica/v1/gossip_pb.ts";
+import { inSlices, type Sliced, steadyNow } from "../../../ambient.ts";
+import { BUCKETS, type HealthBoard, type Hearsay } from "../../../routing/index.ts";
 
 /** How a word is said to all replicas; it may be lost. */
 export interface Voice {

@@ -1,6 +1,6 @@
 /** Values as identity providers send them, made what their attributes take, before SCIMMY looks at their types. */
-import { Reason, refuse } from "../../refusal.ts";
-import { type Attribute, partOf } from "./attributes.ts";
+import { Reason, refuse } from "../../../refusal.ts";
+import { type Attribute, partOf } from "../attributes.ts";
 
 /** Whether a value is a JSON object. */
 export const isObject = (value: unknown): value is Record<string, unknown> =>

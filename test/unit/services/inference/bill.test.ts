@@ -2,19 +2,19 @@
 
 import { create } from "@bufbuild/protobuf";
 import { afterEach, describe, expect, it } from "vitest";
-import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { replaceAmbient } from "../../../src/ambient.ts";
-import type { Batch, LedgerPort } from "../../../src/money/port.ts";
-import { Till } from "../../../src/money/till.ts";
-import { Reason, Refusal, refuse } from "../../../src/refusal.ts";
-import { planFor } from "../../../src/routing/index.ts";
-import type { Call } from "../../../src/services/call.ts";
-import { Bill } from "../../../src/services/inference/bill.ts";
-import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
-import type { IntentRecord, RequestRecord } from "../../../src/store/money/ledger.ts";
-import { eventually } from "../../support/eventually.ts";
-import { ManualClock } from "../../support/manual-clock.ts";
-import { offering, planArgs, supplyOf } from "../../support/supply.ts";
+import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { replaceAmbient } from "../../../../src/ambient.ts";
+import type { Batch, LedgerPort } from "../../../../src/money/port.ts";
+import { Till } from "../../../../src/money/till.ts";
+import { Reason, Refusal, refuse } from "../../../../src/refusal.ts";
+import { planFor } from "../../../../src/routing/index.ts";
+import type { Call } from "../../../../src/services/call.ts";
+import { Bill } from "../../../../src/services/inference/bill.ts";
+import { DEFAULT_SETTINGS } from "../../../../src/store/account/settings.ts";
+import type { IntentRecord, RequestRecord } from "../../../../src/store/money/ledger.ts";
+import { eventually } from "../../../support/eventually.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
+import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
 /** Grants every take, and fences the till that then writes an intent or a settlement. */
 const fencing: LedgerPort<IntentRecord, RequestRecord> = {

@@ -1,17 +1,17 @@
 /** What a probe makes of an offering, whether its owner asked for it or its time had come. */
 
 import { toJson } from "@bufbuild/protobuf";
-import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { Reason, refuse } from "../../refusal.ts";
-import { audit } from "../../store/account/audit.ts";
-import { type Tx, tx } from "../../store/database/tx.ts";
-import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-care.ts";
-import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
-import { emit, type Happening } from "../emit.ts";
-import type { SupplyParts } from "../supply.ts";
-import { liveOffering } from "./facts.ts";
-import { probe } from "./probe.ts";
+import { type ProbeReport, ProbeReportSchema } from "../../../../gen/limber/v1/supply_pb.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../contracts/failure.ts";
+import { Reason, refuse } from "../../../refusal.ts";
+import { audit } from "../../../store/account/audit.ts";
+import { type Tx, tx } from "../../../store/database/tx.ts";
+import { endProgress, settleProbe, tellProgress } from "../../../store/supply/offering-care.ts";
+import type { OfferingRecord, OfferingStatus } from "../../../store/supply/supply.ts";
+import { emit, type Happening } from "../../emit.ts";
+import type { SupplyParts } from "../../supply.ts";
+import { liveOffering } from "../live/facts.ts";
+import { probe } from "../probe.ts";
 
 /** States in which an offering can be probed. */
 export const PROBEABLE = ["pending", "verifying", "live", "degraded", "suspended"] as const;

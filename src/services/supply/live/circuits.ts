@@ -1,10 +1,10 @@
 /** Circuits beyond this replica: what opens or closes is told once, and an operator's hand reaches everywhere. */
-import { steadyNow } from "../../ambient.ts";
-import type { HealthBoard } from "../../routing/index.ts";
-import type { Notices } from "../../store/database/notices.ts";
-import { type Sql, tx } from "../../store/database/tx.ts";
-import { forcedCircuits, moveCircuit } from "../../store/replicas/circuits.ts";
-import { emit } from "../emit.ts";
+import { steadyNow } from "../../../ambient.ts";
+import type { HealthBoard } from "../../../routing/index.ts";
+import type { Notices } from "../../../store/database/notices.ts";
+import { type Sql, tx } from "../../../store/database/tx.ts";
+import { forcedCircuits, moveCircuit } from "../../../store/replicas/circuits.ts";
+import { emit } from "../../emit.ts";
 
 /** What circuits need of the house. */
 export interface CircuitParts {

@@ -1,5 +1,5 @@
 /** Filters on one value in memory, as changes choose what they change. */
-import type { Comparison, Filter, Literal } from "./filter.ts";
+import type { Comparison, Filter, Literal } from "../filter.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
