@@ -48,3 +48,15 @@ export async function pacedFrames(place: Place, streams: number): Promise<number
   await Promise.all(all.map(({ done }) => done));
   return frames;
 }
+
+/** Reads `streams` predictions of 64 kB a frame, as fast as they come, to their ends; how many bytes came. */
+export async function largeFrames(place: Place, streams: number): Promise<number> {
+  let bytes = 0;
+  const all = Array.from({ length: streams }, () =>
+    open(place, "65536 bytes every 0 ms", (chunk) => {
+      bytes += chunk.length;
+    }),
+  );
+  await Promise.all(all.map(({ done }) => done));
+  return bytes;
+}
