@@ -38,7 +38,7 @@ function filesUnder(folder: string, ending = ".ts"): string[] {
 
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 
-/** Who may import whom; the root files brand, ambient, refusal and gen/ are open to all. */
+/** Who may import whom; the root files brand, ambient, refusal, signal, flow and gen/ are open to all. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "store", "codecs"],
   services: ["contracts", "routing", "money", "upstream", "store", "events", "scenarios", "vault.ts", "payments.ts"],
@@ -54,7 +54,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   sidecar: ["codecs"],
   reference: ["contracts", "codecs"],
 };
-const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts"]);
+const OPEN_TO_ALL = new Set(["brand.ts", "ambient.ts", "refusal.ts", "signal.ts", "flow.ts"]);
 
 /** Rooms within a room, each with the neighbours that it may stand on. */
 const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {

@@ -4,6 +4,7 @@ import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { inSlices, newId, steadyNow } from "../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../brand.ts";
+import { flowOf } from "../../flow.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Cancel } from "../../signal.ts";
 import type { Admission, Gate } from "../gate.ts";
@@ -13,13 +14,13 @@ import { encoderOf, writeJson, writingJson } from "../messages/json.ts";
 import { refuseStream, wantsStream } from "../messages/stream.ts";
 import { PlainResponse } from "../port/lane.ts";
 import { Running } from "../port/running.ts";
-import { untilAbort } from "./abort.ts";
 import { type Dialect, house } from "./rest/dialects/index.ts";
 import { eventMaker, eventsOfAnswer } from "./rest/events.ts";
 import { Exchange, headerOf, type Parameters, type Request, type Response } from "./rest/exchange.ts";
 import { givenOf, readMessage } from "./rest/message.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./rest/route.ts";
-import { EVENTS, eventWriter, LINES, type ServerEvent } from "./rest/sse.ts";
+import { EVENTS, eventWriter, LINES, outletOf, type ServerEvent } from "./rest/sse.ts";
+import { tell } from "./rest/tell.ts";
 
 /** What the REST face needs of the house. */
 export interface RestOptions {
@@ -259,27 +260,23 @@ export class RestFace {
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
-  async #stream<T>(
+  #stream<T>(
     { route, response, context, admission }: Exchange,
     items: AsyncIterable<T>,
     eventOf: (item: T) => ServerEvent,
   ): Promise<void> {
     const form = route.lines ? LINES : EVENTS;
     const { signal, requestId } = context;
-    const source = untilAbort(items, signal);
-    let next = await source.next();
-    writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-    const body = response instanceof PlainResponse ? response.stream() : response;
-    const writer = eventWriter(body, signal, () => response.destroy(), form);
-    try {
-      for (; !next.done; next = await source.next()) await writer.write(eventOf(next.value));
-    } catch (thrown) {
-      await writer.write({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body });
-      throw thrown;
-    } finally {
-      void source.return();
-      writer.end();
-    }
+    return tell(flowOf(items), {
+      signal,
+      begin() {
+        writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
+        const body = response instanceof PlainResponse ? response.stream() : outletOf(response);
+        return eventWriter(body, signal, () => response.destroy(), form);
+      },
+      eventOf,
+      errorOf: (thrown) => ({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body }),
+    });
   }
 
   #note({ route, request, context, admission, response, startedAt }: Exchange, refusal: Refusal | undefined): void {

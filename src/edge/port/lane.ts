@@ -5,10 +5,9 @@
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { Writable } from "node:stream";
 import { after, now, steadyNow } from "../../ambient.ts";
-import { roomFor, taken } from "../../codecs/slab.ts";
-import { between } from "./between.ts";
+import { type Room, roomFor, taken } from "../../codecs/slab.ts";
+import { ChunkedBody } from "./lane/chunked-body.ts";
 import { type PlainHead, readPlainHead } from "./lane/head.ts";
 import { readShared, type SharedReader } from "./shared-reads.ts";
 
@@ -141,9 +140,9 @@ class Connection {
     return this.#house.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
-  /** Whether the peer has not read all that was sent to him. */
-  get isBehind(): boolean {
-    return this.#socket.writableLength > 0;
+  /** Room for what is to be sent. What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block. */
+  roomFor(size: number): Room {
+    return this.#socket.writableLength > 0 ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
   }
 
   /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
@@ -267,7 +266,7 @@ export class PlainResponse {
   readonly #connection: Connection;
   #head = "";
   #onClose: (() => void) | undefined;
-  #stream: Writable | undefined;
+  #body: ChunkedBody | undefined;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -291,8 +290,7 @@ export class PlainResponse {
     if (this.destroyed) return;
     const head = `${this.#head}${this.#connection.ending}\r\n`;
     const size = head.length + body.length;
-    // What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block.
-    const room = this.#connection.isBehind ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
+    const room = this.#connection.roomFor(size);
     const at = room.end - size;
     room.block.write(head, at, "latin1");
     room.block.set(body, at + head.length);
@@ -305,25 +303,11 @@ export class PlainResponse {
     this.end(body);
   }
 
-  /** In place of `end`: sends what is written to the returned stream, in chunks as they come. */
-  stream(): Writable {
-    const connection = this.#connection;
-    let head = `${this.#head}${connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
-    const stream = new Writable({
-      decodeStrings: false,
-      write(part: string | Buffer, _encoding, done) {
-        const before = `${head}${Buffer.byteLength(part).toString(16)}\r\n`;
-        head = "";
-        const chunk = typeof part === "string" ? `${before}${part}\r\n` : between(before, part, "\r\n");
-        if (connection.write(chunk, done)) done();
-      },
-      final(done) {
-        connection.finish(`${head}0\r\n\r\n`);
-        done();
-      },
-    });
-    this.#stream = stream.on("error", nothing);
-    return stream;
+  /** In place of `end`: sends what is said to the returned body, in chunks as they come. */
+  stream(): ChunkedBody {
+    const head = `${this.#head}${this.#connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
+    this.#body = new ChunkedBody(this.#connection, head);
+    return this.#body;
   }
 
   once(_event: "close", run: () => void): void {
@@ -337,7 +321,7 @@ export class PlainResponse {
   /** The caller has left before the answer. */
   close(): void {
     this.destroyed = true;
-    this.#stream?.destroy();
+    this.#body?.close();
     this.#onClose?.();
   }
 

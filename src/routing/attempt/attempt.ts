@@ -1,5 +1,6 @@
 /** Stage 5: down the plan until one answers. Time and I/O come in as arguments. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { type Flow, flowOf, Items, type Taker } from "../../flow.ts";
 import type { Signal } from "../../signal.ts";
 import type { Plan, PlanStep } from "../plan/plan.ts";
 import type { Outcome } from "./record.ts";
@@ -31,7 +32,7 @@ export interface Attempted<T> extends Outcome {
 export interface AttemptedStream<T> extends Outcome {
   readonly first: T;
   /** The elements after the first. Leaving it early calls the upstream off; a failure in it is a refusal, never a fallback. */
-  readonly rest: AsyncIterable<T>;
+  readonly rest: Items<T>;
   readonly step: PlanStep;
 }
 
@@ -70,7 +71,7 @@ export async function attemptStream<T>(
   const run = new Run(plan, world, (step, options) => begin(streams.open(step, options), options.signal));
   try {
     const { flight, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
-    const rest = new Continued(run, { flight, answer }, streams.unitsOf);
+    const rest = new Items(new Continued(run, { flight, answer }, streams.unitsOf));
     return { first: answer.first, rest, ...run.outcome(flight.step) };
   } catch (thrown) {
     run.close();
@@ -80,33 +81,32 @@ export async function attemptStream<T>(
 
 interface Begun<T> {
   readonly first: T;
-  readonly iterator: AsyncIterator<T>;
+  readonly flow: Flow<T>;
 }
 
 async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun<T>> {
-  const iterator = stream[Symbol.asyncIterator]();
-  const { value, done } = await iterator.next();
-  if (done) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element");
+  const flow = flowOf(stream);
+  const first = await new Promise<T>((item, failed) => {
+    const over = () =>
+      failed(new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element"));
+    flow.next({ item, over, failed });
+  });
   // Whoever lost in the meantime must not be left open.
-  if (signal.aborted) close(iterator);
-  return { first: value, iterator };
-}
-
-function close(iterator: AsyncIterator<unknown>): void {
-  iterator.return?.().catch(() => {});
+  if (signal.aborted) flow.leave();
+  return { first, flow };
 }
 
 /** What follows a stream's first element. It ends by itself, by its reader, by time, or by the caller who leaves: whichever is first. */
-class Continued<T> implements AsyncIterableIterator<T> {
+class Continued<T> implements Flow<T>, Taker<T> {
   private readonly run: Run<Begun<T>>;
   private readonly flight: Flight<Begun<T>>;
-  private readonly iterator: AsyncIterator<T>;
+  private readonly flow: Flow<T>;
   private readonly unitsOf: (element: T) => number;
   private units: number;
-  private over = false;
+  private isOver = false;
   private thrown: unknown;
-  /** Ends the read that is waiting. */
-  private interrupt: (thrown: unknown) => void = () => {};
+  /** Who waits. */
+  private taker: Taker<T> | undefined;
   private readonly forgetDeadline: () => void;
   /** Since when the next element is awaited; undefined while none is. */
   private waitsSince: number | undefined;
@@ -115,33 +115,58 @@ class Continued<T> implements AsyncIterableIterator<T> {
   constructor(run: Run<Begun<T>>, { flight, answer }: Won<Begun<T>>, unitsOf: (element: T) => number) {
     this.run = run;
     this.flight = flight;
-    this.iterator = answer.iterator;
+    this.flow = answer.flow;
     this.unitsOf = unitsOf;
     this.units = unitsOf(answer.first);
-    this.forgetDeadline = run.atEnd(() => this.fail(stoodStill(AttemptFailure.DEADLINE)));
-    run.onLeave(() => this.fail(run.left()));
+    this.forgetDeadline = run.atEnd(() => this.failed(stoodStill(AttemptFailure.DEADLINE)));
+    run.onLeave(() => this.failed(run.left()));
   }
 
-  [Symbol.asyncIterator](): this {
-    return this;
+  next(taker: Taker<T>): void {
+    if (this.isOver) {
+      if (this.thrown === undefined) taker.over();
+      else taker.failed(this.thrown);
+      return;
+    }
+    this.taker = taker;
+    this.waitsSince = this.run.world.clock.steady();
+    if (this.forgetWatch === undefined) this.watch(this.flight.step.budgetMs);
+    this.flow.next(this);
   }
 
-  next(): Promise<IteratorResult<T>> {
-    if (this.thrown !== undefined) return Promise.reject(this.thrown);
-    if (this.over) return Promise.resolve({ done: true, value: undefined });
-    return new Promise((resolve, reject) => {
-      this.waitsSince = this.run.world.clock.steady();
-      if (this.forgetWatch === undefined) this.watch(this.flight.step.budgetMs);
-      this.interrupt = reject;
-      this.iterator.next().then(
-        (element) => {
-          this.waitsSince = undefined;
-          if (!this.over) this.take(element);
-          resolve(element);
-        },
-        (thrown) => this.fail(thrown),
-      );
-    });
+  leave(): void {
+    this.taker = undefined;
+    this.finish("left", undefined);
+  }
+
+  /** As Taker. */
+  item(element: T): void {
+    if (this.isOver) return;
+    this.waitsSince = undefined;
+    this.units += this.unitsOf(element);
+    const { taker } = this;
+    this.taker = undefined;
+    taker?.item(element);
+  }
+
+  /** As Taker. */
+  over(): void {
+    if (this.isOver) return;
+    this.finish("ok", undefined);
+    this.taker?.over();
+  }
+
+  /** As Taker. */
+  failed(thrown: unknown): void {
+    if (this.isOver) return;
+    if (thrown instanceof UpstreamFailure) {
+      this.finish("error", thrown.failure);
+      this.thrown = this.run.refusal();
+    } else {
+      this.finish("left", undefined);
+      this.thrown = thrown;
+    }
+    this.taker?.failed(this.thrown);
   }
 
   /** One timer for all elements: where it comes too early for the one that is awaited, it comes again. */
@@ -152,41 +177,19 @@ class Continued<T> implements AsyncIterableIterator<T> {
       if (this.waitsSince === undefined) return;
       const left = this.waitsSince + this.flight.step.budgetMs - clock.steady();
       if (left > 0) this.watch(left);
-      else this.fail(stoodStill(AttemptFailure.TIMEOUT));
+      else this.failed(stoodStill(AttemptFailure.TIMEOUT));
     });
   }
 
-  return(): Promise<IteratorResult<T>> {
-    this.finish("left", undefined);
-    return Promise.resolve({ done: true, value: undefined });
-  }
-
-  private take(element: IteratorResult<T>): void {
-    if (element.done) this.finish("ok", undefined);
-    else this.units += this.unitsOf(element.value);
-  }
-
-  private fail(thrown: unknown): void {
-    if (this.over) return;
-    if (thrown instanceof UpstreamFailure) {
-      this.finish("error", thrown.failure);
-      this.thrown = this.run.refusal();
-    } else {
-      this.finish("left", undefined);
-      this.thrown = thrown;
-    }
-    this.interrupt(this.thrown);
-  }
-
   private finish(how: Ending, reason: AttemptFailure | undefined): void {
-    if (this.over) return;
-    this.over = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.forgetDeadline();
     this.forgetWatch?.();
     this.run.end(this.flight, how, reason, this.units);
     this.run.close();
     this.flight.signal.abort(CALLED_OFF);
-    close(this.iterator);
+    this.flow.leave();
   }
 }
 

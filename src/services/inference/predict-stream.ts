@@ -14,6 +14,7 @@ import { now, nowSeconds, steadyNow } from "../../ambient.ts";
 import type { PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import * as predict from "../../contracts/predict.ts";
+import { type Flow, flowOf, Items, type Taker } from "../../flow.ts";
 import { toUsd } from "../../money/price.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../../refusal.ts";
 import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routing/index.ts";
@@ -23,11 +24,21 @@ import { prepare } from "./prepare.ts";
 import { assertSound, type InferenceHouse, speaking, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
-export async function* streamPredict(
+export const streamPredict = (
   house: InferenceHouse,
   asked: PredictRequest,
   call: Call,
-): AsyncIterable<PredictStreamResponse> {
+): AsyncIterable<PredictStreamResponse> => new Items(new Prediction(() => begin(house, asked, call)));
+
+/** A prediction whose first part is there. */
+interface Begun {
+  readonly bill: Bill;
+  readonly delivered: Delivered;
+  readonly first: PredictAnswerPart;
+  readonly rest: Flow<PredictAnswerPart>;
+}
+
+async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<Begun> {
   const { request, ownKeys, session } = await prepare(house, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
   const trip = new Trip(house, request, { intent, ownKeys, session }, call);
@@ -35,35 +46,118 @@ export async function* streamPredict(
   const frames = trip.frames(request.observations, request.goalImage);
   const bill = await trip.openBill();
   const delivered = new Delivered(trip);
-  let failure: Refusal | undefined;
   try {
     await bill.durable;
     const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
       open: (step, options) => {
         const { wire, target } = trip.reach(step);
         const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
-        return new SoundParts(parts, intent.units);
+        return new Items(new SoundParts(flowOf(parts), intent.units));
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
-    await trip.pinned(step);
-    delivered.begin(step, tried);
-    yield delivered.started();
-    // Not one stream of both: each that is read through another costs every frame its part.
-    delivered.take(first);
-    if (first.kind === "frame") yield eventOf("frame", first.frame);
-    for await (const part of rest) {
-      delivered.take(part);
-      if (part.kind === "frame") yield eventOf("frame", part.frame);
+    try {
+      await trip.pinned(step);
+    } catch (thrown) {
+      rest.flow.leave();
+      throw thrown;
     }
+    delivered.begin(step, tried);
+    return { bill, delivered, first, rest: rest.flow };
   } catch (thrown) {
-    failure = asRefusal(thrown);
-    const ranOut = failure.reason === Reason.DEADLINE_EXCEEDED && delivered.frames > 0;
-    if (!ranOut) throw failure;
-  } finally {
+    const failure = asRefusal(thrown);
     delivered.settle(bill, failure);
+    throw failure;
   }
-  yield eventOf("done", delivered.done(failure !== undefined));
+}
+
+/** What its caller hears of it, one thing each time that he asks. */
+class Prediction implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
+  readonly #begin: () => Promise<Begun>;
+  #begun: Begun | undefined;
+  #taker: Taker<PredictStreamResponse> | undefined;
+  #said: "nothing" | "route" | "first" | "done" = "nothing";
+
+  constructor(begin: () => Promise<Begun>) {
+    this.#begin = begin;
+  }
+
+  next(taker: Taker<PredictStreamResponse>): void {
+    this.#taker = taker;
+    const begun = this.#begun;
+    if (this.#said === "done") taker.over();
+    else if (begun === undefined) this.#begin().then(this.#hasBegun, this.#refused);
+    else if (this.#said === "first") begun.rest.next(this);
+    else {
+      this.#said = "first";
+      this.item(begun.first);
+    }
+  }
+
+  leave(): void {
+    this.#taker = undefined;
+    this.#end(undefined);
+  }
+
+  /** As Taker. */
+  item(part: PredictAnswerPart): void {
+    if (this.#begun === undefined || this.#said === "done") return;
+    const { delivered, rest } = this.#begun;
+    delivered.take(part);
+    if (part.kind === "frame") this.#tell(eventOf("frame", part.frame));
+    else rest.next(this);
+  }
+
+  /** As Taker. */
+  over(): void {
+    if (this.#end(undefined)) this.#tellDone(false);
+  }
+
+  /** As Taker. */
+  failed(thrown: unknown): void {
+    const failure = asRefusal(thrown);
+    if (!this.#end(failure)) return;
+    const ranOut = failure.reason === Reason.DEADLINE_EXCEEDED && this.#begun!.delivered.frames > 0; // ended, so begun
+    if (ranOut) this.#tellDone(true);
+    else this.#taker?.failed(failure);
+  }
+
+  readonly #hasBegun = (begun: Begun): void => {
+    this.#begun = begun;
+    if (this.#said === "done") {
+      begun.rest.leave();
+      begun.delivered.settle(begun.bill, undefined);
+      return;
+    }
+    this.#said = "route";
+    this.#tell(begun.delivered.started());
+  };
+
+  readonly #refused = (thrown: unknown): void => {
+    this.#said = "done";
+    this.#taker?.failed(thrown);
+  };
+
+  /** Ends it and settles it, once; true the first time, if it has begun. */
+  #end(failure: Refusal | undefined): boolean {
+    if (this.#said === "done") return false;
+    this.#said = "done";
+    const begun = this.#begun;
+    if (begun === undefined) return false;
+    begun.rest.leave();
+    begun.delivered.settle(begun.bill, failure);
+    return true;
+  }
+
+  #tellDone(ranOut: boolean): void {
+    this.#tell(eventOf("done", this.#begun!.delivered.done(ranOut))); // only what has begun is done
+  }
+
+  #tell(event: PredictStreamResponse): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    taker?.item(event);
+  }
 }
 
 /** What a stream has handed to its caller, and what that owes. */
@@ -164,62 +258,53 @@ const eventOf = <C extends StreamEvent["case"]>(
   event: { case: name, value } as StreamEvent, // the pair was just checked
 });
 
-/**
- * The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. No generator:
- * each that is read through another costs every frame its part.
- */
-class SoundParts implements AsyncIterableIterator<PredictAnswerPart> {
-  readonly #parts: AsyncIterator<PredictAnswerPart>;
+/** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
+class SoundParts implements Flow<PredictAnswerPart>, Taker<PredictAnswerPart> {
+  readonly #parts: Flow<PredictAnswerPart>;
   readonly #most: number;
+  #taker: Taker<PredictAnswerPart> | undefined;
   #count = 0;
-  #over = false;
 
-  constructor(parts: AsyncIterable<PredictAnswerPart>, most: number) {
-    this.#parts = parts[Symbol.asyncIterator]();
+  constructor(parts: Flow<PredictAnswerPart>, most: number) {
+    this.#parts = parts;
     this.#most = most;
   }
 
-  [Symbol.asyncIterator](): this {
-    return this;
+  next(taker: Taker<PredictAnswerPart>): void {
+    this.#taker = taker;
+    this.#parts.next(this);
   }
 
-  next(): Promise<IteratorResult<PredictAnswerPart>> {
-    return this.#over ? Promise.resolve(OVER) : this.#parts.next().then(this.#judge, this.#broken);
+  leave(): void {
+    this.#taker = undefined;
+    this.#parts.leave();
   }
 
-  return(): Promise<IteratorResult<PredictAnswerPart>> {
-    this.#end();
-    return Promise.resolve(OVER);
-  }
-
-  readonly #judge = (read: IteratorResult<PredictAnswerPart>): IteratorResult<PredictAnswerPart> => {
-    if (this.#over) return OVER;
-    const isOver = read.done || (read.value.kind === "frame" && this.#count === this.#most);
-    if (isOver) {
-      this.#end();
-      return OVER;
+  /** As Taker. */
+  item(part: PredictAnswerPart): void {
+    if (part.kind === "frame" && this.#count === this.#most) {
+      this.#parts.leave();
+      this.over();
+      return;
     }
-    const part = read.value;
     try {
       if (part.kind === "summary") assertSound(this.#count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
       else assertSound(predict.checkFrame(part.frame, this.#count++));
     } catch (thrown) {
-      this.#end();
-      throw thrown;
+      this.#parts.leave();
+      this.failed(thrown);
+      return;
     }
-    return read;
-  };
+    this.#taker?.item(part);
+  }
 
-  readonly #broken = (thrown: unknown): never => {
-    this.#over = true;
-    throw thrown;
-  };
+  /** As Taker. */
+  over(): void {
+    this.#taker?.over();
+  }
 
-  #end(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#parts.return?.().catch(() => {});
+  /** As Taker. */
+  failed(thrown: unknown): void {
+    this.#taker?.failed(thrown);
   }
 }
-
-const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };

@@ -4,6 +4,7 @@
  */
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import type { Items } from "../../flow.ts";
 import type { Signal } from "../../signal.ts";
 import { Connection } from "../http2/connection.ts";
 import type { Stream } from "../http2/stream.ts";
@@ -54,12 +55,8 @@ export class Channel implements Server {
     }
   }
 
-  /** Sends one framed message and yields what `read` makes of the answer's messages, as they come; throws an UpstreamFailure. */
-  stream<T>(
-    exchange: Exchange,
-    message: () => Promise<Buffer>,
-    read: (part: Buffer) => T,
-  ): AsyncGenerator<T, void, undefined> {
+  /** Sends one framed message and gives what `read` makes of the answer's messages, as they come; fails with an UpstreamFailure. */
+  stream<T>(exchange: Exchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
     return this.#calls.stream(exchange, message, read);
   }
 

@@ -52,7 +52,6 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
     },
     predict(target, input, frames, call) {
       const encode = () => encodePredict(target.model, input, frames);
-      // One generator alone: every frame waits a turn of promises in each.
       return channels.of(target).stream(exchange("predict", call), encode, readPredict);
     },
     async ground(target, input, frames, call) {

@@ -4,6 +4,7 @@ import { CodecError } from "../../codecs/error.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import { type Field, packFields } from "../../codecs/http2/hpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { type Flow, Items, type Taker } from "../../flow.ts";
 import type { Signal } from "../../signal.ts";
 import { Connection } from "../http2/connection.ts";
 import type { Fields } from "../http2/fields.ts";
@@ -39,31 +40,10 @@ export class GrpcCalls implements Server {
     return this.#connection.idle;
   }
 
-  /** Sends framed messages and yields what `read` makes of the answer's, as they come; throws an UpstreamFailure. */
-  async *stream<T>(
-    exchange: Exchange,
-    message: () => Promise<Buffer>,
-    read: (part: Buffer) => T,
-  ): AsyncGenerator<T, void, undefined> {
-    const inbox = new Inbox();
-    const reply = this.#begin(exchange, await message(), inbox);
-    try {
-      for (;;) {
-        if (exchange.signal.aborted) throw calledOff(exchange.signal);
-        const part = inbox.take();
-        if (part !== undefined) {
-          if (!inbox.isFull) reply.release();
-          yield read(part);
-        } else if (inbox.isOver) {
-          if (inbox.failure !== undefined) throw inbox.failure;
-          return;
-        } else {
-          await inbox.more();
-        }
-      }
-    } finally {
-      reply.cancel();
-    }
+  /** Sends framed messages and gives what `read` makes of the answer's, as they come; fails with an UpstreamFailure. */
+  stream<T>(exchange: Exchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
+    const begin = async (hearer: ReplyHearer): Promise<Reply> => this.#begin(exchange, await message(), hearer);
+    return new Items(new Answers(begin, read, exchange.signal));
   }
 
   /** Sends framed messages and resolves with the one message of the answer. */
@@ -109,40 +89,99 @@ const fieldsOf = (exchange: Omit<Exchange, "signal">): Field[] => [
   ...Object.entries(traceOf(exchange)),
 ];
 
-/** Messages that nobody has taken yet, for a reader that comes when it likes. */
-class Inbox implements ReplyHearer {
-  /** How it ended, once it `isOver`: undefined when all is well. */
-  failure: UpstreamFailure | undefined;
-  isOver = false;
+/** The messages of one reply for a reader that takes them when it likes, and who is told of the next one as it comes. */
+class Answers<T> implements Flow<T>, ReplyHearer {
+  readonly #begin: (hearer: ReplyHearer) => Promise<Reply>;
+  readonly #read: (message: Buffer) => T;
+  readonly #signal: Signal;
+  #reply: Reply | undefined;
+  #hasBegun = false;
+  #hasLeft = false;
+  /** Who waits. */
+  #taker: Taker<T> | undefined;
+  /** What nobody has taken yet. */
   #messages: Buffer[] = [];
-  #wake: (() => void) | undefined;
+  #isOver = false;
+  /** How it ended, once it is over: undefined when all is well. */
+  #failure: unknown;
 
+  constructor(begin: (hearer: ReplyHearer) => Promise<Reply>, read: (message: Buffer) => T, signal: Signal) {
+    this.#begin = begin;
+    this.#read = read;
+    this.#signal = signal;
+  }
+
+  next(taker: Taker<T>): void {
+    this.#taker = taker;
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
+      this.#begin(this).then(this.#begun, (thrown) => this.ended(thrown));
+      return;
+    }
+    const message = this.#messages.shift();
+    if (message === undefined) {
+      if (this.#isOver) this.#tellEnd();
+      return;
+    }
+    if (!this.isFull) this.#reply?.release();
+    this.#give(message);
+  }
+
+  leave(): void {
+    this.#hasLeft = true;
+    this.#taker = undefined;
+    this.#messages = [];
+    this.#reply?.cancel();
+  }
+
+  /** As ReplyHearer. */
   get isFull(): boolean {
     return this.#messages.length > 0;
   }
 
+  /** As ReplyHearer. */
   message(bytes: Buffer): void {
-    this.#messages.push(bytes);
-    this.#wake?.();
+    if (this.#taker === undefined) this.#messages.push(kept(bytes));
+    else this.#give(bytes);
   }
 
-  ended(failure: UpstreamFailure | undefined): void {
-    this.failure = failure;
-    this.isOver = true;
-    this.#wake?.();
+  /** As ReplyHearer. */
+  ended(failure: unknown): void {
+    this.#isOver = true;
+    this.#failure = failure;
+    if (!this.isFull) this.#tellEnd();
   }
 
-  take(): Buffer | undefined {
-    return this.#messages.shift();
+  readonly #begun = (reply: Reply): void => {
+    this.#reply = reply;
+    if (this.#hasLeft) reply.cancel();
+  };
+
+  #give(message: Buffer): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    let part: T;
+    try {
+      if (this.#signal.aborted) throw calledOff(this.#signal);
+      part = this.#read(message);
+    } catch (thrown) {
+      this.leave();
+      taker?.failed(thrown);
+      return;
+    }
+    taker?.item(part);
   }
 
-  /** Resolves when there is something to take, or nothing will ever be. */
-  more(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wake = resolve;
-    });
+  #tellEnd(): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    if (this.#failure === undefined) taker?.over();
+    else taker?.failed(this.#failure);
   }
 }
+
+/** What waits has bytes of its own: a few would keep the whole block that many were read into. */
+const kept = (bytes: Buffer): Buffer => (2 * bytes.length > bytes.buffer.byteLength ? bytes : Buffer.from(bytes));
 
 /** The header fields that begin every call to one server, packed once for each path. */
 export class Heads {

@@ -2,7 +2,6 @@
 import type { Writable } from "node:stream";
 import { after, steadyNow } from "../../../ambient.ts";
 import type { Signal } from "../../../signal.ts";
-import { between } from "../../port/between.ts";
 import { drained } from "../unread.ts";
 
 /** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
@@ -42,6 +41,28 @@ export const LINES: StreamForm = {
   keepAlive: undefined,
 };
 
+/** What events are sent by: a body of the lane is one. Emits `drain` when there is room again, and `close` when the reader has left. */
+export interface Outlet {
+  /** Sends data, which is copied, between two texts of ASCII; false when the reader has to read first. */
+  send(before: string, data: string | Buffer, behind: string): boolean;
+  end(): void;
+  on(event: "drain" | "close", run: () => void): unknown;
+  off(event: "drain" | "close", run: () => void): unknown;
+}
+
+/** A response of Node's as an outlet. */
+export const outletOf = (response: Writable): Outlet => ({
+  send: (before, data, behind) =>
+    response.write(
+      typeof data === "string"
+        ? `${before}${data}${behind}`
+        : Buffer.concat([Buffer.from(before), data, Buffer.from(behind)]),
+    ),
+  end: () => void response.end(),
+  on: (event, run) => response.on(event, run),
+  off: (event, run) => response.off(event, run),
+});
+
 /** Writes events to one response. */
 export interface EventWriter {
   /** Writes one event; resolves when the reader has room for the next, or has left. */
@@ -54,7 +75,7 @@ export interface EventWriter {
  * Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for, and `giveUp` hangs
  * up on a reader who has stopped reading.
  */
-export function eventWriter(response: Writable, signal: Signal, giveUp: () => void, form = EVENTS): EventWriter {
+export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, form = EVENTS): EventWriter {
   let gone = false;
   let full = false;
   let hush = (): void => undefined;
@@ -64,7 +85,7 @@ export function eventWriter(response: Writable, signal: Signal, giveUp: () => vo
     hush = after(ms, () => {
       const silentMs = steadyNow() - heardAt;
       if (silentMs < HEARTBEAT_MS) return rest(HEARTBEAT_MS - silentMs);
-      if (!full && form.keepAlive !== undefined) response.write(form.keepAlive);
+      if (!full && form.keepAlive !== undefined) outlet.send("", form.keepAlive, "");
       heardAt = steadyNow();
       rest(HEARTBEAT_MS);
     });
@@ -72,7 +93,7 @@ export function eventWriter(response: Writable, signal: Signal, giveUp: () => vo
   const empty = (): void => {
     full = false;
   };
-  response.once("close", () => {
+  outlet.on("close", () => {
     gone = true;
     hush();
   });
@@ -80,21 +101,14 @@ export function eventWriter(response: Writable, signal: Signal, giveUp: () => vo
   return {
     write(event) {
       if (gone) return undefined;
-      full = !response.write(framed(event, form));
+      const [before, behind] = form.around(event);
+      full = !outlet.send(before, event.data, behind);
       heardAt = steadyNow();
-      return full ? drained(response, giveUp, signal).then(empty) : undefined;
+      return full ? drained(outlet, giveUp, signal).then(empty) : undefined;
     },
     end() {
       hush();
-      if (!gone) response.end();
+      if (!gone) outlet.end();
     },
   };
-}
-
-/** An event in one piece of its own. What stands around data is ASCII. */
-function framed(event: ServerEvent, { around }: StreamForm): string | Buffer {
-  const { data } = event;
-  const [before, behind] = around(event);
-  if (typeof data === "string") return `${before}${data}${behind}`;
-  return between(before, data, behind);
 }

@@ -252,6 +252,16 @@ function text(value: unknown): void {
   at += length + 2;
 }
 
+/** Bytes as base64, none of whose letters JSON has to say otherwise. */
+function base64(value: unknown): void {
+  const { buffer, byteOffset, byteLength } = value as Uint8Array;
+  const letters = Buffer.from(buffer, byteOffset, byteLength).toString("base64");
+  ensure(letters.length + 2);
+  out[at++] = QUOTE;
+  at += out.write(letters, at, "latin1");
+  out[at++] = QUOTE;
+}
+
 /** Puts JSON there that is text already. */
 function written(json: string): void {
   ensure(3 * json.length);
@@ -303,4 +313,5 @@ const SCALARS: Partial<Record<ScalarType, Write>> = {
   [ScalarType.INT32]: number,
   [ScalarType.SINT32]: number,
   [ScalarType.SFIXED32]: number,
+  [ScalarType.BYTES]: base64,
 };
