@@ -15,9 +15,13 @@ const MOST_EVER = 64;
  */
 export const QUICK_MS = 5;
 
-/** The weight of one answer in what is usual, and the most that it counts: a machine that stood still for a moment is no slow provider. */
+/**
+ * The weight of one answer in what is usual, and the most that it counts, of which no more than half as much again as is usual and half a
+ * millisecond: a machine that stood still for a moment is no slow provider, though a dozen answers waited for it.
+ */
 const WEIGHT = 1 / 32;
 const MOST_COUNTED_MS = 2 * QUICK_MS;
+const LEAST_COUNTED_MS = 0.5;
 
 /**
  * While anything is under way for longer than this, nothing is asked about beside it: where more comes than can be done, what is not
@@ -59,8 +63,10 @@ export class Window<O> {
 
   /** Who serves has answered after so long. */
   took(ms: number): void {
+    const usual = this.#usualMs;
     const sample = Math.min(ms, MOST_COUNTED_MS);
-    this.#usualMs = this.#usualMs === UNKNOWN ? sample : this.#usualMs + (sample - this.#usualMs) * WEIGHT;
+    if (usual === UNKNOWN) this.#usualMs = sample;
+    else this.#usualMs += (Math.min(sample, 1.5 * usual + LEAST_COUNTED_MS) - usual) * WEIGHT;
   }
 
   /** What was usual tells nothing any more: somebody failed, or another serves. */

@@ -56,6 +56,20 @@ describe("a provider that answers within milliseconds", () => {
     ]);
   });
 
+  it("is asked about as many at once as before when it, or the machine, stood still for a moment", () => {
+    const { observe, happen } = stage([step("a")], { intent: intent({ units: 16 }) });
+    let number = 0;
+    const answeredAfter = (ms: number, at: number, count: number): void => {
+      const first = number + 1;
+      for (let i = 0; i < count; i++) observe(at, ++number);
+      for (let flight = first; flight <= number; flight++)
+        happen({ kind: "answered", at: at + ms, flight, answer: answer(0, 16) });
+    };
+    for (let i = 0; i < 10; i++) answeredAfter(0.5, 10 * i, 1);
+    for (let i = 0; i < 3; i++) answeredAfter(12, 100 + 20 * i, 10);
+    expect(Array.from({ length: 16 }, () => observe(200, ++number).length)).toEqual(Array(16).fill(1));
+  });
+
   it("is answered for in the order of the observations: what is older than a chunk is called off and counted", () => {
     const { seen, answered, loop } = used(2);
     for (const number of [3, 4, 5]) seen(100, number);

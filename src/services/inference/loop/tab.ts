@@ -16,6 +16,8 @@ import { type Asked, Bill, type Charge, type HouseTill } from "../bill.ts";
 const BILL_MS = 1_000;
 /** The next bill is opened when this share of the last one is used, in time or in credit. */
 const AHEAD = 0.8;
+/** A bill whose time is over goes on for so long while the next one is being opened: where there is credit left, nobody waits for the ledger. */
+const LATE_MS = 500;
 /** Chunks in the first bill, and the most in any. */
 const CHUNKS = { first: 8, most: 4_096, growth: 4 } as const;
 /** A loop that stands still gives its credit back after this long. */
@@ -63,25 +65,23 @@ export class Tab {
    * credit for a single one, with `store_unavailable` when the ledger is away.
    */
   cover(plan: Plan, at = steadyNow()): void | Promise<void> {
-    const page = this.#page;
-    if (page && page.leftMicro >= plan.ceilingMicro && at < page.endsAt) {
-      this.#lookAhead(page, plan, at);
-      return undefined;
-    }
-    if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) {
-      this.#turn(this.#ahead);
-      return undefined;
-    }
-    return this.#renew(plan);
+    if (!this.#has(plan.ceilingMicro, at)) return this.#renew(plan);
+    this.#lookAhead(plan, at);
+    return undefined;
   }
 
   /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where somebody would have to be asked. */
   covers(plan: Plan, chunks: number): boolean {
-    const wanted = plan.ceilingMicro * chunks;
+    return this.#has(plan.ceilingMicro * chunks, steadyNow());
+  }
+
+  /** Whether the page has so much credit left; where it has not, or is too old, the next one's turn comes if that is open. */
+  #has(wantedMicro: number, at: number): boolean {
     const page = this.#page;
-    if (page && page.leftMicro >= wanted && steadyNow() < page.endsAt) return true;
+    const isGood = page !== undefined && page.leftMicro >= wantedMicro;
+    if (isGood && at < page.endsAt) return true;
     // What is under way is charged where it lands.
-    if (!this.#ahead || this.#ahead.leftMicro < wanted) return false;
+    if (!this.#ahead || this.#ahead.leftMicro < wantedMicro) return isGood && at < page.endsAt + LATE_MS;
     this.#turn(this.#ahead);
     return true;
   }
@@ -139,8 +139,9 @@ export class Tab {
     this.end(refusal);
   }
 
-  #lookAhead(page: Page, plan: Plan, at: number): void {
-    if (this.#next || this.#ahead) return;
+  #lookAhead(plan: Plan, at: number): void {
+    const page = this.#page;
+    if (!page || this.#next || this.#ahead) return;
     const used = 1 - page.leftMicro / (page.chunks * plan.ceilingMicro || 1);
     const isNew = used < AHEAD && at < page.endsAt - (1 - AHEAD) * BILL_MS;
     if (page.used === 0 || isNew) return;
