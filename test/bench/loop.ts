@@ -4,8 +4,9 @@
  *
  * Loops last for hours, and V8 compiles what carries a message until some 400,000 of them went by: half a minute of ten robots at
  * 1,000 Hz, and until then a message costs several times what it costs ever after. So all programs are warmed up alike, by closed loops
- * because these are fast, until none of them gets any cheaper; then each has a run of the section's own kind that no figure counts. What
- * the first messages cost Limber is printed, so that nobody is misled about the first seconds.
+ * because these are fast, until none of them gets any cheaper, with a moment of paced ones in between, for code that never saw what a pace
+ * brings with it is thrown away when it does. Then each has a run of the section's own kind that no figure counts. What the first messages
+ * cost Limber is printed, so that nobody is misled about the first seconds.
  *
  * `node test/bench/loop.ts [rounds] [messages per robot] [idle,closed,paced,many,fast] [pinned]`: with `pinned`, each measured program has
  * one core that it shares with no robot and no model. `queued` tells what the machine did to a run: for which share of it the program,
@@ -15,10 +16,14 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { tuneCollector } from "../../src/collector.ts";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
 import { cpuNanos, median, pin, queuedNanos, type Started, start } from "./support/processes.ts";
 import { getsFaster } from "./support/turns.ts";
+
+// A pause of the robots would be taken for one of who answers them.
+tuneCollector();
 
 const rounds = Number(process.argv[2] ?? 5);
 const each = Number(process.argv[3] ?? 500);
@@ -94,6 +99,8 @@ const lostBy = (runs: readonly Result[]): string => runs.map(({ carried, sent })
 
 /** Turns of closed loops before any run counts: at least so many messages to each program, until none gets cheaper any longer, and no more than so many. */
 const WARM_UP = { robots: 64, connections: 8, each: 500, least: 250_000, most: 500_000 } as const;
+/** How long robots are paced between them. */
+const PACED_S = 0.5;
 const warm = new Map<Name, number[]>();
 
 /** Once for each program, whatever sections it is in. */
@@ -104,6 +111,7 @@ async function warmUp(names: readonly Name[]): Promise<void> {
   const falls = (): boolean => cold.some((name) => getsFaster(warm.get(name)!));
   for (let sent = 0; sent < least || (sent < most && falls()); sent += robots * each)
     for (const name of cold) {
+      await run(name, 10, 10, (all) => pacedLoops(all, 1000, PACED_S), closedLoopsOf(5));
       const { micros } = await run(name, connections, robots, closedLoopsOf(each), closedLoopsOf(5));
       warm.get(name)!.push(micros);
     }
