@@ -1,21 +1,17 @@
 /** Keys: making them, and what one says of itself. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import { type Market, openMarket } from "../../support/market.ts";
 
+let market: Market;
 let app: App;
-let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-  caller = await app.caller(10);
+  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  ({ app, caller } = market);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const make = (org: string, body: unknown, options: object = { admin: ADMIN_TOKEN }) =>
   app.call(`/v1/orgs/${org}/keys`, body, options);

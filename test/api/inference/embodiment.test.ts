@@ -1,29 +1,28 @@
 /** The body that a request is for: a constraint like any other, on every face and in every call that plans. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { robot } from "../../support/loop-client.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  const { endpoint } = model;
-  await app.supply({ provider: "wheels", model: "acme/wheels", endpoint, embodiments: ["mobile-base"] });
-  await app.supply({ provider: "any", model: "acme/any", endpoint, embodiments: ["agnostic"] });
-  await app.supply({ provider: "silent", model: "acme/silent", endpoint });
+  market = await openMarket([
+    { provider: "wheels", model: "acme/wheels", embodiments: ["mobile-base"] },
+    { provider: "any", model: "acme/any", embodiments: ["agnostic"] },
+    { provider: "silent", model: "acme/silent" },
+  ]);
+  ({ app, model, caller } = market);
   await app.sql`insert into model ${app.sql({ slug: "acme/known", name: "known", contracts: ["act"], embodiments: ["quadruped"] })}`;
-  await app.supply({ provider: "quiet", model: "acme/known", endpoint });
-  caller = await app.caller(10);
+  await app.supply({ provider: "quiet", model: "acme/known", endpoint: model.endpoint });
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const BODY = { model: "service/auto", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }] };
 const preview = async (more: object) => {

@@ -1,33 +1,26 @@
 /** Idempotency keys on act and predict. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
 let next = 0;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  const contracts = ["act", "predict"];
-  await app.supply({
-    provider: "acme",
-    model: "acme/base",
-    endpoint: model.endpoint,
-    contracts,
-    price_per_frame: 0.001,
-  });
-  caller = await app.caller();
+  market = await openMarket([
+    { provider: "acme", model: "acme/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
+  ]);
+  ({ app, model, caller } = market);
 });
 afterEach(() => {
   model.script.act = undefined;
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const freshKey = (): string => `key-${next++}`;
 const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };

@@ -5,35 +5,34 @@ import { setKeyDisabled } from "../../../src/store/account/keys.ts";
 import { setOrgStatus } from "../../../src/store/account/orgs.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
 let arm: string;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  const { endpoint } = model;
-  await app.supply({ provider: "acme", model: "acme/base", endpoint });
-  arm = await app.supply({ provider: "acme", model: "other/base", endpoint });
-  await app.supply({
-    provider: "acme",
-    model: "acme/world",
-    endpoint,
-    contracts: ["predict", "ground"],
-    price_per_frame: 0.001,
-    price_per_1k_tokens: 0.01,
-  });
-  caller = await app.caller(10);
+  market = await openMarket([
+    { provider: "acme", model: "acme/base" },
+    { provider: "acme", model: "other/base" },
+    {
+      provider: "acme",
+      model: "acme/world",
+      contracts: ["predict", "ground"],
+      price_per_frame: 0.001,
+      price_per_1k_tokens: 0.01,
+    },
+  ]);
+  ({ app, model, caller } = market);
+  arm = market.offerings[1]!;
 });
 afterEach(() => {
   model.script.act = undefined;
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
 const act = (key: string | undefined, more: object = {}, headers: Record<string, string> = {}) =>

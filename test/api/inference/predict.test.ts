@@ -3,10 +3,12 @@ import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference, readEvents, refusalIn } from "../../support/clients.ts";
+import { type Market, openMarket } from "../../support/market.ts";
 import { frameOf, type Model, startModel, summary } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
@@ -14,27 +16,28 @@ let offering: string;
 let observations: object[];
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  offering = await app.supply({
-    provider: "acme",
-    model: "acme/world",
-    endpoint: model.endpoint,
-    contracts: ["predict", "ground"],
-    price_per_frame: 0.002,
-    price_per_1k_tokens: 0.01,
-    timeout_s: 2,
-  });
-  caller = await app.caller(100);
+  market = await openMarket(
+    [
+      {
+        provider: "acme",
+        model: "acme/world",
+        contracts: ["predict", "ground"],
+        price_per_frame: 0.002,
+        price_per_1k_tokens: 0.01,
+        timeout_s: 2,
+      },
+    ],
+    100,
+  );
+  ({ app, model, caller } = market);
+  offering = market.offerings[0]!;
   observations = [{ frames: [{ camera: "front", url: dataUrl(await redSquare(0.3, 0.3)) }] }];
 });
 afterEach(() => {
   model.script.predict = undefined;
   model.script.ground = undefined;
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const dataUrl = (png: Buffer): string => `data:image/png;base64,${png.toString("base64")}`;
 const body = (more: object = {}) => ({ model: "acme/world", horizon: 4, observations, ...more });

@@ -1,9 +1,11 @@
 /** POST /v1/routes/preview. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
@@ -11,27 +13,17 @@ let offering: string;
 let world: string;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  const { endpoint } = model;
-  offering = await app.supply({
-    provider: "acme",
-    model: "acme/base",
-    endpoint,
-    advertised: { p50_ms: 20, p95_ms: 40 },
-  });
-  world = await app.supply({
-    provider: "acme",
-    model: "acme/world",
-    endpoint,
-    contracts: ["predict"],
-    price_per_frame: 0.002,
-  });
-  caller = await app.caller(0);
+  market = await openMarket(
+    [
+      { provider: "acme", model: "acme/base", advertised: { p50_ms: 20, p95_ms: 40 } },
+      { provider: "acme", model: "acme/world", contracts: ["predict"], price_per_frame: 0.002 },
+    ],
+    0,
+  );
+  ({ app, model, caller } = market);
+  [offering, world] = market.offerings as [string, string];
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const BODY = { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0.5] }] };
 const preview = (more: object = {}, query = "") =>

@@ -1,23 +1,21 @@
 /** The log: its list, its export, and how long it remembers. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { forgetLogs } from "../../../src/store/events/logs.ts";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-  caller = await app.caller();
+  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  ({ app, model, caller } = market);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] };
 const act = (more: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...more }, { key });

@@ -1,24 +1,20 @@
 /** The whole OAuth flow by a client library that knows nothing of this gateway. */
 import * as oauth from "oauth4webapi";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { type Market, openMarket } from "../../support/market.ts";
 import { person } from "../../support/members.ts";
-import { type Model, startModel } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
-let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
-  caller = await app.caller(10);
+  market = await openMarket([{ provider: "acme", model: "acme/base" }]);
+  ({ app, caller } = market);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const insecure = { [oauth.allowInsecureRequests]: true };
 const REDIRECT = "http://127.0.0.1:4567/callback?tenant=7";

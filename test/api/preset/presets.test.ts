@@ -9,32 +9,30 @@ import { PresetConfigSchema } from "../../../gen/limber/v1/preset_pb.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type Model, startModel } from "../../support/model.ts";
+import { type Market, openMarket } from "../../support/market.ts";
+import type { Model } from "../../support/model.ts";
 
+let market: Market;
 let app: App;
 let model: Model;
 let caller: Caller;
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
-  const { endpoint } = model;
-  await app.supply({ provider: "acme", model: "acme/base", endpoint, region: "eu" });
-  await app.supply({ provider: "bolt", model: "acme/base", endpoint, region: "us" });
-  await app.supply({ provider: "acme", model: "other/base", endpoint, region: "eu" });
-  await app.supply({
-    provider: "acme",
-    model: "acme/world",
-    endpoint,
-    contracts: ["predict", "ground"],
-    price_per_frame: 0.001,
-    price_per_1k_tokens: 0.01,
-  });
-  caller = await app.caller(10);
+  market = await openMarket([
+    { provider: "acme", model: "acme/base", region: "eu" },
+    { provider: "bolt", model: "acme/base", region: "us" },
+    { provider: "acme", model: "other/base", region: "eu" },
+    {
+      provider: "acme",
+      model: "acme/world",
+      contracts: ["predict", "ground"],
+      price_per_frame: 0.001,
+      price_per_1k_tokens: 0.01,
+    },
+  ]);
+  ({ app, model, caller } = market);
 });
-afterAll(async () => {
-  await app.close();
-  await model.close();
-});
+afterAll(() => market.close());
 
 const BODY = { model: "acme/base", action_space: "base_twist_2d", observations: [{ proprio: [0.5] }] };
 const put = (name: string, config: unknown, key = caller.key) =>

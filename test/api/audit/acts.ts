@@ -1,0 +1,312 @@
+/** Every act that is on record: an RPC that may change something, what it needs to be called, and what the record then says. */
+import { ACT_DECLARATION, type Answer } from "../../support/app.ts";
+import { person } from "../../support/members.ts";
+import { consent, exchange, pkce, REDIRECT, register } from "../../support/oauth.ts";
+import { type Stage, USER } from "./stage.ts";
+
+const CHANGE = "urn:ietf:params:scim:api:messages:2.0:PatchOp";
+const patchOf = (path: string, value: unknown) => ({
+  schemas: [CHANGE],
+  Operations: [{ op: "replace", path, value }],
+});
+
+/** What was done, by whom, and the call itself, once everything that it needs is there. */
+export interface Act {
+  readonly action: string;
+  /** What goes with it. */
+  readonly also?: readonly string[];
+  /** The calling key when absent. */
+  readonly actor?: string | RegExp;
+  /** Where it isn't the owner's organisation. */
+  readonly orgOf?: (answer: Answer) => string;
+  readonly run: () => Promise<Answer | number>;
+}
+
+/** By the name of the RPC. */
+export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>> = {
+  CreateOrg: ({ asOperator }) => ({
+    action: "org.created",
+    actor: "admin",
+    orgOf: ({ body }) => body.id,
+    run: () => asOperator("POST", "/v1/orgs", { name: "another" }),
+  }),
+  CreateKey: ({ send, orgs }) => ({ action: "key.created", run: () => send("POST", orgs("/keys"), {}) }),
+  UpdateKey: async ({ send, orgs, aKey }) => {
+    const { id } = await aKey();
+    return { action: "key.updated", run: () => send("PATCH", orgs(`/keys/${id}`), { name: "other" }) };
+  },
+  DeleteKey: async ({ send, orgs, aKey }) => {
+    const { id } = await aKey();
+    return { action: "key.revoked", run: () => send("DELETE", orgs(`/keys/${id}`)) };
+  },
+  RotateKey: async ({ send, orgs, aKey }) => {
+    const { id } = await aKey();
+    return { action: "key.rotated", run: () => send("POST", orgs(`/keys/${id}/rotate`), {}) };
+  },
+  AddCredits: ({ asOperator, orgs }) => ({
+    action: "credits.added",
+    actor: "admin",
+    run: () => asOperator("POST", orgs("/credits"), { amount_usd: 1 }),
+  }),
+  SetCommitment: ({ asOperator, orgs }) => ({
+    action: "commitment.set",
+    actor: "admin",
+    run: () => asOperator("POST", orgs("/commitment"), { min_monthly_usd: 1 }),
+  }),
+  UpdateSettings: ({ send, orgs }) => ({
+    action: "settings.updated",
+    run: () => send("PATCH", orgs("/settings"), { retention_days: 7 }),
+  }),
+  TopUp: ({ send }) => ({
+    action: "payment.requested",
+    run: () => send("POST", "/v1/billing/topup", { amount_usd: 5 }),
+  }),
+  ReconcilePayment: async ({ stripe, send, aPayment }) => {
+    const id = await aPayment();
+    stripe.pay(id);
+    return { action: "payment.succeeded", run: () => send("POST", `/v1/billing/payments/${id}/reconcile`, {}) };
+  },
+  TakeProcessorMessage: async ({ app, stripe, aPayment }) => {
+    const id = await aPayment();
+    return { action: "payment.succeeded", actor: /./, run: () => stripe.deliver(app.url, stripe.pay(id)) };
+  },
+  CreateBroadcast: ({ receiver, send }) => ({
+    action: "broadcast.created",
+    run: () => send("POST", "/v1/broadcast", { name: "t", endpoint: receiver.url, protocol: "http/json" }),
+  }),
+  UpdateBroadcast: async ({ send, aTarget }) => {
+    const { id } = await aTarget();
+    return { action: "broadcast.changed", run: () => send("PATCH", `/v1/broadcast/${id}`, { name: "other" }) };
+  },
+  DeleteBroadcast: async ({ send, aTarget }) => {
+    const { id } = await aTarget();
+    return { action: "broadcast.deleted", run: () => send("DELETE", `/v1/broadcast/${id}`) };
+  },
+  PutCredential: ({ send }) => ({
+    action: "credential.stored",
+    run: () => send("PUT", "/v1/credentials/acme", { secret: "sk-a-secret-of-theirs" }),
+  }),
+  DeleteCredential: async ({ send, aCredential }) => {
+    await aCredential();
+    return { action: "credential.deleted", run: () => send("DELETE", "/v1/credentials/acme") };
+  },
+  VerifyCredential: async ({ send, aCredential }) => {
+    await aCredential();
+    return { action: "credential.verified", run: () => send("POST", "/v1/credentials/acme/verify", {}) };
+  },
+  CancelEvaluation: async ({ send, made }) => {
+    const asked = { policy_endpoint: "acme/base", scenario: "base-nav", action_space: "base_twist_2d", episodes: 1 };
+    const { id } = await made("/v1/evaluate", asked);
+    return { action: "evaluation.cancelled", run: () => send("DELETE", `/v1/evaluate/${id}`) };
+  },
+  CancelBatch: async ({ send, aBatch }) => {
+    const { id } = await aBatch();
+    return { action: "batch.cancelled", run: () => send("DELETE", `/v1/batch/${id}`) };
+  },
+  InviteMember: ({ send, fresh, orgs }) => ({
+    action: "member.invited",
+    run: () => send("POST", orgs("/members"), { email: `${fresh("m")}@example.com`, role: "viewer" }),
+  }),
+  AcceptInvite: async ({ app, made, fresh, orgs }) => {
+    const { invite } = await made(orgs("/members"), { email: `${fresh("m")}@example.com`, role: "viewer" });
+    return { action: "member.joined", actor: /^usr_/, run: () => app.call("/v1/members/accept", { invite }) };
+  },
+  UpdateMember: async ({ app, owner, send, orgs }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    return { action: "member.changed", run: () => send("PATCH", orgs(`/members/${userId}`), { role: "developer" }) };
+  },
+  RemoveMember: async ({ app, owner, send, orgs }) => {
+    const { userId } = await person(app, owner.org, "viewer");
+    return {
+      action: "member.removed",
+      also: ["key.revoked"],
+      run: () => send("DELETE", orgs(`/members/${userId}`)),
+    };
+  },
+  TransferOwnership: async ({ app, owner, asOperator, orgs }) => {
+    const { userId } = await person(app, owner.org, "admin");
+    return {
+      action: "org.transferred",
+      actor: "admin",
+      run: () => asOperator("POST", orgs("/transfer"), { user_id: userId }),
+    };
+  },
+  CreateOauthClient: ({ send }) => ({
+    action: "oauth_client.created",
+    run: () => send("POST", "/v1/oauth/clients", { name: "app", redirect_uris: [REDIRECT] }),
+  }),
+  DeleteOauthClient: async ({ app, owner, send }) => {
+    const { client_id } = (await register(app, owner.key)).body;
+    return { action: "oauth_client.deleted", run: () => send("DELETE", `/v1/oauth/clients/${client_id}`) };
+  },
+  Authorize: async ({ app, owner }) => {
+    const { client_id } = (await register(app, owner.key)).body;
+    return { action: "oauth.consented", run: () => consent(app, owner.key, client_id, pkce().challenge) };
+  },
+  ExchangeToken: async ({ app, aCode }) => {
+    const fields = await aCode();
+    return { action: "key.created", run: () => exchange(app, fields) };
+  },
+  RevokeToken: async ({ app, aCode }) => {
+    const fields = await aCode();
+    const { access_token } = (await exchange(app, fields)).body;
+    const form = new URLSearchParams({ token: access_token, client_id: fields.client_id }).toString();
+    const headers = { "content-type": "application/x-www-form-urlencoded" };
+    return {
+      action: "key.revoked",
+      actor: fields.client_id,
+      run: () => app.call("/v1/oauth/revoke", form, { headers }),
+    };
+  },
+  DeprecateModel: async ({ asOperator, anOffering }) => {
+    await anOffering();
+    return {
+      action: "model.deprecated",
+      actor: "admin",
+      run: () =>
+        asOperator("POST", "/v1/models/acme/base/deprecation", {
+          sunset_at: Math.floor(Date.now() / 1000) + 100 * 86_400,
+        }),
+    };
+  },
+  ForceCircuit: async ({ asOperator, anOffering }) => {
+    const { id } = await anOffering();
+    return {
+      action: "offering.circuit_forced",
+      actor: "admin",
+      run: () =>
+        asOperator("POST", `/v1/status/offerings/${id}/circuit`, { state: "forced_open", reason: "maintenance" }),
+    };
+  },
+  PutPreset: ({ send, fresh }) => ({
+    action: "preset.saved",
+    run: () => send("PUT", `/v1/presets/${fresh("preset")}`, { horizon: 2 }),
+  }),
+  DeletePreset: async ({ send, made, fresh }) => {
+    const name = fresh("preset");
+    await made(`/v1/presets/${name}`, { horizon: 2 }, "PUT");
+    return { action: "preset.deleted", run: () => send("DELETE", `/v1/presets/${name}`) };
+  },
+  StopRobots: ({ send, fresh }) => ({
+    action: "robot.stopped",
+    run: () => send("POST", "/v1/robots/stop", { robot_id: fresh("robot"), reason: "test" }),
+  }),
+  ReleaseRobots: async ({ send, aStop }) => {
+    const { id } = await aStop();
+    return { action: "robot.released", run: () => send("POST", "/v1/robots/release", { stop_id: id }) };
+  },
+  RegisterProvider: ({ send, fresh }) => ({
+    action: "provider.registered",
+    run: () => send("POST", "/v1/supply/providers", { name: fresh("provider") }),
+  }),
+  UpdateProvider: async ({ send, anOffering }) => {
+    const { provider } = await anOffering();
+    return {
+      action: "provider.changed",
+      run: () => send("PATCH", `/v1/supply/providers/${provider}`, { display_name: "Other" }),
+    };
+  },
+  DeclareModel: async ({ model, send, anOffering }) => {
+    const { provider } = await anOffering();
+    const body = { ...ACT_DECLARATION, model: "acme/base", endpoint: model.endpoint };
+    return { action: "offering.declared", run: () => send("POST", `/v1/supply/providers/${provider}/models`, body) };
+  },
+  VerifyOffering: async ({ send, anOffering }) => {
+    const { id } = await anOffering();
+    return { action: "offering.verified", run: () => send("POST", `/v1/supply/offerings/${id}/verify`, {}) };
+  },
+  UpdateOffering: async ({ send, anOffering }) => {
+    const { id } = await anOffering();
+    return { action: "offering.changed", run: () => send("PATCH", `/v1/supply/offerings/${id}`, { scaledown_s: 5 }) };
+  },
+  DeleteOffering: async ({ send, anOffering }) => {
+    const { id } = await anOffering();
+    return { action: "offering.removed", run: () => send("DELETE", `/v1/supply/offerings/${id}?force=true`) };
+  },
+  CreateWebhook: ({ app, send }) => ({
+    action: "webhook.created",
+    run: () => send("POST", "/v1/webhooks", { url: `${app.url}/`, events: ["*"] }),
+  }),
+  UpdateWebhook: async ({ send, aHook }) => {
+    const { id } = await aHook();
+    return { action: "webhook.changed", run: () => send("PATCH", `/v1/webhooks/${id}`, { description: "other" }) };
+  },
+  RotateWebhookSecret: async ({ send, aHook }) => {
+    const { id } = await aHook();
+    return { action: "webhook.secret_rotated", run: () => send("POST", `/v1/webhooks/${id}/rotate`, {}) };
+  },
+  DeleteWebhook: async ({ send, aHook }) => {
+    const { id } = await aHook();
+    return { action: "webhook.deleted", run: () => send("DELETE", `/v1/webhooks/${id}`) };
+  },
+  TestWebhook: async ({ send, aHook }) => {
+    const { id } = await aHook();
+    return { action: "webhook.tested", run: () => send("POST", `/v1/webhooks/${id}/test`, {}) };
+  },
+  RedeliverWebhook: async ({ send, aHook }) => {
+    const { id } = await aHook();
+    const [delivery] = (await send("GET", `/v1/webhooks/${id}/deliveries`)).body.data;
+    return {
+      action: "webhook.redelivered",
+      run: () => send("POST", `/v1/webhooks/${id}/deliveries/${delivery.id}/redeliver`, {}),
+    };
+  },
+  CreateWorkspace: ({ send, fresh, orgs }) => ({
+    action: "workspace.created",
+    run: () => send("POST", orgs("/workspaces"), { name: fresh("lab") }),
+  }),
+  UpdateWorkspace: async ({ send, orgs, aWorkspace }) => {
+    const { id } = await aWorkspace();
+    return { action: "workspace.updated", run: () => send("PATCH", orgs(`/workspaces/${id}`), { name: "other" }) };
+  },
+  DeleteWorkspace: async ({ send, orgs, aWorkspace }) => {
+    const { id } = await aWorkspace();
+    return { action: "workspace.deleted", run: () => send("DELETE", orgs(`/workspaces/${id}`)) };
+  },
+  CreateUser: ({ send, fresh }) => ({
+    action: "member.provisioned",
+    run: () => send("POST", "/v1/scim/v2/Users", { schemas: [USER], userName: `${fresh("u")}@example.com` }),
+  }),
+  ReplaceUser: async ({ send, fresh, aUser }) => {
+    const id = await aUser();
+    const body = { schemas: [USER], userName: `${fresh("u")}@example.com` };
+    return { action: "member.updated", run: () => send("PUT", `/v1/scim/v2/Users/${id}`, body) };
+  },
+  PatchUser: async ({ send, aUser }) => {
+    const id = await aUser();
+    return {
+      action: "member.updated",
+      run: () => send("PATCH", `/v1/scim/v2/Users/${id}`, patchOf("displayName", "Ada")),
+    };
+  },
+  DeleteUser: async ({ send, aUser }) => {
+    const id = await aUser();
+    return { action: "member.removed", run: () => send("DELETE", `/v1/scim/v2/Users/${id}`) };
+  },
+  CreateGroup: ({ send, fresh }) => ({
+    action: "group.created",
+    run: () => send("POST", "/v1/scim/v2/Groups", { displayName: fresh("group") }),
+  }),
+  ReplaceGroup: async ({ send, fresh, aGroup }) => {
+    const id = await aGroup();
+    return {
+      action: "group.pushed",
+      run: () => send("PUT", `/v1/scim/v2/Groups/${id}`, { displayName: fresh("group") }),
+    };
+  },
+  PatchGroup: async ({ send, fresh, aGroup }) => {
+    const id = await aGroup();
+    return {
+      action: "group.changed",
+      run: () => send("PATCH", `/v1/scim/v2/Groups/${id}`, patchOf("displayName", fresh("group"))),
+    };
+  },
+  DeleteGroup: async ({ send, aGroup }) => {
+    const id = await aGroup();
+    return { action: "group.removed", run: () => send("DELETE", `/v1/scim/v2/Groups/${id}`) };
+  },
+  MapGroup: async ({ send, aGroup }) => {
+    const id = await aGroup();
+    return { action: "group.mapped", run: () => send("POST", `/v1/scim/v2/Groups/${id}/map`, { role: "viewer" }) };
+  },
+};
