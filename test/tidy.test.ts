@@ -256,6 +256,19 @@ describe("what is committed", () => {
       .filter((file) => /\/work\/|\b(TODO|FIXME|XXX|HACK)\b/.test(read(file)));
     expect(faults).toEqual([]);
   });
+
+  it("is where the documents say", () => {
+    const files = [
+      ...readdirSync(ROOT),
+      ...["src", "test", "proto", "tools", "examples"].flatMap((folder) => filesUnder(folder, "")),
+    ];
+    const faults = ["CONTRIBUTING.md", "src/README.md", "test/README.md", "proto/README.md"].flatMap((page) =>
+      [...read(page).matchAll(/`([\w./-]+\.(?:ts|sql|proto))`/g)]
+        .filter(([, name]) => !files.some((file) => `/${file}`.endsWith(`/${name}`)))
+        .map(([, name]) => `${page} names ${name}`),
+    );
+    expect(faults).toEqual([]);
+  });
 });
 
 describe("tests", () => {
