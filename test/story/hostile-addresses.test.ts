@@ -7,7 +7,7 @@ import { type Canary, startCanary } from "../support/canary.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";
 import { type NameServer, startNameServer } from "../support/name-server.ts";
-import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/hostile-urls.ts";
+import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile-urls.ts";
 
 const PUBLIC = "93.184.215.14";
 /** Names that real users give; here they lead nowhere, so that nobody outside is called by a test. */

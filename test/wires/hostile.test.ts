@@ -9,7 +9,7 @@ import { checkUrl } from "../../src/upstream/transport/guard.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type Canary, startCanary } from "../support/canary.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, targetAt } from "../support/wire-calls.ts";
-import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/hostile-urls.ts";
+import { hostileUrls, LEGITIMATE_URLS } from "../unit/upstream/transport/hostile-urls.ts";
 
 let canary: Canary;
 let upstream: Upstream;

@@ -1,7 +1,7 @@
 /** Calls that wait by number: as a Map keeps them, at less cost. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { Pending } from "../../../src/upstream/limber-policy/pending.ts";
+import { Pending } from "../../../../src/upstream/limber-policy/pending.ts";
 
 interface Waiting {
   readonly id: number;

@@ -12,7 +12,7 @@ import {
   guardedConnector,
   guardedLookup,
   isAllowedAddress,
-} from "../../../src/upstream/transport/guard.ts";
+} from "../../../../src/upstream/transport/guard.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "./hostile-urls.ts";
 import { agentFor, closeEach, closeLater, limits } from "./served.ts";
 

@@ -1,11 +1,11 @@
 /** The REST routes are the schema's. */
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { queryOf, valuesOf } from "../../../src/edge/faces/rest/query.ts";
-import { routesOf } from "../../../src/edge/faces/rest/route.ts";
-import { Faults } from "../../../src/edge/messages/json.ts";
-import { SERVICES } from "../../../src/edge/services.ts";
+import { http } from "../../../../gen/google/api/annotations_pb.ts";
+import { queryOf, valuesOf } from "../../../../src/edge/faces/rest/query.ts";
+import { routesOf } from "../../../../src/edge/faces/rest/route.ts";
+import { Faults } from "../../../../src/edge/messages/json.ts";
+import { SERVICES } from "../../../../src/edge/services.ts";
 
 const routes = routesOf(SERVICES);
 const named = (name: string) => {

@@ -7,10 +7,10 @@ import {
   ActResponseSchema,
   GroundRequestSchema,
   PredictRequestSchema,
-} from "../../../gen/limber/v1/inference_service_pb.ts";
-import { FrameSchema, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { decoderOf, Faults, parseBody, readPlain, toText } from "../../../src/edge/messages/json.ts";
-import { dice, messageOf } from "../../support/messages.ts";
+} from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { FrameSchema, ObservationSchema } from "../../../../gen/limber/v1/observation_pb.ts";
+import { decoderOf, Faults, parseBody, readPlain, toText } from "../../../../src/edge/messages/json.ts";
+import { dice, messageOf } from "../../../support/messages.ts";
 
 /** What the decoder makes of a body; undefined where it is refused. */
 function decoded(desc: DescMessage, body: Buffer): Message | undefined {

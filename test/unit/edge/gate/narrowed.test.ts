@@ -1,8 +1,8 @@
 /** What of a key's change ends the streams that it opened. */
 import { expect, it } from "vitest";
-import { isNarrowed } from "../../../src/edge/gate/principal.ts";
-import type { KeyPrincipal } from "../../../src/services/call.ts";
-import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
+import { isNarrowed } from "../../../../src/edge/gate/principal.ts";
+import type { KeyPrincipal } from "../../../../src/services/call.ts";
+import { DEFAULT_SETTINGS } from "../../../../src/store/account/settings.ts";
 
 type Change = Partial<Omit<KeyPrincipal, "settings">> & { settings?: Partial<KeyPrincipal["settings"]> };
 

@@ -1,7 +1,7 @@
 /** `fetchBytes`: one GET, so many bytes, so long, and no redirect. */
 import type { RequestListener } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Answer, FetchFailed, fetchBytes } from "../../../src/upstream/transport/guard.ts";
+import { type Answer, FetchFailed, fetchBytes } from "../../../../src/upstream/transport/guard.ts";
 import { agentFor, closeEach, limits, serve } from "./served.ts";
 
 afterEach(closeEach);

@@ -1,13 +1,13 @@
 /** The control loop as a machine of events and time: what it never does, by property. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import type { LoopEffect } from "../../../src/routing/loop/events.ts";
-import type { LoopRules } from "../../../src/routing/loop/loop.ts";
-import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
-import type { PlanStep } from "../../../src/routing/plan/plan.ts";
-import { answer, DEADLINE_MS, short, stage, step } from "../../support/loops.ts";
+import { HoldReason } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import type { LoopEffect } from "../../../../src/routing/loop/events.ts";
+import type { LoopRules } from "../../../../src/routing/loop/loop.ts";
+import { MOST_AT_ONCE } from "../../../../src/routing/loop/window.ts";
+import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
+import { answer, DEADLINE_MS, short, stage, step } from "../../../support/loops.ts";
 
 describe("whatever happens", () => {
   const MODELS = ["acme/arm", "other/arm", "third/arm"];

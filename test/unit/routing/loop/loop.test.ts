@@ -1,12 +1,12 @@
 /** The control loop as a machine of events and time: what it answers, by table. */
 import { describe, expect, it, test } from "vitest";
-import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { exceeds } from "../../../src/contracts/bounds.ts";
-import type { ActAnswer } from "../../../src/contracts/contract.ts";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import type { LoopEvent } from "../../../src/routing/loop/events.ts";
-import type { PlanStep } from "../../../src/routing/plan/plan.ts";
-import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../support/loops.ts";
+import { HoldReason } from "../../../../gen/limber/v1/control_loop_pb.ts";
+import { exceeds } from "../../../../src/contracts/bounds.ts";
+import type { ActAnswer } from "../../../../src/contracts/contract.ts";
+import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import type { LoopEvent } from "../../../../src/routing/loop/events.ts";
+import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
+import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../../support/loops.ts";
 
 describe("an observation", () => {
   it("is dispatched at once when nothing is under way", () => {

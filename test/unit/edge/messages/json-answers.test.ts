@@ -1,18 +1,18 @@
 /** REST JSON of answers: what is written, and that the quick way writes what the plain one does. */
 import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { KeySchema, OrgSchema } from "../../../gen/limber/v1/account_pb.ts";
-import { CreateKeyRequestSchema } from "../../../gen/limber/v1/account_service_pb.ts";
-import { ErrorBodySchema } from "../../../gen/limber/v1/error_pb.ts";
-import { ActResponseSchema, PredictStreamResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { DroppedOfferingSchema, DropReason } from "../../../gen/limber/v1/plan_pb.ts";
-import { PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
-import { ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
-import { AttemptFailure, AttemptStatus } from "../../../gen/limber/v1/route_pb.ts";
-import { atOnce } from "../../../src/ambient.ts";
-import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../src/edge/messages/json.ts";
-import { SERVICES } from "../../../src/edge/services.ts";
-import { dice, messageOf } from "../../support/messages.ts";
+import { KeySchema, OrgSchema } from "../../../../gen/limber/v1/account_pb.ts";
+import { CreateKeyRequestSchema } from "../../../../gen/limber/v1/account_service_pb.ts";
+import { ErrorBodySchema } from "../../../../gen/limber/v1/error_pb.ts";
+import { ActResponseSchema, PredictStreamResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/plan_pb.ts";
+import { PredictedFrameSchema } from "../../../../gen/limber/v1/prediction_pb.ts";
+import { ListRoutesResponseSchema } from "../../../../gen/limber/v1/registry_service_pb.ts";
+import { AttemptFailure, AttemptStatus } from "../../../../gen/limber/v1/route_pb.ts";
+import { atOnce } from "../../../../src/ambient.ts";
+import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../../src/edge/messages/json.ts";
+import { SERVICES } from "../../../../src/edge/services.ts";
+import { dice, messageOf } from "../../../support/messages.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {
   const faults = new Faults();

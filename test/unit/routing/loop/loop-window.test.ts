@@ -1,11 +1,11 @@
 /** Several observations asked about at once: when, and what becomes of them. */
 import { describe, expect, it } from "vitest";
-import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import type { LoopRules } from "../../../src/routing/loop/loop.ts";
-import { MOST_AT_ONCE } from "../../../src/routing/loop/window.ts";
-import type { PlanStep } from "../../../src/routing/plan/plan.ts";
-import { all, answer, DEADLINE_MS, stage, step } from "../../support/loops.ts";
-import { intent } from "../../support/supply.ts";
+import { AttemptFailure } from "../../../../src/contracts/failure.ts";
+import type { LoopRules } from "../../../../src/routing/loop/loop.ts";
+import { MOST_AT_ONCE } from "../../../../src/routing/loop/window.ts";
+import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
+import { all, answer, DEADLINE_MS, stage, step } from "../../../support/loops.ts";
+import { intent } from "../../../support/supply.ts";
 
 /** A loop whose provider has answered 1 and 2, the second one after `tookMs`; what it is asked next has flight 3. Its time is 100. */
 function used(tookMs: number, rules: Partial<LoopRules> = {}, steps: PlanStep[] = [step("a"), step("b")]) {

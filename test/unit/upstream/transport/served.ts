@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Agent } from "undici";
-import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
+import { guardedAgent } from "../../../../src/upstream/transport/guard.ts";
 
 /** How much is fetched, and how patiently. */
 export const limits = { maxBytes: 1000, timeoutMs: 5_000, accept: "image/png" };

@@ -3,18 +3,18 @@ import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import { createValidator } from "@bufbuild/protovalidate";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { CreateKeyRequestSchema, CreateOrgRequestSchema } from "../../../gen/limber/v1/account_service_pb.ts";
-import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
+import { CreateKeyRequestSchema, CreateOrgRequestSchema } from "../../../../gen/limber/v1/account_service_pb.ts";
+import { Contract } from "../../../../gen/limber/v1/contract_pb.ts";
 import {
   ActRequestSchema,
   PredictRequestSchema,
   PredictStreamRequestSchema,
-} from "../../../gen/limber/v1/inference_service_pb.ts";
-import { DeclareModelRequestSchema } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { decoderOf, Faults } from "../../../src/edge/messages/json.ts";
-import { surelyObeys } from "../../../src/edge/messages/validate/quick.ts";
-import { assertValid, violationsOf } from "../../../src/edge/messages/validate.ts";
-import { Reason, Refusal } from "../../../src/refusal.ts";
+} from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_service_pb.ts";
+import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
+import { surelyObeys } from "../../../../src/edge/messages/validate/quick.ts";
+import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
+import { Reason, Refusal } from "../../../../src/refusal.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };
 const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: [Contract.ACT] };

@@ -3,11 +3,11 @@
 import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ActRequestSchema, PredictRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { FrameSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { Preference, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
-import { decoderOf, Faults, parseBody } from "../../../src/edge/messages/json.ts";
-import { Refusal } from "../../../src/refusal.ts";
+import { ActRequestSchema, PredictRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
+import { Preference, SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
+import { decoderOf, Faults, parseBody } from "../../../../src/edge/messages/json.ts";
+import { Refusal } from "../../../../src/refusal.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {
   const faults = new Faults();

@@ -1,11 +1,11 @@
 /** An act call as it leaves for a server of the native wire. */
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { ActRequestSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { PREFIX } from "../../../src/codecs/grpc.ts";
-import { prepareAct } from "../../../src/upstream/limber-policy/encode.ts";
-import { FrameSet } from "../../../src/upstream/pictures/frames.ts";
+import { ActRequestSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ObservationSchema } from "../../../../gen/limber/v1/observation_pb.ts";
+import { PREFIX } from "../../../../src/codecs/grpc.ts";
+import { prepareAct } from "../../../../src/upstream/limber-policy/encode.ts";
+import { FrameSet } from "../../../../src/upstream/pictures/frames.ts";
 
 describe("a prepared act", () => {
   it.each([3, 2_000])("says the same under every id, and what left under one stays as it was: %d numbers", (count) => {

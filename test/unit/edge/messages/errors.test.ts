@@ -3,15 +3,15 @@ import { create, fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
 import { describe, expect, it } from "vitest";
-import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.ts";
-import { ErrorDetailsSchema, ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
-import { DroppedOfferingSchema, DropReason } from "../../../gen/limber/v1/plan_pb.ts";
-import { ReasonSchema } from "../../../gen/limber/v1/reason_pb.ts";
-import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
-import { grpcTrailersOf } from "../../../src/edge/faces/grpc/status.ts";
-import { connectError, refusalOf, restAnswer, wireBody } from "../../../src/edge/messages/errors.ts";
-import { factsOf, Reason, refuse } from "../../../src/refusal.ts";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../../gen/google/rpc/error_details_pb.ts";
+import { StatusSchema } from "../../../../gen/google/rpc/status_pb.ts";
+import { ErrorDetailsSchema, ViolationSchema } from "../../../../gen/limber/v1/error_pb.ts";
+import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/plan_pb.ts";
+import { ReasonSchema } from "../../../../gen/limber/v1/reason_pb.ts";
+import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../../gen/limber/v1/route_pb.ts";
+import { grpcTrailersOf } from "../../../../src/edge/faces/grpc/status.ts";
+import { connectError, refusalOf, restAnswer, wireBody } from "../../../../src/edge/messages/errors.ts";
+import { factsOf, Reason, refuse } from "../../../../src/refusal.ts";
 
 const ID = "req_1";
 const headersOf = (headers: readonly string[]): Record<string, string> =>

@@ -1,12 +1,12 @@
 /** The gate of a house that takes no work: not yet, because its state is not loaded, or no longer, because it closes. */
 import type { DescService } from "@bufbuild/protobuf";
 import { expect, it, onTestFinished } from "vitest";
-import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { OperationsService } from "../../../gen/limber/v1/operations_service_pb.ts";
-import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../../src/edge/gate/limits.ts";
-import { createGate } from "../../../src/edge/gate.ts";
-import { Reason, Refusal } from "../../../src/refusal.ts";
+import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { OperationsService } from "../../../../gen/limber/v1/operations_service_pb.ts";
+import { proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
+import { Limits } from "../../../../src/edge/gate/limits.ts";
+import { createGate } from "../../../../src/edge/gate.ts";
+import { Reason, Refusal } from "../../../../src/refusal.ts";
 
 const never = (): never => expect.unreachable();
 const silent = (service: DescService) =>
