@@ -281,6 +281,42 @@ describe("a dropped connection", () => {
     },
   );
 
+  it("costs nothing twice either who asks again before he hears that the loop is open, drop by drop, on either replica", async () => {
+    const mine = await app.caller(1);
+    const elsewhere = await openApp({ database: app.database });
+    await expect.poll(async () => (await elsewhere.call("/v1/models/acme/base", undefined, mine)).status).toBe(200);
+    const open = { ...OPEN, horizon: 200, provider: { sessionId: "eager" } };
+    const first = robot(app, mine.key, open);
+    first.observe(3);
+    await first.expect("opened");
+    const charged = await first.expect("chunk");
+    first.leave();
+    let age = charged.observationAgeMs;
+    for (const where of [elsewhere, app, app, elsewhere]) {
+      const again = robot(where, mine.key, open);
+      again.observe(3);
+      expect(await again.expect("opened")).toMatchObject({ resumed: true, resumedStep: 3 });
+      const replayed = await again.expect("chunk");
+      expect(replayed).toMatchObject({ replayed: true, chunkId: charged.chunkId });
+      // However often it is given again, it grows older.
+      expect(replayed.observationAgeMs).toBeGreaterThan(age);
+      age = replayed.observationAgeMs;
+      again.leave();
+    }
+    const last = robot(app, mine.key, open);
+    last.say({ case: "reset", value: {} });
+    last.observe(3);
+    await last.expect("opened");
+    // Another episode: its third step has nothing to do with that one.
+    expect(await last.expect("chunk")).toMatchObject({ replayed: false, startStep: 3 });
+    last.halfClose();
+    await last.rest();
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body)
+      .toMatchObject({ spent_usd: 0.04, held_usd: 0 });
+    await elsewhere.close();
+  });
+
   it("that the gateway has not noticed is taken over on another replica too", async () => {
     const mine = await app.caller(1);
     const elsewhere = await openApp({ database: app.database });

@@ -16,8 +16,8 @@ import type { LoopBoard } from "./board.ts";
 /** The last chunk that a session's stream was charged for. */
 export interface LastChunk {
   readonly chunk: LoopChunk;
-  /** When its stream ended, on the steady clock in milliseconds. */
-  readonly endedAt: number;
+  /** When it was as old as it says, on the steady clock in milliseconds. */
+  readonly toldAt: number;
 }
 
 /** How long a stream waits for what another replica has to say of its session. */
@@ -63,11 +63,14 @@ export class Resumption {
   }
 
   /** Notes where a stream ended. */
-  end(session: string, stream: string, last: LoopChunk | undefined): void {
-    const kept = last && { step: last.startStep, chunk: toBinary(LoopChunkSchema, last) };
-    const here = last && { chunk: last, endedAt: steadyNow() };
+  end(session: string, stream: string, last: LastChunk | undefined): void {
+    const here = last && byNow(last);
+    const kept = here && { step: here.chunk.startStep, chunk: toBinary(LoopChunkSchema, here.chunk) };
     if (here && this.#ended.size < MOST_ENDED) this.#ended.set(session, here);
-    endLoopSession(this.#sql, session, stream, kept)
+    // A stream may end before the database knows that it began.
+    const begun = this.#taking.get(session)?.catch(() => {}) ?? Promise.resolve();
+    begun
+      .then(() => endLoopSession(this.#sql, session, stream, kept))
       .catch(() => {})
       .finally(() => {
         if (this.#ended.get(session) === here) this.#ended.delete(session);
@@ -104,6 +107,12 @@ export class Resumption {
   }
 }
 
+/** The same chunk, as old as it is by now. */
+function byNow({ chunk, toldAt }: LastChunk): LastChunk {
+  const now = steadyNow();
+  return { chunk: { ...chunk, observationAgeMs: chunk.observationAgeMs + now - toldAt }, toldAt: now };
+}
+
 function lastOf({ last }: Before): LastChunk | undefined {
-  return last && { chunk: fromBinary(LoopChunkSchema, last.chunk), endedAt: steadyNow() - last.agoMs };
+  return last && { chunk: fromBinary(LoopChunkSchema, last.chunk), toldAt: steadyNow() - last.agoMs };
 }

@@ -7,7 +7,14 @@ import { DEFAULT_ACTION_SPACE } from "../../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../../contracts/bounds.ts";
 import type { Intent } from "../../../contracts/contract.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../../../refusal.ts";
-import { Loop, type LoopEffect, type LoopEvent, type LoopGauge, type PlanStep } from "../../../routing/index.ts";
+import {
+  Loop,
+  type LoopEffect,
+  type LoopEvent,
+  type LoopGauge,
+  type PlanStep,
+  type Sighting,
+} from "../../../routing/index.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
 import type { Mover } from "../../robot/stop-book.ts";
 import type { Prepared } from "../prepare.ts";
@@ -61,6 +68,10 @@ export class Robot implements Carried {
   #heardAt = steadyNow();
   #touchedAt = Number.NEGATIVE_INFINITY;
   #resumed: LastChunk | undefined;
+  /** The newest observation that came before it was opened: until then nobody knows what was charged for on the stream before. */
+  #early: { readonly sighting: Sighting<Seen>; readonly at: number } | undefined;
+  /** An episode began before it was opened: nothing is left of the one before. */
+  #isNew = false;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
@@ -176,9 +187,9 @@ export class Robot implements Carried {
     return this.#call.requestId;
   }
 
+  /** What who resumes the session need not pay for again: the last chunk of this stream, or else of the one before. */
   get last(): LastChunk | undefined {
-    const chunk = this.#voice.last;
-    return chunk && { chunk, endedAt: steadyNow() };
+    return this.#voice.last ?? this.#resumed;
   }
 
   /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
@@ -196,8 +207,7 @@ export class Robot implements Carried {
       this.#resumed ??= last;
       // The pin may not have come from the other replica yet.
       const model = this.#resumed?.chunk.route?.model;
-      if (!pin && model !== undefined) this.#loop.resume(model);
-      this.#opened = true;
+      if (!pin && model !== undefined && !this.#isNew) this.#loop.resume(model);
       const resumed = pin !== undefined || this.#resumed !== undefined;
       const step = this.#course.plan.steps[0]!;
       this.#voice.opened(
@@ -210,6 +220,10 @@ export class Robot implements Carried {
           last: this.#resumed?.chunk,
         }),
       );
+      if (this.#isNew) this.#resumed = undefined;
+      if (this.#early) this.#look(this.#early.sighting, this.#early.at);
+      this.#early = undefined;
+      this.#opened = true;
       this.#block(undefined);
       this.#endIfDone();
     };
@@ -221,16 +235,30 @@ export class Robot implements Carried {
     const at = steadyNow();
     this.#heardAt = at;
     if (seen.instruction !== undefined) this.#flights.instruction = seen.instruction;
-    if (seen.step === this.#resumed?.chunk.startStep && this.#opened)
-      this.#voice.replay(this.#resumed, at, this.#loop.dropped);
-    else this.#happen({ kind: "observed", at, sighting: this.#sights.of(seen) });
+    const sighting = this.#sights.of(seen);
+    if (this.#opened) this.#look(sighting, at);
+    else this.#wait(sighting, at);
+  }
+
+  #look(sighting: Sighting<Seen>, at: number): void {
+    if (sighting.step === this.#resumed?.chunk.startStep) this.#voice.replay(this.#resumed, at, this.#loop.dropped);
+    else this.#happen({ kind: "observed", at, sighting });
+  }
+
+  /** Of those that come before it is opened the newest is looked at. */
+  #wait(sighting: Sighting<Seen>, at: number): void {
+    if (this.#early) this.#loop.dropped += 1;
+    if (!this.#early || sighting.step > this.#early.sighting.step) this.#early = { sighting, at };
   }
 
   reset(instruction: string | undefined): void {
     this.#heardAt = steadyNow();
     if (instruction !== undefined) this.#flights.instruction = instruction;
     this.#course.outdate();
+    this.#isNew = true;
     this.#resumed = undefined;
+    if (this.#early) this.#loop.dropped += 1;
+    this.#early = undefined;
     this.#happen({ kind: "reset", at: steadyNow() });
   }
 
@@ -351,7 +379,7 @@ export class Robot implements Carried {
     this.#house.loops.leave(this, this.#tally.whole.figures);
     this.#tally.close();
     if (this.session !== undefined) {
-      this.#house.resumption.end(this.session, this.id, this.#voice.last);
+      this.#house.resumption.end(this.session, this.id, this.last);
     }
     this.#tab.close(refusal);
   }

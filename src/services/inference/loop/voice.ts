@@ -32,6 +32,7 @@ export class Voice {
   #behindSince: number | undefined;
   /** The last chunk that was charged, and the last route that was told. */
   #last: LoopChunk | undefined;
+  #lastAt = 0;
   #route: Route | undefined;
 
   constructor(options: VoiceOptions) {
@@ -40,9 +41,10 @@ export class Voice {
   }
 
   /** The last chunk that was charged, with the route that it came by, for who resumes the session. */
-  get last(): LoopChunk | undefined {
-    const last = this.#last && ownOf(this.#last);
-    return last && this.#route ? { ...last, route: this.#route } : last;
+  get last(): LastChunk | undefined {
+    if (!this.#last) return undefined;
+    const last = ownOf(this.#last);
+    return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
   }
 
   /** For how long the caller has read nothing of what waits for him, in milliseconds. */
@@ -71,13 +73,14 @@ export class Voice {
     const { space, tally } = this.#options;
     this.#route = route ?? this.#route;
     tally.chunk(at, charge, effect.answer.gpuSeconds);
+    this.#lastAt = at;
     this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route });
     this.#say("chunk", this.#last);
   }
 
   /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
-  replay({ chunk, endedAt }: LastChunk, at: number, dropped: number): void {
-    const ageMs = chunk.observationAgeMs + at - endedAt;
+  replay({ chunk, toldAt }: LastChunk, at: number, dropped: number): void {
+    const ageMs = chunk.observationAgeMs + at - toldAt;
     const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
     if (ageMs >= this.#options.deadlineMs) this.hold({ ...late, tries: [], dropped });
     else this.#say("chunk", replayOf(chunk, ageMs, dropped));
