@@ -40,6 +40,7 @@ export class MessageReader {
   #flag = 0;
   #length = 0;
   #partial: Gatherer | undefined;
+  #handedOn = false;
   #broken: CodecError | undefined;
 
   /**
@@ -56,9 +57,13 @@ export class MessageReader {
     this.#deliver = deliver;
   }
 
-  /** Throws CodecError `too_large` (more than `maxBytes` are announced) or `bad_flag`; a reader that threw keeps throwing. */
-  push(chunk: Buffer): void {
+  /**
+   * Whether a view of the chunk was handed on. Throws CodecError `too_large` (more than `maxBytes` are announced) or `bad_flag`; a reader
+   * that threw keeps throwing.
+   */
+  push(chunk: Buffer): boolean {
     if (this.#broken !== undefined) throw this.#broken;
+    this.#handedOn = false;
     let at = 0;
     while (at < chunk.length) {
       if (this.#prefixRead === 0) {
@@ -71,6 +76,7 @@ export class MessageReader {
       if (this.#prefixRead < PREFIX) at = this.#readPrefix(chunk, at);
       if (this.#prefixRead === PREFIX) at = this.#readMessage(chunk, at);
     }
+    return this.#handedOn;
   }
 
   /** Call it when the body has ended. Throws CodecError `truncated` when it ended inside a message. */
@@ -86,6 +92,7 @@ export class MessageReader {
     const length = chunk[from + 1]! * 0x1000000 + (chunk[from + 2]! << 16) + (chunk[from + 3]! << 8) + chunk[from + 4]!;
     const end = body + length;
     if (end > chunk.length || length > this.#maxBytes) return from;
+    this.#handedOn = true;
     this.#deliver(chunk.subarray(body, end), false);
     return end;
   }
@@ -105,6 +112,7 @@ export class MessageReader {
   #readMessage(chunk: Buffer, from: number): number {
     const end = from + this.#length - (this.#partial?.length ?? 0);
     if (this.#partial === undefined && end <= chunk.length) {
+      this.#handedOn = true;
       this.#complete(chunk.subarray(from, end));
     } else if (from < chunk.length) {
       this.#partial ??= new Gatherer(this.#length);

@@ -14,7 +14,7 @@ let room = { block: Buffer.alloc(0), end: 0 };
 
 /** Room for at most so many bytes, until somebody else asks for some; what was written in it is to be `taken` at once. */
 export function roomFor(most: number): Room {
-  if (most > MOST_BYTES) return { block: Buffer.allocUnsafeSlow(most), end: most };
+  if (most > MOST_BYTES) return largeRoom(most);
   if (room.end < most) room = { block: Buffer.allocUnsafeSlow(BLOCK_BYTES), end: BLOCK_BYTES };
   return room;
 }
@@ -24,4 +24,19 @@ export function taken(from: Room, at: number): Buffer {
   const message = from.block.subarray(at, from.end);
   if (from === room) room.end = at;
   return message;
+}
+
+/** A larger block is not kept. */
+const MOST_KEPT = 1 << 20;
+let spare: Buffer | undefined;
+
+function largeRoom(most: number): Room {
+  const block = spare !== undefined && spare.length >= most ? spare : Buffer.allocUnsafeSlow(most);
+  if (block === spare) spare = undefined;
+  return { block, end: most };
+}
+
+/** What was written in a room has left already: the next large message has its block. */
+export function givenBack({ block }: Room): void {
+  if (block !== room.block && block.length <= MOST_KEPT && block.length > (spare?.length ?? MOST_BYTES)) spare = block;
 }

@@ -14,15 +14,18 @@ export function blankOf(desc: DescMessage): () => Fields {
   const isPlain = Object.getPrototypeOf(template) === Object.prototype;
   if (!isPlain || literals.some(([, literal]) => literal === undefined)) return () => create(desc) as unknown as Fields;
   const members = literals.map(([name, literal]) => `${name}: ${literal}`);
-  return new Function(`return { ${members.join(", ")} };`) as () => Fields;
+  return new Function("NO_BYTES", `return () => ({ ${members.join(", ")} });`)(NO_BYTES) as () => Fields;
 }
+
+/** There is nothing in them that could change. */
+const NO_BYTES = new Uint8Array();
 
 /** How an empty value is written in a program; undefined where it is none of those that messages have. */
 function literalOf(value: unknown): string | undefined {
   if (typeof value === "string") return JSON.stringify(value);
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   if (Array.isArray(value)) return "[]";
-  if (value instanceof Uint8Array) return "new Uint8Array()";
+  if (value instanceof Uint8Array) return "NO_BYTES";
   if (typeof value !== "object" || value === null) return undefined;
   const keys = Object.keys(value);
   if (keys.length === 0) return "{}";

@@ -21,7 +21,7 @@ export function readMessage<D extends DescMessage>(
   bytes: Uint8Array,
   options?: Partial<BinaryReadOptions>,
 ): MessageShape<D> {
-  const source = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  const source = bytes instanceof Buffer ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   const cursor: Cursor = { source, view: undefined, at: 0 };
   try {
     // Sound: the reader was made from this descriptor.

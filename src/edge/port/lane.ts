@@ -140,15 +140,20 @@ class Connection {
     return this.#house.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
-  /** Room for what is to be sent. What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block. */
-  roomFor(size: number): Room {
-    return this.#socket.writableLength > 0 ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
+  /** Whether the peer has not been sent all that was written. */
+  get isBehind(): boolean {
+    return this.#socket.writableLength > 0;
   }
 
-  /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first. */
-  write(part: string | Buffer, drained: () => void): boolean {
+  /** Room for what is to be sent. What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block. */
+  roomFor(size: number): Room {
+    return this.isBehind ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
+  }
+
+  /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first: `most` bytes are unsent. */
+  write(part: string | Buffer, drained: () => void, most = MOST_UNSENT): boolean {
     const socket = this.#socket;
-    if (socket.write(part) || socket.writableLength < MOST_UNSENT) return true;
+    if (socket.write(part) || socket.writableLength < most) return true;
     socket.once("drain", drained);
     return false;
   }

@@ -121,7 +121,7 @@ export class Connection {
 
 const DEFAULT_PORT: Readonly<Record<string, number>> = { "http:": 80, "https:": 443 };
 
-function dial({ url, lookup }: Address, hear: (chunk: Buffer) => void): Socket {
+function dial({ url, lookup }: Address, hear: (chunk: Buffer) => boolean): Socket {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const to = { host, port: Number(url.port || DEFAULT_PORT[url.protocol]), lookup, onread: intoBlocks(hear) };
   const socket =
@@ -131,11 +131,14 @@ function dial({ url, lookup }: Address, hear: (chunk: Buffer) => void): Socket {
   return socket.setKeepAlive(true, KEEP_ALIVE_MS);
 }
 
-/** What arrives is read into blocks that many small arrivals share: a block for each would cost more than what it says. */
+/**
+ * What arrives is read into blocks that many small arrivals share: a block for each would cost more than what it says. What nobody
+ * keeps, as parts of large messages that are put together elsewhere, leaves its room to what comes next.
+ */
 const BLOCK_BYTES = 64 << 10;
 const LEAST_BYTES = 16 << 10;
 
-function intoBlocks(hear: (chunk: Buffer) => void): OnReadOpts {
+function intoBlocks(hear: (chunk: Buffer) => boolean): OnReadOpts {
   let block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
   let read = 0;
   return {
@@ -146,8 +149,7 @@ function intoBlocks(hear: (chunk: Buffer) => void): OnReadOpts {
       return block;
     },
     callback: (bytes) => {
-      hear(block.subarray(read, read + bytes));
-      read += bytes;
+      if (hear(block.subarray(read, read + bytes))) read += bytes;
       return true;
     },
   };

@@ -50,14 +50,19 @@ export class Session implements Carrier {
   #straying = 0;
   /** The stream that a DATA frame belongs to, while it lasts; undefined for one that nobody listens to. */
   #receiving: Stream | undefined;
+  /** Somebody keeps a view of what is being read. */
+  #isKept = false;
   #isGreeted = false;
   #isRetired = false;
   #isClosed = false;
   #pong: (() => void) | undefined;
 
-  /** `dial` begins to connect a socket that hands on what arrives, and that emits `ready` when it has connected. */
+  /**
+   * `dial` begins to connect a socket that hands on what arrives, and that emits `ready` when it has connected. Who hears tells whether
+   * some of it is kept.
+   */
   constructor(
-    dial: (hear: (chunk: Buffer) => void) => Socket,
+    dial: (hear: (chunk: Buffer) => boolean) => Socket,
     ready: "connect" | "secureConnect",
     events: SessionEvents,
   ) {
@@ -71,7 +76,9 @@ export class Session implements Carrier {
     this.#outbox.number(FRAME.windowUpdate, 0, OUR_WINDOW - FIRST_WINDOW);
     this.#reader = new FrameReader({
       dataBegins: (id, length) => this.#dataBegins(id, length),
-      data: (_id, bytes) => this.#receiving?.hearer.data(bytes),
+      data: (_id, bytes) => {
+        if (this.#receiving && this.#receiving.hearer.data(bytes) !== false) this.#isKept = true;
+      },
       dataEnds: (_id, flags, padding) => this.#dataEnds(flags, padding),
       frame: (type, flags, id, payload) => this.#frame(type, flags, id, payload),
     });
@@ -141,13 +148,15 @@ export class Session implements Carrier {
     this.#sender.begin(stream, block);
   }
 
-  #read(chunk: Buffer): void {
+  #read(chunk: Buffer): boolean {
+    this.#isKept = false;
     try {
       this.#reader.push(chunk);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       this.#end(error.code, malformed(`the server broke HTTP/2: ${error.message}`));
     }
+    return this.#isKept;
   }
 
   #dataBegins(id: number, length: number): void {

@@ -4,14 +4,14 @@ import type { UpstreamFailure } from "../../contracts/failure.ts";
 import type { Fields } from "./fields.ts";
 
 /** What a stream lets in that nobody has taken yet: a reader that stalls holds no more than this. */
-export const STREAM_WINDOW = 2 ** 20;
+export const STREAM_WINDOW = 2 ** 18;
 
 /** Who hears what comes. None of these may throw. */
 export interface StreamHearer {
   /** The head of the answer, once. */
   head(fields: Fields): void;
-  /** More of the answer, as a view of what arrived. Its room is given back by `release`. */
-  data(bytes: Buffer): void;
+  /** More of the answer, as a view of what arrived. Its room is given back by `release`. False when nothing of it is kept. */
+  data(bytes: Buffer): unknown;
   /** What comes after the answer, once or never. */
   trailers(fields: Fields): void;
   /** Nothing more will come: the server has ended the stream, or this failure has. Once, and never after `cancel`. */

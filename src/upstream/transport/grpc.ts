@@ -283,15 +283,17 @@ export class Reply implements StreamHearer {
   }
 
   /** As StreamHearer. */
-  data(bytes: Buffer): void {
+  data(bytes: Buffer): boolean {
+    let isKept = true;
     try {
       if (this.#failure !== undefined) throw this.#failure;
-      this.#reader.push(bytes);
+      isKept = this.#reader.push(bytes);
     } catch (error) {
       this.end(failureOf(error));
     }
     this.#unreleased += bytes.length;
     if (!this.#hearer.isFull) this.release();
+    return isKept;
   }
 
   /** As StreamHearer. */

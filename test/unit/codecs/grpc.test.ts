@@ -69,6 +69,14 @@ describe("MessageReader", () => {
     expect(read?.bytes.byteOffset).toBe(chunk.byteOffset);
   });
 
+  it("says whether it handed on a view of a chunk, which nobody may write over then", () => {
+    const reader = new MessageReader(MAX, () => {});
+    const whole = frameMessage(Buffer.from("abc"));
+    expect(reader.push(whole)).toBe(true);
+    expect([reader.push(whole.subarray(0, 6)), reader.push(whole.subarray(6))]).toEqual([false, false]);
+    expect([reader.push(whole.subarray(0, 5)), reader.push(whole.subarray(5))]).toEqual([false, true]);
+  });
+
   it("delivers a message of no bytes as soon as its prefix is there", () => {
     const read: Buffer[] = [];
     new MessageReader(MAX, (bytes) => read.push(bytes)).push(Buffer.alloc(5));

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { STREAM_WINDOW } from "../../../src/upstream/http2/stream.ts";
 import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
@@ -95,16 +96,16 @@ describe("flow control", () => {
     await listen();
     const stalled = open("/much");
     stalled.reads = false;
-    await eventually(() => expect(stalled.bytes.length).toBe(2 ** 20));
+    await eventually(() => expect(stalled.bytes.length).toBe(STREAM_WINDOW));
     for (let i = 0; i < 3; i++) {
       const other = open();
       other.stream?.end(noise(2_000_000));
       await other.closed;
       expect(other.bytes.length).toBe(2_000_000);
     }
-    expect(stalled.bytes.length).toBe(2 ** 20);
-    stalled.stream?.release(2 ** 20);
-    await eventually(() => expect(stalled.bytes.length).toBe(2 ** 21));
+    expect(stalled.bytes.length).toBe(STREAM_WINDOW);
+    stalled.stream?.release(STREAM_WINDOW);
+    await eventually(() => expect(stalled.bytes.length).toBe(2 * STREAM_WINDOW));
     stalled.stream?.cancel();
   });
 

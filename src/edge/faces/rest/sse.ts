@@ -21,8 +21,10 @@ const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
 export interface StreamForm {
   /** The headers that it has, names and values in turn. */
   readonly headers: readonly string[];
-  /** What stands before an event's data, and behind it. */
-  readonly around: (event: ServerEvent) => readonly [string, string];
+  /** What stands before an event's data. */
+  readonly before: (event: ServerEvent) => string;
+  /** What stands behind it. */
+  readonly behind: string;
   /** What is written when there was nothing to write for a while; undefined where nothing may be. */
   readonly keepAlive: string | undefined;
 }
@@ -30,14 +32,16 @@ export interface StreamForm {
 /** Server-sent events. */
 export const EVENTS: StreamForm = {
   headers: ["content-type", "text/event-stream; charset=utf-8", ...UNCACHED],
-  around: ({ event, id }) => [`event: ${event}\n${id === undefined ? "" : `id: ${id}\n`}data: `, "\n\n"],
+  before: ({ event, id }) => (id === undefined ? `event: ${event}\ndata: ` : `event: ${event}\nid: ${id}\ndata: `),
+  behind: "\n\n",
   keepAlive: ": keep-alive\n\n",
 };
 
 /** JSON Lines: the data alone, a line each. */
 export const LINES: StreamForm = {
   headers: ["content-type", "text/plain; charset=utf-8", ...UNCACHED],
-  around: () => ["", "\n"],
+  before: () => "",
+  behind: "\n",
   keepAlive: undefined,
 };
 
@@ -101,8 +105,7 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
   return {
     write(event) {
       if (gone) return undefined;
-      const [before, behind] = form.around(event);
-      full = !outlet.send(before, event.data, behind);
+      full = !outlet.send(form.before(event), event.data, form.behind);
       heardAt = steadyNow();
       return full ? drained(outlet, giveUp, signal).then(empty) : undefined;
     },

@@ -1,12 +1,17 @@
 /** The body of an answer of HTTP/1.1 whose length nobody knows when it begins. */
 import { EventEmitter } from "node:events";
-import { type Room, taken } from "../../../codecs/slab.ts";
+import { givenBack, type Room, taken } from "../../../codecs/slab.ts";
+
+/** So much waits at most for a reader, beside one chunk: what is not read yet is better not made yet. */
+const MOST_UNSENT = 32 << 10;
 
 /** The connection that it leaves by. */
 interface Way {
+  /** Whether the peer has not been sent all that was written. */
+  readonly isBehind: boolean;
   roomFor(size: number): Room;
-  /** False, and `drained` later, when the peer should read first. */
-  write(part: Buffer, drained: () => void): boolean;
+  /** False, and `drained` later, when `most` bytes wait for the peer to read. */
+  write(part: Buffer, drained: () => void, most: number): boolean;
   finish(part: string): void;
 }
 
@@ -31,21 +36,25 @@ export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> {
     if (this.#isOver) return true;
     const bytes = typeof data === "string" ? Buffer.from(data) : data;
     const length = before.length + bytes.length + behind.length;
-    const start = `${this.#head}${length.toString(16)}\r\n${before}`;
-    const size = start.length + bytes.length + behind.length + 2;
+    const start = `${this.#head}${length.toString(16)}\r\n`;
     this.#head = "";
+    const size = start.length + length + END.length;
     const room = this.#way.roomFor(size);
+    const { block } = room;
     const from = room.end - size;
-    room.block.write(start, from, "latin1");
-    room.block.set(bytes, from + start.length);
-    room.block.write(`${behind}\r\n`, room.end - behind.length - 2, "latin1");
-    return this.#way.write(taken(room, from), this.#drained);
+    let at = put(block, put(block, from, start), before);
+    block.set(bytes, at);
+    at += bytes.length;
+    put(block, put(block, at, behind), END);
+    const hasRoom = this.#way.write(taken(room, from), this.#drained, MOST_UNSENT);
+    if (!this.#way.isBehind) givenBack(room);
+    return hasRoom;
   }
 
   end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#way.finish(`${this.#head}0\r\n\r\n`);
+    this.#way.finish(`${this.#head}0${END}${END}`);
   }
 
   /** The caller has left. */
@@ -56,4 +65,12 @@ export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> {
   }
 
   readonly #drained = (): void => void this.emit("drain");
+}
+
+const END = "\r\n";
+
+/** Writes a short text letter by letter, for less than the price of having it written; returns where it ends. */
+function put(into: Buffer, at: number, text: string): number {
+  for (let i = 0; i < text.length; i++) into[at + i] = text.charCodeAt(i);
+  return at + text.length;
 }
