@@ -210,12 +210,10 @@ export function seenAnswer(bytes: Buffer): { callId: number; answer: SeenChunk }
   const dim = stepIn(bytes, end);
   if (dim < 1) return undefined;
   const size = at - from;
-  let count = 1;
-  for (; bytes[at] === 0x0a; count++) {
-    const start = at;
-    if (stepIn(bytes, end) !== dim || at - start !== size) return undefined;
-  }
-  const to = at;
+  let to = at;
+  for (; bytes[to] === 0x0a; to += size) if (!isAlike(bytes, to, end, from, size, dim)) return undefined;
+  const count = (to - from) / size;
+  at = to;
   let dtMs = 0;
   let gpuSeconds = 0;
   while (at < end) {
@@ -230,6 +228,14 @@ export function seenAnswer(bytes: Buffer): { callId: number; answer: SeenChunk }
   }
   if (at !== end) return undefined;
   return { callId, answer: new SeenChunk(count, dim, { source: bytes, from, to }, dtMs, gpuSeconds) };
+}
+
+/** Whether an action step with its tag is as long as the first one, which has `dim` numbers, and all of its own are finite. */
+function isAlike(bytes: Buffer, start: number, end: number, first: number, size: number, dim: number): boolean {
+  const head = size - 8 * dim;
+  if (start + size > end) return false;
+  for (let i = 1; i < head; i++) if (bytes[start + i] !== bytes[first + i]) return false;
+  return finite(bytes, start + head, start + size);
 }
 
 /** Steps over one action step with its tag; how many numbers it has, or -1. */

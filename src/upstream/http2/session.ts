@@ -122,6 +122,11 @@ export class Session implements Carrier {
   }
 
   /** As Carrier. */
+  sendNow(stream: Stream, bytes: Buffer): boolean {
+    return this.#sender.sendNow(stream, bytes);
+  }
+
+  /** As Carrier. */
   send(stream: Stream): void {
     this.#sender.send(stream);
   }

@@ -21,6 +21,8 @@ export interface StreamHearer {
 /** What a stream asks of its connection. */
 export interface Carrier {
   readonly takesStreams: boolean;
+  /** Sends bytes at once; false when they have to be queued. */
+  sendNow(stream: Stream, bytes: Buffer): boolean;
   /** There is more to send. */
   send(stream: Stream): void;
   /** The server may send so many bytes more. */
@@ -54,7 +56,7 @@ export class Stream extends Outgoing {
 
   /** Sends bytes, which have to stay as they are, as soon as the server lets them in. */
   write(bytes: Buffer): void {
-    if (!this.isOpen || this.isEnding) return;
+    if (!this.isOpen || this.isEnding || (this.queued === 0 && this.#carrier.sendNow(this, bytes))) return;
     this.push(bytes);
     this.#carrier.send(this);
   }
