@@ -2,8 +2,10 @@
  * How long a plan takes: an alias, eight hard constraints and an objective over 632, 10,000 and 100,000 offerings, beside
  * the chain of filters and a sort that one would write first. Then a reload of the supply while the event loop is watched: the
  * longest pause is the median of five reloads' longest ones, with 2,000 offerings measured. Each size has a process of its own, as a
- * gateway has one supply: compiled for three, the same code takes half as long again. Run: `node --expose-gc test/bench/plan.ts [size]`.
- * Figures are microseconds where nothing else is said.
+ * gateway has one supply: compiled for three, the same code takes half as long again; and each is measured in three. Run:
+ * `node test/bench/plan.ts [sizes, such as 10000,100000]`. Figures are microseconds where nothing else is said: those of a core that
+ * the process has to itself (see `support/ruler.ts`), and the plan's beside a neighbour. A pause is what others feel: by the wall,
+ * how much of it was waiting for a CPU that others had, and the longest by CPU.
  */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -21,7 +23,7 @@ import { buildingSnapshot, buildSnapshot } from "../../src/routing/snapshot/buil
 import { seeded } from "../support/chance.ts";
 import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
 import { cpuMs, type Pauses, watchLoop } from "./support/loop-watch.ts";
-import { median } from "./support/processes.ts";
+import { figureOf, leastRuler, type Round, roundsOf } from "./support/ruler.ts";
 
 const REGIONS = ["eu", "us", "asia", "me"];
 const CONTRACTS = [Contract.ACT, Contract.ACT, Contract.PREDICT, Contract.GROUND];
@@ -107,29 +109,6 @@ function naive(offerings: readonly Offering[]): Offering[] {
   }
 }
 
-/** Long enough for the optimising compiler, whose turn comes after seconds and not after calls. */
-const WARM_MS = 1500;
-
-/** Rounds whose median counts, so that what else the machine does for a second does not decide. */
-const ROUNDS = 5;
-
-function time(run: () => unknown, calls: number): { p50: number; p99: number } {
-  for (const start = performance.now(); performance.now() - start < WARM_MS; ) run();
-  const rounds = Array.from({ length: ROUNDS }, () => timeOnce(run, Math.ceil(calls / ROUNDS)));
-  return { p50: median(rounds.map(({ p50 }) => p50)), p99: median(rounds.map(({ p99 }) => p99)) };
-}
-
-function timeOnce(run: () => unknown, calls: number): { p50: number; p99: number } {
-  const took = new Float64Array(calls);
-  for (let i = 0; i < calls; i++) {
-    const start = process.hrtime.bigint();
-    run();
-    took[i] = Number(process.hrtime.bigint() - start) / 1000;
-  }
-  took.sort();
-  return { p50: took[calls >> 1]!, p99: took[Math.floor(calls * 0.99)]! };
-}
-
 function refused(run: () => unknown): void {
   try {
     run();
@@ -174,49 +153,75 @@ const heldBytes = (): number => {
 };
 
 const SIZES = [632, 10_000, 100_000];
+const PROCESSES = 3;
+/** The word by which one of them is told to measure. */
+const ALONE = "alone";
 
-/** One line of the table. */
-async function lineOf(count: number): Promise<Record<string, string>> {
+/** What is timed. */
+type Timed = Readonly<Record<"plan" | "balanced" | "slug" | "naive" | "refusal", Round[]>>;
+
+/** What one process measured. */
+interface Measured {
+  readonly timed: Timed;
+  readonly refusalCpuMs: number;
+  readonly swap: Awaited<ReturnType<typeof swapped>>;
+}
+
+async function measure(count: number): Promise<Measured> {
   const offerings = manyOfferings(count);
   const alias = argsFor(offerings, "service/auto:vla");
   const lax = { ...alias, intent: { ...alias.intent, provider: undefined } };
   const named = offerings.find((o) => o.actionSpaces[0] === "ee_delta_6d_grip" && o.maxHorizon >= 16);
   const slug = { ...lax, intent: { ...lax.intent, model: named?.model ?? "" } };
   const none = { ...alias, intent: { ...alias.intent, provider: prefer({ maxLatencyMs: 1 }) } };
-  const rounds = count > 50_000 ? 2_000 : 20_000;
-  const plan = time(() => planFor(alias), rounds);
-  const balanced = time(() => planFor(lax), rounds);
-  const exact = time(() => planFor(slug), rounds);
-  const chain = time(() => naive(offerings), count > 50_000 ? 60 : 400);
-  const refusal = time(() => refused(() => planFor(none)), 40);
+  const timed = {
+    plan: roundsOf(() => planFor(alias)),
+    balanced: roundsOf(() => planFor(lax)),
+    slug: roundsOf(() => planFor(slug)),
+    naive: roundsOf(() => naive(offerings)),
+    refusal: roundsOf(() => refused(() => planFor(none))),
+  };
   const cpuBefore = cpuMs();
   for (let i = 0; i < 10; i++) refused(() => planFor(none));
-  const refusalCpu = (cpuMs() - cpuBefore) / 10;
-  const swap = await swapped(offerings);
-  const us = (figure: number): string => figure.toFixed(1);
+  return { timed, refusalCpuMs: (cpuMs() - cpuBefore) / 10, swap: await swapped(offerings) };
+}
+
+const us = (figure: number): string => (Number.isNaN(figure) ? "–" : figure.toFixed(1));
+
+/** One line of the table, where the fixed work takes `ruler` on a core of its own. */
+function lineOf(count: number, { timed, refusalCpuMs, swap }: Measured, ruler: number): Record<string, string> {
+  const plan = figureOf(timed.plan, ruler);
+  const p50 = (name: keyof Timed): number => figureOf(timed[name], ruler).p50;
   return {
     "plan p50": us(plan.p50),
     "plan p99": us(plan.p99),
-    "balanced p50": us(balanced.p50),
-    "slug p50": us(exact.p50),
-    "naive p50": us(chain.p50),
-    "naive / plan": `${(chain.p50 / plan.p50).toFixed(0)} x`,
-    "409 p50 ms": us(refusal.p50 / 1000),
-    "409 CPU ms": us(refusalCpu),
+    "core to itself": `${(plan.ownShare * 100).toFixed(0)} %`,
+    "p50 beside a neighbour": us(plan.sharedP50),
+    "balanced p50": us(p50("balanced")),
+    "slug p50": us(p50("slug")),
+    "naive p50": us(p50("naive")),
+    "naive / plan": `${(p50("naive") / plan.p50).toFixed(0)} x`,
+    "409 p50 ms": us(p50("refusal") / 1000),
+    "409 CPU ms": us(refusalCpuMs),
     "swap ms": us(swap.tookMs),
     "longest pause ms": us(swap.pauseMs),
-    "of it CPU": us(swap.pauseCpuMs),
+    "of it queued": us(swap.queuedMs),
+    "longest by CPU": us(swap.pauseCpuMs),
     "MB per 10,000": us(swap.megabytes / (count / 10_000)),
   };
 }
 
-const [size] = process.argv.slice(2);
-if (size !== undefined) console.log(JSON.stringify(await lineOf(Number(size))));
+const [size, again] = process.argv.slice(2);
+if (again === ALONE) console.log(JSON.stringify(await measure(Number(size))));
 else {
-  const rows: Record<string, Record<string, string>> = {};
-  for (const each of SIZES) {
-    const args = ["--expose-gc", fileURLToPath(import.meta.url), String(each)];
-    rows[each] = JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8" }));
-  }
-  console.table(rows);
+  const measured = (size?.split(",").map(Number) ?? SIZES).flatMap((count) =>
+    Array.from({ length: PROCESSES }, (_, i) => {
+      const args = ["--expose-gc", fileURLToPath(import.meta.url), String(count), ALONE];
+      const all: Measured = JSON.parse(execFileSync(process.execPath, args, { encoding: "utf8", maxBuffer: 1e8 }));
+      return { count, name: `${count}, ${i + 1}`, all };
+    }),
+  );
+  const ruler = leastRuler(measured.flatMap(({ all }) => Object.values(all.timed).flat()));
+  console.table(Object.fromEntries(measured.map(({ count, name, all }) => [name, lineOf(count, all, ruler)])));
+  console.log(`the fixed work: ${ruler.toFixed(2)} at least`);
 }

@@ -2,7 +2,8 @@
  * What the real catalog costs: reloads of it from an embedded PostgreSQL while the event loop is watched, with 1,000, 10,000 and
  * 100,000 offerings: at the start, after a change, after one that moves an offering among the rows, after an import of the whole
  * catalog. Of the longest turn of each reload the median and the worst are printed: by the wall, by the CPU that the main thread had
- * in it, and what of that was the garbage collector's. The same of writing `GET /v1/routes`. And the CPU of a gateway process per
+ * in it, and what of that was the garbage collector's; and of the worst by the wall, for how long it was in the queue for a CPU that
+ * others had. The same of writing `GET /v1/routes`. And the CPU of a gateway process per
  * `GET /v1/models?limit=1000`. Run: `node test/bench/registry.ts [sizes, such as 10000,100000]`. Asked for: no pause over 5 ms, no
  * page over 50 ms of CPU.
  */
@@ -32,6 +33,7 @@ import { cpuNanos, median, start } from "./support/processes.ts";
 const roundsOf = (offerings: number) => (offerings > 50_000 ? { warmUp: 2, rounds: 5 } : { warmUp: 5, rounds: 25 });
 const SIZES = process.argv[2]?.split(",").map(Number) ?? [1_000, 10_000, 100_000];
 const PAGES = 20;
+const GOAL_MS = 5;
 const ms = (value: number): string => value.toFixed(1);
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 
@@ -146,11 +148,15 @@ for (const offerings of SIZES) {
       if (i >= warmUp) runs.push(run);
     }
     const [worst] = runs.toSorted((a, b) => b.pauseCpuMs - a.pauseCpuMs);
+    const [longest] = runs.toSorted((a, b) => b.pauseMs - a.pauseMs);
+    const over = (of: (run: Reload) => number): number => runs.filter((run) => of(run) > GOAL_MS).length;
     rows[`${offerings} offerings, ${change}`] = {
       times: String(runs.length),
       "took ms": ms(median(runs.map(({ tookMs }) => tookMs))),
       "longest turn ms, median / worst": both(runs.map(({ pauseMs }) => pauseMs)),
+      "queued in the worst": ms(longest!.queuedMs),
       "of CPU": both(runs.map(({ pauseCpuMs }) => pauseCpuMs)),
+      "over 5 ms by wall, by CPU": `${over(({ pauseMs }) => pauseMs)}, ${over(({ pauseCpuMs }) => pauseCpuMs)}`,
       "collector's in the worst": ms(worst!.collectorMs),
       "of CPU without the collector": both(runs.map(({ ownMs }) => ownMs)),
       "full collections": String(runs.reduce((sum, { full }) => sum + full, 0)),

@@ -5,27 +5,39 @@ import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf
 /** The longest turn in milliseconds: by the wall, and by the CPU that this thread had in it, for others may use the machine too. */
 export interface Pauses {
   readonly pauseMs: number;
+  /** Of that, what this thread stood in the queue for a CPU that somebody else had. */
+  readonly queuedMs: number;
   readonly pauseCpuMs: number;
 }
 
-/** Where Linux says for how many nanoseconds the thread that reads it ran. */
+/** Where Linux says for how many nanoseconds the thread that reads it ran, and for how many it waited to. */
 const SCHEDSTAT = "/proc/thread-self/schedstat";
 const schedstat = existsSync(SCHEDSTAT) ? openSync(SCHEDSTAT, "r") : undefined;
 const read = Buffer.alloc(96);
 
-/** On-CPU milliseconds of this thread so far. For the main thread alone. */
-export function cpuMs(): number {
+/** What the scheduler gave this thread so far, in milliseconds. */
+interface Scheduled {
+  readonly cpuMs: number;
+  readonly queuedMs: number;
+}
+
+function scheduled(): Scheduled {
   // Linux writes them down at its ticks, some milliseconds apart, and whenever somebody asks about the whole process.
   const { user, system } = process.cpuUsage();
-  if (schedstat === undefined) return (user + system) / 1000;
-  return Number(read.toString("latin1", 0, readSync(schedstat, read, 0, read.length, 0)).split(" ", 1)[0]) / 1e6;
+  if (schedstat === undefined) return { cpuMs: (user + system) / 1000, queuedMs: 0 };
+  const [ran, queued] = read.toString("latin1", 0, readSync(schedstat, read, 0, read.length, 0)).split(" ");
+  return { cpuMs: Number(ran) / 1e6, queuedMs: Number(queued) / 1e6 };
 }
+
+/** On-CPU milliseconds of this thread so far. For the main thread alone. */
+export const cpuMs = (): number => scheduled().cpuMs;
 
 /** One turn of the event loop, in milliseconds on the clock of `performance.now()`. */
 interface Turn {
   readonly from: number;
   readonly ms: number;
   readonly cpuMs: number;
+  readonly queuedMs: number;
 }
 
 /** A pause that the garbage collector made. */
@@ -43,22 +55,25 @@ const SHORT_MS = 0.5;
 export function watchLoop(): () => Pauses & { readonly turns: readonly Turn[] } {
   const turns: Turn[] = [];
   let last = performance.now();
-  let lastCpu = cpuMs();
-  let [pauseMs, pauseCpuMs] = [0, 0];
+  let before = scheduled();
+  let [pauseMs, queuedMs, pauseCpuMs] = [0, 0, 0];
   let watching = true;
   const beat = (): void => {
-    const [at, cpu] = [performance.now(), cpuMs()];
-    const turn = { from: last, ms: at - last, cpuMs: cpu - lastCpu };
-    pauseMs = Math.max(pauseMs, turn.ms);
+    const [at, now] = [performance.now(), scheduled()];
+    const turn = {
+      ...{ from: last, ms: at - last },
+      ...{ cpuMs: now.cpuMs - before.cpuMs, queuedMs: now.queuedMs - before.queuedMs },
+    };
+    if (turn.ms > pauseMs) [pauseMs, queuedMs] = [turn.ms, turn.queuedMs];
     pauseCpuMs = Math.max(pauseCpuMs, turn.cpuMs);
     if (turn.ms > SHORT_MS) turns.push(turn);
-    [last, lastCpu] = [at, cpu];
+    [last, before] = [at, now];
     if (watching) setImmediate(beat);
   };
   beat();
   return () => {
     watching = false;
-    return { pauseMs, pauseCpuMs, turns };
+    return { pauseMs, queuedMs, pauseCpuMs, turns };
   };
 }
 
