@@ -3,3 +3,11 @@ import { isDeepStrictEqual } from "node:util";
 
 /** `before` where `now` says the same, so that whoever made something of it need not make it again. */
 export const asBefore = <T>(before: T | undefined, now: T): T => (isDeepStrictEqual(before, now) ? (before as T) : now);
+
+/**
+ * Empties a list of rows that were looked at. Whoever waits with a list in hand keeps all that is in it, and what the collector meets
+ * twice it takes for old: it would stay until the next full collection.
+ */
+export const letGo = (rows: unknown[]): void => {
+  rows.length = 0;
+};

@@ -1,7 +1,7 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
 import { breatheOut } from "../../ambient.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { asBefore } from "./as-before.ts";
+import { asBefore, letGo } from "./as-before.ts";
 import {
   type CatalogRows,
   type LiteratureLine,
@@ -175,6 +175,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     const entries = new Map<string, CatalogEntry>();
     for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE)) {
       for (const entry of batch) entries.set(entry.slug, asBefore(known.entries.get(entry.slug), entry));
+      letGo(batch);
       await breatheOut();
     }
     return {
@@ -194,10 +195,11 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
 }
 
 /** All rows in their order; one that says what the row of its place said before is that. */
-async function gathered<T>(batches: AsyncIterable<readonly T[]>, before: readonly T[]): Promise<T[]> {
+async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): Promise<T[]> {
   const rows: T[] = [];
   for await (const batch of batches) {
     for (const row of batch) rows.push(asBefore(before[rows.length], row));
+    letGo(batch);
     await breatheOut();
   }
   return rows;

@@ -1,7 +1,7 @@
 /** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
 import { breatheOut } from "../../ambient.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
-import { asBefore } from "./as-before.ts";
+import { asBefore, letGo } from "./as-before.ts";
 import {
   type ModelRecord,
   type ModelRow,
@@ -44,7 +44,7 @@ interface Heap<T> {
 }
 
 type Heaps<T> = ReadonlyMap<number, Heap<T>>;
-type Batches<Row> = AsyncIterable<readonly Row[]>;
+type Batches<Row> = AsyncIterable<Row[]>;
 
 /** The supply of one database. A record that says what it said the time before is the same object, and nobody changes it. */
 export class SupplyReader {
@@ -66,7 +66,7 @@ export class SupplyReader {
         const rows = tx<(ModelRow & Versioned)[]>`
           select *, slug as key, xmin::text as version from model where slug = any(${keys}::text[])`;
         for await (const batch of rows.cursor(AT_ONCE))
-          yield batch.map(({ key, version, ...row }) => ({ key, version, record: modelOf(row) }));
+          yield madeOf(batch, ({ key, version, ...row }) => ({ key, version, record: modelOf(row) }));
       });
       const live = await newest(tx, this.#offerings, offeringVersions, async function* (keys) {
         const rows = tx<(OfferingRow & Versioned)[]>`
@@ -74,7 +74,7 @@ export class SupplyReader {
           join offering on offering.id = row.id join provider on provider.id = row.provider_id
           where row.id = any(${keys}::text[])`;
         for await (const batch of rows.cursor(AT_ONCE))
-          yield batch.map((row) => ({ key: row.key, version: row.version, record: offeringOf(row) }));
+          yield madeOf(batch, (row) => ({ key: row.key, version: row.version, record: offeringOf(row) }));
       });
       this.#models = models;
       this.#offerings = live;
@@ -127,6 +127,7 @@ async function newest<T>(
         heapOf.set(key, heap);
         unread.push(key);
       }
+      letGo(batch);
       await breatheOut();
     }
   }
@@ -138,6 +139,7 @@ async function newest<T>(
         // What is written again and says the same changed nothing for whoever looks at it.
         found.get(heap)!.set(key, { version, record: asBefore(before, record) });
       }
+      letGo(batch);
       await breatheOut();
     }
   }
@@ -146,6 +148,13 @@ async function newest<T>(
   return new Map(
     digests.map(({ heap, digest }) => [heap, { digest, rows: rowsOf(heap) ?? known.get(heap)!.rows }] as const),
   );
+}
+
+/** What is made of each row; the rows are let go. */
+function madeOf<Row, T>(rows: Row[], make: (row: Row) => T): T[] {
+  const made = rows.map(make);
+  letGo(rows);
+  return made;
 }
 
 async function recordsOf<T>(heaps: Heaps<T>): Promise<T[]> {
