@@ -74,9 +74,6 @@ const SLICE_MS = 1;
 /** Leaves the event loop to others once. */
 export const breathe = (): Promise<void> => new Promise(setImmediate);
 
-/** Turns of the event loop until it is known that the collector began with the old: Node tells of it by way of two of them. */
-const NEWS_TURNS = 2;
-
 /** How long the collector may need for the old, and how often it is asked whether it has ended. */
 const MARKING_MS = 1_000;
 const LOOK_MS = 5;
@@ -88,7 +85,8 @@ const LOOK_MS = 5;
 export async function breatheOut(): Promise<void> {
   await breathe();
   if (!isYoungMany()) return;
-  for (let turn = 0; turn < NEWS_TURNS; turn++) await breathe();
+  // What the collector began with in this turn is known in the next.
+  await breathe();
   for (let waited = 0; isCollectorBusy(); waited += LOOK_MS) {
     if (waited >= MARKING_MS) return;
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));

@@ -59,7 +59,7 @@ const MOST_YOUNG_BYTES = 1_000_000;
 interface Collector {
   /** Collects the young at once. */
   readonly collect: () => void;
-  /** Whether V8 marks what lives among the old, which it does beside the program, in many steps. */
+  /** Whether V8 marks what lives among the old, which it does beside the program, in many steps; as of the last turn of the event loop that began. */
   readonly isMarking: () => boolean;
 }
 
@@ -71,21 +71,28 @@ function open(): Collector {
   const gc: (how: { type: "minor" }) => void = runInNewContext("gc");
   setFlagsFromString("--no-expose-gc");
   let marking = false;
-  new PerformanceObserver((list) => {
-    for (const entry of list.getEntries()) {
+  const hear = (entries: readonly PerformanceEntry[]): void => {
+    for (const entry of entries) {
       const { kind } = (entry as PerformanceEntry & { detail: { kind: number } }).detail; // as Node documents entries of this type
       if (kind === constants.NODE_PERFORMANCE_GC_INCREMENTAL) marking = true;
       else if (kind === constants.NODE_PERFORMANCE_GC_MAJOR) marking = false;
     }
-  }).observe({ entryTypes: ["gc"] });
+  };
+  const observer = new PerformanceObserver((list) => hear(list.getEntries()));
+  observer.observe({ entryTypes: ["gc"] });
+  const isMarking = (): boolean => {
+    // It is told a turn later than it could be asked, and a small collection in that turn would do all of the marking in its pause.
+    hear(observer.takeRecords());
+    return marking;
+  };
   const collect = (): void => gc({ type: "minor" });
-  if (isChosen(ALONE, process.execArgv)) return { collect, isMarking: () => marking };
+  if (isChosen(ALONE, process.execArgv)) return { collect, isMarking };
   const alone = (): void => {
     setFlagsFromString(ALONE);
     collect();
     setFlagsFromString(ALONE.replace("no-", ""));
   };
-  return { collect: alone, isMarking: () => marking };
+  return { collect: alone, isMarking };
 }
 
 /** Whether so much is young that its collection would be felt. */

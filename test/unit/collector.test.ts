@@ -68,3 +68,29 @@ test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single
     expect(stdout.trim()).toMatch(/^\d+ 1,4,8$/); // small, full, and the steps on the way to a full one
   },
 );
+
+test("that the collector began with the old is known in the turn of the event loop in which it began, before Node tells of it", {
+  timeout: 60_000,
+}, async () => {
+  const script = `
+    import { constants, PerformanceObserver } from "node:perf_hooks";
+    import { isCollectorBusy, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../src/collector.ts"))};
+    tuneCollector();
+    let told = 0;
+    new PerformanceObserver((list) => {
+      for (const { detail } of list.getEntries()) if (detail.kind === constants.NODE_PERFORMANCE_GC_INCREMENTAL) told++;
+    }).observe({ entryTypes: ["gc"] });
+    isCollectorBusy();
+    const kept = [];
+    let [begun, late, wasBusy] = [0, 0, false];
+    for (let i = 0; i < 30_000 && begun < 1; i++) {
+      kept[i % 3000] = Array.from({ length: 200 }, (_, n) => ({ n, text: "n" + n }));
+      await new Promise(setImmediate);
+      const busy = isCollectorBusy();
+      if (busy && !wasBusy && ++begun <= told) late++;
+      wasBusy = busy;
+    }
+    console.log(begun, late);`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script]);
+  expect(stdout.trim()).toBe("1 0");
+});
