@@ -107,7 +107,16 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refus
       { route, retryAfter: 1 },
     );
   }
-  return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
+  const text = tries.every(isRejected) ? unreadBy(tries) : `every offering of the plan failed: ${told}`;
+  return refuse(Reason.ALL_ATTEMPTS_FAILED, text, {}, { route });
+}
+
+const isRejected = ({ reason }: Try): boolean => reason === AttemptFailure.INPUT_REJECTED;
+
+/** What the models said of it is not told, as it is theirs: where to look is. */
+function unreadBy(tries: readonly Try[]): string {
+  const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
+  return `every offering that was asked rejected the observations or the instruction: ${[...models].join(", ")} says what the model reads`;
 }
 
 const spoken = (failure: AttemptFailure | undefined): string =>

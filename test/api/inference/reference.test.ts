@@ -54,6 +54,9 @@ describe("POST /v1/act", () => {
     const { status, body } = await app.call("/v1/act", request, { key: caller.key });
     expect([status, body.error.code]).toEqual([502, "all_attempts_failed"]);
     for (const attempt of body.route.attempts) expect(attempt).toMatchObject({ reason: "input_rejected" });
+    // And where it stands what the model takes.
+    const [, where] = /(\/v1\/models\/\S+) says what the model reads/.exec(body.error.message)!;
+    expect((await app.call(where!)).body.limits).toContain("proprio");
   });
 });
 
