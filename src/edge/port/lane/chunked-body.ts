@@ -3,7 +3,7 @@ import { EventEmitter } from "node:events";
 import { givenBack, type Room, taken } from "../../../codecs/slab.ts";
 
 /** So much waits at most for a reader, beside one chunk: what is not read yet is better not made yet. */
-const MOST_UNSENT = 32 << 10;
+const MOST_UNSENT = 64 << 10;
 
 /** The connection that it leaves by. */
 interface Way {
