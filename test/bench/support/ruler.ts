@@ -1,11 +1,11 @@
 /**
  * Whether this process has its core to itself. Two hardware threads share one, and a guest is not told what its neighbour on the other
  * one does: while that one works, code that keeps the core busy takes nearly twice as long, whatever was compiled of it, and seconds
- * later as long as before. So a fixed piece of such work is timed beside what is measured, and rounds are told apart by it.
+ * later as long as before. So a fixed piece of such work is timed before and after each round of what is measured, and rounds are told apart by it.
  */
 import { median } from "./processes.ts";
 
-/** Figures of one round in microseconds, and what the fixed work took beside them. */
+/** Figures of one round in microseconds, and what the fixed work took around it. */
 export interface Round {
   readonly p50: number;
   readonly p99: number;
@@ -29,9 +29,10 @@ const ROUNDS = 30;
 const ROUND_MS = 30;
 
 /** A core is this process's own while the fixed work takes at most so many times its least. */
-const SHARED = 1.2;
+const SHARED = 1.3;
+const HANDFUL = 10;
 
-/** Times calls in many short rounds, after a warm-up. Beside each call is the fixed work. */
+/** Times calls in many short rounds, after a warm-up. */
 export function roundsOf(run: () => unknown): Round[] {
   for (const start = performance.now(); performance.now() - start < WARM_MS; ) {
     run();
@@ -42,14 +43,17 @@ export function roundsOf(run: () => unknown): Round[] {
 
 function roundOf(run: () => unknown): Round {
   const took: number[] = [];
-  const fixed: number[] = [];
+  const before = rulerMicros();
   for (const start = performance.now(); performance.now() - start < ROUND_MS || took.length === 0; ) {
-    fixed.push(microsOf(fixedWork));
     took.push(microsOf(run));
   }
   took.sort((a, b) => a - b);
-  return { p50: took[took.length >> 1]!, p99: took[Math.floor(took.length * 0.99)]!, ruler: median(fixed) };
+  const ruler = Math.max(before, rulerMicros());
+  return { p50: took[took.length >> 1]!, p99: took[Math.floor(took.length * 0.99)]!, ruler };
 }
+
+/** The fixed work's least time in a handful, the first of which find the caches full of something else. */
+const rulerMicros = (): number => Math.min(...Array.from({ length: HANDFUL }, () => microsOf(fixedWork)));
 
 function microsOf(run: () => unknown): number {
   const start = process.hrtime.bigint();
