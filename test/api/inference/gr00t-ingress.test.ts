@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { Request } from "zeromq";
 import { decodeGr00t, encodeGr00t } from "../../../src/codecs/python/gr00t.ts";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
@@ -113,6 +113,39 @@ describe("get_action", () => {
     const recorded = readFileSync(join(SAMPLES, "gr00t_n16_request.msgpack"));
     const answer = (await talk((call) => call(recorded))) as Map<string, string>;
     expect(answer.get("error")).toContain("Unauthorized: Invalid API token");
+  });
+});
+
+describe("a client", () => {
+  it("without credit is told so, before a model is asked", async () => {
+    const poor = await app.caller(0);
+    const before = model.acts.length;
+    const answer = await talk((call) => call(message({ endpoint: "get_action", api_token: poor.key, data: nested() })));
+    expect((answer as Map<string, string>).get("error")).toContain("insufficient_credits (402)");
+    expect(model.acts).toHaveLength(before);
+  });
+
+  it("does not notice that its provider dies, and stays where it went", async () => {
+    const equal = await startModel();
+    onTestFinished(() => {
+      model.script.act = undefined;
+      return equal.close();
+    });
+    await app.supply({ provider: "two", model: "acme/arm", endpoint: equal.endpoint, action_spaces: ["joint_pos_7"] });
+    await talk(async (call) => {
+      const provider = async () => {
+        const asked = message({ endpoint: "get_action", api_token: caller.key, data: nested() });
+        const [, info] = (await call(asked)) as unknown as [unknown, Map<string, string>];
+        return info.get("provider");
+      };
+      const first = await provider();
+      const dying = first === "one" ? model : equal;
+      dying.script.act = (_call, _answer, { stream }) => stream.close(2);
+      const second = await provider();
+      expect([first, second].sort()).toEqual(["one", "two"]);
+      dying.script.act = undefined;
+      expect(await provider()).toBe(second);
+    });
   });
 });
 
