@@ -98,7 +98,7 @@ const shareOf = (runs: readonly Result[]): number => median(runs.map(({ carried,
 const lostBy = (runs: readonly Result[]): string => runs.map(({ carried, sent }) => sent - carried).join(" ");
 
 /** Turns of closed loops before any run counts: at least so many messages to each program, until none gets cheaper any longer, and no more than so many. */
-const WARM_UP = { robots: 64, connections: 8, each: 500, least: 250_000, most: 500_000 } as const;
+const WARM_UP = { robots: 64, connections: 8, each: 500, least: 500_000, most: 700_000 } as const;
 /** How long robots are paced between them. */
 const PACED_S = 0.5;
 const warm = new Map<Name, number[]>();
