@@ -1,5 +1,6 @@
 /** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import { Refusal } from "../refusal.ts";
 import type { Call, IdempotencyClaim, Listener, Principal, Speaker } from "../services/call.ts";
 import type { Signal } from "../signal.ts";
 import type { KeyRecord } from "../store/account/keys.ts";
@@ -166,8 +167,14 @@ export function createGate(parts: GateParts): Gate {
       rest = watch(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
-          if (!sound) assertValid(method.input, message);
-          listener.hear(message);
+          try {
+            if (!sound) assertValid(method.input, message);
+            listener.hear(message);
+          } catch (thrown) {
+            if (!(thrown instanceof Refusal)) throw thrown;
+            // What has begun is brought to its end, with the last words that the schema promises.
+            listener.cut(thrown);
+          }
         },
         room: () => listener.room(),
         close: () => listener.close(),

@@ -229,7 +229,7 @@ class GrpcCall implements CallHearer {
     const { maxMessageBytes } = this.#options;
     const bytes = Promise.resolve(compressed ? this.#coding!.decompress(message, maxMessageBytes) : message);
     bytes.catch(() => {}); // told of in its turn
-    const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.fail);
+    const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.#failRead);
     this.#before = last;
     this.#stream.pause();
     void last.then(() => {
@@ -278,9 +278,12 @@ class GrpcCall implements CallHearer {
     };
   }
 
-  #failRead(thrown: unknown): void {
-    this.fail(thrown instanceof CodecError ? refusalOfFrames(thrown, this.#options.maxMessageBytes) : thrown);
-  }
+  /** What the caller sent can't be read. Whoever serves a conversation brings it to its end. */
+  readonly #failRead = (thrown: unknown): void => {
+    const read = thrown instanceof CodecError ? refusalOfFrames(thrown, this.#options.maxMessageBytes) : thrown;
+    if (this.#listener === undefined || this.#over) this.fail(read);
+    else this.#listener.cut(refusalOf(read, this.#caller));
+  };
 
   async #answer(bytes: Buffer): Promise<void> {
     const admission = this.#admission;

@@ -203,6 +203,21 @@ describe("a hold", () => {
   });
 });
 
+describe("a message that cannot be taken", () => {
+  it.each<[string, Parameters<ReturnType<typeof robot>["say"]>[0]]>([
+    ["a number that is none", { case: "observation", value: { step: 2, observations: [{ proprio: [Number.NaN] }] } }],
+    ["a second `open`", { case: "open", value: OPEN as never }],
+  ])("ends the loop with the same last words as every other end: %s", async (_what, message) => {
+    const loop = robot(app, caller.key, OPEN);
+    await loop.expect("opened");
+    loop.observe(1);
+    await loop.expect("chunk");
+    loop.say(message);
+    expect(await loop.expect("ended")).toMatchObject({ code: "validation_failed", chunks: 1 });
+    expect(await refusalIn(loop.next())).toMatchObject({ code: "InvalidArgument", reason: "validation_failed" });
+  });
+});
+
 describe("out of order", () => {
   it("observations are dropped and counted", async () => {
     const loop = robot(app, caller.key, OPEN);
