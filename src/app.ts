@@ -247,7 +247,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [
         OperationsService,
         operationsService({
-          ...{ sql, supply, unready },
+          sql,
+          supply,
+          unready,
           warnings: () => loader.warnings,
           cache: () => keys.figures,
           setup: {
@@ -291,24 +293,25 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken, natsUrl: ownNatsUrl };
   if (config.roles.has("worker")) {
     startWorkers({
-      ...{
-        config,
-        sql,
-        notices,
-        log,
-        replica,
-        natsUrl,
-        till,
-        vault,
-        upstream,
-        agent,
-        hookAgent,
-        openTarget,
-        allowPrivate,
-        gate,
-        limits,
-      },
-      ...{ scenarios, workers, supplyParts, forgotten: processor && (() => askForgotten({ ...paying, processor })) },
+      config,
+      sql,
+      notices,
+      log,
+      replica,
+      natsUrl,
+      till,
+      vault,
+      upstream,
+      agent,
+      hookAgent,
+      openTarget,
+      allowPrivate,
+      gate,
+      limits,
+      scenarios,
+      workers,
+      supplyParts,
+      forgotten: processor && (() => askForgotten({ ...paying, processor })),
       closers,
     });
   }

@@ -124,7 +124,14 @@ export function startWorkers(house: WorkerHouse): void {
   const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));
   const answer = laterCalls(gate, principal);
   const evaluation = evaluationWork({
-    ...{ sql, till, upstream, agent, allowPrivate, scenarios, packs: config.scenarioPacks, principal },
+    sql,
+    till,
+    upstream,
+    agent,
+    allowPrivate,
+    scenarios,
+    packs: config.scenarioPacks,
+    principal,
     act: (keyId) => (call) => answer(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
   });
   const working = {
@@ -142,7 +149,9 @@ export function startWorkers(house: WorkerHouse): void {
   const poster = new Poster({
     agent: hookAgent,
     connect: guardedConnector({ allowPrivate, dnsServers: config.dnsServers }),
-    ...{ allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES },
+    allowPrivate,
+    timeoutMs: HOOK_MS,
+    maxBytes: HOOK_ANSWER_BYTES,
   });
   const sender = new WebhookSender({
     ...working,

@@ -109,7 +109,9 @@ async function reload({ supply, shelf, reader, opener }: ReturnType<typeof knowi
   const collections = await collected();
   const [longest] = turns.toSorted((a, b) => b.cpuMs - a.cpuMs);
   return {
-    ...{ tookMs, ...pauses, ownMs: longestOwnMs(turns, collections) },
+    tookMs,
+    ...pauses,
+    ownMs: longestOwnMs(turns, collections),
     collectorMs: longest ? collectorMs(longest, collections) : 0,
     full: collections.filter(({ full }) => full).length,
   };

@@ -31,8 +31,14 @@ beforeAll(async () => {
   const plain = { name: "", headers: undefined, headerNames: [], samplingRate: 1, privacyMode: false, events: false };
   await tx(db.sql, (tx) =>
     createTarget(tx, {
-      ...{ ...plain, id: TARGET, orgId: ORG, endpoint: to.url, protocol: "http/protobuf" as const },
-      ...{ filter, resourceAttributes: {}, enabled: true },
+      ...plain,
+      id: TARGET,
+      orgId: ORG,
+      endpoint: to.url,
+      protocol: "http/protobuf" as const,
+      filter,
+      resourceAttributes: {},
+      enabled: true,
     }),
   );
   broadcaster = new Broadcaster({
@@ -53,14 +59,35 @@ afterAll(async () => {
 });
 
 const ended = (): EndedCall => ({
-  ...{ orgId: ORG, requestId: newId("req"), keyId: "key_1", userId: undefined, workspaceId: undefined },
-  ...{ sessionId: undefined, traceparent: undefined, contract: "act", modelRequested: "acme/base", model: "acme/base" },
-  ...{ provider: "acme", offeringId: "off_1", region: undefined, httpStatus: 200, errorCode: undefined, latencyMs: 5 },
+  orgId: ORG,
+  requestId: newId("req"),
+  keyId: "key_1",
+  userId: undefined,
+  workspaceId: undefined,
+  sessionId: undefined,
+  traceparent: undefined,
+  contract: "act",
+  modelRequested: "acme/base",
+  model: "acme/base",
+  provider: "acme",
+  offeringId: "off_1",
+  region: undefined,
+  httpStatus: 200,
+  errorCode: undefined,
+  latencyMs: 5,
   attempts: [
     { offeringId: "off_1", model: "acme/base", provider: "acme", status: "ok", reason: undefined, latencyMs: 4 },
   ],
-  ...{ fallbackUsed: false, hedged: false, simulated: false, units: 1, costMicro: 1, deadlineMs: undefined },
-  ...{ actionSpace: undefined, dtMs: undefined, streamId: undefined, metadata: undefined },
+  fallbackUsed: false,
+  hedged: false,
+  simulated: false,
+  units: 1,
+  costMicro: 1,
+  deadlineMs: undefined,
+  actionSpace: undefined,
+  dtMs: undefined,
+  streamId: undefined,
+  metadata: undefined,
 });
 
 it("a target that is silent has so many spans waiting and no more: what came beyond is counted, the rest arrives later", async () => {

@@ -290,7 +290,10 @@ describe("a stream", () => {
     const ids = Array.from({ length: 30 }, (_, i) => `mixed-${i}`);
     await link.publish(
       ids.map((id, i) => ({
-        ...{ id, orgId: "org_A", position: 0, name: i % 7 < 4 ? "key.created" : "batch.completed" },
+        id,
+        orgId: "org_A",
+        position: 0,
+        name: i % 7 < 4 ? "key.created" : "batch.completed",
         payload: toBinary(EventSchema, create(EventSchema, { id, orgId: "org_A" })),
       })),
     );

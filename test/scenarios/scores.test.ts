@@ -27,9 +27,23 @@ describe("intervals of a rate", () => {
 
 describe("scores", () => {
   const episode = (over: Partial<EpisodeRecord>): EpisodeRecord => ({
-    ...{ seed: 0, success: false, termination: "max_steps", error: undefined, return: 0, progress: 0, steps: 10 },
-    ...{ simTimeS: 1, policyCalls: 5, latenciesMs: [1, 2], metrics: { far_m: 1 }, clippedSteps: 0, staleSteps: 0 },
-    ...{ meanActionDelta: 0, initialStateSha256: "", trajectorySha256: "", actions: new Float64Array() },
+    seed: 0,
+    success: false,
+    termination: "max_steps",
+    error: undefined,
+    return: 0,
+    progress: 0,
+    steps: 10,
+    simTimeS: 1,
+    policyCalls: 5,
+    latenciesMs: [1, 2],
+    metrics: { far_m: 1 },
+    clippedSteps: 0,
+    staleSteps: 0,
+    meanActionDelta: 0,
+    initialStateSha256: "",
+    trajectorySha256: "",
+    actions: new Float64Array(),
     ...over,
   });
 

@@ -116,8 +116,15 @@ describe("a scenario pack", () => {
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
   const PACK = {
-    ...{ id: "hold-up", version: "1.0.0", title: "Hold up", description: "Hold a weight up.", mjcf: "hold.xml" },
-    ...{ action_space: "continuous_nd", action_dim: 1, substeps: 5, max_steps: 40 },
+    id: "hold-up",
+    version: "1.0.0",
+    title: "Hold up",
+    description: "Hold a weight up.",
+    mjcf: "hold.xml",
+    action_space: "continuous_nd",
+    action_dim: 1,
+    substeps: 5,
+    max_steps: 40,
     action: { kind: "control", scale: 20 },
     obs: [["qpos"], ["qvel"], ["site", "tip"], ["command"]],
     reset: { qpos_noise: 0.01 },

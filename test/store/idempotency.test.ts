@@ -174,7 +174,11 @@ describe("claims that come together", () => {
     const claims = new Claims(db.sql);
     const ask = (key: string, body = "a", claimId = newId("req")) =>
       claims.claim({
-        ...{ orgId: payer.orgId, key, claimId, hash: hashOf(body), till: replica.till.name },
+        orgId: payer.orgId,
+        key,
+        claimId,
+        hash: hashOf(body),
+        till: replica.till.name,
         method: "limber.v1.InferenceService.Act",
       });
     const [one, two, again, other] = await Promise.allSettled([ask("t1"), ask("t2"), ask("t1"), ask("t2", "b")]);

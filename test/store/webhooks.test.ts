@@ -22,8 +22,14 @@ afterAll(() => db.close());
 const hook = (id: string) =>
   tx(db.sql, (tx) =>
     createWebhook(tx, {
-      ...{ id, orgId: "org_1", url: "https://example.com/", events: ["*"], description: "", enabled: true },
-      ...{ workspaceId: undefined, secret: Buffer.from("sealed") },
+      id,
+      orgId: "org_1",
+      url: "https://example.com/",
+      events: ["*"],
+      description: "",
+      enabled: true,
+      workspaceId: undefined,
+      secret: Buffer.from("sealed"),
     }),
   );
 /** Puts deliveries on their way, due since so many seconds. */

@@ -94,9 +94,14 @@ const ENTRIES: readonly Entry[] = [
       app.call(
         "/v1/supply/providers/hostile/models",
         {
-          ...{ ...ACT_DECLARATION, price_per_action_step: undefined, price_per_frame: 0.001 },
-          ...{ runtime: "cog", contracts: ["predict"], action_spaces: [] },
-          ...{ model: `hostile/m${next++}`, endpoint },
+          ...ACT_DECLARATION,
+          price_per_action_step: undefined,
+          price_per_frame: 0.001,
+          runtime: "cog",
+          contracts: ["predict"],
+          action_spaces: [],
+          model: `hostile/m${next++}`,
+          endpoint,
         },
         { key },
       ),
@@ -163,7 +168,9 @@ const ENTRIES: readonly Entry[] = [
       app.call(
         "/v1/act",
         {
-          ...{ model: "acme/base", action_space: "base_twist_2d", horizon: 1 },
+          model: "acme/base",
+          action_space: "base_twist_2d",
+          horizon: 1,
           observations: [{ proprio: [0], frames: [{ camera: "front", url }] }],
         },
         { key },

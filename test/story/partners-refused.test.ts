@@ -15,8 +15,12 @@ it("warns of a server that acts without a picture as if it were there, and of on
     return Array.from({ length: 10 }, () => values.slice(0, 7));
   });
   const acting = await join({
-    ...{ runtime: "openpi-ws", endpoint: blind.endpoint, profile: { preset: "openpi/libero" } },
-    ...{ action_spaces: ["ee_delta_6d_grip"], max_horizon: 10, price_per_action_step: 0.001 },
+    runtime: "openpi-ws",
+    endpoint: blind.endpoint,
+    profile: { preset: "openpi/libero" },
+    action_spaces: ["ee_delta_6d_grip"],
+    max_horizon: 10,
+    price_per_action_step: 0.001,
   });
   expect([acting.body.offering.status, failedChecks(acting.body)]).toEqual([
     "live",
@@ -34,7 +38,9 @@ it("warns of a server that acts without a picture as if it were there, and of on
   open.push(small);
   const ground = { contracts: ["ground"], action_spaces: [], price_per_1k_tokens: 0.001 };
   const finding = await join({
-    ...{ runtime: "openai-chat", endpoint: small.endpoint, ...ground },
+    runtime: "openai-chat",
+    endpoint: small.endpoint,
+    ...ground,
     profile: { coordinates: "xy_1000", server_model: "test/model" },
   });
   expect([finding.body.offering.status, failedChecks(finding.body).map(([name]) => name)]).toEqual([

@@ -72,7 +72,10 @@ const act = (app: App, session: string | undefined, more: object = {}) =>
   app.call(
     "/v1/act",
     {
-      ...{ model, action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [1, 2, 3] }] },
+      model,
+      action_space: "base_twist_2d",
+      horizon: 2,
+      observations: [{ proprio: [1, 2, 3] }],
       provider: { ...(session && { session_id: session }), ...more },
     },
     { key: robot.key },

@@ -48,13 +48,12 @@ function launch(
   const { PATH = "", HOME = "", TMPDIR } = process.env;
   const child = spawn(process.execPath, [join(tree, "src/main.ts")], {
     env: {
-      ...{
-        PATH,
-        HOME,
-        ...(TMPDIR !== undefined && { TMPDIR }),
-        NODE_COMPILE_CACHE: compiled(tree, tree === HOME_TREE),
-      },
-      ...{ PORT: "0", ...env },
+      PATH,
+      HOME,
+      ...(TMPDIR !== undefined && { TMPDIR }),
+      NODE_COMPILE_CACHE: compiled(tree, tree === HOME_TREE),
+      PORT: "0",
+      ...env,
     },
     stdio: ["ignore", "pipe", "pipe"],
   });

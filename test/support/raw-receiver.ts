@@ -46,7 +46,8 @@ export async function startRawReceiver(): Promise<RawReceiver> {
           path: head.split(" ")[1]!,
           id: /webhook-id: (.*)/.exec(head)?.[1] ?? "",
           body: bytes.toString("utf8", end + 4, over),
-          ...{ connection, socket },
+          connection,
+          socket,
         };
         bytes = bytes.subarray(over);
         posts.push(post);

@@ -41,9 +41,19 @@ export function* buildingSnapshot(supply: Supply, before?: Snapshot): Sliced<Sna
   const numbered = new Int32Array(ground.room).fill(-1);
   numbered.set(order);
   return snapshotOf({
-    ...{ source: { catalog: supply.catalog, providers: supply.providers }, ground, catalog, listed },
-    ...{ offerings, registered: supply.offerings.length, columns, order, place: order, numbered },
-    ...{ modelRows: yield* groupRows(columns.model, order, models.names.length), aliased, lists },
+    source: { catalog: supply.catalog, providers: supply.providers },
+    ground,
+    catalog,
+    listed,
+    offerings,
+    registered: supply.offerings.length,
+    columns,
+    order,
+    place: order,
+    numbered,
+    modelRows: yield* groupRows(columns.model, order, models.names.length),
+    aliased,
+    lists,
   });
 }
 

@@ -46,8 +46,12 @@ export function* moving(
   );
   return snapshotOf({
     ...before,
-    ...{ order, place: yield* placing(order, ground.room), registered: before.registered + fresh.length - left.length },
-    ...{ numbered: numbering(before, move.left, arrivals), aliased, lists },
+    order,
+    place: yield* placing(order, ground.room),
+    registered: before.registered + fresh.length - left.length,
+    numbered: numbering(before, move.left, arrivals),
+    aliased,
+    lists,
     modelRows: yield* groupRows(columns.model, order, ground.models.names.length),
   });
 }

@@ -156,7 +156,9 @@ export function snapshotOf(parts: Parts): Snapshot {
   const { models, providers, regions, ids } = ground;
   return {
     ...parts,
-    ...{ models, providers, regions },
+    models,
+    providers,
+    regions,
     catalogued: catalog.length,
     catalogModel: (slug) => catalog[models.of(slug)],
     rowOf(id) {

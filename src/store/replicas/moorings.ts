@@ -57,8 +57,13 @@ interface ParcelRow {
 /** Sends parcels; those of one sender arrive in the order in which they were sent. */
 export async function sendParcels(sql: Queryable, parcels: readonly Parcel[]): Promise<void> {
   const rows = parcels.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
-    ...{ to_replica: toReplica, from_replica: fromReplica },
-    ...{ line, provider, kind, budget_ms: budgetMs, body },
+    to_replica: toReplica,
+    from_replica: fromReplica,
+    line,
+    provider,
+    kind,
+    budget_ms: budgetMs,
+    body,
   }));
   await sql`insert into parcel ${sql(rows)}`;
 }
@@ -70,7 +75,9 @@ export async function takeParcels(sql: Queryable, replica: string, limit: number
       delete from parcel where id in (select id from parcel where to_replica = ${replica} order by id limit ${limit}) returning *
     ) select * from taken order by id`;
   return rows.map(({ to_replica: toReplica, from_replica: fromReplica, budget_ms: budgetMs, ...rest }) => ({
-    ...{ toReplica, fromReplica, budgetMs },
+    toReplica,
+    fromReplica,
+    budgetMs,
     ...rest,
   }));
 }

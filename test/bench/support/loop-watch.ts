@@ -61,8 +61,10 @@ export function watchLoop(): () => Pauses & { readonly turns: readonly Turn[] } 
   const beat = (): void => {
     const [at, now] = [performance.now(), scheduled()];
     const turn = {
-      ...{ from: last, ms: at - last },
-      ...{ cpuMs: now.cpuMs - before.cpuMs, queuedMs: now.queuedMs - before.queuedMs },
+      from: last,
+      ms: at - last,
+      cpuMs: now.cpuMs - before.cpuMs,
+      queuedMs: now.queuedMs - before.queuedMs,
     };
     if (turn.ms > pauseMs) [pauseMs, queuedMs] = [turn.ms, turn.queuedMs];
     pauseCpuMs = Math.max(pauseCpuMs, turn.cpuMs);

@@ -71,7 +71,9 @@ export function figureOf(rounds: readonly Round[], least: number): Figure {
   const of = (some: readonly Round[], name: "p50" | "p99"): number =>
     some.length === 0 ? Number.NaN : median(some.map((round) => round[name]));
   return {
-    ...{ p50: of(own, "p50"), p99: of(own, "p99"), sharedP50: of(shared, "p50") },
+    p50: of(own, "p50"),
+    p99: of(own, "p99"),
+    sharedP50: of(shared, "p50"),
     ownShare: own.length / rounds.length,
   };
 }

@@ -156,9 +156,15 @@ test("offerings come, go and move without a new ground: it says what one says th
 function plansOver(snapshot: Snapshot, health: HealthView, seed: number) {
   return [{}, { allowSimulated: true }, { sort: SortAxis.PRICE }].map((preferences) => {
     const args = {
-      ...{ intent: intent({ model: "service/auto", provider: prefer(preferences) }), snapshot, health, seed },
+      intent: intent({ model: "service/auto", provider: prefer(preferences) }),
+      snapshot,
+      health,
+      seed,
       scope: { models: [], environment: "simulation" as const },
-      ...{ pin: undefined, now: 1000, arrivedAt: 1000, deadline: undefined },
+      pin: undefined,
+      now: 1000,
+      arrivedAt: 1000,
+      deadline: undefined,
     };
     const { plan, dropped } = explain(args);
     return [plan.map(({ offeringId, score }) => [offeringId, score]), dropped];

@@ -8,16 +8,43 @@ import type { ModelRecord, ProviderRecord } from "../../../../src/store/supply/s
 import { createUpstream } from "../../../../src/upstream/index.ts";
 
 const model = (slug: string): ModelRecord => ({
-  ...{ slug, name: slug, summary: "", limits: "", kind: "policy", domain: "embodied", family: "vla", tier: "catalog" },
-  ...{ era: "current", contracts: ["act"], actionSpaces: ["joint_pos_7"], embodiments: [], featured: false },
+  slug,
+  name: slug,
+  summary: "",
+  limits: "",
+  kind: "policy",
+  domain: "embodied",
+  family: "vla",
+  tier: "catalog",
+  era: "current",
+  contracts: ["act"],
+  actionSpaces: ["joint_pos_7"],
+  embodiments: [],
+  featured: false,
 });
 const provider: ProviderRecord = {
-  ...{ id: "prov_1", orgId: "org_1", name: "acme", displayName: "Acme", contactEmail: null, homepage: null },
-  ...{ regions: ["eu"], retainsFrames: false, created: 1 },
+  id: "prov_1",
+  orgId: "org_1",
+  name: "acme",
+  displayName: "Acme",
+  contactEmail: null,
+  homepage: null,
+  regions: ["eu"],
+  retainsFrames: false,
+  created: 1,
 };
 const scenario = {
-  ...{ slug: "lift", name: "Lift", owner: "acme", year: 2025, target: "arm", topic: "manipulation", runnable: false },
-  ...{ license: null, arxiv: null, repo: null, sources: [] },
+  slug: "lift",
+  name: "Lift",
+  owner: "acme",
+  year: 2025,
+  target: "arm",
+  topic: "manipulation",
+  runnable: false,
+  license: null,
+  arxiv: null,
+  repo: null,
+  sources: [],
 };
 
 test("listings are made again only where something that they are made from changed", async () => {
