@@ -4,13 +4,7 @@
  * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
  */
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { create } from "@bufbuild/protobuf";
 import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import {
-  GetTaxonomyRequestSchema,
-  type GetTaxonomyResponse,
-  RegistryService,
-} from "../../../gen/limber/v1/registry_service_pb.ts";
 import { after, newId, steadyNow } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
@@ -19,6 +13,7 @@ import type { Packable } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
+import { numbersOwed } from "../../services/inference/owed.ts";
 import { Cancel } from "../../signal.ts";
 import type { Gate } from "../gate.ts";
 import type { Log } from "../log.ts";
@@ -45,9 +40,6 @@ const MAX_MESSAGE_BYTES = 64 << 20;
 /** A peer has this long to say who it is. */
 const GREETING_MS = 10_000;
 const MOST_CONNECTIONS = 1_000;
-
-/** The action space of a call that names none. */
-const DEFAULT_SPACE = "ee_delta_6d_grip";
 
 const method = InferenceService.method.act;
 
@@ -143,7 +135,9 @@ class Peer {
       });
       try {
         const asked = await actionAsked(message.get("data"), this.#session);
-        if (asked.parts.length > 0) await this.#assertParts(asked);
+        // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
+        const owed = numbersOwed(asked.request);
+        if (owed !== undefined) assertWhole(asked.parts, owed);
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
         const answer = await this.#options.gate.unary(method, admission, asked.request, context);
         return written(answer as ActResponse, asked); // what the method answers
@@ -167,26 +161,6 @@ class Peer {
         ...(refusal?.cause !== undefined && { cause: refusal.cause }),
       });
     }
-  }
-
-  /** Looked at before anything is asked: a refusal must cost nothing. A space whose size only its model knows is looked at in the answer. */
-  async #assertParts({ request, parts }: AskedAction): Promise<void> {
-    if (request.preset !== undefined && request.actionSpace === undefined) return;
-    const dim = (await this.#sizes()).get(request.actionSpace ?? DEFAULT_SPACE);
-    if (dim !== undefined) assertWhole(parts, dim);
-  }
-
-  /** How many numbers an action of each space has, where the space says so. */
-  async #sizes(): Promise<ReadonlyMap<string, number>> {
-    const { gate } = this.#options;
-    const requestId = newId("req");
-    const head = { authorization: undefined, adminToken: undefined, remoteAddress: "", requestId };
-    const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
-    const { getTaxonomy } = RegistryService.method;
-    const admission = await gate.admit(getTaxonomy, head);
-    const answer = await gate.unary(getTaxonomy, admission, create(GetTaxonomyRequestSchema), context);
-    const { actionSpaces } = answer as GetTaxonomyResponse; // what the method answers
-    return new Map(actionSpaces.flatMap(({ id, dims }) => (dims === undefined ? [] : [[id, dims]])));
   }
 }
 
