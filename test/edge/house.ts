@@ -19,7 +19,7 @@ import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
 import { Reason, refuse } from "../../src/refusal.ts";
 import type { Listener } from "../../src/services/call.ts";
-import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
+import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";
 
@@ -66,17 +66,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
         throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
       inside++;
       return {
-        principal: {
-          kind: "key",
-          keyId: "key_1",
-          orgId: "org_1",
-          role: "developer",
-          scopes: [],
-          models: [],
-          environment: "simulation",
-          workspaceId: undefined,
-          settings: DEFAULT_SETTINGS,
-        },
+        principal: DEVELOPER,
         headers: ["ratelimit", '"key";r=5;t=1', "x-ratelimit-limit", "6"],
         leave: () => void inside--,
       };

@@ -2,20 +2,13 @@
 import { expect, it } from "vitest";
 import { isNarrowed } from "../../../../src/edge/gate/principal.ts";
 import type { KeyPrincipal } from "../../../../src/services/call.ts";
-import { DEFAULT_SETTINGS } from "../../../../src/store/account/settings.ts";
+import { DEVELOPER } from "../../../support/key-call.ts";
 
 type Change = Partial<Omit<KeyPrincipal, "settings">> & { settings?: Partial<KeyPrincipal["settings"]> };
 
 const key = ({ settings, ...change }: Change): KeyPrincipal => ({
-  kind: "key",
-  keyId: "key_1",
-  orgId: "org_1",
-  role: "operator",
-  scopes: [],
-  models: [],
-  environment: "simulation",
-  workspaceId: undefined,
-  settings: { ...DEFAULT_SETTINGS, ...settings },
+  ...DEVELOPER,
+  settings: { ...DEVELOPER.settings, ...settings },
   ...change,
 });
 const zdr = (zdr: boolean): Change => ({ settings: { zdr } });

@@ -8,11 +8,10 @@ import type { Batch, LedgerPort } from "../../../../src/money/port.ts";
 import { Till } from "../../../../src/money/till.ts";
 import { Reason, Refusal, refuse } from "../../../../src/refusal.ts";
 import { planFor } from "../../../../src/routing/index.ts";
-import type { Call } from "../../../../src/services/call.ts";
 import { Bill } from "../../../../src/services/inference/bill.ts";
-import { DEFAULT_SETTINGS } from "../../../../src/store/account/settings.ts";
 import type { IntentRecord, RequestRecord } from "../../../../src/store/money/ledger.ts";
 import { eventually } from "../../../support/eventually.ts";
+import { keyCall } from "../../../support/key-call.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
@@ -33,27 +32,6 @@ const fencing: LedgerPort<IntentRecord, RequestRecord> = {
 
 const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
 
-function callWith(idempotency: Call["idempotency"]): Call {
-  const principal = {
-    kind: "key",
-    keyId: "key_1",
-    orgId: "org_1",
-    role: "developer",
-    scopes: [],
-    models: [],
-    environment: "simulation",
-    workspaceId: undefined,
-    settings: DEFAULT_SETTINGS,
-  } as const;
-  return {
-    requestId: "req_1",
-    principal,
-    signal: new AbortController().signal,
-    deadline: undefined,
-    idempotency,
-  };
-}
-
 /** Charges one unit; what is thrown for it. */
 const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
   bill
@@ -71,7 +49,7 @@ const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
 it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
   const till = await Till.open(fencing);
   const idempotency = { orgId: "org_1", key: "k", claimId: "req_1", promised: false };
-  const call = callWith(idempotency);
+  const call = keyCall(idempotency);
   const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
   expect(idempotency.promised).toBe(true);
 
@@ -110,7 +88,7 @@ describe("while the ledger does not answer", () => {
 
   it("a call whose charge is on its way is told that it may be charged: it is, once the ledger answers", async () => {
     const { clock, charged, answer, till } = await openSilent();
-    const bill = await Bill.open(till, plan, callWith(undefined), { modelRequested: "a" });
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
     const thrown = settle(bill, 1);
     await clock.advance(5_000);
     expect((await thrown).reason).toBe(Reason.STORE_UNAVAILABLE);
@@ -126,9 +104,9 @@ describe("while the ledger does not answer", () => {
 
   it("the next call is told that nothing was charged: nothing ever is", async () => {
     const { clock, charged, answer, till } = await openSilent();
-    const first = await Bill.open(till, plan, callWith(undefined), { modelRequested: "a" });
+    const first = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
     await clock.advance(5_000);
-    const again = { ...callWith(undefined), requestId: "req_2" };
+    const again = { ...keyCall(), requestId: "req_2" };
     const refused = await Promise.try(() => Bill.open(till, plan, again, { modelRequested: "a" })).then(
       () => expect.unreachable("the ledger is away"),
       (thrown) => thrown,

@@ -1,38 +1,21 @@
 /** The tab of a control loop when its bill's time is over and the ledger takes its own. */
 import { afterEach, expect, it } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
-import type { Batch, LedgerPort } from "../../../src/money/port.ts";
-import { Till } from "../../../src/money/till.ts";
-import { planFor } from "../../../src/routing/index.ts";
-import type { Call } from "../../../src/services/call.ts";
-import { Tab } from "../../../src/services/inference/loop/tab.ts";
-import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
-import type { IntentRecord, RequestRecord } from "../../../src/store/money/ledger.ts";
-import { ManualClock } from "../../support/manual-clock.ts";
-import { offering, planArgs, supplyOf } from "../../support/supply.ts";
+import { replaceAmbient } from "../../../../../src/ambient.ts";
+import type { Batch, LedgerPort } from "../../../../../src/money/port.ts";
+import { Till } from "../../../../../src/money/till.ts";
+import { planFor } from "../../../../../src/routing/index.ts";
+import { Tab } from "../../../../../src/services/inference/loop/tab.ts";
+import type { IntentRecord, RequestRecord } from "../../../../../src/store/money/ledger.ts";
+import { keyCall } from "../../../../support/key-call.ts";
+import { ManualClock } from "../../../../support/manual-clock.ts";
+import { offering, planArgs, supplyOf } from "../../../../support/supply.ts";
 
 const restore: (() => void)[] = [];
 afterEach(() => {
   for (const put of restore.splice(0)) put();
 });
 
-const call: Call = {
-  requestId: "req_1",
-  principal: {
-    kind: "key",
-    keyId: "key_1",
-    orgId: "org_1",
-    role: "developer",
-    scopes: [],
-    models: [],
-    environment: "simulation",
-    workspaceId: undefined,
-    settings: DEFAULT_SETTINGS,
-  },
-  signal: new AbortController().signal,
-  deadline: undefined,
-  idempotency: undefined,
-};
+const call = keyCall();
 
 /** A ledger that grants every take, and answers nothing while it is silent. */
 async function open() {

@@ -1,0 +1,25 @@
+/** A call by a key, for what is tested without the gate that makes calls. */
+import type { Call, KeyPrincipal } from "../../src/services/call.ts";
+import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
+
+/** A key that nothing narrows. */
+export const DEVELOPER: KeyPrincipal = {
+  kind: "key",
+  keyId: "key_1",
+  orgId: "org_1",
+  role: "developer",
+  scopes: [],
+  models: [],
+  environment: "simulation",
+  workspaceId: undefined,
+  settings: DEFAULT_SETTINGS,
+};
+
+/** A call of it that nobody calls off. */
+export const keyCall = (idempotency?: Call["idempotency"]): Call => ({
+  requestId: "req_1",
+  principal: DEVELOPER,
+  signal: new AbortController().signal,
+  deadline: undefined,
+  idempotency,
+});
