@@ -1,7 +1,7 @@
 import { defineConfig } from "vitest/config";
 
 /** Tests that start and kill gateways: what one leaves behind when it fails must not meet the next. */
-const ALONE = ["test/chaos/**/*.test.ts", "test/start/**/*.test.ts"];
+const ALONE = ["test/chaos/**/*.test.ts", "test/hostile/**/*.test.ts", "test/start/**/*.test.ts"];
 
 export default defineConfig({
   test: {

@@ -24,15 +24,38 @@ const systemClock: Clock = {
 
 let clock: Clock = systemClock;
 let chance: () => number = Math.random;
+/** A moment on both clocks at once: the database's, in unix milliseconds, and this process's steady one. */
+let anchor: { wall: number; steady: number } | undefined;
 
-/** The wall clock in unix milliseconds. */
-export const now = (): number => clock.wall();
+/**
+ * The wall clock in unix milliseconds: the database's where it is known, else the machine's. Whatever ends at a time was dated by the
+ * database or by another replica, and must not end early where this machine's clock is wrong or jumps.
+ */
+export const now = (): number =>
+  anchor === undefined ? clock.wall() : Math.floor(anchor.wall + clock.steady() - anchor.steady);
 
-/** The wall clock in whole unix seconds, as the REST resources carry it. */
-export const nowSeconds = (): number => Math.floor(clock.wall() / 1000);
+/** The same in whole unix seconds, as the REST resources carry it. */
+export const nowSeconds = (): number => Math.floor(now() / 1000);
+
+/**
+ * Sets the wall clock by the database's: it said `wallMs` at some moment between two of the steady clock. A clock that agrees with
+ * that is left alone, so that time does not jitter by what an answer takes. A test's own clock is never set.
+ */
+export function setWall(wallMs: number, askedAt: number, answeredAt: number): void {
+  if (clock !== systemClock) return;
+  const told = { wall: wallMs, steady: (askedAt + answeredAt) / 2 };
+  const error = (answeredAt - askedAt) / 2 + 1;
+  if (anchor === undefined || Math.abs(anchor.wall + told.steady - anchor.steady - told.wall) > error) anchor = told;
+}
 
 /** A monotonic clock in milliseconds, for durations and deadlines. */
 export const steadyNow = (): number => clock.steady();
+
+/** The processor time that this process has had, all its threads together, in milliseconds. */
+export function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
 
 /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
@@ -62,6 +85,35 @@ export function sleep(ms: number, signal?: Signal): Promise<void> {
       resolve();
     });
     signal?.addEventListener("abort", leave, { once: true });
+  });
+}
+
+/** The end of a wait: after `ms` it rejects with what `late` makes. What comes later is given to `unwanted`; what fails later nobody hears. */
+export interface WaitEnd<T> {
+  readonly ms: number;
+  late(): unknown;
+  unwanted?(value: T): void;
+}
+
+/** What `done` resolves to, if it does so in time. */
+export function inTime<T>(done: PromiseLike<T>, { ms, late, unwanted }: WaitEnd<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const forget = clock.after(ms, () => {
+      isLate = true;
+      reject(late());
+    });
+    done.then(
+      (value) => {
+        forget();
+        if (isLate) unwanted?.(value);
+        else resolve(value);
+      },
+      (thrown) => {
+        forget();
+        reject(thrown);
+      },
+    );
   });
 }
 
@@ -138,7 +190,7 @@ function ulid(): string {
     randomFillSync(pool);
     taken = 0;
   }
-  const ms = clock.wall();
+  const ms = now();
   // Turns begin anywhere, so that they don't tell how many names there were.
   if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms), turn: (pool[taken++]! << 5) | (pool[taken++]! & 31) };
   const turn = stamped.turn++;
@@ -198,11 +250,13 @@ export const secretBytes = (bytes: number): Buffer => randomBytes(bytes);
 
 /** Replaces the clock or the source of chance; returns a function that puts the old ones back. Tests only. */
 export function replaceAmbient(with_: { clock?: Clock; random?: () => number }): () => void {
-  const before = { clock, chance };
+  const before = { clock, chance, anchor };
+  if (with_.clock) anchor = undefined;
   clock = with_.clock ?? clock;
   chance = with_.random ?? chance;
   return () => {
     clock = before.clock;
     chance = before.chance;
+    anchor = before.anchor;
   };
 }

@@ -1,5 +1,5 @@
 /** The only place that builds things and joins rooms; `app/` is what it stands on, its supply, and its two roles: faces and workers. */
-import { pino } from "pino";
+import { type Logger, pino } from "pino";
 import { OutboundService } from "../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../gen/limber/v1/account_service_pb.ts";
@@ -21,22 +21,27 @@ import { RunnerService } from "../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../gen/limber/v1/workspace_service_pb.ts";
-import { after, newId } from "./ambient.ts";
+import { after, newId, sleep } from "./ambient.ts";
 import { Closers } from "./app/closers.ts";
-import { openFaces } from "./app/faces.ts";
-import { openGround } from "./app/ground.ts";
+import { type Faces, openFaces } from "./app/faces.ts";
+import { openGround, patiently } from "./app/ground.ts";
+import { LateGate } from "./app/late-gate.ts";
 import { openSupply, samplesOf } from "./app/supply.ts";
 import { HOOK_MS, startWorkers } from "./app/workers.ts";
 import type { Config } from "./config.ts";
 import { demoKey } from "./development.ts";
+import { LoadShedder } from "./edge/gate/admission.ts";
+import { aboveOf } from "./edge/gate/admit.ts";
 import { proxiesOf } from "./edge/gate/caller-address.ts";
 import { Limits } from "./edge/gate/limits.ts";
 import { payerOf } from "./edge/gate/principal.ts";
 import { createGate } from "./edge/gate.ts";
-import { Metrics } from "./edge/metrics.ts";
+import { BodyMemory } from "./edge/memory.ts";
+import { type MetricSources, Metrics } from "./edge/metrics.ts";
 import { SERVICES } from "./edge/services.ts";
 import { Broadcaster } from "./events/broadcast/broadcaster.ts";
 import { JobBell } from "./events/job-bell.ts";
+import { StopLine } from "./events/stop-line.ts";
 import type { Worker } from "./jobs/worker.ts";
 import { Till } from "./money/till.ts";
 import { stripeProcessor } from "./payments.ts";
@@ -57,6 +62,7 @@ import { OwnKeyBook } from "./services/inference/own-keys.ts";
 import { PresetBook } from "./services/inference/presets.ts";
 import { Sessions } from "./services/inference/sessions.ts";
 import { inferenceService } from "./services/inference.ts";
+import { JobSeals } from "./services/job/seal.ts";
 import { jobService } from "./services/job.ts";
 import { logService } from "./services/log.ts";
 import { oauthService } from "./services/oauth.ts";
@@ -66,7 +72,8 @@ import { outboundService } from "./services/outbound.ts";
 import { presetService } from "./services/preset.ts";
 import { registryService } from "./services/registry.ts";
 import { StopBook } from "./services/robot/stop-book.ts";
-import { robotService } from "./services/robot.ts";
+import { StopOrders } from "./services/robot/stop-orders.ts";
+import { robotService, writeStop } from "./services/robot.ts";
 import { runnerService } from "./services/runner.ts";
 import { scimService } from "./services/scim.ts";
 import { bringReference, lastReferencePorts } from "./services/supply/reference.ts";
@@ -78,23 +85,32 @@ import { findKey } from "./store/account/keys.ts";
 import { takeRates } from "./store/account/rates.ts";
 import type { TargetRecord } from "./store/events/broadcast.ts";
 import { MOST_AT_ONE_HOOK } from "./store/events/webhooks.ts";
-import { Claims, unclaim } from "./store/money/idempotency.ts";
+import { Claims } from "./store/money/idempotency.ts";
 import { Ledger } from "./store/money/ledger.ts";
 import { releaseServer, takeServer } from "./store/replicas/server-leases.ts";
+import { unhandledErrors } from "./unhandled.ts";
 import { createUpstream } from "./upstream/index.ts";
 import { openOtlp } from "./upstream/post/otlp.ts";
 import { guardedAgent, guardedLookup } from "./upstream/transport/guard.ts";
+import { type Vault, VaultError } from "./vault.ts";
 
 /** A gateway that answers. */
 export interface House {
   /** Where it listens, such as `http://127.0.0.1:8080`; undefined for a process that only works off jobs. */
   url: string | undefined;
+  /** Where else it listens, where HOST stands for every address of the machine. */
+  otherUrls: readonly string[];
   /** The port for clients of Isaac-GR00T, where it was asked for. */
   gr00tPort?: number | undefined;
+  /** The port of the listener for operations, where it was asked for. */
+  operationsPort?: number | undefined;
   /** A key with credit, the operator's token, and where its own NATS is, where this process made them itself. */
   demo: { key: string; adminToken: string; natsUrl: string | undefined } | undefined;
-  /** Takes no new work, lets what runs end for `patienceMs`, gives everything back. */
-  close(patienceMs: number): Promise<void>;
+  /**
+   * Says that it is not ready and asks control loops and connections to go elsewhere, serves on for `delayMs`, takes no new work, lets
+   * what runs end for `patienceMs`, and gives everything back.
+   */
+  close(patienceMs: number, delayMs?: number): Promise<void>;
 }
 
 /** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
@@ -108,10 +124,25 @@ export async function openHouse(config: Config): Promise<House> {
   }
 }
 
+/** What the port shows before the house is open, and what the house has then. */
+interface Opening {
+  sources?: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load">;
+  adminToken?: string;
+  ready: () => boolean;
+}
+
 async function open(config: Config, closers: Closers): Promise<House> {
   const logged = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logged);
   closers.add(async () => log.flush());
+
+  // The port opens first: whoever asks hears that the process lives and is not ready, however long the database is away.
+  const door = new LateGate();
+  const opening: Opening = { ready: () => false };
+  const load = new LoadShedder();
+  const faces = config.roles.has("api")
+    ? await openDoor(config, closers, { log, logged, door, opening, load })
+    : undefined;
 
   const ground = await openGround(config, closers, log);
   const { sql, line, notices, natsUrl, vault, adminToken, secrets } = ground;
@@ -120,7 +151,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const ownKeys = new OwnKeyBook(sql, notices, vault);
   const replica = newId("replica");
   const ledger = new Ledger({ sql, line, notices, replica: config.databaseUrl ? replica : "embedded" });
-  const till = await Till.open(ledger);
+  const till = await patiently(log, () => Till.open(ledger));
   closers.add(() => till.close());
 
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
@@ -138,10 +169,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
   closers.add(() => broadcaster.close());
-  const upstream = createUpstream(guard, {
-    take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
-    release: (server, released) => releaseServer(sql, { server, ...released }),
-  });
+  const own = new Set<string>();
+  const upstream = createUpstream(
+    { ...guard, own },
+    {
+      take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
+      release: (server, released) => releaseServer(sql, { server, ...released }),
+    },
+  );
   closers.add(() => upstream.close());
   const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
   closers.add(() => ferry.close());
@@ -152,6 +187,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => sessions.close());
 
   let draining = false;
+  let refusing = false;
   const unready = (): string | undefined => {
     if (draining) return "the gateway is closing";
     if (!loader.loaded) return "the gateway's state is not loaded";
@@ -168,11 +204,21 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(() => limits.close());
   const loops = new LoopBoard((told) => log.info(told, "loop"));
   closers.add(async () => loops.close());
-  const resumption = new Resumption(sql, notices, loops);
+  const resumption = new Resumption({ sql, notices, vault }, loops);
   closers.add(async () => resumption.close());
   const stops = new StopBook(sql, notices, after);
   closers.add(async () => stops.close());
-  await stops.load();
+  const orders: StopOrders = new StopOrders({
+    stops,
+    replica,
+    write: (order) => writeStop(sql, order),
+    tell: (word) => stopLine.tell(word),
+    warn: (text, cause) => log.error({ err: cause }, text),
+  });
+  const stopLine = new StopLine({ url: natsUrl, replica, hear: (word) => orders.hear(word) });
+  closers.add(() => stopLine.close());
+  closers.add(async () => orders.close());
+  await patiently(log, () => stops.load());
   loops.obey(stops);
   const supplyParts: SupplyParts = {
     sql,
@@ -185,7 +231,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   };
   const accountParts: AccountParts = {
     sql,
-    leftOf: ({ id, rateLimit }) => limits.left(id, rateLimit),
+    leftOf: (key) => limits.left(key.id, key.rateLimit, aboveOf(key)),
     settled: (orgId) => till.giveBack(orgId),
     changed: (id) => keys.forget(id),
   };
@@ -210,18 +256,21 @@ async function open(config: Config, closers: Closers): Promise<House> {
   closers.add(async () => bell?.close());
   const ring = (jobId: string): void => bell?.ring(jobId);
   const claims = new Claims(sql);
+  closers.add(async () => claims.close());
+  const seals = new JobSeals(sql, vault);
   const gate = createGate({
     services: [
       [InferenceService, inference],
-      [RobotService, robotService({ sql, stops })],
+      [RobotService, robotService({ sql, stops, orders })],
       [LogService, logService({ sql })],
       [WebhookService, webhookService({ sql, vault, allowPrivate })],
       [BroadcastService, broadcastService({ sql, vault, broadcaster, reach })],
-      [JobService, jobService({ sql, ring })],
+      [JobService, jobService({ sql, seals, ring })],
       [
         EvaluationService,
         evaluationService({
           sql,
+          seals,
           till,
           upstream,
           allowPrivate,
@@ -231,7 +280,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
           ring,
         }),
       ],
-      [RunnerService, runnerService({ sql, till, scenarios, payer: async (id) => payerOf(await findKey(sql, id)) })],
+      [
+        RunnerService,
+        runnerService({ sql, seals, till, scenarios, payer: async (id) => payerOf(await findKey(sql, id)) }),
+      ],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
       [AccountService, accountService(accountParts)],
@@ -240,7 +292,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [ScimService, scimService({ sql, changed: (id) => keys.forget(id) })],
       [OauthService, oauthService({ sql, changed: (id) => keys.forget(id) })],
       [IdentityService, identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) })],
-      [BillingService, billingService({ ...paying, processor, home: homeOf(config) })],
+      [BillingService, billingService({ ...paying, processor, home: homeOf(config, faces?.url) })],
       [SupplyService, supplyService(supplyParts)],
       [OutboundService, outboundService({ sql, dock: upstream.dock, announced: () => ferry.announced() })],
       [RegistryService, registryService({ shelf, supply, upstream })],
@@ -264,25 +316,30 @@ async function open(config: Config, closers: Closers): Promise<House> {
     keys,
     idempotency: {
       claim: (claimant) => claims.claim({ ...claimant, till: till.name }),
-      release: (claimed) => unclaim(sql, claimed),
+      release: (claimed) => claims.release(claimed),
+      seal: (answer, place) => vault.seal(answer, place),
+      hashes: (hash, isKeyed, place) => vault.hashes(hash, isKeyed, place),
+      open: (sealed, place) => openedBy(vault, sealed, place),
     },
     limits,
+    load,
     adminToken,
     publicSignup: config.publicSignup,
     trustedProxies: proxiesOf(config.trustedProxies),
-    closing: () => draining,
+    closing: () => refusing,
     loaded: () => loader.loaded,
   });
 
   if (config.referenceSupply) {
-    const ports = await lastReferencePorts(sql);
+    const ports = await patiently(log, () => lastReferencePorts(sql));
     const told = { log: (text: string) => log.warn(text) };
     // Somebody else may listen there now; elsewhere its offerings are new ones.
     const reference = await startReference({ ...told, ...ports }).catch(() => startReference(told));
     closers.add(() => reference.stop());
+    own.add(reference.grpc).add(reference.openpi);
     // Nobody calls yet, so that one look at the end is enough.
-    const unwatched = { ...supplyParts, refresh: async () => {} };
-    await welcomeReference(reference, unwatched, (text) => log.error(text));
+    const unwatched = { ...supplyParts, allowPrivate: true, refresh: async () => {} };
+    await patiently(log, () => welcomeReference(reference, unwatched, (text) => log.error(text)));
   }
   upstream.dock.onChange(() => void loader.load());
   loader.follow(notices);
@@ -290,7 +347,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
   // Without it figures begin anew, which is no reason not to open.
   await rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
-  const demo = secrets && { key: await demoKey(sql, config.dataDir, secrets), adminToken, natsUrl: ownNatsUrl };
+  const key = secrets && (await patiently(log, () => demoKey(sql, config.dataDir, secrets)));
+  const demo = key === undefined ? undefined : { key, adminToken, natsUrl: ownNatsUrl };
   if (config.roles.has("worker")) {
     startWorkers({
       config,
@@ -301,6 +359,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       natsUrl,
       till,
       vault,
+      seals,
       upstream,
       agent,
       hookAgent,
@@ -308,6 +367,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
       allowPrivate,
       gate,
       limits,
+      load,
       scenarios,
       workers,
       supplyParts,
@@ -315,56 +375,96 @@ async function open(config: Config, closers: Closers): Promise<House> {
       closers,
     });
   }
-  if (!config.roles.has("api")) return { url: undefined, demo, close: () => closers.close() };
+  if (faces === undefined) return { url: undefined, otherUrls: [], demo, close: () => closers.close() };
 
-  const metrics = new Metrics({
+  opening.sources = {
     offerings: () => samplesOf(supply),
     loops: () => ({ open: loops.size, offerings: loops.offerings(), sessions: loops.sessions() }),
     till: () => till.figures,
     callsRunning: () => limits.running,
-  });
-  closers.add(async () => metrics.close());
-  const faces = await openFaces({
-    config,
-    gate,
-    log,
-    logged,
-    metrics,
-    adminToken,
-    ready: () => unready() === undefined,
-    closers,
-  });
+  };
+  opening.adminToken = adminToken;
+  opening.ready = () => unready() === undefined;
+  door.open(gate);
   return {
     url: faces.url,
+    otherUrls: faces.otherUrls,
     demo,
     gr00tPort: faces.gr00tPort,
-    async close(patienceMs) {
+    operationsPort: faces.operationsPort,
+    async close(patienceMs, delayMs = 0) {
       draining = true;
-      loops.drain();
-      upstream.dock.close();
-      // The door stays open meanwhile, for those who ask whether the house is ready and for those it has to turn away.
-      await within(patienceMs, limits.idle());
-      await faces.drain();
+      // In this order: a robot that moves would open its next stream here.
+      faces.leave();
+      loops.move();
+      if (delayMs > 0) await sleep(delayMs);
+      const idle = (async () => {
+        // What callers sent before they knew is served.
+        if (delayMs > 0) await sleep(Math.min(LATE_CALLS_MS, delayMs));
+        refusing = true;
+        loops.drain();
+        upstream.dock.close();
+        await limits.idle();
+      })();
+      faces.leave();
+      loops.move();
+      const patience = new AbortController();
+      const over = sleep(patienceMs, patience.signal).catch(() => undefined);
+      await faces.drain(patienceMs, idle);
+      // A call whose caller has left may still have to be settled.
+      await Promise.race([idle, over]);
+      patience.abort();
       await closers.close();
     },
   };
 }
 
-/** Waits for `done`, but no longer than `ms`. */
-function within(ms: number, done: Promise<void>): Promise<void> {
-  return new Promise((resolve) => {
-    const forget = after(ms, resolve);
-    done.then(() => {
-      forget();
-      resolve();
-    });
+/** How long calls are still served that were sent before their callers knew that this replica takes no new connection. */
+const LATE_CALLS_MS = 1_000;
+
+/** Opens the port, on which nothing is served yet. */
+async function openDoor(
+  config: Config,
+  closers: Closers,
+  {
+    log,
+    logged,
+    door,
+    opening,
+    load,
+  }: { log: Logger; logged: { write(text: string): unknown }; door: LateGate; opening: Opening; load: LoadShedder },
+): Promise<Faces> {
+  const memory = new BodyMemory(config.bodyMemory);
+  const metrics = new Metrics({
+    offerings: () => opening.sources?.offerings() ?? [],
+    loops: () => opening.sources?.loops() ?? { open: 0, offerings: [], sessions: [] },
+    till: () => opening.sources?.till() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
+    callsRunning: () => opening.sources?.callsRunning() ?? 0,
+    unhandledErrors,
+    bodyBytes: () => memory.held,
+    load: () => load.figures,
   });
+  closers.add(async () => metrics.close());
+  const adminToken = (): string | undefined => opening.adminToken ?? config.adminToken;
+  const ready = (): boolean => opening.ready();
+  const faces = await openFaces({ config, gate: door, log, logged, metrics, memory, adminToken, ready, closers });
+  closers.add(() => faces.drain(0));
+  return faces;
+}
+
+/** What was sealed; undefined where its master key is not loaded any more. */
+function openedBy(vault: Vault, sealed: Uint8Array, place: string): Uint8Array | undefined {
+  try {
+    return vault.openBytes(sealed, place);
+  } catch (thrown) {
+    if (thrown instanceof VaultError) return undefined;
+    throw thrown;
+  }
 }
 
 /** Where payers return who were given no other address: a page that needs no key. */
-function homeOf({ publicUrl, tls, host, port }: Config): string {
-  const base = publicUrl ?? `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
-  return new URL("/v1/billing", base).href;
+function homeOf({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string {
+  return new URL("/v1/billing", publicUrl ?? listensAt).href;
 }
 
 async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {

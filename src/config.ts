@@ -47,10 +47,26 @@ export interface Config {
   scenarioPacks: string | undefined;
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
-  /** Serves the gRPC form of the hot calls on bare HTTP/2 streams instead of through Connect. */
+  /** Serves HTTP/1 requests of the plainest form ahead of node:http. */
+  http1FastPath: boolean;
+  /** Serves HTTP/2 connections by sessions of our own instead of by node:http2. */
+  http2FastPath: boolean;
+  /** Serves the gRPC form of the hot calls on those sessions instead of through Connect. */
   grpcFastPath: boolean;
+  /** Reads connections of the fast paths out of one block that all share. */
+  sharedReads: boolean;
   /** The port of the face for Isaac-GR00T's clients; undefined where there is none. */
   gr00tPort: number | undefined;
+  /** The port of the listener for operations, 0 picks a free one; undefined where there is none. */
+  operationsPort: number | undefined;
+  /** The most connections at once on the port for calls. */
+  maxConnections: number;
+  /** Bytes that the bodies of running calls may take: in all, and of one key. */
+  bodyMemory: { all: number; perKey: number };
+  /** How long a process that is asked to end says that it is not ready, and serves all the same, in milliseconds. */
+  drainDelayMs: number;
+  /** How long it then lets what runs end. */
+  drainMs: number;
   logLevel: LogLevel;
 }
 
@@ -64,6 +80,8 @@ export class ConfigError extends Error {
     this.name = "ConfigError";
   }
 }
+
+const MIB = 2 ** 20;
 
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
@@ -101,14 +119,28 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const port = Number(text("PORT") ?? "8080");
   if (!Number.isInteger(port) || port < 0 || port > 65535) bad("PORT", "a whole number from 0 to 65535");
 
-  const gr00tText = text("LIMBER_GR00T_PORT");
-  const gr00tPort = gr00tText === undefined ? undefined : Number(gr00tText);
-  if (gr00tPort !== undefined && !(Number.isInteger(gr00tPort) && gr00tPort >= 0 && gr00tPort <= 65535))
-    bad("LIMBER_GR00T_PORT", "a whole number from 0 to 65535");
+  const optionalPort = (name: string): number | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const number = Number(value);
+    if (!Number.isInteger(number) || number < 0 || number > 65535) bad(name, "a whole number from 0 to 65535");
+    return number;
+  };
+  const gr00tPort = optionalPort("LIMBER_GR00T_PORT");
+  const operationsPort = optionalPort("LIMBER_OPERATIONS_PORT");
+
+  const maxConnections = Number(text("LIMBER_MAX_CONNECTIONS") ?? "10000");
+  if (!Number.isInteger(maxConnections) || maxConnections < 1 || maxConnections > 1_000_000)
+    bad("LIMBER_MAX_CONNECTIONS", "a whole number from 1 to 1000000");
 
   const probeEveryS = Number(text("LIMBER_PROBE_EVERY_S") ?? "3600");
   if (!Number.isInteger(probeEveryS) || probeEveryS < 10 || probeEveryS > 86_400)
     bad("LIMBER_PROBE_EVERY_S", "a whole number of seconds from 10 to 86400");
+
+  const drainDelayS = Number(text("LIMBER_DRAIN_DELAY_S") ?? "5");
+  if (!(drainDelayS >= 0 && drainDelayS <= 300)) bad("LIMBER_DRAIN_DELAY_S", "a number of seconds from 0 to 300");
+  const drainS = Number(text("LIMBER_DRAIN_S") ?? "30");
+  if (!(drainS >= 0 && drainS <= 3600)) bad("LIMBER_DRAIN_S", "a number of seconds from 0 to 3600");
 
   const dnsServers = text("LIMBER_DNS_SERVERS")
     ?.split(",")
@@ -156,6 +188,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (cert && key && !arePair(cert, key))
     problems.push("TLS_CERT and TLS_KEY must be a certificate and its key in PEM");
 
+  const memoryMib = Number(text("LIMBER_BODY_MEMORY_MIB") ?? "256");
+  if (!Number.isInteger(memoryMib) || memoryMib < 128 || memoryMib > 1 << 20)
+    bad("LIMBER_BODY_MEMORY_MIB", "a whole number of MiB from 128 to 1048576");
+  const keyMemoryMib = Number(text("LIMBER_BODY_MEMORY_PER_KEY_MIB") ?? "128");
+  if (!Number.isInteger(keyMemoryMib) || keyMemoryMib < 64 || keyMemoryMib > memoryMib)
+    bad("LIMBER_BODY_MEMORY_PER_KEY_MIB", "a whole number of MiB from 64 to LIMBER_BODY_MEMORY_MIB");
+
   const levelText = text("LOG_LEVEL")?.toLowerCase() ?? "info";
   const logLevel = LOG_LEVELS.find((level) => level === levelText);
   if (logLevel === undefined) bad("LOG_LEVEL", `one of ${LOG_LEVELS.join(", ")}`);
@@ -186,8 +225,16 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       apiBase: url("STRIPE_API_BASE", ["https:", "http:"]),
     },
     tls: cert && key ? { cert, key } : undefined,
+    http1FastPath: flag("LIMBER_HTTP1_FAST_PATH", true),
+    http2FastPath: flag("LIMBER_HTTP2_FAST_PATH", true),
     grpcFastPath: flag("LIMBER_GRPC_FAST_PATH", true),
+    sharedReads: flag("LIMBER_SHARED_READS", true),
     gr00tPort,
+    operationsPort,
+    maxConnections,
+    bodyMemory: { all: memoryMib * MIB, perKey: keyMemoryMib * MIB },
+    drainDelayMs: drainDelayS * 1000,
+    drainMs: drainS * 1000,
     logLevel: logLevel ?? "info",
   };
   if (problems.length > 0) throw new ConfigError(problems);

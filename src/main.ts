@@ -1,31 +1,44 @@
-/** Reads the environment, opens the house, closes it on SIGTERM or Ctrl-C. */
-import { openHouse } from "./app.ts";
+/** Reads the environment, opens the house, drains it on SIGTERM or Ctrl-C. */
+
+import { after } from "./ambient.ts";
+import { type House, openHouse } from "./app.ts";
 import { tuneCollector } from "./collector.ts";
 import { ConfigError, readConfig } from "./config.ts";
+import { onUnhandledErrors } from "./unhandled.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
-/** How long calls that run have to end when the house closes. */
-const PATIENCE_MS = 10_000;
+/** How long running calls have to end after an unhandled error. */
+const BROKEN_PATIENCE_MS = 10_000;
+/** How much longer the drain after an unhandled error may take in all: what went wrong may keep it from ever ending. */
+const BROKEN_END_MS = 5_000;
+
+/** What an unhandled error drains, and how long it is served meanwhile; nothing is open before. */
+let opened: { readonly house: House; readonly delayMs: number } | undefined;
+let closing = false;
+/** Not 0 once there was an unhandled error, however the process was told to end. */
+let exitCode = 0;
+
+/** Drains and exits. */
+function close(house: House, patienceMs: number, delayMs = 0): void {
+  closing = true;
+  house.close(patienceMs, delayMs).then(() => process.exit(exitCode), end);
+}
 
 async function main(): Promise<void> {
   tuneCollector();
   const config = readConfig();
   const house = await openHouse(config);
+  opened = { house, delayMs: config.drainDelayMs };
 
   // Before anybody is told that it is ready, and may end it.
-  let closing = false;
-  const close = (): void => {
-    if (closing) process.exit(1); // asked twice: at once
-    closing = true;
-    house.close(PATIENCE_MS).then(
-      () => process.exit(0),
-      (thrown) => end(thrown),
-    );
-  };
-  process.on("SIGTERM", close);
-  process.on("SIGINT", close);
+  const stop = (delayMs: number): void => (closing ? process.exit(1) : close(house, config.drainMs, delayMs)); // asked twice: at once
+  process.on("SIGTERM", () => stop(config.drainDelayMs));
+  // Who sits at the terminal waits for no balancer.
+  process.on("SIGINT", () => stop(0));
 
   console.log(`limber ready${house.url === undefined ? "" : ` ${house.url}`}`);
+  for (const url of house.otherUrls) console.log(`also at ${url}`);
+  if (house.operationsPort !== undefined) console.log(`operations at port ${house.operationsPort}`);
   if (house.demo && house.url) {
     if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${house.demo.adminToken}`);
     console.log(`LIMBER_KEY=${house.demo.key}`);
@@ -53,8 +66,28 @@ function end(thrown: unknown): never {
   process.exit(1);
 }
 
+/** The message of an error and where it was made, in one line. */
+function oneLine(thrown: unknown): string {
+  const text = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .slice(0, MOST_STACK_LINES)
+    .join(" | ");
+}
+
+const MOST_STACK_LINES = 8;
+
 // What is written down of a crash holds no environment, where secrets are, and nothing of an error but its message.
 process.report.excludeEnv = true;
-process.on("unhandledRejection", end);
-process.on("uncaughtException", end);
+onUnhandledErrors(({ kind, error }, isFirst) => {
+  console.error(`limber: ${kind}, a bug${isFirst ? ": the process drains and exits" : ""}: ${oneLine(error)}`);
+  if (!isFirst) return;
+  exitCode = 1;
+  if (opened === undefined) process.exit(1);
+  // The state of the process is no longer known: running calls end, and the supervisor starts a fresh process.
+  const { house, delayMs } = opened;
+  after(delayMs + BROKEN_PATIENCE_MS + BROKEN_END_MS, () => process.exit(1));
+  if (!closing) close(house, BROKEN_PATIENCE_MS, delayMs);
+});
 main().catch(end);

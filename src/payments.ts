@@ -38,7 +38,7 @@ export interface StripeSettings {
   secretKey: string;
   /** Signs its messages; without it none is taken. */
   webhookSecret: string | undefined;
-  /** A server that speaks for Stripe's; Stripe's own when absent. */
+  /** A server that speaks for Stripe's, with the path before its `/v1` where it has one; Stripe's own when absent. */
   apiBase: string | undefined;
 }
 
@@ -81,8 +81,10 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
           { idempotencyKey: paymentId },
         ),
       );
-      if (!session.url) throw away(new Error(`the checkout ${session.id} has no address`));
-      return { sessionId: session.id, url: session.url };
+      // The answer of an idempotent request is that of its first time, which may have ended before there was an address.
+      const url = session.url ?? (await reached(() => stripe.checkout.sessions.retrieve(session.id))).url;
+      if (!url) throw away(new Error(`the checkout ${session.id} has no address`));
+      return { sessionId: session.id, url };
     },
 
     ask: (sessionId) =>
@@ -92,10 +94,10 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
         const { intentId } = session;
         if (intentId === undefined) return [session];
         const [refunds, disputes] = await Promise.all([
-          stripe.refunds.list({ payment_intent: intentId, limit: 100 }),
-          stripe.disputes.list({ payment_intent: intentId, limit: 100 }),
+          listed(stripe.refunds.list({ payment_intent: intentId, limit: 100 })),
+          listed(stripe.disputes.list({ payment_intent: intentId, limit: 100 })),
         ]);
-        return [session, ...refunds.data.flatMap(refundOf), ...disputes.data.flatMap(disputeOf)];
+        return [session, ...refunds.flatMap(refundOf), ...disputes.flatMap(disputeOf)];
       }),
 
     find: (intentId) =>
@@ -119,11 +121,29 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
 
 const CREDIT = `${BRAND[0]?.toUpperCase()}${BRAND.slice(1)} credit`;
 
-const reachedAt = ({ protocol, hostname, port }: URL) => ({
-  protocol: protocol === "http:" ? ("http" as const) : ("https" as const),
-  host: hostname,
-  port: port || (protocol === "http:" ? 80 : 443),
-});
+/** How Stripe's package is told of another server. It knows no path before `/v1` and no brackets around a host: both are seen to here. */
+function reachedAt({ protocol, hostname, port, pathname }: URL) {
+  const before = pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
+  const httpClient = Stripe.createNodeHttpClient();
+  const send = httpClient.makeRequest.bind(httpClient);
+  httpClient.makeRequest = (host, to, path, ...rest) => send(host, to, before + path, ...rest);
+  return {
+    protocol: protocol === "http:" ? ("http" as const) : ("https" as const),
+    host: hostname.replace(/^\[(.+)\]$/, "$1"),
+    port: port || (protocol === "http:" ? 80 : 443),
+    httpClient,
+  };
+}
+
+/** The things in a list; none where there is no such list, as at servers that know checkouts alone. */
+async function listed<T>(list: Promise<Stripe.ApiList<T>>): Promise<T[]> {
+  try {
+    return (await list).data;
+  } catch (thrown) {
+    if (thrown instanceof Stripe.errors.StripeInvalidRequestError && thrown.statusCode === 404) return [];
+    throw thrown;
+  }
+}
 
 /** Nothing that goes wrong at the processor is the caller's affair: it's told to come again, and the log is told why. */
 async function reached<T>(ask: () => Promise<T>): Promise<T> {
@@ -139,8 +159,18 @@ async function reached<T>(ask: () => Promise<T>): Promise<T> {
 }
 
 function away(cause: unknown): Refusal {
-  const text = "the payment processor cannot be reached at the moment; nothing was changed";
+  const text = isRefused(cause)
+    ? "the payment processor does not take what the gateway asks; its operator's log says why; nothing was changed"
+    : "the payment processor cannot be reached at the moment; nothing was changed";
   return refuse(Reason.PROCESSOR_UNAVAILABLE, text, {}, { retryAfter: 5, cause });
+}
+
+/** Whether it answered that it will not, now or later: a wrong key, say, or a parameter that it does not know. */
+function isRefused(cause: unknown): boolean {
+  const { StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError } = Stripe.errors;
+  return [StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError].some(
+    (kind) => cause instanceof kind,
+  );
 }
 
 function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret: string): Stripe.Event {
@@ -193,7 +223,7 @@ function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | undefined 
   const { id, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
   if (!paymentId || currency !== "usd") return undefined;
   const [intentId] = idOf(session.payment_intent);
-  const amountMicro = (session.amount_subtotal ?? 0) * MICRO_PER_CENT;
+  const amountMicro = (session.amount_subtotal ?? session.amount_total ?? 0) * MICRO_PER_CENT;
   const became = paid === "paid" ? "succeeded" : status === "expired" ? "expired" : "pending";
   return { kind: "checkout", paymentId, sessionId: id, intentId, amountMicro, status: became };
 }

@@ -3,7 +3,7 @@
  * its own, wrapped under a master key that is named by an id: AES-256-GCM both times, bound to a context. So several master keys
  * can be loaded at one time, and a new one takes over by wrapping the data keys again.
  */
-import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHash, createHmac } from "node:crypto";
 import { secretBytes } from "./ambient.ts";
 
 /** Why a sealed secret doesn't open. */
@@ -24,16 +24,42 @@ export class VaultError extends Error {
   }
 }
 
+/** A key for what belongs together and dies together: each value is bound to its place, so that none opens in another's. */
+export interface DataKey {
+  /** The sealed form of bytes. Opens only at the same place. */
+  seal(bytes: Uint8Array, place: string): Buffer;
+  /** The bytes; throws a `VaultError`. */
+  open(sealed: Uint8Array, place: string): Buffer;
+}
+
 /** Opens and seals under master keys of which one is current. */
 export interface Vault {
   /** What everything begins with that is sealed under the current master key. */
   readonly head: Buffer;
   /** The sealed form of a secret, under the current master key. Opens only with the same context. */
-  seal(secret: string, context: string): Buffer;
+  seal(secret: string | Uint8Array, context: string): Buffer;
   /** The secret; throws a `VaultError`. */
   open(sealed: Uint8Array, context: string): string;
+  /** The same as bytes. */
+  openBytes(sealed: Uint8Array, context: string): Buffer;
   /** The same secret under the current master key; undefined when it is already. Throws a `VaultError`. */
   rewrap(sealed: Uint8Array, context: string): Buffer | undefined;
+  /** A new data key, and its wrapped form, which is kept like a sealed secret: without it nothing that the key sealed opens. */
+  dataKey(context: string): { wrapped: Buffer; key: DataKey };
+  /** The data key in a wrapped form; throws a `VaultError`. */
+  openDataKey(wrapped: Uint8Array, context: string): DataKey;
+  /**
+   * The forms of a hash by which the same request is known again. With `isKeyed` the one to keep is keyed: nobody who lacks the master key
+   * can try what the request may have been.
+   */
+  hashes(hash: Buffer, isKeyed: boolean, context: string): KeptHashes;
+}
+
+/** A hash as it is kept. */
+export interface KeptHashes {
+  readonly hash: Buffer;
+  /** The other forms, in which it may have been kept before: master keys change, and whether data is retained. */
+  readonly otherHashes: readonly Buffer[];
 }
 
 const VERSION = 2;
@@ -61,17 +87,24 @@ export function createVault(current: Buffer, others: readonly Buffer[] = []): Va
     return decrypt(key, wrapped, [bytes.subarray(0, HEAD_BYTES), context]);
   };
 
+  const seal = (secret: string | Uint8Array, context: string): Buffer => {
+    const dataKey = secretBytes(KEY_BYTES);
+    return Buffer.concat([
+      wrap(dataKey, context),
+      encrypt(dataKey, typeof secret === "string" ? Buffer.from(secret) : secret, [context]),
+    ]);
+  };
+  const openBytes = (sealed: Uint8Array, context: string): Buffer => {
+    const bytes = Buffer.from(sealed);
+    const dataKey = unwrap(bytes, context);
+    return decrypt(dataKey, bytes.subarray(HEAD_BYTES + WRAP_BYTES), [context]);
+  };
+
   return {
     head,
-    seal(secret, context) {
-      const dataKey = secretBytes(KEY_BYTES);
-      return Buffer.concat([wrap(dataKey, context), encrypt(dataKey, Buffer.from(secret), [context])]);
-    },
-    open(sealed, context) {
-      const bytes = Buffer.from(sealed);
-      const dataKey = unwrap(bytes, context);
-      return decrypt(dataKey, bytes.subarray(HEAD_BYTES + WRAP_BYTES), [context]).toString();
-    },
+    seal,
+    open: (sealed, context) => openBytes(sealed, context).toString(),
+    openBytes,
     rewrap(sealed, context) {
       const bytes = Buffer.from(sealed);
       if (bytes.subarray(0, HEAD_BYTES).equals(head)) return undefined;
@@ -80,14 +113,35 @@ export function createVault(current: Buffer, others: readonly Buffer[] = []): Va
       decrypt(dataKey, text, [context]); // what doesn't open now must not look as if it had been looked after
       return Buffer.concat([wrap(dataKey, context), text]);
     },
+    dataKey(context) {
+      const key = secretBytes(KEY_BYTES);
+      return { wrapped: seal(key, context), key: dataKeyOf(key) };
+    },
+    openDataKey: (wrapped, context) => dataKeyOf(openBytes(wrapped, context)),
+    hashes(hash, isKeyed, context) {
+      const under = (key: Buffer): Buffer => hashUnder(key, hash, context);
+      const [keyed, before] = [under(current), others.map(under)];
+      return isKeyed ? { hash: keyed, otherHashes: [hash, ...before] } : { hash, otherHashes: [keyed, ...before] };
+    },
   };
+}
+
+const dataKeyOf = (key: Buffer): DataKey => ({
+  seal: (bytes, place) => encrypt(key, bytes, [place]),
+  open: (sealed, place) => decrypt(key, Buffer.from(sealed), [place]),
+});
+
+function hashUnder(masterKey: Buffer, hash: Buffer, context: string): Buffer {
+  // Not the master key itself, which seals.
+  const key = createHmac("sha256", masterKey).update(`limber vault hash ${context}`).digest();
+  return createHmac("sha256", key).update(hash).digest();
 }
 
 const idOf = (key: Buffer): Buffer =>
   createHash("sha256").update("limber vault key").update(key).digest().subarray(0, KEY_ID_BYTES);
 
 /** Nonce, tag, text. */
-function encrypt(key: Buffer, text: Buffer, bound: readonly (Buffer | string)[]): Buffer {
+function encrypt(key: Buffer, text: Uint8Array, bound: readonly (Buffer | string)[]): Buffer {
   const nonce = secretBytes(NONCE_BYTES);
   const cipher = createCipheriv("aes-256-gcm", key, nonce);
   cipher.setAAD(Buffer.concat(bound.map((part) => Buffer.from(part))));
@@ -96,6 +150,7 @@ function encrypt(key: Buffer, text: Buffer, bound: readonly (Buffer | string)[])
 }
 
 function decrypt(key: Buffer, bytes: Buffer, bound: readonly (Buffer | string)[]): Buffer {
+  if (bytes.length < NONCE_BYTES + TAG_BYTES) throw new VaultError("changed");
   const decipher = createDecipheriv("aes-256-gcm", key, bytes.subarray(0, NONCE_BYTES), { authTagLength: TAG_BYTES });
   decipher.setAAD(Buffer.concat(bound.map((part) => Buffer.from(part))));
   decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));

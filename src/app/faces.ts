@@ -1,13 +1,16 @@
 /** What a process does in the role of an API: the faces that callers know. */
-import { hostname } from "node:os";
+import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Config } from "../config.ts";
 import { serveGr00t } from "../edge/faces/gr00t.ts";
 import { grpcCalls } from "../edge/faces/grpc.ts";
+import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate.ts";
 import { CallLines, type LogLine } from "../edge/log.ts";
+import type { BodyMemory } from "../edge/memory.ts";
 import type { Metrics } from "../edge/metrics.ts";
+import { serveOperations } from "../edge/operations.ts";
 import { buildServer } from "../edge/server.ts";
 import type { Closers } from "./closers.ts";
 
@@ -19,7 +22,8 @@ export interface FacesHouse {
   /** Where lines of the log are written. */
   logged: { write(text: string): unknown };
   metrics: Metrics;
-  adminToken: string;
+  memory: BodyMemory;
+  adminToken(): string | undefined;
   ready(): boolean;
   closers: Closers;
 }
@@ -27,14 +31,20 @@ export interface FacesHouse {
 /** The faces, listening. */
 export interface Faces {
   readonly url: string;
+  /** Where else they listen, where the host stands for every address of the machine. */
+  readonly otherUrls: readonly string[];
   readonly gr00tPort: number | undefined;
-  /** Takes no new connection, lets last words be written, and hangs up. */
-  drain(): Promise<void>;
+  readonly operationsPort: number | undefined;
+  /** Asks every peer to send its next request on another connection. Everything is served as before. */
+  leave(): void;
+  /**
+   * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Calling it
+   * twice is calling it once.
+   */
+  drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
 }
 
-const MAX_MESSAGE_BYTES = 64 << 20;
-/** What is still being written when no call runs any more, or when patience is over. */
-const LAST_WORDS_MS = 100;
+const nobody = (): undefined => undefined;
 
 /** Opens the faces. */
 export async function openFaces({
@@ -43,6 +53,7 @@ export async function openFaces({
   log,
   logged,
   metrics,
+  memory,
   adminToken,
   ready,
   closers,
@@ -57,34 +68,77 @@ export async function openFaces({
       log.error({ ...told, err: cause }, "call");
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };
+  const proxies = proxiesOf(config.trustedProxies);
   const { act, actStream, predict, predictStream } = InferenceService.method;
   const hot = [act, actStream, predict, predictStream];
   const findTaker = grpcCalls({
     gate,
     methods: hot,
-    maxMessageBytes: MAX_MESSAGE_BYTES,
+    memory,
     closing: closing.signal,
     log: note,
   });
+  const metricsDoor = { metrics, adminToken, token: config.metricsToken };
+  const { host, tls } = config;
+  const operations =
+    config.operationsPort === undefined
+      ? undefined
+      : await serveOperations({
+          gate,
+          log: note,
+          memory,
+          closing: closing.signal,
+          metrics: metricsDoor,
+          host,
+          port: config.operationsPort,
+          tls,
+        });
+  if (operations) closers.add(() => operations.close());
   const server = buildServer({
     gate,
     readiness: ready,
     log: note,
-    metrics: { metrics, adminToken, token: config.metricsToken },
+    memory,
+    metrics: metricsDoor,
     closing,
-    port: { ...(config.tls && { tls: config.tls }), ...(config.grpcFastPath && { findTaker }) },
+    port: {
+      maxConnections: config.maxConnections,
+      ...(config.tls && { tls: config.tls }),
+      ...(config.http2FastPath && { findTaker: config.grpcFastPath ? findTaker : nobody }),
+      ...(!config.http1FastPath && { lane: undefined }),
+      sharedReads: config.sharedReads,
+      chargedAs: (address) => chargedAs(address, proxies),
+    },
   });
   const port = await server.listen(config.host, config.port);
   const gr00t =
     config.gr00tPort === undefined
       ? undefined
-      : await serveGr00t({ gate, log: note, host: config.host, port: config.gr00tPort });
-  const host = config.host.includes(":") ? `[${config.host}]` : config.host;
+      : await serveGr00t({ gate, log: note, memory, host: config.host, port: config.gr00tPort });
+  const [url = "", ...otherUrls] = hostsOf(config.host).map((host) => {
+    const written = host.includes(":") ? `[${host}]` : host;
+    return `${config.tls ? "https" : "http"}://${written}:${port}`;
+  });
+  let drained: Promise<void> | undefined;
   return {
-    url: `${config.tls ? "https" : "http"}://${host}:${port}`,
+    url,
+    otherUrls,
     gr00tPort: gr00t?.port,
-    async drain() {
-      await Promise.all([server.drain(LAST_WORDS_MS), gr00t?.close()]);
+    operationsPort: operations?.port,
+    leave: () => server.leave(),
+    drain(patienceMs, enough) {
+      drained ??= Promise.all([server.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
+      return drained;
     },
   };
+}
+
+/** The hosts by which callers reach it: of one that stands for all of the machine's addresses loopback first, which is always there. */
+function hostsOf(host: string): string[] {
+  if (host !== "0.0.0.0" && host !== "::") return [host];
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  const others = addresses
+    .filter(({ internal, family, scopeid }) => !internal && !scopeid && (host === "::" || family === "IPv4"))
+    .map(({ address }) => address);
+  return ["127.0.0.1", ...new Set(others)];
 }

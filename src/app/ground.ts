@@ -1,6 +1,7 @@
 /** What a process stands on: the database, the vault, and how it hears of what others did. */
 import { join } from "node:path";
 import type { Logger } from "pino";
+import { sleep } from "../ambient.ts";
 import type { Config } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../development.ts";
 import { startEmbeddedNats } from "../events/embedded.ts";
@@ -8,7 +9,9 @@ import { Relay } from "../events/relay.ts";
 import { type EmbeddedPostgres, startPostgres } from "../store/database/embedded.ts";
 import { migrate } from "../store/database/migrate.ts";
 import { Notices } from "../store/database/notices.ts";
+import { Pulse } from "../store/database/pulse.ts";
 import { connect, databaseReachable, type Sql } from "../store/database/tx.ts";
+import { mayPass } from "../store/database/unavailable.ts";
 import { importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
@@ -22,6 +25,8 @@ export interface Ground {
   sql: Sql;
   /** A connection for the ledger alone. */
   line: Sql;
+  /** Whether the database answers. */
+  pulse: Pulse;
   notices: Notices;
   /** NATS, where there is one. */
   natsUrl: string | undefined;
@@ -31,16 +36,24 @@ export interface Ground {
   secrets: DevelopmentSecrets | undefined;
 }
 
-/** Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. */
+/**
+ * Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. A database that is away
+ * is waited for.
+ */
 export async function openGround(config: Config, closers: Closers, log: Logger): Promise<Ground> {
   const url =
     config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
-  await databaseReachable(url);
-  const sql = connect(url, { max: POOL });
+  await patiently(log, async () => {
+    await databaseReachable(url);
+    const setup = connect(url, { max: 1, unbounded: true });
+    await migrate(setup, MIGRATIONS).finally(() => setup.end());
+  });
+  const pulse = new Pulse();
+  closers.add(async () => pulse.close());
+  const sql = connect(url, { max: POOL, pulse });
   closers.add(() => sql.end());
-  const line = connect(url, { max: 1, plansOnce: true });
+  const line = connect(url, { max: 1, plansOnce: true, pulse });
   closers.add(() => line.end());
-  await migrate(sql, MIGRATIONS);
   // A database that others share is their operator's to fill.
   if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
 
@@ -49,14 +62,31 @@ export async function openGround(config: Config, closers: Closers, log: Logger):
   const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
   const vault = createVault(masterKey, config.otherMasterKeys);
 
-  const notices = await Notices.open(url);
+  const notices = await Notices.open(url, pulse);
   closers.add(() => notices.close());
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
   if (natsUrl !== undefined) {
     const relay = new Relay({ sql, notices, url: natsUrl, warn: (text) => log.warn(text) });
     closers.add(() => relay.close());
   }
-  return { sql, line, notices, natsUrl, vault, adminToken, secrets };
+  return { sql, line, pulse, notices, natsUrl, vault, adminToken, secrets };
+}
+
+/** How long to wait until a database that is away is looked for again, in milliseconds. */
+const RETRY_MS = { first: 250, most: 5_000 };
+
+/** Does `work`, again and again while the database is away, and says in the log what is waited for. Anything else that fails is thrown. */
+export async function patiently<T>(log: Logger, work: () => Promise<T>): Promise<T> {
+  for (let waitMs = RETRY_MS.first; ; waitMs = Math.min(waitMs * 2, RETRY_MS.most)) {
+    try {
+      return await work();
+    } catch (thrown) {
+      if (!mayPass(thrown)) throw thrown;
+      const why = thrown instanceof Error ? thrown.message : String(thrown);
+      log.warn({ retryMs: waitMs }, `waiting for the database: ${why}`);
+      await sleep(waitMs);
+    }
+  }
 }
 
 async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {

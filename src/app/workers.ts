@@ -1,11 +1,12 @@
 /** What a process does in the role of a worker: jobs, webhooks, probes by schedule, and forgetting what is over. */
 import { availableParallelism } from "node:os";
 import type { Logger } from "pino";
+import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../ambient.ts";
 import type { Config } from "../config.ts";
 import { laterCalls } from "../edge/faces/later.ts";
+import type { LoadShedder } from "../edge/gate/admission.ts";
 import type { Limits } from "../edge/gate/limits.ts";
-import { principalOf } from "../edge/gate/principal.ts";
 import type { Gate } from "../edge/gate.ts";
 import { eventText, toldEvent } from "../edge/messages/event-text.ts";
 import { EventTeller, type TellerParts } from "../events/broadcast/teller.ts";
@@ -17,6 +18,7 @@ import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
+import type { JobSeals } from "../services/job/seal.ts";
 import { keepProbing } from "../services/supply/probe/schedule.ts";
 import type { SupplyParts } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
@@ -29,7 +31,7 @@ import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
 import { pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
 import { pruneDeliveries } from "../store/events/webhooks.ts";
-import { pruneJobs } from "../store/jobs/jobs.ts";
+import { pruneJobKeys, pruneJobs } from "../store/jobs/jobs.ts";
 import { pruneTold } from "../store/money/alerts.ts";
 import { closeAllMonths } from "../store/money/commitments.ts";
 import { pruneIdempotency } from "../store/money/idempotency.ts";
@@ -56,6 +58,7 @@ export interface WorkerHouse {
   natsUrl: string | undefined;
   till: HouseTill;
   vault: Vault;
+  seals: JobSeals;
   upstream: Upstream;
   agent: FrameOptions["agent"];
   /** For what is posted to receivers of events. */
@@ -65,6 +68,7 @@ export interface WorkerHouse {
   allowPrivate: boolean;
   gate: Gate;
   limits: Limits;
+  load: LoadShedder;
   scenarios: ReadonlyMap<string, Scenario>;
   /** Filled with the workers, so that a bell can wake them. */
   workers: Worker[];
@@ -93,7 +97,7 @@ const CROWD = 32;
 export function startWorkers(house: WorkerHouse): void {
   const { config, sql, notices, log, replica, natsUrl, till, vault, upstream, agent, hookAgent, allowPrivate, gate } =
     house;
-  const { limits, scenarios, workers, supplyParts, forgotten, closers, openTarget } = house;
+  const { seals, limits, load, scenarios, workers, supplyParts, forgotten, closers, openTarget } = house;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
@@ -106,6 +110,7 @@ export function startWorkers(house: WorkerHouse): void {
     () => pruneTold(sql, now()),
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),
+    () => pruneJobKeys(sql),
     () => pruneDeliveries(sql, RESULT_DAYS),
     () => pruneTargetEvents(sql, EVENT_DAYS),
     () => forgetLogs(sql),
@@ -121,18 +126,18 @@ export function startWorkers(house: WorkerHouse): void {
   closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
-  const principal = async (keyId: string) => principalOf(await findKey(sql, keyId));
-  const answer = laterCalls(gate, principal);
+  const later = laterCalls({ gate, limits, find: (keyId) => findKey(sql, keyId) });
   const evaluation = evaluationWork({
     sql,
+    seals,
     till,
     upstream,
     agent,
     allowPrivate,
     scenarios,
     packs: config.scenarioPacks,
-    principal,
-    act: (keyId) => (call) => answer(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
+    principal: async (keyId) => gate.inNameOf(EvaluationService.method.evaluate, await findKey(sql, keyId)),
+    act: (keyId, rest) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }, rest),
   });
   const working = {
     sql,
@@ -140,7 +145,7 @@ export function startWorkers(house: WorkerHouse): void {
     owner: replica,
     warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
   };
-  const batches = { batch: batchWork({ sql, answer, crowded: () => limits.running >= CROWD }) };
+  const batches = { batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }) };
   workers.push(
     new Worker({ ...working, work: batches, atOnce: BATCHES_AT_ONCE }),
     // Physics takes a core each.

@@ -34,10 +34,12 @@ export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>
  */
 export class MessageReader {
   readonly #maxBytes: number;
-  readonly #deliver: (message: Buffer, compressed: boolean) => void;
+  readonly #deliver: (message: Buffer, compressed: boolean, flag: number) => void;
   readonly #flags: number;
+  readonly #announced: ((bytes: number) => void) | undefined;
   #prefixRead = 0;
   #flag = 0;
+  #sentFlag = 0;
   #length = 0;
   #partial: Gatherer | undefined;
   #handedOn = false;
@@ -45,14 +47,17 @@ export class MessageReader {
 
   /**
    * `deliver` is called for each message in order, during the push that completes it. The flags that gRPC reserves are `refused`,
-   * or `ignored` as Connect does.
+   * or `ignored` as Connect does. `announced` is told the size of a message that has not come whole with its prefix; what it throws is
+   * thrown by the push.
    */
   constructor(
     maxBytes: number,
-    deliver: (message: Buffer, compressed: boolean) => void,
+    deliver: (message: Buffer, compressed: boolean, flag: number) => void,
     reserved: "refused" | "ignored" = "refused",
+    announced?: (bytes: number) => void,
   ) {
     this.#flags = reserved === "ignored" ? COMPRESSED : 0xff;
+    this.#announced = announced;
     this.#maxBytes = maxBytes;
     this.#deliver = deliver;
   }
@@ -93,7 +98,7 @@ export class MessageReader {
     const end = body + length;
     if (end > chunk.length || length > this.#maxBytes) return from;
     this.#handedOn = true;
-    this.#deliver(chunk.subarray(body, end), false);
+    this.#deliver(chunk.subarray(body, end), false, 0);
     return end;
   }
 
@@ -101,11 +106,14 @@ export class MessageReader {
     let at = from;
     for (; at < chunk.length && this.#prefixRead < PREFIX; at++, this.#prefixRead++) {
       const byte = chunk[at]!;
-      if (this.#prefixRead === 0) this.#flag = byte & this.#flags;
-      else this.#length = this.#length * 256 + byte;
+      if (this.#prefixRead === 0) {
+        this.#sentFlag = byte;
+        this.#flag = byte & this.#flags;
+      } else this.#length = this.#length * 256 + byte;
     }
     if (this.#flag > COMPRESSED) throw this.#break("bad_flag");
     if (this.#length > this.#maxBytes) throw this.#break("too_large");
+    if (this.#prefixRead === PREFIX && this.#length > chunk.length - at) this.#announced?.(this.#length);
     return at;
   }
 
@@ -127,7 +135,7 @@ export class MessageReader {
     this.#prefixRead = 0;
     this.#length = 0;
     this.#partial = undefined;
-    this.#deliver(message, compressed);
+    this.#deliver(message, compressed, this.#sentFlag);
   }
 
   #break(reason: "bad_flag" | "too_large" | "truncated"): CodecError {

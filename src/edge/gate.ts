@@ -1,17 +1,20 @@
 /** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import type { Priority } from "../../gen/limber/edge/v1/options_pb.ts";
+import { steadyNow } from "../ambient.ts";
 import { Refusal } from "../refusal.ts";
-import type { Call, IdempotencyClaim, Listener, Principal, Speaker } from "../services/call.ts";
+import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../services/call.ts";
 import type { Signal } from "../signal.ts";
 import type { KeyRecord } from "../store/account/keys.ts";
-import type { Claim } from "../store/money/idempotency.ts";
+import type { Claim, Claimant } from "../store/money/idempotency.ts";
+import type { Advice, LoadShedder, Work } from "./gate/admission.ts";
 import { createDoorkeeper } from "./gate/admit.ts";
-import { asToldToCallers } from "./gate/away.ts";
 import type { Proxies } from "./gate/caller-address.ts";
 import { type Door, doorsOf } from "./gate/doors.ts";
 import type { Limits } from "./gate/limits.ts";
 import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./gate/once.ts";
 import { watch, watched } from "./gate/watch.ts";
+import { asToldToCallers } from "./messages/away.ts";
 import { invalid, violationsOf } from "./messages/validate.ts";
 
 /** What the gate reads of a call before its body. */
@@ -25,6 +28,10 @@ export interface CallHead {
   /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
   forwardedFor?: string | undefined;
   requestId: string;
+  /** The class of the call under overload, where the face knows better than the schema. */
+  priority?: Priority | undefined;
+  /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
+  deadline?: number | undefined;
 }
 
 /** A caller that the gate let in, with what the limits leave to him. */
@@ -42,12 +49,16 @@ export interface Admission {
   again?(): unknown;
   /** Called when the place is given back. */
   left?: () => void;
+  /** What the call counts for in the load of this process; ended by `leave`. */
+  work?: Work | undefined;
 }
 
 /** What a call carries beside its message. */
 export interface CallContext {
   requestId: string;
   signal: Signal;
+  /** When the call arrived, on the steady clock in milliseconds; the moment at which the gate has its message where that is not known. */
+  arrivedAt?: number | undefined;
   /** The caller's deadline on the steady clock, in milliseconds. */
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */
@@ -56,10 +67,32 @@ export interface CallContext {
   traceparent?: string | undefined;
 }
 
+export type { Advice };
+
+/** Overload, for faces that refuse calls before anything is made for them. */
+export interface Overload {
+  /** Whose share such a call takes, where it is refused at this moment, and counts it; undefined where it is not refused. */
+  refuses(method: DescMethod, authorization: string | undefined, adminToken: string | undefined): string | undefined;
+  /**
+   * Runs what answers a refusal to one of these: at once, or later where refusing has cost its share of the processor, and then true. `drop`
+   * runs instead where too many are held: it ends the call without an answer.
+   */
+  pace(org: string, refuse: () => void, drop: () => void): boolean;
+  /** When the caller is told to come again. */
+  advice(): Advice;
+}
+
 /** The three steps of a call. Each throws a `Refusal` to say no. */
 export interface Gate {
-  /** Before the body is read: key or token, permission, rate and concurrency. Synchronous for keys that are known. */
+  /**
+   * Before the body is read: room for it, key or token, permission, rate and concurrency. Synchronous for keys that are known, while the
+   * gateway is not overloaded.
+   */
   admit(method: DescMethod, head: CallHead): Admission | Promise<Admission>;
+  /** Who calls with this key, for a call that a job makes in its name; refuses a key that may not make it, or not any more. */
+  inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
+  /** Absent where nothing is refused for overload. */
+  readonly overload?: Overload | undefined;
   /** A whole message in, a whole message out: validates, replays, serves. */
   unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message>;
   /** A message in, a stream out. */
@@ -78,18 +111,39 @@ export interface Gate {
   ): Listener<Message>;
 }
 
+/** A hash of what was asked, and the other forms in which it may have been kept. */
+type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
+
+/** What a call with an idempotency key asks for. */
+interface KeyedCall extends KeptHashes {
+  method: string;
+  /** Its answer will be kept sealed. */
+  sealed: boolean;
+}
+
 /** What the gate asks of the house. */
 export interface GateParts {
   /** Every RPC's service function, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
-  keys: { find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> };
+  keys: {
+    find(secret: string, wantedFor?: "call" | "stop"): KeyRecord | undefined | Promise<KeyRecord | undefined>;
+    /** The key where it is in memory; asks nobody. */
+    peek(secret: string): KeyRecord | undefined;
+  };
   idempotency: {
     /** Claims a key for a call, answers it from the first one, or refuses. */
-    claim(claimant: { orgId: string; key: string; hash: Buffer; method: string; claimId: string }): Promise<Claim>;
+    claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
     /** Frees a key whose call ended before anything was promised. */
     release(claim: IdempotencyClaim): Promise<void>;
+    /** The sealed form of an answer of an organisation that retains no data; opens only at the same place. */
+    seal(answer: Uint8Array, place: string): Uint8Array;
+    /** The hash of what was asked as it is kept, keyed or not. */
+    hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
+    /** The answer; undefined where it does not open any more. */
+    open(sealed: Uint8Array, place: string): Uint8Array | undefined;
   };
   limits: Limits;
+  load: LoadShedder;
   adminToken: string;
   publicSignup: boolean;
   trustedProxies: Proxies;
@@ -118,22 +172,61 @@ export function createGate(parts: GateParts): Gate {
     return door;
   };
 
+  const admitted = (method: DescMethod, door: Door, head: CallHead, work: Work): Admission | Promise<Admission> => {
+    try {
+      const admission = doorkeeper.admit(method, door, head);
+      if (!(admission instanceof Promise)) return working(admission, work);
+      return admission.then(
+        (late) => working(late, work),
+        (thrown) => {
+          work.end();
+          throw thrown;
+        },
+      );
+    } catch (thrown) {
+      work.end();
+      throw thrown;
+    }
+  };
+
   return {
-    admit: (method, head) => doorkeeper.admit(method, doorOf(method), head),
+    admit(method, head) {
+      const door = doorOf(method);
+      const priority = head.priority ?? door.priority;
+      const work = parts.load.enter(
+        priority,
+        () => doorkeeper.orgOf(head.authorization, head.adminToken),
+        head.deadline,
+      );
+      if (!(work instanceof Promise)) return admitted(method, door, head, work);
+      return work.then((ready) => admitted(method, door, head, ready));
+    },
+
+    inNameOf: (method, record) => doorkeeper.inNameOf(doorOf(method), record),
+
+    overload: {
+      refuses: (method, authorization, adminToken) =>
+        parts.load.refuses(doorOf(method).priority, () => doorkeeper.orgOf(authorization, adminToken)),
+      pace: (org, answer, drop) => parts.load.pace(org, answer, { drop }),
+      advice: () => parts.load.advice(),
+    },
 
     async unary(method, admission, request, context) {
       const door = doorOf(method);
       // Work of jobs comes without being admitted.
       doorkeeper.assertLoaded(door.rule);
       takeKeyFromHeader(method, request, context);
+      const { principal, work } = admission;
+      work?.back();
       assertValid(method.input, request);
-      const { principal } = admission;
+      const withinMs = work && work.waitedMs > 0 ? withinOf(request) : undefined;
+      if (work && withinMs !== undefined) parts.load.assertInTime(work, door.priority, withinMs);
       try {
         const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
         if (key === undefined || principal.kind !== "key")
-          return await answerOf(door, request, callOf(principal, context, undefined));
-        return await serveOnce(parts.idempotency, { method, principal, key, request }, context.requestId, (claim) =>
-          answerOf(door, request, callOf(principal, context, claim)),
+          return await answerOf(door, request, callOf(admission, context, undefined));
+        return await serveOnce(parts.idempotency, { method, principal, key, request }, context, (claim) =>
+          answerOf(door, request, callOf(admission, context, claim)),
         );
       } catch (thrown) {
         throw asToldToCallers(thrown, "begun");
@@ -146,7 +239,9 @@ export function createGate(parts: GateParts): Gate {
         throw streamReplay();
       }
       const signal = watched(admission, context.signal);
-      return streamOf(doorOf(method).serve(request, callOf(admission.principal, { ...context, signal }, undefined)));
+      // What lasts is no work that others wait for.
+      admission.work?.end();
+      return streamOf(doorOf(method).serve(request, callOf(admission, { ...context, signal }, undefined)));
     },
 
     conversation(method, admission, speaker, context) {
@@ -162,7 +257,8 @@ export function createGate(parts: GateParts): Gate {
           speaker.end(refusal);
         },
       };
-      const call = { ...callOf(admission.principal, context, undefined), step: () => admission.step?.() };
+      admission.work?.end();
+      const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
       const listener = doorOf(method).serve(told, call) as Listener<Message>;
       rest = watch(admission, listener, context.signal);
       return {
@@ -189,13 +285,31 @@ const answerOf = (door: Door, request: Message, call: Call): Promise<Message> =>
 
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 
-const callOf = (principal: Principal, context: CallContext, idempotency: IdempotencyClaim | undefined): Call => ({
+const callOf = (
+  { principal, work }: Admission,
+  context: CallContext,
+  idempotency: IdempotencyClaim | undefined,
+): Call => ({
   requestId: context.requestId,
   principal,
+  work,
   signal: context.signal,
+  arrivedAt: context.arrivedAt ?? steadyNow(),
   deadline: context.deadline,
   traceparent: context.traceparent,
   idempotency,
 });
+
+/** Counts an admission as work until it leaves. */
+function working(admission: Admission, work: Work): Admission {
+  admission.work = work;
+  return admission;
+}
+
+/** The milliseconds that a routed request gives its call; undefined where it names none. */
+function withinOf(request: Message): number | undefined {
+  const { provider } = request as { provider?: { deadlineMs?: unknown } };
+  return typeof provider?.deadlineMs === "number" ? provider.deadlineMs : undefined;
+}
 
 const nothing = (): void => {};

@@ -1,11 +1,14 @@
 /** `GET /metrics`: figures of this replica in the text that Prometheus reads, for the operator alone. */
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { FastifyInstance, FastifyReply } from "fastify";
+import type { IncomingHttpHeaders } from "node:http";
+import type { FastifyInstance } from "fastify";
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { newId } from "../ambient.ts";
 import { ADMIN_HEADER, BRAND } from "../brand.ts";
 import { asRefusal, Reason, refuse } from "../refusal.ts";
-import { sayNo } from "./faces/rest.ts";
+import type { Response } from "./faces/rest/exchange.ts";
+import { sayNo, send } from "./faces/rest.ts";
+import type { LoadFigures } from "./gate/admission.ts";
 import type { LogLine } from "./log.ts";
 
 /** One offering as this replica sees it. */
@@ -50,6 +53,10 @@ export interface MetricSources {
   loops(): { open: number; offerings: Iterable<LoopSample>; sessions: Iterable<SessionSample> };
   till(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
   callsRunning(): number;
+  /** Errors that no owner heard. */
+  unhandledErrors(): number;
+  bodyBytes(): number;
+  load(): LoadFigures;
 }
 
 /** The metrics of one replica. */
@@ -97,6 +104,42 @@ export class Metrics {
     told("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
       set({}, sources.callsRunning()),
     );
+    told("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
+      set({}, sources.unhandledErrors()),
+    );
+    told(
+      "gauge",
+      "body_bytes_held",
+      "Bytes of request bodies of more than 64 KiB that running calls hold.",
+      [],
+      (set) => set({}, sources.bodyBytes()),
+    );
+    const load = (kind: "counter" | "gauge", name: string, help: string, of: (figures: LoadFigures) => number): void =>
+      told(kind, name, help, [], (set) => set({}, of(sources.load())));
+    load("gauge", "concurrency_limit", "Calls that may be worked on at once.", ({ limit }) => limit);
+    load(
+      "gauge",
+      "calls_in_flight",
+      "Calls that are worked on, without those that wait for an upstream.",
+      (it) => it.inFlight,
+    );
+    load("gauge", "refusals_held", "Refusals for overload that wait for their turn.", ({ held }) => held);
+    load("gauge", "shedding", "1 while calls are refused for overload.", ({ isShedding }) => Number(isShedding));
+    told("gauge", "calls_queued", "Calls that wait to be worked on, by class.", ["priority"], (set) => {
+      for (const { priority, queued } of sources.load().classes) set({ priority }, queued);
+    });
+    told(
+      "counter",
+      "calls_admitted_total",
+      "Calls that were let in to be worked on, by class.",
+      ["priority"],
+      (set) => {
+        for (const { priority, admitted } of sources.load().classes) set({ priority }, admitted);
+      },
+    );
+    told("counter", "calls_shed_total", "Calls refused for overload.", ["priority", "reason"], (set) => {
+      for (const { priority, reason, count } of sources.load().shed) set({ priority, reason }, count);
+    });
     const offering = ["offering", "provider", "model"] as const;
     const outcome = [...offering, "outcome"] as const;
     told(
@@ -201,30 +244,47 @@ interface CallCount {
 /** What lets a scraper in. */
 export interface MetricsDoor {
   readonly metrics: Metrics;
-  readonly adminToken: string;
+  /** The operator's token; undefined while it is not known yet. */
+  adminToken(): string | undefined;
   /** A token for scrapers alone, sent as bearer; undefined: there is none. */
   readonly token: string | undefined;
 }
 
 /** Serves `GET /metrics` to whoever has the admin token in its header, or the scraper's token as bearer. */
-export function serveMetrics(fastify: FastifyInstance, { metrics, adminToken, token }: MetricsDoor): void {
-  fastify.get("/metrics", async ({ headers }, reply: FastifyReply) => {
-    const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1];
-    const admin = headers[ADMIN_HEADER];
-    const known = isSame(bearer, token) || isSame(typeof admin === "string" ? admin : undefined, adminToken);
-    if (known) return reply.type("text/plain; version=0.0.4; charset=utf-8").send(await metrics.text());
+export function serveMetrics(fastify: FastifyInstance, door: MetricsDoor): void {
+  fastify.get("/metrics", (request, reply) => {
     reply.hijack();
-    const refusal =
-      bearer === undefined && admin === undefined
-        ? refuse(
-            Reason.ADMIN_TOKEN_REQUIRED,
-            "metrics are the operator's: send the admin token, or the scraper's as bearer",
-          )
-        : refuse(Reason.INVALID_ADMIN_TOKEN, "the token is not the right one");
-    sayNo(reply.raw, asRefusal(refusal), newId("req"));
-    return reply;
+    sayMetrics(reply.raw, request.headers, door);
   });
 }
+
+/** Answers with the metrics, or with a refusal. */
+export function sayMetrics(
+  response: Response,
+  headers: IncomingHttpHeaders,
+  { metrics, adminToken, token }: MetricsDoor,
+): void {
+  const requestId = newId("req");
+  const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1];
+  const admin = headers[ADMIN_HEADER];
+  if (isSame(bearer, token) || isSame(typeof admin === "string" ? admin : undefined, adminToken())) {
+    metrics.text().then(
+      (text) => send(response, 200, requestId, ["content-type", METRICS_TYPE], Buffer.from(text)),
+      (thrown) => sayNo(response, asRefusal(thrown), requestId),
+    );
+    return;
+  }
+  const refusal =
+    bearer === undefined && admin === undefined
+      ? refuse(
+          Reason.ADMIN_TOKEN_REQUIRED,
+          "metrics are the operator's: send the admin token, or the scraper's as bearer",
+        )
+      : refuse(Reason.INVALID_ADMIN_TOKEN, "the token is not the right one");
+  sayNo(response, refusal, requestId);
+}
+
+const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 const isSame = (given: string | undefined, wanted: string | undefined): boolean =>
   given !== undefined && wanted !== undefined && wanted !== "" && timingSafeEqual(digestOf(given), digestOf(wanted));

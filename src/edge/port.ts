@@ -11,6 +11,7 @@ import type { Patience } from "./port/http2/budget.ts";
 import type { FindTaker } from "./port/http2/call.ts";
 import { http2Side } from "./port/http2.ts";
 import { type LaneFace, openLane } from "./port/lane.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./port/owned.ts";
 import { Penalties } from "./port/penalties.ts";
 import { tellProtocol } from "./port/preface.ts";
 
@@ -24,6 +25,8 @@ export type PortHandler = (
 export interface UpgradeTaker {
   wants(request: http.IncomingMessage): boolean;
   take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Ends each connection after the answers that it owes, and takes no other. */
+  drain(): void;
 }
 
 /** The port's limits and extension points; sizes in bytes, times in milliseconds. */
@@ -34,6 +37,8 @@ export interface PortOptions {
   readonly findTaker?: FindTaker;
   /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
   readonly lane?: LaneFace | undefined;
+  /** Whether the lane's connections, and those of sessions of our own, read into one block that all share. */
+  readonly sharedReads?: boolean;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
   readonly upgrade?: UpgradeTaker;
   /** Makes the JSON body of what is refused at this level. */
@@ -58,12 +63,16 @@ export interface PortOptions {
   readonly sessionWindow?: number;
   /** How many HTTP/2 frames that only cost (resets before an answer, pings, settings) a session may send. */
   readonly patience?: Patience;
+  /** What an address is charged as for connections that were cut off; undefined for one that all callers share, such as a trusted proxy's. */
+  readonly chargedAs?: (address: string) => string | undefined;
   /** The most connections at once; further ones are closed unheard. Unbounded when absent. */
   readonly maxConnections?: number;
 }
 
 const DEFAULTS = {
   endless: () => false,
+  sharedReads: true,
+  chargedAs: (address) => address,
   refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 120_000,
@@ -78,13 +87,25 @@ const DEFAULTS = {
 
 type Limits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
 
+/** A port as a server. */
+export type Port = (http.Server | https.Server) & {
+  /**
+   * Tells every peer, with its next answer, to send its next request on another connection. New connections and requests are served
+   * as before.
+   */
+  leave(): void;
+};
+
+/** How long a connection on which nothing was said yet is kept when the port closes: its first request may be on its way. */
+const FIRST_WORD_MS = 1_000;
+
 /**
  * A server that speaks HTTP/1.1 and HTTP/2 on the one port it is told to listen on, for Fastify's `serverFactory`.
  * `close` drains: idle connections end at once, the others after the answers they owe, and nothing a peer leaves unsaid
  * or unread holds its callback; only a running request does, and `closeAllConnections` ends those. What is refused here
  * is answered here: Fastify is to be given a `clientErrorHandler` that does nothing.
  */
-export function onePort(handler: PortHandler, options: PortOptions = {}): http.Server | https.Server {
+export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   const limits: Limits = { ...DEFAULTS, ...options };
   const server = listenerFor(limits);
   const opened = options.tls === undefined ? "connection" : "secureConnection";
@@ -94,13 +115,31 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
 
   const http1 = http1Side(server, attach.bind(server), handler, limits);
   const lane =
-    limits.lane && openLane({ face: limits.lane, idleTimeoutMs: limits.idleTimeoutMs, handOver: http1.accept });
+    limits.lane &&
+    openLane({
+      face: limits.lane,
+      idleTimeoutMs: limits.idleTimeoutMs,
+      sharedReads: limits.sharedReads,
+      handOver: http1.accept,
+    });
   const penalties = new Penalties();
-  const http2 = http2Side(handler, limits.findTaker, limits.refusal, limits, (address) => penalties.add(address));
+  const { chargedAs } = limits;
+  const http2 = http2Side(handler, limits.findTaker, limits.refusal, limits, (address) => {
+    const charged = chargedAs(address);
+    if (charged !== undefined) penalties.add(charged);
+  });
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
 
+  // A connection that could not be accepted is nobody's; whoever listens hears of a port that is taken.
+  server.on("listening", () => server.on("error", () => undefined));
   server.on("connection", (socket: Socket) => {
+    hearErrors(socket);
+    // A server counts what it accepted itself, and not what other listeners on its port gave it.
+    if (sockets.size >= (limits.maxConnections ?? Number.POSITIVE_INFINITY)) {
+      socket.destroy();
+      return;
+    }
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
@@ -125,27 +164,38 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
   };
 
   server.on(opened, (socket: Socket) => {
-    const waitMs = penalties.waitMs(socket.remoteAddress ?? "");
+    hearErrors(socket);
+    if (socket.destroyed) return;
+    const charged = chargedAs(socket.remoteAddress ?? "");
+    const waitMs = charged === undefined ? 0 : penalties.waitMs(charged);
     if (waitMs === 0) {
       begin(socket);
       return;
     }
-    const leave = (): unknown => socket.destroy();
-    socket.once("error", leave);
     undecided.add(socket);
     const forget = after(waitMs, () => {
-      socket.off("error", leave).off("close", forget);
+      socket.off("close", forget);
       if (!socket.destroyed) begin(socket);
     });
     socket.once("close", forget).once("close", () => undecided.delete(socket));
   });
 
+  // The server closes before the connections that other listeners on its port gave it.
+  const onceGone = (forget: () => void): void => {
+    server.once("close", () => {
+      if (sockets.size === 0) forget();
+    });
+  };
   const closeIdle = server.closeIdleConnections.bind(server);
   server.closeIdleConnections = () => {
     closeIdle();
     lane?.drain();
     http2.drain();
-    for (const socket of undecided) socket.destroy();
+    limits.upgrade?.drain();
+    const forget = after(FIRST_WORD_MS, () => {
+      for (const socket of undecided) socket.destroy();
+    });
+    onceGone(forget);
   };
   server.closeAllConnections = () => {
     for (const socket of sockets) socket.destroy();
@@ -155,10 +205,16 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): http.S
     lane?.drain();
     http1.drain();
     // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
-    server.once("close", after(limits.headersTimeoutMs, http1.destroyIdle));
+    onceGone(after(limits.headersTimeoutMs, http1.destroyIdle));
     return close(done);
   };
-  return server;
+  return Object.assign(server, {
+    leave() {
+      lane?.leave();
+      http1.leave();
+      http2.leave();
+    },
+  });
 }
 
 // The HTTP/1 server has to be the one that listens: Node starts its watch over slow heads nowhere else.
@@ -172,6 +228,8 @@ function listenerFor(limits: Limits): http.Server | https.Server {
     requestTimeout: Math.max(limits.requestTimeoutMs, headersTimeout),
     keepAliveTimeout: limits.idleTimeoutMs,
     maxHeaderSize: limits.maxHeaderSize,
+    IncomingMessage: OwnedRequest,
+    ServerResponse: OwnedResponse,
     shouldUpgradeCallback: (request: http.IncomingMessage) => limits.upgrade?.wants(request) === true,
     requireHostHeader: false, // checked with the rest of the head, for an answer in the house's form
     noDelay: true,

@@ -1,11 +1,12 @@
 /** A batch: each request runs once, is billed once, and its end is written down with those that ended with it. */
 import { newId, sleep } from "../ambient.ts";
 import { emit, type Happening } from "../services/emit.ts";
-import type { Signal } from "../signal.ts";
+import type { JobSeal, JobSeals } from "../services/job/seal.ts";
+import { Cancel, type Signal } from "../signal.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
+import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
 import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";
-import type { JobWatch, JobWork } from "./worker.ts";
+import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
 /** What a batch's own record says. */
 export interface BatchRequest {
@@ -27,10 +28,19 @@ export type BatchAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
   | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean };
 
+/** A place in the limits of a key, for one request. */
+export interface BatchPlace {
+  leave(): void;
+  unused(): void;
+}
+
 /** What batches need of the house. */
 export interface BatchParts {
   readonly sql: Sql;
-  answer(keyId: string, call: BatchCall): Promise<BatchAnswer>;
+  readonly seals: JobSeals;
+  /** Places for up to `most` requests in the limits of a key, and after how many milliseconds there may be more. */
+  places(keyId: string, most: number): Promise<{ places: BatchPlace[]; againMs: number }>;
+  answer(keyId: string, call: BatchCall, place: BatchPlace): Promise<BatchAnswer>;
   /** Whether callers who wait leave no room for work that can wait. */
   crowded(): boolean;
 }
@@ -39,6 +49,8 @@ export interface BatchParts {
 const AT_ONCE = 64;
 const GATHER_MS = 5;
 const CROWDED_MS = 20;
+/** A batch that has to wait longer than this for its key's limits goes back to the queue meanwhile, so that others have its worker. */
+const HELD_MS = 2_000;
 /** Waits between the tries of a request whose refusal passes by itself. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];
 
@@ -55,49 +67,87 @@ const POISON = {
 /** How batches are worked on. */
 export const batchWork =
   (parts: BatchParts): JobWork =>
-  (job, watch) =>
-    new Run(parts, job, watch).finish();
+  async (job, watch) =>
+    new Run(parts, job, await parts.seals.of(job), watch).finish();
 
 class Run {
   readonly #parts: BatchParts;
   readonly #job: HeldJob;
+  readonly #seal: JobSeal;
   readonly #watch: JobWatch;
   readonly #running = new Set<Promise<void>>();
   #ended: ItemEnd[] = [];
 
-  constructor(parts: BatchParts, job: HeldJob, watch: JobWatch) {
+  constructor(parts: BatchParts, job: HeldJob, seal: JobSeal, watch: JobWatch) {
     this.#parts = parts;
     this.#job = job;
+    this.#seal = seal;
     this.#watch = watch;
   }
 
   async finish(): Promise<void> {
     const { sql } = this.#parts;
+    const { stopped } = this.#watch;
     await tx(sql, (tx) => advance(tx, this.#job, "in_progress"));
     for (;;) {
-      const taken = await this.#writeAndTake();
-      for (const item of taken) this.#begin(item);
-      if (this.#running.size === 0 && this.#ended.length === 0) break;
-      if (this.#ended.length === 0) await Promise.race(this.#running);
+      const againMs = await this.#writeAndTake();
+      const idle = this.#running.size === 0 && this.#ended.length === 0;
+      if (idle && (againMs === 0 || stopped.aborted || !(await hasOpenItems(sql, this.#job)))) break;
+      if (idle) await this.#rest(againMs);
+      else if (this.#ended.length === 0) await this.#hearOne(againMs);
       // What ends at nearly the same time is written down together.
       if (this.#running.size > 0) await sleep(GATHER_MS);
     }
     await this.#close();
   }
 
-  /** What ended is written down and what comes next is taken, in one statement; what a lost worker did is not kept. */
-  async #writeAndTake(): Promise<ItemRecord[]> {
+  /** Waits for a request to end, or until the key's limits may let another begin. */
+  async #hearOne(againMs: number): Promise<void> {
+    if (againMs === 0) return void (await Promise.race(this.#running));
+    const waited = new Cancel();
+    const more = sleep(Math.min(againMs, HELD_MS), waited).catch(() => {});
+    await Promise.race([...this.#running, more]);
+    waited.abort(undefined);
+  }
+
+  /** Waits for the key's limits: here for a moment, in the queue for longer. What is called off or over waits no more. */
+  async #rest(againMs: number): Promise<void> {
+    if (againMs > HELD_MS) throw new Resting(againMs);
+    const { lost, stopped } = this.#watch;
+    const over = new Cancel();
+    const leave = (): void => over.abort(undefined);
+    for (const signal of [lost, stopped]) signal.addEventListener("abort", leave, { once: true });
+    await sleep(againMs, over).catch(() => {});
+    for (const signal of [lost, stopped]) signal.removeEventListener("abort", leave);
+    lost.throwIfAborted();
+  }
+
+  /**
+   * What ended is written down and what comes next is begun, in one statement; what a lost worker did is not kept. No more is begun than the
+   * key's limits let in: answers when they may let in more, 0 when they were not what kept it.
+   */
+  async #writeAndTake(): Promise<number> {
     const { lost, stopped } = this.#watch;
     lost.throwIfAborted();
     const free = AT_ONCE - this.#running.size;
     if (free > 0 && !stopped.aborted) await this.#letOthersFirst();
+    const wanted = stopped.aborted ? 0 : free;
+    const { sql, places: placesOf } = this.#parts;
+    const { places, againMs } = wanted > 0 ? await placesOf(this.#job.keyId, wanted) : { places: [], againMs: 0 };
     const ended = this.#ended.splice(0);
+    let taken: ItemRecord[] = [];
     try {
-      return await turn(this.#parts.sql, this.#job, { ended, take: stopped.aborted ? 0 : free, poison: POISON });
+      const take = stopped.aborted ? 0 : places.length;
+      taken = await turn(sql, this.#job, { ended, take, poison: POISON });
     } catch (thrown) {
       this.#ended.unshift(...ended);
       throw thrown;
+    } finally {
+      for (const place of places.slice(taken.length)) place.unused();
     }
+    for (const [at, item] of taken.entries()) this.#begin(this.#seal.item(item), places[at]!);
+    // All that is left has begun where there were more places than requests.
+    return taken.length < places.length ? 0 : againMs;
   }
 
   /** Robots in their loops go before work that can wait. */
@@ -106,16 +156,16 @@ class Run {
     while (this.#parts.crowded() && !stopped.aborted && !lost.aborted) await sleep(CROWDED_MS, lost).catch(() => {});
   }
 
-  #begin(item: ItemRecord): void {
-    const running = this.#answer(item).then((end) => {
+  #begin(item: ItemRecord, place: BatchPlace): void {
+    const running = this.#answer(item, place).then((end) => {
       this.#running.delete(running);
-      if (end) this.#ended.push(end);
+      if (end) this.#ended.push(this.#seal.end(end));
     });
     this.#running.add(running);
   }
 
   /** Undefined when the worker lost the job meanwhile: whoever has it now runs the request again, and is given the same answer. */
-  async #answer({ index, request }: ItemRecord): Promise<ItemEnd | undefined> {
+  async #answer({ index, request }: ItemRecord, place: BatchPlace): Promise<ItemEnd | undefined> {
     const { answer } = this.#parts;
     const { id, keyId, request: about } = this.#job;
     const { contract } = about as BatchRequest;
@@ -128,7 +178,7 @@ class Run {
         idempotencyKey: `${id}.${index}`,
         signal: lost,
       };
-      const answered = await answer(keyId, call);
+      const answered = await answer(keyId, call, place);
       if (lost.aborted) return undefined;
       if (answered.kind === "answer") {
         const { statusCode, body, costMicro } = answered;

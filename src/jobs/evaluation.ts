@@ -8,7 +8,7 @@ import type { Scenario, Variant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
 import type { KeyPrincipal } from "../services/call.ts";
-import { endEvaluation } from "../services/evaluation/end.ts";
+import { type EvaluationEnd, endEvaluation } from "../services/evaluation/end.ts";
 import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
   type CallGateway,
@@ -25,6 +25,7 @@ import {
   isExternal,
 } from "../services/evaluation/request.ts";
 import type { HouseTill } from "../services/inference/bill.ts";
+import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
 import { advance, type HeldJob } from "../store/jobs/jobs.ts";
@@ -33,14 +34,15 @@ import type { JobWatch, JobWork } from "./worker.ts";
 /** What evaluations need of the house. */
 export interface EvaluationParts extends PolicyParts {
   readonly sql: Sql;
+  readonly seals: JobSeals;
   readonly till: HouseTill;
   readonly scenarios: ReadonlyMap<string, Scenario>;
   /** Where packs are; the thread of a trial reads them itself. */
   readonly packs: string | undefined;
-  /** Whose key it is now; refuses for one that is disabled or over. */
+  /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
   principal(keyId: string): Promise<KeyPrincipal>;
-  /** Makes an act call with a key. */
-  act(keyId: string): CallGateway;
+  /** Makes act calls with a key, within its limits; tells by `rest` when one waits for these. */
+  act(keyId: string, rest: () => () => void): CallGateway;
 }
 
 const EPISODE_LOST = {
@@ -50,20 +52,24 @@ const EPISODE_LOST = {
 /** How evaluations are worked on. */
 export const evaluationWork =
   (parts: EvaluationParts): JobWork =>
-  (job, watch) =>
-    new Run(parts, job, watch).finish();
+  async (job, watch) => {
+    const seal = await parts.seals.of(job);
+    return new Run(parts, seal.job(job), seal, watch).finish();
+  };
 
 class Run {
   readonly #parts: EvaluationParts;
   readonly #job: HeldJob;
+  readonly #seal: JobSeal;
   readonly #watch: JobWatch;
   readonly #request: EvaluationRequest;
   readonly #episodes: (FinishedEpisode & { keptActions: boolean })[] = [];
   #bill: EpisodeBill | undefined;
 
-  constructor(parts: EvaluationParts, job: HeldJob, watch: JobWatch) {
+  constructor(parts: EvaluationParts, job: HeldJob, seal: JobSeal, watch: JobWatch) {
     this.#parts = parts;
     this.#job = job;
+    this.#seal = seal;
     this.#watch = watch;
     // Written by this house's own service, which checked it.
     this.#request = job.request as EvaluationRequest;
@@ -94,12 +100,13 @@ class Run {
     const { harness } = (this.#job.result ?? {}) as EvaluationResult;
     const scores = this.#episodes.length > 0 && { scores: scoresOf(this.#episodes) };
     const status = this.#job.cancelled ? "cancelled" : "expired";
-    await endEvaluation(this.#parts.sql, this.#job, status, { ...scores, ...(harness !== undefined && { harness }) });
+    await this.#close(status, { ...scores, ...(harness !== undefined && { harness }) });
   }
 
   /** What an earlier worker of this job wrote down. */
   async #recall(): Promise<void> {
-    for (const { index, response } of await listItems(this.#parts.sql, this.#job.id, 0, this.#request.episodes)) {
+    const items = await listItems(this.#parts.sql, this.#job.id, 0, this.#request.episodes);
+    for (const { index, response } of items.map((item) => this.#seal.item(item))) {
       if (response) this.#episodes.push(episodeOf(index, response as EpisodeFacts));
     }
   }
@@ -107,7 +114,7 @@ class Run {
   #policy({ instruction, fields, dtMs }: Variant): EvaluatedPolicy {
     const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") return serverPolicy(this.#parts, this.#request, about);
-    return gatewayPolicy(this.#parts.act(this.#job.keyId), this.#request, about);
+    return gatewayPolicy(this.#parts.act(this.#job.keyId, this.#watch.rest), this.#request, about);
   }
 
   async #try(policy: EvaluatedPolicy): Promise<TrialEnd> {
@@ -164,7 +171,7 @@ class Run {
     this.#episodes.push({ ...episode, keptActions: true });
     const response = factsOfEpisode(episode, this.#request.media !== "none");
     const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
-    await turn(this.#parts.sql, this.#job, { ended: [end] });
+    await turn(this.#parts.sql, this.#job, { ended: [this.#seal.end(end)] });
     if (episode.index + 1 < this.#request.episodes) await this.#begin();
   }
 
@@ -214,7 +221,11 @@ class Run {
 
   #end(status: "completed" | "failed" | "cancelled", result: EvaluationResult): Promise<void> {
     const expired = status === "cancelled" && this.#watch.stopped.reason === "expired";
-    return endEvaluation(this.#parts.sql, this.#job, expired ? "expired" : status, result);
+    return this.#close(expired ? "expired" : status, result);
+  }
+
+  #close(status: EvaluationEnd, result: EvaluationResult): Promise<void> {
+    return endEvaluation(this.#parts.sql, this.#job, status, result, this.#seal);
   }
 }
 

@@ -1,5 +1,5 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
-import { every, nowSeconds } from "../ambient.ts";
+import { after, every, nowSeconds } from "../ambient.ts";
 import { Cancel, type Signal } from "../signal.ts";
 import type { Notices } from "../store/database/notices.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -11,6 +11,19 @@ export interface JobWatch {
   readonly lost: Signal;
   /** Aborted when the job was called off, or its time is over. */
   readonly stopped: Signal;
+  /** The work waits and needs no processor: another job may begin meanwhile. Call what it answers when the wait is over. */
+  rest(): () => void;
+}
+
+/** Thrown by work that has to wait long: its job goes back to the queue, and nobody takes it before its time. */
+export class Resting extends Error {
+  override readonly name = "Resting";
+  readonly ms: number;
+
+  constructor(ms: number) {
+    super(`waits for ${ms} ms`);
+    this.ms = ms;
+  }
 }
 
 /** How one kind of job is worked on. It resolves when the job has ended; it throws `Fenced` as the store does. */
@@ -30,6 +43,10 @@ export interface WorkerParts {
 
 /** Jobs that no notification told of are found this late at the most. */
 const SWEEP_MS = 5_000;
+/** The most jobs of a worker that wait beside those that run. */
+const MOST_RESTING = 16;
+/** The longest rest: what a job waits for may come earlier than it was told. */
+const LONGEST_REST_MS = 30_000;
 const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
 
 /** A worker; any number of them share the jobs of one database. */
@@ -38,9 +55,12 @@ export class Worker {
   readonly #kinds: readonly JobKind[];
   readonly #held = new Map<string, { job: HeldJob; lost: Cancel; stopped: Cancel; done: Promise<void> }>();
   readonly #stops: (() => void)[];
+  /** Ends the timers of jobs that rest in the queue. */
+  readonly #rests = new Set<() => void>();
   #taking: Promise<void> | undefined;
   #again = false;
   #closed = false;
+  #resting = 0;
 
   /** Begins at once. */
   constructor(parts: WorkerParts) {
@@ -73,7 +93,7 @@ export class Worker {
   /** Takes no more work, and gives back what isn't done yet: another worker goes on with it at once. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const stop of this.#stops) stop();
+    for (const stop of [...this.#stops, ...this.#rests]) stop();
     await this.#taking;
     for (const { lost } of this.#held.values()) lost.abort(new Fenced("the worker closes"));
     await Promise.all([...this.#held.values()].map(({ done }) => done));
@@ -91,7 +111,7 @@ export class Worker {
     this.#again = false;
     const { sql, owner, atOnce, warn } = this.#parts;
     try {
-      while (!this.#closed && this.#held.size < atOnce) {
+      while (!this.#closed && this.#held.size - Math.min(this.#resting, MOST_RESTING) < atOnce) {
         const job = await takeJob(sql, owner, this.#kinds);
         if (!job) return;
         this.#begin(job);
@@ -106,7 +126,7 @@ export class Worker {
     const [lost, stopped] = [new Cancel(), new Cancel()];
     if (job.cancelled) stopped.abort("cancelled");
     else if (job.expires <= nowSeconds()) stopped.abort("expired");
-    const done = this.#run(job, { lost, stopped }).then(() => {
+    const done = this.#run(job, { lost, stopped, rest: () => this.#rest() }).then(() => {
       this.#held.delete(job.id);
       if (!this.#closed) this.#wake();
     });
@@ -118,10 +138,32 @@ export class Worker {
     try {
       await work[job.kind]?.(job, watch);
     } catch (cause) {
-      if (this.#closed) await giveBack(sql, job).catch(() => {});
+      if (cause instanceof Resting) await this.#letRest(job, Math.min(cause.ms, LONGEST_REST_MS));
+      else if (this.#closed) await giveBack(sql, job).catch(() => {});
       // What failed for another reason is tried again when its lease is over, by whoever is free then.
       else if (!(cause instanceof Fenced)) warn(`job ${job.id} stopped in the middle`, cause);
     }
+  }
+
+  /** A rest that nobody writes down ends with the lease. */
+  async #letRest(job: HeldJob, ms: number): Promise<void> {
+    await giveBack(this.#parts.sql, job, ms).catch(() => {});
+    if (this.#closed) return;
+    const stop = after(ms, () => {
+      this.#rests.delete(stop);
+      this.#wake();
+    });
+    this.#rests.add(stop);
+  }
+
+  #rest(): () => void {
+    let rests = true;
+    this.#resting += 1;
+    this.#wake();
+    return () => {
+      if (rests) this.#resting -= 1;
+      rests = false;
+    };
   }
 
   /** Makes the lease longer, and hears whether the job was called off meanwhile. */

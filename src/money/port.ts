@@ -56,6 +56,8 @@ export interface Grant {
 export interface Short {
   entry: string;
   short: "org_credits" | "workspace_budget" | "key_budget";
+  /** Of a key's budget: the key whose it is, which is the payer's own or one that it descends from. */
+  holder: string | null;
   /** What is there. */
   roomMicro: number;
   /** When the budget is renewed, in unix seconds. */
@@ -78,7 +80,7 @@ export interface LedgerPort<I, S> {
   open(): Promise<string>;
   /** Commits a batch. Rejects when it isn't known whether it was; then the same batch is sent again. */
   commit(till: string, batch: Batch<I, S>): Promise<BatchOutcome>;
-  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it. */
+  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it and its descendants. */
   recall(till: string, orgId: string, keyId: string | null): Promise<void>;
   /** Recovers what dead tills left. */
   recover(): Promise<void>;

@@ -291,14 +291,13 @@ export const leaseLost = (): Refusal =>
     { retryAfter: 1 },
   );
 
-/** What a caller may be told of money when his call can't be put on record. */
+/** What a caller is told of money when a call can't be put on record. */
 const OWED = {
   nothing: "the gateway can't record calls at the moment; nothing was charged",
-  perhaps:
-    "the gateway can't tell whether this call was recorded: it may still be charged, which GET /v1/usage will show",
+  once: "the gateway can't record calls at the moment; call again with the same idempotency key, which answers and charges this call once",
 } as const;
 
-/** The refusal of a call that can't be put on record at the moment: before its charge is on the way `nothing` is owed, afterwards `perhaps`. */
+/** The refusal of a call that can't be put on record at the moment: `nothing` is charged, or `once`, to who asks again by an idempotency key. */
 export class StoreAway extends Refusal {
   constructor(owed: keyof typeof OWED) {
     super(Reason.STORE_UNAVAILABLE, OWED[owed], {}, { retryAfter: 1 });

@@ -9,6 +9,8 @@ export interface Payer {
   keyId: string;
   /** The workspace whose budget counts too; undefined: none. */
   workspaceId?: string | undefined;
+  /** The keys that its key descends from, whose budgets count too; undefined: none. */
+  ancestors?: readonly string[] | undefined;
 }
 
 /** A lease as its till sees it. In micro-dollars, `idle` is what no running call was promised. */

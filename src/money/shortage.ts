@@ -44,7 +44,10 @@ const SHORTAGES = {
     reason: Reason.WORKSPACE_BUDGET_EXHAUSTED,
     text: "the budget of the key's workspace does not cover this call",
   },
-  key_budget: { reason: Reason.KEY_BUDGET_EXHAUSTED, text: "the key's budget does not cover this call" },
+  key_budget: {
+    reason: Reason.KEY_BUDGET_EXHAUSTED,
+    text: "the budget of this key, or of one that it descends from, does not cover this call",
+  },
 } as const;
 
 /** The ceiling grows with the units, apart from the wake-up: as many of them as what is there pays for. */

@@ -230,13 +230,17 @@ export class Till<I, S extends Charged> {
       purse.recalling = false;
       this.#look(purse);
     };
-    this.#port.recall(this.#pump.till, orgId, short.short === "key_budget" ? keyId : null).then(look, look);
+    const holder = short.short === "key_budget" ? (short.holder ?? keyId) : null;
+    this.#port.recall(this.#pump.till, orgId, holder).then(look, look);
   }
 
-  /** The purses that live on what is short: this one for its own budget, those of its workspace or of its organisation for theirs. */
-  #sharing(purse: Purse, { short }: Short): Purse[] {
-    if (short === "key_budget") return [purse];
+  /** The purses that live on what is short: those of the key whose budget it is and of its descendants, those of its workspace or of its organisation for theirs. */
+  #sharing(purse: Purse, { short, holder }: Short): Purse[] {
     const all = [...this.#purses.of(purse.payer.orgId)];
+    if (short === "key_budget") {
+      const whose = holder ?? purse.payer.keyId;
+      return all.filter(({ payer }) => payer.keyId === whose || payer.ancestors?.includes(whose) === true);
+    }
     const { workspaceId } = purse.payer;
     return short === "org_credits" ? all : all.filter(({ payer }) => payer.workspaceId === workspaceId);
   }

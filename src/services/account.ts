@@ -44,7 +44,8 @@ export function accountService(parts: AccountParts): Implementation<typeof Accou
         // Whoever signs up by himself has no one to ask for a first key.
         const signedUp =
           call.principal.kind === "public"
-            ? await makeKey(tx, { orgId: made.id, role: "owner", userId: owner?.id }, call)
+            ? // Nothing narrows the first key: what it does not have, nobody of the organisation could ever give.
+              await makeKey(tx, { orgId: made.id, role: "owner", userId: owner?.id, environment: "hardware" }, call)
             : undefined;
         return { ...made, signedUp };
       });

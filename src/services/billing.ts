@@ -92,6 +92,7 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
       const house = atProcessor();
       const payment = await openCheckout(house, {
         ...returnUrls(request, house.home),
+        named: { successUrl: request.successUrl, cancelUrl: request.cancelUrl ?? request.successUrl },
         ...byCall(call),
         orgId: keyOf(call).orgId,
         keyId: keyOf(call).keyId,

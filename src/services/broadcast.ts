@@ -19,13 +19,15 @@ import {
   UpdateBroadcastResponseSchema,
 } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
-import { newId } from "../ambient.ts";
+import { newId, now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
 import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
 import { Reason, refuse } from "../refusal.ts";
 import { audit } from "../store/account/audit.ts";
+import { findKey } from "../store/account/keys.ts";
+import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
@@ -64,6 +66,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       const { orgId } = keyOf(call);
       const id = newId("bct");
       const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, request.headers)));
+      await assertOwn(sql, orgId, facts.filter);
       await tryOut(parts.reach, facts, request.headers);
       const target = await tx(sql, async (tx) => {
         const target = await store.createTarget(tx, { ...facts, id, orgId });
@@ -90,6 +93,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       const before = await targetOf(sql, call, id);
       const sealed = headersFor(vault, id, request.headers);
       const facts = nearby(call, factsOf(before, request, sealed));
+      if (request.filter) await assertOwn(sql, orgId, facts.filter);
       if (facts.enabled && isOtherWay(before, facts))
         await tryOut(parts.reach, facts, headersOf(vault, { ...facts, id }));
       const target = await tx(sql, async (tx) => {
@@ -114,6 +118,15 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       return create(DeleteBroadcastResponseSchema, { object: "broadcast_target", id: targetId, deleted: true });
     },
   };
+}
+
+/** Refuses a filter by keys or a workspace that the organisation does not have: it would let nothing through. */
+async function assertOwn(sql: Sql, orgId: string, { keyIds, workspaceId }: store.SpanFilter): Promise<void> {
+  for (const [at, id] of keyIds.entries())
+    if ((await findKey(sql, id))?.orgId !== orgId)
+      throw refuse(Reason.NOT_FOUND, "there is no key of this name", {}, { param: `filter.key_ids.${at}` });
+  if (workspaceId !== undefined && !(await findWorkspace(sql, orgId, workspaceId, now())))
+    throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "filter.workspace_id" });
 }
 
 /** The headers that are sent to a target. */

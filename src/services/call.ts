@@ -8,7 +8,8 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import type { Refusal } from "../refusal.ts";
+import { steadyNow } from "../ambient.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
 import type { Signal } from "../signal.ts";
 
 import type { OrgSettings } from "../store/account/settings.ts";
@@ -23,6 +24,10 @@ export interface KeyPrincipal {
   userId?: string | undefined;
   /** All that the key may do within its role, by permission; undefined: all that the role may. */
   permissions?: readonly string[] | undefined;
+  /** How far each permission reaches where the keys that this one descends from narrow it: `all`, or the user whose own things it reaches. */
+  held?: ReadonlyMap<string, string> | undefined;
+  /** The keys that it descends from, whose budgets count too; undefined: none. */
+  ancestors?: readonly string[] | undefined;
   /** The robot that the key is for; undefined where it is for none in particular. */
   robotId?: string | undefined;
   /** Contracts that the key may call; all when empty. */
@@ -45,9 +50,13 @@ export type Principal = KeyPrincipal | { kind: "admin" } | { kind: "public" };
 /** A claim on an idempotency key: the settlement that answers the call keeps the answer under it. */
 export interface IdempotencyClaim {
   orgId: string;
+  /** The workspace of the key that calls; undefined: none. */
+  workspaceId: string | undefined;
   key: string;
   /** Names this claim among those that ever held the key, so that a fenced owner writes nothing. */
   claimId: string;
+  /** Seals the answer before it is kept; undefined where it is kept as it is. */
+  readonly seal?: ((answer: Uint8Array) => Uint8Array) | undefined;
   /** Set once credit is held for the call: from then on the record of its end keeps the key or frees it, and nobody else may. */
   promised: boolean;
 }
@@ -58,15 +67,34 @@ export interface Call {
   principal: Principal;
   /** Aborted when the caller leaves, when time runs out, or when the house closes. */
   signal: Signal;
+  /** When it arrived, on the steady clock in milliseconds; what it waited for before it was served counts against its time. */
+  arrivedAt?: number | undefined;
   /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
   deadline: number | undefined;
   /** The caller's `traceparent` header, unread. */
   traceparent?: string | undefined;
   /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
   step?: (() => Promise<void> | undefined) | undefined;
+  /** Told while the call waits for an upstream, which is no load of this process. */
+  work?: { away(): void; back(): void } | undefined;
   /** Present when the call carries an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
 }
+
+/** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */
+const LONGEST_MS = 120_000;
+
+/** How long a call may still wait, in milliseconds: by its face's deadline, by its own `deadline_ms`, and 120 seconds at most. */
+export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadline">, request: object): number {
+  const at = steadyNow();
+  const { deadlineMs = LONGEST_MS } =
+    ("provider" in request && (request.provider as { deadlineMs?: number } | undefined)) || {}; // inference requests alone have it
+  return Math.min((arrivedAt ?? at) + Math.min(deadlineMs, LONGEST_MS), deadline ?? Number.POSITIVE_INFINITY) - at;
+}
+
+/** The refusal of a call whose time is over before there is an answer. */
+export const tooLate = (): Refusal =>
+  refuse(Reason.DEADLINE_EXCEEDED, "time ran out before there was an answer; nothing was charged");
 
 /** The caller's key, for the services that only a key may call. */
 export function keyOf(call: Call): KeyPrincipal {

@@ -1,5 +1,4 @@
 /** Evaluation: a policy in a simulated scenario, as a job. */
-import { createHash } from "node:crypto";
 import { create, toJson } from "@bufbuild/protobuf";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { EvaluationMedia, EvaluationMode, EvaluationRunner } from "../../gen/limber/v1/evaluation_pb.ts";
@@ -12,7 +11,11 @@ import {
   GetEvaluationResponseSchema,
   WatchEvaluationResponseSchema,
 } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import { PreviewedRequestSchema, PreviewRoutesRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import {
+  InferenceService,
+  PreviewedRequestSchema,
+  PreviewRoutesRequestSchema,
+} from "../../gen/limber/v1/inference_service_pb.ts";
 import { sleep } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
@@ -32,10 +35,13 @@ import { type EvaluationRequest, EXTERNAL, isExternal } from "./evaluation/reque
 import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
 import type { HouseTill } from "./inference/bill.ts";
 import type { inferenceService } from "./inference.ts";
+import type { JobSeals } from "./job/seal.ts";
+import { assertMayCall } from "./permissions.ts";
 
 /** What evaluations need of the house to be taken. */
 export interface EvaluationServiceParts {
   sql: Sql;
+  seals: JobSeals;
   till: HouseTill;
   upstream: Upstream;
   allowPrivate: boolean;
@@ -55,36 +61,39 @@ const LOOK_MS = 250;
 
 /** The evaluation RPCs. */
 export function evaluationService(parts: EvaluationServiceParts): Implementation<typeof EvaluationService> {
-  const { sql, scenarios } = parts;
+  const { sql, seals, scenarios } = parts;
 
   const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
-    const job = await store.findJob(sql, keyOf(call).orgId, "evaluation", id);
+    const job = await store.findJob(sql, keyOf(call), "evaluation", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
     return job;
   };
   const shown = async (job: store.JobRecord) =>
-    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios);
+    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios, await seals.of(job));
 
   return {
     async evaluate(asked, call) {
-      const { orgId, keyId, workspaceId } = keyOf(call);
+      const { orgId, keyId, workspaceId, ancestors, settings } = keyOf(call);
       const request = await requestOf(parts, asked, call);
       const total = request.priceMicro * request.episodes;
       const estimate = { unit: "episode", units: asked.episodes, priceNano: request.priceMicro * 1000, wakeUpMicro: 0 };
       // All of it has to be there at the beginning; each episode holds its own when it runs.
-      await (await parts.till.hold({ orgId, keyId, workspaceId }, total, estimate)).release();
-      const hash = createHash("sha256").update(JSON.stringify(request)).digest();
-      const key = asked.idempotencyKey;
+      await (await parts.till.hold({ orgId, keyId, workspaceId, ancestors }, total, estimate)).release();
+      const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
+      const { metadata, policyEndpoint, ...open } = request;
+      const seal = (id: string) => seals.fresh(id, { items, request: open }, { metadata, policyEndpoint });
       const id = await tx(sql, (tx) =>
         store.createJob(tx, {
           kind: "evaluation",
           orgId,
           keyId,
+          workspaceId,
           request,
-          items: Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} })),
+          items,
           lifeS: LIFE_S,
+          seal: settings.zdr ? seal : undefined,
           outside: isExternal(request),
-          idempotency: key === undefined ? undefined : { key, hash },
+          idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, request),
         }),
       );
       parts.ring(id);
@@ -92,13 +101,17 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
     },
 
     async getEvaluation({ jobId }, call) {
-      return create(GetEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
+      const job = await jobOf(call, jobId);
+      const evaluation = await shown(job);
+      // Where no data is retained, this was the time to read it.
+      if (store.hasEnded(job.status)) await seals.fetched(job);
+      return create(GetEvaluationResponseSchema, { evaluation });
     },
 
     async cancelEvaluation({ jobId }, call) {
       const { orgId } = keyOf(call);
       await tx(sql, async (tx) => {
-        const how = await store.cancelJob(tx, orgId, "evaluation", jobId);
+        const how = await store.cancelJob(tx, keyOf(call), "evaluation", jobId);
         if (how === undefined)
           throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
         if (how === "ended")
@@ -116,14 +129,16 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
       let told = 0;
       for (;;) {
         const job = await jobOf(call, jobId);
+        const seal = await seals.of(job);
         const items = await listItems(sql, jobId, told, job.total);
-        for (const item of items) {
+        for (const item of items.map((each) => seal.item(each))) {
           if (!item.response) break;
           yield create(WatchEvaluationResponseSchema, { event: { case: "episode", value: shownEpisode(item) } });
           told = item.index + 1;
         }
         if (store.hasEnded(job.status)) {
           yield create(WatchEvaluationResponseSchema, { event: { case: "done", value: await shown(job) } });
+          await seals.fetched(job);
           return;
         }
         await sleep(LOOK_MS, call.signal);
@@ -239,6 +254,8 @@ async function protocolOf(
 ): Promise<string> {
   const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(endpoint)?.[0].toLowerCase();
   if (scheme === undefined) {
+    // Its episodes call the model as the key itself would.
+    assertMayCall(keyOf(call), InferenceService.method.act);
     const request = create(PreviewedRequestSchema, {
       model: endpoint,
       actionSpace: variant.actionSpace,

@@ -32,11 +32,11 @@ import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
-import { assertReachable } from "./account/reach.ts";
+import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import type { Implementation } from "./call.ts";
 import { emit } from "./emit.ts";
 import { matrixOf } from "./identity/matrix.ts";
-import { actOn, assertMayGive, assertMayTouch } from "./identity/reach.ts";
+import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
 import { settleRole } from "./identity/roles.ts";
 
 /** What identity needs of the house. */
@@ -57,12 +57,12 @@ export function identityService({ sql, services, changed }: IdentityParts): Impl
   return {
     async inviteMember({ orgId, email, role, workspaceIds }, call) {
       await assertReachable(sql, orgId, call);
-      assertMayGive(role, call);
       await assertWorkspaces(sql, orgId, workspaceIds);
       const invite = INVITE_PREFIX + secretBytes(32).toString("base64url");
       const asked = { hash: hashSecret(invite), endsMs: now() + INVITE_MS };
       const member = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
+        await refuseStandingBeyond(tx, orgId, { role, workspaceIds }, await giverOf(tx, call));
         const member = await addMember(tx, { orgId, email, role, workspaceIds, invite: asked });
         await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
         return member;
@@ -108,16 +108,18 @@ export function identityService({ sql, services, changed }: IdentityParts): Impl
 
     async updateMember({ orgId, userId, role, workspaceIds }, call) {
       await assertReachable(sql, orgId, call);
-      if (role !== undefined) assertMayGive(role, call);
       await assertWorkspaces(sql, orgId, workspaceIds?.ids ?? []);
       const member = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
+        const giver = await giverOf(tx, call);
         const before = await known(tx, orgId, userId);
-        assertMayTouch(before, call);
+        await assertMayChange(tx, before, giver);
+        if (role !== undefined) await assertMayChange(tx, { ...before, role }, giver);
         const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
+        await assertMayChange(tx, after, giver);
         const { workspaceIds: outside } = after;
         if (outside.length > 0) await toldRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
-        const settled = await settleRole(tx, after);
+        const settled = await settleRole(tx, after, giver);
         const details = { from: told(before), to: told(settled) };
         await audit(tx, actOn(settled, "member.changed", call, details));
         return settled;
@@ -131,7 +133,7 @@ export function identityService({ sql, services, changed }: IdentityParts): Impl
       await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
         const member = await known(tx, orgId, userId);
-        assertMayTouch(member, call);
+        await assertMayEnd(tx, member, await giverOf(tx, call));
         await assertOwnerRemains(tx, member);
         await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
         await dropMember(tx, userId);
@@ -150,10 +152,14 @@ export function identityService({ sql, services, changed }: IdentityParts): Impl
         const heir = await known(tx, orgId, userId);
         if (heir.status !== "active")
           throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member can become the owner");
-        const owner = await settleRole(tx, await changeMember(tx, heir.id, { givenRole: "owner", workspaceIds: [] }));
-        const giver = ownId === undefined || ownId === userId ? undefined : await findMember(tx, orgId, ownId);
-        const previous = giver && (await settleRole(tx, await changeMember(tx, giver.id, { givenRole: "admin" })));
-        await audit(tx, actOn(owner, "org.transferred", call, { from: giver?.id ?? null }));
+        const giver = await giverOf(tx, call);
+        await refuseStandingBeyond(tx, orgId, { role: "owner", workspaceIds: [], userId }, giver);
+        const heirs = await changeMember(tx, heir.id, { givenRole: "owner", workspaceIds: [] });
+        const owner = await settleRole(tx, heirs, giver);
+        const former = ownId === undefined || ownId === userId ? undefined : await findMember(tx, orgId, ownId);
+        const previous =
+          former && (await settleRole(tx, await changeMember(tx, former.id, { givenRole: "admin" }), giver));
+        await audit(tx, actOn(owner, "org.transferred", call, { from: former?.id ?? null }));
         return { owner, previous };
       });
       changed(orgId);

@@ -1,6 +1,7 @@
 /** Inference: the only place that knows the whole story of a call, from the request to the record. */
-import { create } from "@bufbuild/protobuf";
+import { create, type DescMethod } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import {
   type ActRequest,
   ActRequestSchema,
@@ -10,7 +11,7 @@ import {
   GroundRequestSchema,
   type GroundResponse,
   GroundResponseSchema,
-  type InferenceService,
+  InferenceService,
   type PredictRequest,
   PredictRequestSchema,
   type PredictResponse,
@@ -42,7 +43,7 @@ import { type Call, type Implementation, keyOf } from "./call.ts";
 import { actStream } from "./inference/act-stream.ts";
 import type { Charge } from "./inference/bill.ts";
 import { streamPredict } from "./inference/predict-stream.ts";
-import { prepare } from "./inference/prepare.ts";
+import { prepareInTime } from "./inference/prepare.ts";
 import { SentAction } from "./inference/sent-action.ts";
 import {
   assertSound,
@@ -54,6 +55,7 @@ import {
   speaking,
   Trip,
 } from "./inference/trip.ts";
+import { assertMayCall } from "./permissions.ts";
 
 /** The inference RPCs. */
 export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
@@ -70,7 +72,7 @@ export function inferenceService(parts: InferenceParts): Implementation<typeof I
 
 /** Act: plan, hold, attempt, settle. */
 async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): Promise<ActResponse> {
-  const prepared = prepare(house, ActRequestSchema, asked, call);
+  const prepared = prepareInTime(house, ActRequestSchema, asked, call);
   const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
   const mover = moverOf(intent, call, robotIn(request.metadata));
@@ -84,6 +86,7 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
   const bill = opening instanceof Promise ? await opening : opening;
   // What `trip.billed` does, without its promises: calls in a control loop come this way.
   try {
+    call.work?.away();
     const outcome = await attemptPlan(trip.plan, trip.world, {
       call: (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
@@ -98,6 +101,7 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
       },
       unitsOf: act.unitsOf,
     });
+    call.work?.back();
     // A stop that was ordered meanwhile stops this action too.
     house.stops.assertMayMove(mover);
     const { answer, step, hedgeMicro } = outcome;
@@ -155,7 +159,7 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
 
 /** Predict, whole: the frames of one model, all of them or none. */
 async function answerPredict(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<PredictResponse> {
-  const { request, ownKeys, session } = await prepare(house, PredictRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepareInTime(house, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
   const intent = predict.intentOf(request);
   const trip = new Trip(house, request, { intent, ownKeys, session }, call);
@@ -163,6 +167,7 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
   const frames = trip.frames(request.observations, request.goalImage);
 
   return trip.billed(async (bill) => {
+    call.work?.away();
     const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
@@ -173,6 +178,7 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
       },
       unitsOf: predict.unitsOf,
     });
+    call.work?.back();
     const { step, hedgeMicro } = outcome;
     const charge = trip.charge(step, predict.unitsOf(answer), hedgeMicro);
     const pin = trip.pinned(step);
@@ -204,13 +210,14 @@ async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): P
 
 /** Ground: called directly, so that there is one provider and no attempts to list. */
 async function answerGround(house: InferenceHouse, asked: GroundRequest, call: Call): Promise<GroundResponse> {
-  const { request, ownKeys, session } = await prepare(house, GroundRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepareInTime(house, GroundRequestSchema, asked, call);
   const intent = ground.intentOf(request);
   const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...ground.inputOf(request), sessionId: trip.upstreamSession };
   const frames = trip.frames(input.observations);
 
   return trip.billed(async (bill) => {
+    call.work?.away();
     const { answer, step } = await attemptPlan(trip.plan, trip.world, {
       call: async (step, options) => {
         const { wire, target } = trip.reach(step);
@@ -220,6 +227,7 @@ async function answerGround(house: InferenceHouse, asked: GroundRequest, call: C
       },
       unitsOf: ground.unitsOf,
     });
+    call.work?.back();
     const owed = trip.charge(step, ground.unitsOf(answer));
     // Tokens are counted by the provider: what it counts beyond what was held is its own affair.
     const charge = { ...owed, costMicro: Math.min(owed.costMicro, bill.ceilingMicro) };
@@ -246,12 +254,20 @@ async function preview(
   call: Call,
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
-  const { request, ownKeys, session } = await prepare(house, PreviewedRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepareInTime(house, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, house.supply.snapshot);
+  assertMayCall(keyOf(call), PREVIEWED[planned] ?? InferenceService.method.act);
   const intent = intentOf(planned, request, house.evaluated);
   return explain(planArgs(house, { intent, ownKeys, session }, call, steadyNow()));
 }
+
+/** The call that a preview of a contract is about. */
+const PREVIEWED: Readonly<Partial<Record<Contract, DescMethod>>> = {
+  [Contract.ACT]: InferenceService.method.act,
+  [Contract.PREDICT]: InferenceService.method.predict,
+  [Contract.EVALUATE]: EvaluationService.method.evaluate,
+};
 
 /** What a preview plans for. An evaluation is one episode, in the action space that is asked for or in any that it can be tried in. */
 function intentOf(contract: Contract, request: PreviewedRequest, evaluated: ReadonlySet<string>): Intent {

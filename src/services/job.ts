@@ -1,7 +1,7 @@
 /** Jobs: what is done later, and the batches that are made of many requests. */
-import { createHash } from "node:crypto";
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
+import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import {
   type Batch,
   BatchItemStatus,
@@ -29,6 +29,8 @@ import * as parts from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
 import { byCall, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
+import { dataGone, type JobSeal, type JobSeals } from "./job/seal.ts";
+import { assertMayCall } from "./permissions.ts";
 
 /** Seconds that a batch has to run. */
 const BATCH_LIFE_S = 24 * 3600;
@@ -40,53 +42,61 @@ const SHOWN_ERRORS = 20;
 /** What jobs need of the house. */
 export interface JobParts {
   sql: Sql;
+  seals: JobSeals;
   /** Tells workers of a job that was committed. */
   ring(jobId: string): void;
 }
 
 /** The job RPCs. */
-export function jobService({ sql, ring }: JobParts): Implementation<typeof JobService> {
-  const batchOf = async (orgId: string, id: string): Promise<store.JobRecord> => {
-    const job = await store.findJob(sql, orgId, "batch", id);
+export function jobService({ sql, seals, ring }: JobParts): Implementation<typeof JobService> {
+  const batchOf = async (whose: store.JobsOf, id: string): Promise<store.JobRecord> => {
+    const job = await store.findJob(sql, whose, "batch", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
     return job;
   };
+  const shown = async (job: store.JobRecord): Promise<Batch> => shownBatch(sql, job, await seals.of(job));
 
   return {
     async createBatch({ contract, requests, metadata, idempotencyKey }, call) {
-      const { orgId, keyId } = keyOf(call);
+      const key = keyOf(call);
+      const { orgId, keyId, workspaceId, settings } = key;
+      const word = wordOfContract(contract);
+      // A key asks for no call that it may not make itself. Its models are looked at with each request, when it runs.
+      assertMayCall(key, InferenceService.method[word as keyof typeof CONTRACTS]);
       const items = requests.map(itemOf);
       refuseTwins(items);
-      const request = { contract: wordOfContract(contract), metadata };
-      const hash = createHash("sha256")
-        .update(JSON.stringify([request, items]))
-        .digest();
+      const open = { contract: word };
+      const request = { ...open, metadata };
       const id = await tx(sql, (tx) =>
         store.createJob(tx, {
           kind: "batch",
           orgId,
           keyId,
+          workspaceId,
           request,
           items,
           lifeS: BATCH_LIFE_S,
-          idempotency: idempotencyKey === undefined ? undefined : { key: idempotencyKey, hash },
+          seal: settings.zdr ? (id) => seals.fresh(id, { items, request: open }, { metadata }) : undefined,
+          idempotency: seals.idempotent(key, idempotencyKey, [request, items]),
         }),
       );
       ring(id);
-      return create(CreateBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, id)) });
+      return create(CreateBatchResponseSchema, { batch: await shown(await batchOf(key, id)) });
     },
 
     async getBatch({ jobId, items }, call) {
-      const job = await batchOf(keyOf(call).orgId, jobId);
-      const batch = await shown(sql, job);
-      if (items) batch.items = (await parts.outlineOf(sql, jobId)).map(outlined);
+      const job = await batchOf(keyOf(call), jobId);
+      const seal = await seals.of(job);
+      const batch = await shownBatch(sql, job, seal);
+      if (items) batch.items = (await parts.outlineOf(sql, jobId)).map((item) => outlined(seal.item(item)));
       return create(GetBatchResponseSchema, { batch });
     },
 
     async cancelBatch({ jobId }, call) {
-      const { orgId } = keyOf(call);
+      const key = keyOf(call);
+      const { orgId } = key;
       await tx(sql, async (tx) => {
-        const how = await store.cancelJob(tx, orgId, "batch", jobId);
+        const how = await store.cancelJob(tx, key, "batch", jobId);
         if (how === undefined)
           throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
         if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has ended: there is nothing to call off");
@@ -96,22 +106,26 @@ export function jobService({ sql, ring }: JobParts): Implementation<typeof JobSe
         }
         await audit(tx, { ...byCall(call), orgId, action: "batch.cancelled", subject: jobId });
       });
-      return create(CancelBatchResponseSchema, { batch: await shown(sql, await batchOf(orgId, jobId)) });
+      return create(CancelBatchResponseSchema, { batch: await shown(await batchOf(key, jobId)) });
     },
 
     async *listBatchResults({ jobId }, call) {
-      const { total } = await batchOf(keyOf(call).orgId, jobId);
+      const job = await batchOf(keyOf(call), jobId);
+      const { total, status } = job;
+      const seal = await seals.of(job);
+      if (seal.gone) throw dataGone();
       for (let from = 0; from < total; from += RESULTS_AT_ONCE) {
         for (const item of await parts.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
-          yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, item) });
+          yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, seal.item(item)) });
         }
       }
+      // Read to the end: where no data is retained, nothing of it is left from here on.
+      if (store.hasEnded(status)) await seals.fetched(job);
     },
 
     async listJobs({ kind, limit = DEFAULT_PAGE, cursor }, call) {
-      const { orgId } = keyOf(call);
       const only = kind === undefined ? undefined : wordOfKind(kind);
-      const jobs = await store.listJobs(sql, orgId, { kind: only, limit: limit + 1, cursor });
+      const jobs = await store.listJobs(sql, keyOf(call), { kind: only, limit: limit + 1, cursor });
       const page = jobs.slice(0, limit);
       const last = page.at(-1);
       return create(ListJobsResponseSchema, {
@@ -149,9 +163,10 @@ function refuseTwins(items: readonly { customId: string | undefined }[]): void {
 
 const CONTRACTS = { act: Contract.ACT, predict: Contract.PREDICT } as const;
 
-async function shown(sql: Sql, job: store.JobRecord): Promise<Batch> {
+async function shownBatch(sql: Sql, kept: store.JobRecord, seal: JobSeal): Promise<Batch> {
+  const job = seal.job(kept);
   const { contract, metadata } = job.request as { contract: keyof typeof CONTRACTS; metadata?: JsonObject };
-  const failures = job.counts.failed > 0 ? await parts.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
+  const failures = job.counts.failed > 0 && !seal.gone ? await parts.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
   return create(BatchSchema, {
     id: job.id,
     object: "batch",
@@ -164,7 +179,7 @@ async function shown(sql: Sql, job: store.JobRecord): Promise<Batch> {
     ...(job.finished !== undefined && { completedAt: job.finished }),
     expiresAt: job.expires,
     costUsd: toUsd(job.costMicro),
-    errors: failures.map(({ index, error }) => ({ index, ...wordsOfError(error) })),
+    errors: failures.map((item) => ({ index: item.index, ...wordsOfError(seal.item(item).error) })),
     ...(metadata && { metadata }),
   });
 }

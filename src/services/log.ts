@@ -11,6 +11,7 @@ import { toUsd } from "../money/price.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
 import { type Implementation, keyOf } from "./call.ts";
+import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 100;
 /** Records of an export that are read from the database at one time. */
@@ -51,7 +52,8 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
   return {
     async listLogs({ kind = LogKind.UNSPECIFIED, workspaceId, sinceMinutes, limit = DEFAULT_PAGE, cursor }, call) {
       const since = sinceOf(sinceMinutes);
-      const found = await page(keyOf(call).orgId, { kind, workspaceId, since, cursor, limit: limit + 1 });
+      const whose = workspaceFor(call, workspaceId, "the log");
+      const found = await page(keyOf(call).orgId, { kind, workspaceId: whose, since, cursor, limit: limit + 1 });
       const data = found.slice(0, limit);
       const last = data.at(-1);
       return create(ListLogsResponseSchema, {
@@ -69,7 +71,7 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
         call.signal.throwIfAborted();
         const records = await page(keyOf(call).orgId, {
           kind,
-          workspaceId: undefined,
+          workspaceId: confinedTo(call),
           since,
           cursor,
           limit: EXPORT_PAGE,

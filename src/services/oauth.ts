@@ -19,7 +19,7 @@ import { violation } from "../contracts/conflicts.ts";
 import { fromUsd } from "../money/price.ts";
 import { Reason, type Refusal, refuse } from "../refusal.ts";
 import { audit } from "../store/account/audit.ts";
-import { findKey, type KeyRecord, revokeKeys } from "../store/account/keys.ts";
+import { findKey, type KeyRecord, MOST_ANCESTORS, revokeKeys } from "../store/account/keys.ts";
 import { findMember } from "../store/account/members.ts";
 import {
   type AuthMethod,
@@ -37,6 +37,8 @@ import {
 import { hashSecret } from "../store/account/secret.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
+import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
+import { authorityOf, effective } from "./authority.ts";
 import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
 import { emit } from "./emit.ts";
 import { isRedirectUri, withCode } from "./oauth/redirect.ts";
@@ -69,6 +71,10 @@ export function oauthService({ sql, changed }: OauthParts): Implementation<typeo
       const secret = authMethod === "none" ? undefined : CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");
       const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
       const client = await tx(sql, async (tx) => {
+        // Any member may consent to an application: it asks for no more than its maker has.
+        const runnable = told.scopes.includes("inference.run") ? [] : keyOf(call).scopes;
+        const asked = { role: "owner", workspaceIds: [], ...grantOf(told.scopes, runnable) };
+        await refuseStandingBeyond(tx, orgId, asked, await giverOf(tx, call));
         const made = await addClient(tx, {
           ...told,
           secretHash: secret === undefined ? undefined : hashSecret(secret),
@@ -120,7 +126,7 @@ export function oauthService({ sql, changed }: OauthParts): Implementation<typeo
       const scope = scopes.join(" ");
       const consenting = await findKey(sql, key.keyId);
       if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
-      const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key), name: client.name };
+      const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key.scopes), name: client.name };
       const code = CODE_PREFIX + secretBytes(32).toString("base64url");
       await tx(sql, async (tx) => {
         const kept = await addCode(tx, hashSecret(code), {
@@ -261,7 +267,8 @@ async function standingOf(
   tx: Tx,
   { orgId, consentedBy }: Consent,
 ): Promise<Pick<KeyRecord, "role" | "userId"> | undefined> {
-  const key = await findKey(tx, consentedBy);
+  const found = await findKey(tx, consentedBy);
+  const key = found && effective(found);
   const over = key?.expiresAt !== undefined && key.expiresAt * 1000 <= now();
   if (!key || key.disabled || key.userInactive || key.orgSuspended || over) return undefined;
   const member = key.userId === undefined ? undefined : await findMember(tx, orgId, key.userId);
@@ -274,16 +281,18 @@ async function revoke(
   call: Call,
   why: string,
 ): Promise<void> {
-  const [revoked] = await revokeKeys(tx, { id });
-  if (!revoked) return;
-  await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, revoked.workspaceId);
-  const act = { action: "key.revoked", subject: id, details: { client_id: clientId, why } };
-  await audit(tx, { ...byCall(call), actor: clientId, orgId, ...act });
+  for (const revoked of await revokeKeys(tx, { id })) {
+    await emit(tx, orgId, { case: "keyRevoked", value: { keyId: revoked.id } }, revoked.workspaceId);
+    const act = { action: "key.revoked", subject: revoked.id, details: { client_id: clientId, why } };
+    await audit(tx, { ...byCall(call), actor: clientId, orgId, ...act });
+  }
 }
 
 /** Everything that limits the consenting key limits the application's too, and what was asked for can only narrow it. */
-function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, key: KeyRecord): Consent["granted"] {
-  if (key.bounds) throw refuse(Reason.SCOPE_DENIED, "a key with bounds makes no keys for applications");
+function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, consenting: KeyRecord): Consent["granted"] {
+  if (consenting.ancestors.length >= MOST_ANCESTORS)
+    throw refuse(Reason.KEY_LINE_TOO_LONG, `a key descends from ${MOST_ANCESTORS} keys at most`);
+  const key = effective(consenting);
   const ends = [key.expiresAt, expiresIn === undefined ? undefined : nowSeconds() + expiresIn];
   const known = ends.filter((each) => each !== undefined);
   const asked = budgetUsd === undefined ? undefined : fromUsd(budgetUsd, "budget_usd");
@@ -291,9 +300,11 @@ function narrowed({ budgetUsd, expiresIn }: AuthorizeRequest, key: KeyRecord): C
   return {
     models: key.models,
     environment: key.environment,
-    rateLimit: key.rateLimit,
+    rateLimit: authorityOf(key).rateLimit,
     workspaceId: key.workspaceId,
     robotId: key.robotId,
+    parentId: key.id,
+    ...(key.bounds && { bounds: key.bounds }),
     ...(known.length > 0 && { expiresAt: Math.min(...known) }),
     ...(limits.length > 0 && {
       budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },

@@ -10,7 +10,7 @@ import {
   HealthDetailSchema,
   type OperationsService,
 } from "../../gen/limber/v1/operations_service_pb.ts";
-import { now, nowSeconds, steadyNow } from "../ambient.ts";
+import { inTime, now, nowSeconds, steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../refusal.ts";
@@ -51,6 +51,26 @@ const FORCED: Readonly<Partial<Record<BreakerState, "open" | "closed">>> = {
   [BreakerState.FORCED_CLOSED]: "closed",
 };
 
+/** A database that takes longer to answer stands still, and who asks how the gateway does must not. */
+const PATIENCE_MS = 250;
+
+/** What `read` answers, or what it answered last, `first` before that, where it takes long or fails. */
+function remembered<T>(read: () => Promise<T>, first: T): () => Promise<T> {
+  let last = first;
+  let reading: Promise<T> | undefined;
+  return () => {
+    reading ??= read()
+      .then((value) => {
+        last = value;
+        return value;
+      })
+      .finally(() => {
+        reading = undefined;
+      });
+    return inTime(reading, { ms: PATIENCE_MS, late: () => undefined }).catch(() => last);
+  };
+}
+
 /** The operations RPCs. */
 export function operationsService({
   sql,
@@ -61,6 +81,8 @@ export function operationsService({
   setup,
 }: OperationsParts): Implementation<typeof OperationsService> {
   const startedAt = steadyNow();
+  const jobs = remembered(() => countJobs(sql), { queued: 0, running: 0, failed24h: 0 });
+  const replicas = remembered(() => countReplicas(sql), 1);
   return {
     async getHealth(_request, { principal }) {
       const detail = create(HealthDetailSchema, {
@@ -88,7 +110,7 @@ export function operationsService({
       const { entries, hits, misses } = cache();
       const asked = hits + misses;
       return statusOf(supply.health.figures(steadyNow()), {
-        jobs: await countJobs(sql),
+        jobs: await jobs(),
         cache: { entries, ...(asked > 0 && { hitRate: Math.round((hits / asked) * 1e4) / 1e4 }) },
       });
     },
@@ -96,7 +118,7 @@ export function operationsService({
     async getPlatform() {
       const regions = new Set(supply.live.map(({ region }) => region).filter((region) => region !== ""));
       return create(GetPlatformResponseSchema, {
-        replicas: await countReplicas(sql),
+        replicas: await replicas(),
         uptimeS: Math.round(steadyNow() - startedAt) / 1000,
         features: featuresOf(setup),
         limits: LIMITS,

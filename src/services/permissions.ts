@@ -1,4 +1,7 @@
 /** Which role holds which permission: the one table that the gate enforces and `GET /v1/permissions` shows. */
+import { type DescMethod, getOption } from "@bufbuild/protobuf";
+import { type Rpc, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
 
 /** The roles, highest first: where several could apply to a person, the first one does. */
 export const ROLES = [
@@ -95,13 +98,60 @@ export const highestRole = (roles: Iterable<string>): Role | undefined => {
 };
 
 /**
- * How far a caller holds a permission: by its role, and where its key was made with a list of permissions (an OAuth key),
- * no further than that list.
+ * How far a caller holds a permission: by its role, where its key was made with a list of permissions (an OAuth key) no further than that
+ * list, and where it descends from other keys no further than all of these.
  */
 export function callersReach(
-  caller: { role: string; permissions?: readonly string[] | undefined },
+  caller: {
+    role: string;
+    userId?: string | undefined;
+    permissions?: readonly string[] | undefined;
+    held?: ReadonlyMap<string, string> | undefined;
+  },
   permission: string,
 ): Reach | undefined {
+  if (caller.held !== undefined) {
+    const reach = caller.held.get(permission);
+    return reach === "all" ? reach : reach !== undefined && reach === caller.userId ? "own" : undefined;
+  }
   if (caller.permissions !== undefined && !caller.permissions.includes(permission)) return undefined;
   return reachOf(caller.role, permission);
+}
+
+/** Who calls, as far as it says what they may call. */
+export interface Caller {
+  readonly role: string;
+  readonly userId?: string | undefined;
+  readonly permissions?: readonly string[] | undefined;
+  readonly held?: ReadonlyMap<string, string> | undefined;
+  /** Contracts; all when empty. */
+  readonly scopes: readonly string[];
+  /** The workspace that the key is confined to. */
+  readonly workspaceId?: string | undefined;
+}
+
+/** Why a good key may not make a call; undefined where it may. */
+export function denialOf(
+  key: Caller,
+  rule: Pick<Rpc, "permission" | "own" | "scope" | "workspaces">,
+): Refusal | undefined {
+  const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
+  // A key that belongs to no member has nothing of its own.
+  if (reach === undefined || (reach === "own" && (!rule.own || key.userId === undefined))) {
+    const needed = [rule.permission];
+    return refuse(Reason.PERMISSION_DENIED, `this call needs the permission ${rule.permission}`, { needed });
+  }
+  if (rule.workspaces === WorkspaceReach.ORGANISATION && key.workspaceId !== undefined)
+    return refuse(Reason.SCOPE_DENIED, OF_THE_ORGANISATION, { needed: ["organisation"] });
+  if (rule.scope === "" || key.scopes.length === 0 || key.scopes.includes(rule.scope)) return undefined;
+  return refuse(Reason.SCOPE_DENIED, `this call needs a key with the scope ${rule.scope}`, { needed: [rule.scope] });
+}
+
+const OF_THE_ORGANISATION =
+  "this call is about the whole organisation, and this key is of a workspace: it needs a key of the organisation";
+
+/** Refuses a key that may not make a call itself, where another call would have it made. */
+export function assertMayCall(key: Caller, method: DescMethod): void {
+  const denial = denialOf(key, getOption(method, rpc));
+  if (denial) throw denial;
 }

@@ -8,11 +8,12 @@ import {
   type StopRobotsRequest,
   StopRobotsResponseSchema,
 } from "../../gen/limber/v1/robot_service_pb.ts";
-import { now } from "../ambient.ts";
+import { inTime, now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, Refusal, refuse } from "../refusal.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
+import { findOrg } from "../store/account/orgs.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/replicas/robot-stops.ts";
@@ -20,34 +21,44 @@ import { assertReachable } from "./account/reach.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
 import { emit } from "./emit.ts";
 import type { StopBook } from "./robot/stop-book.ts";
+import type { StopOrder, StopOrders } from "./robot/stop-orders.ts";
+import { confinedTo } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 50;
 
+/** How long a stop that is in force waits for the database before it is answered as not written yet. */
+const PATIENCE_MS = 500;
+
+/** What the robot RPCs need of the house. */
+export interface RobotParts {
+  sql: Sql;
+  stops: StopBook;
+  orders: StopOrders;
+}
+
 /** The robot RPCs. */
-export function robotService({ sql, stops }: { sql: Sql; stops: StopBook }): Implementation<typeof RobotService> {
+export function robotService({ sql, stops, orders }: RobotParts): Implementation<typeof RobotService> {
   return {
     async stopRobots(request, call) {
-      const orgId = await orgOf(sql, request.orgId, call);
-      const { scope, subject } = targetOf(request.target, orgId);
-      const { actor } = byCall(call);
-      const stop = await tx(sql, async (tx) => {
-        const { stop, fresh } = await store.orderStop(tx, { orgId, scope, subject, reason: request.reason, by: actor });
-        if (!fresh) return stop;
-        await store.tellStop(tx, stop);
-        const value = { stopId: stop.id, scope: SCOPES[scope], subject };
-        await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop, call));
-        const details = { scope, subject, reason: request.reason };
-        await audit(tx, { ...byCall(call), orgId, action: "robot.stopped", subject: stop.id, details });
-        return stop;
+      const orgId = namedOrg(request.orgId, call);
+      const own = confinedTo(call);
+      const { scope, subject } = targetOf(request.target, orgId, own);
+      const stop = { orgId, workspaceId: own ?? null, scope, subject, reason: request.reason };
+      const { order, written, replicas } = orders.place(stop, byCall(call));
+      // Nobody who stops a robot waits for the database.
+      const kept = await inTime(written, { ms: PATIENCE_MS, late: () => undefined }).catch((thrown: unknown) => {
+        if (thrown instanceof Refusal) throw thrown;
+        return undefined;
       });
-      stops.add(stop);
-      await stops.load();
-      return create(StopRobotsResponseSchema, { stop: messageOf(stop) });
+      return create(StopRobotsResponseSchema, {
+        stop: { ...messageOf(kept ?? order), durable: kept !== undefined, replicas: replicas() },
+      });
     },
 
     async releaseRobots({ stopId }, call) {
       const found = await store.findStop(sql, stopId);
-      if (!found) throw noSuchStop();
+      // What was ordered for the organisation, or in another workspace, stands until a key that reaches it releases it.
+      if (!found || (confinedTo(call) ?? found.workspaceId) !== found.workspaceId) throw noSuchStop();
       await assertReachable(sql, found.orgId, call).catch(() => {
         throw noSuchStop();
       });
@@ -65,7 +76,12 @@ export function robotService({ sql, stops }: { sql: Sql; stops: StopBook }): Imp
 
     async listRobotStops({ orgId: named, released = false, limit = DEFAULT_PAGE, cursor }, call) {
       const orgId = await orgOf(sql, named, call);
-      const { stops, hasMore } = await store.listStops(sql, orgId, { limit, before: cursor, released });
+      const { stops, hasMore } = await store.listStops(sql, orgId, {
+        workspaceId: confinedTo(call),
+        limit,
+        before: cursor,
+        released,
+      });
       const last = stops.at(-1);
       return create(ListRobotStopsResponseSchema, {
         object: "list",
@@ -80,16 +96,30 @@ export function robotService({ sql, stops }: { sql: Sql; stops: StopBook }): Imp
 const noSuchStop = () => refuse(Reason.NOT_FOUND, "there is no stop of this name");
 
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
-  const orgId = named ?? (call.principal.kind === "key" ? call.principal.orgId : undefined);
-  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
+  const orgId = namedOrg(named, call);
   await assertReachable(sql, orgId, call);
   return orgId;
 }
 
+/** The organisation that a call is about, by what the call itself says: whether there is one, only the database knows. */
+function namedOrg(named: string | undefined, { principal }: Call): string {
+  const own = principal.kind === "key" ? principal.orgId : undefined;
+  const orgId = named ?? own;
+  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
+  if (own !== undefined && orgId !== own) throw noSuchOrg();
+  return orgId;
+}
+
+const noSuchOrg = () => refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+
 type Target = StopRobotsRequest["target"];
 
-/** A name that nothing bears stops nothing now, and whatever bears it later: a robot that starts up must be stopped too. */
-function targetOf(target: Target, orgId: string): { scope: store.StopScope; subject: string } {
+/**
+ * What a stop covers. A name that nothing bears stops nothing now, and whatever bears it later: a robot that starts up must be stopped
+ * too. A key of a workspace (`own`) stops keys of that workspace: those that it names, those that move a robot or a session, or all of
+ * them.
+ */
+function targetOf(target: Target, orgId: string, own: string | undefined): { scope: store.StopScope; subject: string } {
   switch (target.case) {
     case "robotId":
       return { scope: "robot", subject: target.value };
@@ -98,17 +128,44 @@ function targetOf(target: Target, orgId: string): { scope: store.StopScope; subj
     case "keyId":
       return { scope: "key", subject: target.value };
     case "workspaceId":
+      if ((own ?? target.value) !== target.value) throw noSuch("workspace");
       return { scope: "workspace", subject: target.value };
     default:
-      return { scope: "org", subject: orgId };
+      return own === undefined ? { scope: "org", subject: orgId } : { scope: "workspace", subject: own };
   }
+}
+
+const noSuch = (what: "key" | "workspace") =>
+  refuse(Reason.NOT_FOUND, `there is no ${what} of this name`, {}, { param: `${what}_id` });
+
+/**
+ * Writes a stop that is in force already, with its event and its record. Refuses one of an organisation, a key or a workspace that is not
+ * there: it would stop nothing. Robots and sessions have names that callers give, so that any may be the organisation's own.
+ */
+export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord> {
+  const { orgId, workspaceId, scope, subject, reason, createdBy, requestId } = order;
+  return tx(sql, async (tx) => {
+    if (!(await findOrg(tx, orgId))) throw noSuchOrg();
+    if (scope === "key") {
+      const key = await findKey(tx, subject);
+      if (key?.orgId !== orgId || (workspaceId !== null && key.workspaceId !== workspaceId)) throw noSuch("key");
+    }
+    if (scope === "workspace" && !(await findWorkspace(tx, orgId, subject, now()))) throw noSuch("workspace");
+    const { stop, fresh } = await store.orderStop(tx, order);
+    if (!fresh) return stop;
+    await store.tellStop(tx, stop);
+    const value = { stopId: stop.id, scope: SCOPES[scope], subject };
+    await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop));
+    const details = { scope, subject, reason };
+    await audit(tx, { actor: createdBy, requestId, orgId, action: "robot.stopped", subject: stop.id, details });
+    return stop;
+  });
 }
 
 /** A stop belongs to the workspace that it names, or whose key it names; of a robot or a session, to that of the key that orders it. */
 async function workspaceOf(
   tx: Tx,
-  { orgId, scope, subject }: store.StopRecord,
-  { principal }: Call,
+  { orgId, workspaceId, scope, subject }: store.StopRecord,
 ): Promise<string | undefined> {
   switch (scope) {
     case "org":
@@ -120,7 +177,7 @@ async function workspaceOf(
       return key?.orgId === orgId ? key.workspaceId : undefined;
     }
     default:
-      return principal.kind === "key" ? principal.workspaceId : undefined;
+      return workspaceId ?? undefined;
   }
 }
 
@@ -132,11 +189,24 @@ const SCOPES: Readonly<Record<store.StopScope, StopScope>> = {
   org: StopScope.ORG,
 };
 
-const messageOf = ({ scope, released, releasedBy, ...stop }: store.StopRecord) =>
+const messageOf = ({
+  id,
+  orgId,
+  subject,
+  reason,
+  created,
+  createdBy,
+  scope,
+  released,
+  releasedBy,
+  workspaceId,
+}: store.StopRecord) =>
   create(RobotStopSchema, {
-    ...stop,
+    ...{ id, orgId, subject, reason, created, createdBy },
     object: "robot_stop",
     scope: SCOPES[scope],
     ...(released !== null && { released }),
     ...(releasedBy !== null && { releasedBy }),
+    ...(workspaceId !== null && { workspaceId }),
+    durable: true,
   });

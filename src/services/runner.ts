@@ -1,7 +1,9 @@
 /** Runners: evaluations that programs of an organisation run with a benchmark's own harness. */
 import { createHash } from "node:crypto";
-import { create } from "@bufbuild/protobuf";
+import { create, getOption } from "@bufbuild/protobuf";
+import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import type { Evaluation, EvaluationError } from "../../gen/limber/v1/evaluation_pb.ts";
+import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import {
   ClaimEvaluationResponseSchema,
   FinishEvaluationResponseSchema,
@@ -15,7 +17,7 @@ import { Reason, refuse } from "../refusal.ts";
 import type { Scenario, Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { type ItemRecord, listItems, turn } from "../store/jobs/job-items.ts";
+import { listItems, turn } from "../store/jobs/job-items.ts";
 import { Fenced, findJob, type Hold, type JobRecord, type Renewed, renew } from "../store/jobs/jobs.ts";
 import { beginItem, takeOutside } from "../store/jobs/outside.ts";
 import { type Call, type Implementation, type KeyPrincipal, keyOf } from "./call.ts";
@@ -24,10 +26,13 @@ import { openEpisodeBill } from "./evaluation/episode-bill.ts";
 import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./evaluation/request.ts";
 import { shownEvaluation } from "./evaluation/show.ts";
 import type { HouseTill } from "./inference/bill.ts";
+import type { JobSeal, JobSeals } from "./job/seal.ts";
+import { denialOf } from "./permissions.ts";
 
 /** What runners need of the house. */
 export interface RunnerParts {
   sql: Sql;
+  seals: JobSeals;
   till: HouseTill;
   scenarios: ReadonlyMap<string, Scenario>;
   /** Whose key it is now; undefined for one that is disabled or over. */
@@ -38,27 +43,27 @@ const DEFAULT_LEASE_S = 60;
 
 /** The runner RPCs. Every write proves the claim: of a runner that lost it nothing is kept. */
 export function runnerService(parts: RunnerParts): Implementation<typeof RunnerService> {
-  const { sql, scenarios } = parts;
+  const { sql, seals, scenarios } = parts;
 
   const jobOf = async (call: Call, id: string): Promise<JobRecord> => {
-    const job = await findJob(sql, keyOf(call).orgId, "evaluation", id);
+    const job = await findJob(sql, keyOf(call), "evaluation", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
     return job;
   };
-  const partsOf = (job: JobRecord): Promise<ItemRecord[]> => listItems(sql, job.id, 0, job.total);
-  const shown = async (job: JobRecord): Promise<Evaluation> => shownEvaluation(job, await partsOf(job), scenarios);
+  const shown = async (job: JobRecord): Promise<Evaluation> =>
+    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), scenarios, await seals.of(job));
 
   return {
     async claimEvaluation({ harness, scenarios: able, leaseS = DEFAULT_LEASE_S }, call) {
-      const { orgId, keyId } = keyOf(call);
-      const hold = await takeOutside(sql, { orgId, keyId, name: harness, scenarios: able, leaseS });
+      const { orgId, workspaceId, keyId } = keyOf(call);
+      const hold = await takeOutside(sql, { orgId, workspaceId, keyId, name: harness, scenarios: able, leaseS });
       if (!hold) return create(ClaimEvaluationResponseSchema, {});
       const { until } = await claimed(renew(sql, hold));
       const job = await jobOf(call, hold.id);
       const { seed, horizon, replanSteps, policyTimeoutMs } = job.request as EvaluationRequest;
-      const items = await partsOf(job);
+      const items = await listItems(sql, job.id, 0, job.total);
       const open = items.filter(({ response }) => !response).map(({ index }) => index);
-      const evaluation = shownEvaluation(job, items, scenarios);
+      const evaluation = shownEvaluation(job, items, scenarios, await seals.of(job));
       const rules = { seed, horizon, replanSteps, policyTimeoutMs };
       return create(ClaimEvaluationResponseSchema, {
         claim: { epoch: hold.epoch, leaseUntil: until, leaseS, evaluation, openEpisodes: open, ...rules },
@@ -78,9 +83,10 @@ export function runnerService(parts: RunnerParts): Implementation<typeof RunnerS
         throw violation("index", `must be below ${job.total}, the number of episodes`, "less_than");
       const renewed = await claimed(renew(sql, hold));
       const facts = factsOf(report, job);
+      const seal = await seals.of(job);
       const [known] = await listItems(sql, job.id, report.index, 1);
-      if (known?.response) refuseAnother(known.response as EpisodeFacts, facts);
-      else await keep(parts, job, hold, report.index, facts);
+      if (known?.response) refuseAnother(seal.item(known).response as EpisodeFacts, facts);
+      else await keep(parts, { job, seal, hold, index: report.index }, facts);
       const { progress } = await shown(await jobOf(call, job.id));
       return create(ReportEpisodeResponseSchema, {
         leaseUntil: renewed.until,
@@ -93,7 +99,8 @@ export function runnerService(parts: RunnerParts): Implementation<typeof RunnerS
       const job = await jobOf(call, jobId);
       const hold = holdOf(job, epoch, call);
       const renewed = await claimed(renew(sql, hold));
-      const items = await partsOf(job);
+      const seal = await seals.of(job);
+      const items = (await listItems(sql, job.id, 0, job.total)).map((item) => seal.item(item));
       const missing = items.filter(({ response }) => !response).length;
       if (missing > 0 && !error && !shallStop(renewed)) {
         const text = `${missing} of ${job.total} episodes were not reported yet; report them, or say by error why they can't be`;
@@ -101,7 +108,8 @@ export function runnerService(parts: RunnerParts): Implementation<typeof RunnerS
       }
       const episodes = items.flatMap(({ response }) => (response ? [response as EpisodeScore] : []));
       const status = statusOf(renewed, missing, episodes, error);
-      await claimed(endEvaluation(sql, { ...hold, orgId: job.orgId }, status, resultOf(job, status, episodes, error)));
+      const result = resultOf(job, status, episodes, error);
+      await claimed(endEvaluation(sql, { ...hold, orgId: job.orgId }, status, result, seal));
       return create(FinishEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
     },
   };
@@ -123,16 +131,15 @@ const claimed = <T>(work: Promise<T>): Promise<T> =>
 /** Charges an episode that ran to its end, and writes it down; after a crash between the two it's charged no second time. */
 async function keep(
   { sql, till, payer }: RunnerParts,
-  job: JobRecord,
-  hold: Hold,
-  index: number,
+  { job, seal, hold, index }: { job: JobRecord; seal: JobSeal; hold: Hold; index: number },
   facts: EpisodeFacts,
 ): Promise<void> {
   const fault = isFault(facts as EpisodeScore);
   let costMicro = 0;
   if (!fault) {
     const key = await payer(job.keyId);
-    if (!key) throw refuse(Reason.PERMISSION_DENIED, "the key that asked for this evaluation is not valid any more");
+    if (!key || denialOf(key, getOption(EvaluationService.method.evaluate, rpc)))
+      throw refuse(Reason.PERMISSION_DENIED, "the key that asked for this evaluation may not evaluate any more");
     const owner = { payer: key, jobId: job.id, index };
     costMicro = await (await openEpisodeBill({ sql, till }, owner, job.request as EvaluationRequest)).charge();
   }
@@ -140,7 +147,7 @@ async function keep(
     tx(sql, async (tx) => {
       const state = fault ? "failed" : "completed";
       if (await beginItem(tx, hold, index))
-        await turn(tx, hold, { ended: [{ index, state, response: facts, costMicro }] });
+        await turn(tx, hold, { ended: [seal.end({ index, state, response: facts, costMicro })] });
     }),
   );
 }

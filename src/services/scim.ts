@@ -14,6 +14,7 @@ import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
 import { groupCalls } from "./scim/groups.ts";
 import { LIST_SCHEMA } from "./scim/lists.ts";
 import type { ScimParts } from "./scim/parts.ts";
+import { searchAll } from "./scim/search.ts";
 import { userCalls } from "./scim/users.ts";
 
 /** The SCIM RPCs. */
@@ -21,6 +22,8 @@ export function scimService(parts: ScimParts): Implementation<typeof ScimService
   return {
     ...userCalls(parts),
     ...groupCalls(parts),
+
+    search: (request, call) => searchAll(parts.sql, request, call),
 
     async getServiceProviderConfig() {
       return create(GetServiceProviderConfigResponseSchema, { config: PROVIDER_CONFIG });

@@ -2,6 +2,10 @@
 import { Reason, refuse } from "../refusal.ts";
 import { type Call, keyOf } from "./call.ts";
 
+/** The workspace that a call is confined to; undefined for the operator, and for a key that reaches all of its organisation. */
+export const confinedTo = ({ principal }: Call): string | undefined =>
+  principal.kind === "key" ? principal.workspaceId : undefined;
+
 /** The workspace that something new is of: the one asked for, else the key's own. Refuses a key of a workspace another one. */
 export function workspaceFor(call: Call, asked: string | undefined, what: string): string | undefined {
   const own = keyOf(call).workspaceId;

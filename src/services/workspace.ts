@@ -26,10 +26,12 @@ import {
 } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
-import { budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
-import { assertReachable } from "./account/reach.ts";
-import { refuseUnknownPreset } from "./account/settings.ts";
+import { type Budget, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
+import { assertReachable, giverOf } from "./account/reach.ts";
+import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
+import { allowsNoMore } from "./authority.ts";
 import { byCall, type Call, type Implementation } from "./call.ts";
+import { confinedTo } from "./workspace-reach.ts";
 
 /** What workspaces need of the house. */
 export interface WorkspaceParts {
@@ -66,7 +68,12 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
     async listWorkspaces({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
       await assertReachable(sql, orgId, call);
       await settled(orgId);
-      const { records, hasMore } = await listWorkspaces(sql, orgId, { limit, after, atMs: now() });
+      const { records, hasMore } = await listWorkspaces(sql, orgId, {
+        limit,
+        after,
+        only: confinedTo(call),
+        atMs: now(),
+      });
       const last = records.at(-1);
       return create(ListWorkspacesResponseSchema, {
         object: "list",
@@ -78,6 +85,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
 
     async getWorkspace({ orgId, workspaceId }, call) {
       await assertReachable(sql, orgId, call);
+      if ((confinedTo(call) ?? workspaceId) !== workspaceId) throw noSuchWorkspace();
       await settled(orgId);
       return create(GetWorkspaceResponseSchema, {
         workspace: await messageOf(sql, await found(sql, orgId, workspaceId)),
@@ -94,11 +102,16 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
         name,
         slug,
         settings: stored,
-        ...(budget ? { budget: budgetOf(budget) } : clear.includes("budget") && { budget: null }),
+        budget: budget ? budgetOf(budget) : clear.includes("budget") ? null : undefined,
       };
       await tx(sql, async (tx) => {
         await refuseUnknownPreset(tx, orgId, stored?.default_preset);
+        const giver = await giverOf(tx, call);
+        const before = await found(tx, orgId, workspaceId);
+        const settled = await orgSettings(tx, orgId, workspaceId);
         if (!(await changeWorkspace(tx, orgId, workspaceId, changes))) throw noSuchWorkspace();
+        const after = await orgSettings(tx, orgId, workspaceId);
+        if (isWider(after, settled) || spendsMore(changes.budget, before.budget)) refuseNarrowed(giver, after);
         await record(tx, call, orgId, "workspace.updated", workspaceId, {
           name,
           slug,
@@ -136,6 +149,10 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
     },
   };
 }
+
+/** Whether a budget is taken away, or lets more be spent than the one before; undefined for one that stays. */
+const spendsMore = (after: Budget | null | undefined, before: Budget | undefined): boolean =>
+  after !== undefined && before !== undefined && (after === null || !allowsNoMore(after, before));
 
 async function found(sql: Queryable, orgId: string, id: string): Promise<WorkspaceRecord> {
   const workspace = await findWorkspace(sql, orgId, id, now());

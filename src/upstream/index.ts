@@ -14,7 +14,7 @@ import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
 import { simulated } from "./simulated/index.ts";
-import { type GuardOptions, guardedLookup } from "./transport/guard.ts";
+import { guardedLookup } from "./transport/guard.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
 import type { Reach } from "./transport/servers.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
@@ -35,7 +35,7 @@ export interface Upstream {
 }
 
 /** Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are others. */
-export function createUpstream(options: GuardOptions, leases: ServerLeases = localLeases()): Upstream {
+export function createUpstream(options: Omit<Reach, "lookup">, leases: ServerLeases = localLeases()): Upstream {
   const reach: Reach = { ...options, lookup: guardedLookup(options) };
   const native = limberPolicy(reach);
   const dock = new Dock();

@@ -7,7 +7,7 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import { Access, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
 import { SERVICES } from "../../src/edge/services.ts";
 import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";
@@ -96,8 +96,8 @@ afterAll(() => app.close());
 
 /** The word with which the gate has to refuse a call; undefined where it has to let it in. */
 function expected(method: DescMethod, knocking: KnockingPrincipal): string | undefined {
-  const { access, permission, scope, own: narrows } = getOption(method, rpc);
-  const { broken, role = "", admin, member, permissions, scopes } = knocking;
+  const { access, permission, scope, own: narrows, workspaces } = getOption(method, rpc);
+  const { broken, role = "", admin, member, permissions, scopes, confined } = knocking;
   if (access === Access.PUBLIC) return undefined;
   const byToken = admin === "right" ? undefined : admin === "wrong" ? "invalid_admin_token" : "admin_token_required";
   if (access === Access.ADMIN || access === Access.ADMIN_OR_SIGNUP) return byToken;
@@ -109,6 +109,7 @@ function expected(method: DescMethod, knocking: KnockingPrincipal): string | und
     if (own[role]?.includes(permission) && !(narrows && member)) return "permission_denied";
     if (permissions !== undefined && !permissions.includes(permission)) return "permission_denied";
   }
+  if (confined && workspaces === WorkspaceReach.ORGANISATION) return "scope_denied";
   return scope !== "" && scopes !== undefined && !scopes.includes(scope) ? "scope_denied" : undefined;
 }
 

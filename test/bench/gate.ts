@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { LoadShedder } from "../../src/edge/gate/admission.ts";
 import { proxiesOf } from "../../src/edge/gate/caller-address.ts";
 import { Limits } from "../../src/edge/gate/limits.ts";
 import { createGate } from "../../src/edge/gate.ts";
@@ -49,8 +50,9 @@ const gate = createGate({
     [InferenceService, Object.fromEntries(InferenceService.methods.map((method) => [method.localName, nothing]))],
   ],
   keys,
-  idempotency: { claim: nothing, release: nothing },
+  idempotency: { claim: nothing, release: nothing, seal: nothing, hashes: nothing, open: nothing },
   limits,
+  load: new LoadShedder(),
   adminToken: "bench",
   publicSignup: false,
   trustedProxies: proxiesOf([]),

@@ -108,7 +108,11 @@ export class World {
       for (const interval of intervals) {
         const budget = interval && { limitMicro: 1 + this.#upTo(80_000), interval };
         const inside = this.#upTo(2) === 0 ? workspace : undefined;
-        this.#payers.push({ orgId: first.orgId, keyId: await makeKey(this.#db.sql, first.orgId, budget, inside) });
+        const keyId = await makeKey(this.#db.sql, first.orgId, budget, inside);
+        this.#payers.push({ orgId: first.orgId, keyId });
+        // And one that it made, which spends from its budget too.
+        const child = await makeKey(this.#db.sql, first.orgId, undefined, inside, keyId);
+        this.#payers.push({ orgId: first.orgId, keyId: child, ancestors: [keyId] });
       }
     }
     for (const name of ["a", "b", "c"]) await this.#open(name);

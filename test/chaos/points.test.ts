@@ -37,6 +37,8 @@ async function callOnce(replica: Replica, payer: Payer, { quick }: { quick: bool
     key: "k",
     hash: HASH,
     method: "Act",
+    workspaceId: undefined,
+    sealed: false,
     claimId: requestId,
     till: replica.till.name,
   };

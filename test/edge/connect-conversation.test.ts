@@ -15,6 +15,7 @@ import {
 import { serveConnect } from "../../src/edge/faces/connect.ts";
 import type { CallContext, Gate } from "../../src/edge/gate.ts";
 import type { LogLine } from "../../src/edge/log.ts";
+import { BodyMemory } from "../../src/edge/memory.ts";
 import { onePort, type PortHandler } from "../../src/edge/port.ts";
 import { Reason } from "../../src/refusal.ts";
 import type { Listener, Speaker } from "../../src/services/call.ts";
@@ -43,7 +44,9 @@ describe("a conversation", () => {
     } satisfies Partial<Gate> as unknown as Gate;
     const log = (line: LogLine): void => void lines.push(line);
     const unreadable = (): never => expect.unreachable();
-    serveConnect(fastify, [PolicyService], { gate, readiness: () => true, log, closing: closing.signal, unreadable });
+    const memory = new BodyMemory();
+    const readiness = () => true;
+    serveConnect(fastify, [PolicyService], { gate, readiness, log, memory, closing: closing.signal, unreadable });
     await fastify.listen({ host: "127.0.0.1", port: 0 });
     const { port } = fastify.server.address() as AddressInfo;
     onTestFinished(async () => {

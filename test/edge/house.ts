@@ -10,10 +10,10 @@ import {
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { MAX_MESSAGE_BYTES } from "../../src/edge/faces/connect.ts";
 import { grpcCalls } from "../../src/edge/faces/grpc.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
 import type { Log, LogLine } from "../../src/edge/log.ts";
+import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/memory.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
@@ -33,6 +33,7 @@ export interface House extends AsyncDisposable {
   readonly lines: LogLine[];
   /** Calls that were let in and not yet given their place back. */
   inside(): number;
+  readonly memory: BodyMemory;
   /** Heads of all calls that asked to be let in. */
   readonly heads: CallHead[];
 }
@@ -43,6 +44,8 @@ export interface HouseOptions {
   readonly port?: PortOptions;
   /** The hot RPCs over gRPC are served beside Connect. */
   readonly fastPath?: boolean;
+  readonly memory?: BodyMemoryLimits;
+  readonly overload?: Gate["overload"];
 }
 
 /** Opens a house whose RPCs are `rpcs`, by name; `KEY` is its only key. */
@@ -71,6 +74,8 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
         leave: () => void inside--,
       };
     },
+    inNameOf: () => DEVELOPER,
+    overload: options.overload,
     async unary(method, _admission, request, context) {
       assertValid(method.input, request);
       return (await serve(method)(request as never, context)) as Message;
@@ -88,10 +93,11 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
   const closing = new AbortController();
   const log: Log = (line) => lines.push(line);
   const { act, actStream, predict, predictStream } = InferenceService.method;
+  const memory = new BodyMemory(options.memory);
   const fast = {
     gate,
     methods: [act, actStream, predict, predictStream],
-    maxMessageBytes: MAX_MESSAGE_BYTES,
+    memory,
     closing: closing.signal,
     log,
   };
@@ -99,6 +105,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
     gate,
     readiness: options.ready ?? (() => true),
     log,
+    memory,
     closing,
     port: { ...options.port, ...(options.fastPath && { findTaker: grpcCalls(fast) }) },
   });
@@ -110,6 +117,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
     base: `${scheme}://127.0.0.1:${port}`,
     lines,
     heads,
+    memory,
     inside: () => inside,
     [Symbol.asyncDispose]: () => server.drain(0),
   };

@@ -267,7 +267,7 @@ describe("a connection in the lane that has had an answer", () => {
       if (first.length > 0) stream.write(first);
       stream.pipe(stream);
     };
-    const house = await open({ upgrade: { wants: () => true, take } });
+    const house = await open({ upgrade: { wants: () => true, take, drain: () => undefined } });
     const socket = await answered(house.port);
     let heard = "";
     socket.setEncoding("latin1").on("data", (text: string) => (heard += text));

@@ -134,6 +134,80 @@ describe("a warm key", () => {
   });
 });
 
+describe("a key that descends from another", () => {
+  it("takes from the buckets and places of all above it, and of none when one of them refuses", async () => {
+    await using one = replica("line-1");
+    await using two = replica("line-2");
+    const wide = limit({ burst: 100_000 });
+    const top = { id: "key_top", limit: limit({ burst: 50, concurrency: 1000 }) };
+    const children = ["key_child_1", "key_child_2", "key_child_3"];
+    const { inside, refused } = await entered(
+      Array.from(
+        { length: 300 },
+        (_, i) => () => (i % 2 ? one : two).limits.enter(children[i % 3]!, wide, "calls", [top]),
+      ),
+    );
+    expect(inside.length).toBeLessThanOrEqual(50);
+    expect(inside.length).toBeGreaterThanOrEqual(30);
+    expect(refused[0]?.message).toContain("this caller may send 1 requests");
+    // Those that were refused took nothing of their own key.
+    await one.limits.close();
+    await two.limits.close();
+    await using three = replica("line-3");
+    let left = 0;
+    for (const id of children) left += (await three.limits.left(id, wide)).remaining;
+    expect(left).toBe(3 * 100_000 - inside.length);
+    expect((await three.limits.left(children[0]!, wide, [top])).remaining).toBeLessThanOrEqual(50 - inside.length);
+  });
+
+  it("counts the steps of its control loops against them too", async () => {
+    await using one = replica("line-4");
+    const wide = limit({ requests: 1_000_000, burst: 100_000 });
+    const top = { id: "key_top_2", limit: limit({ burst: 20 }) };
+    const [loop] = (await entered([() => one.limits.enter("key_looping", wide, "streams", [top])])).inside;
+    const steps = await Promise.allSettled(Array.from({ length: 40 }, async () => loop!.step()));
+    expect(steps.filter(({ status }) => status === "fulfilled").length).toBe(19);
+    loop!.leave();
+  });
+});
+
+describe("work that nobody waits for", () => {
+  it("leaves the last quarter of a key's limits alone, gives back what it does not use, and does not count as running", async () => {
+    await using one = replica("spare");
+    const line = [{ id: "key_spare", limit: limit({ burst: 40, concurrency: 20 }) }];
+    const { places, againMs } = await one.limits.spare(line, 64);
+    expect([places.length, againMs > 0, one.limits.running]).toEqual([15, true, 0]);
+    for (const place of places.splice(5)) place.unused();
+    for (const place of places) place.leave();
+    expect((await one.limits.left("key_spare", line[0]!.limit)).remaining).toBe(35);
+    const more = await one.limits.spare(line, 64);
+    expect(more.places.length).toBe(15);
+    for (const place of more.places) place.leave();
+    expect((await one.limits.spare(line, 64)).places.length).toBe(10);
+  });
+
+  it("gets its turn in order, and waits no more once it is called off", async () => {
+    await using one = replica("turns");
+    const line = [{ id: "key_turns", limit: limit({ requests: 40, windowS: 1, burst: 1 }) }];
+    const order: number[] = [];
+    const never = new AbortController();
+    const off = new AbortController();
+    const turns = [0, 1, 2].map((i) =>
+      one.limits.turn(line, i === 1 ? off.signal : never.signal).then((place) => {
+        order.push(i);
+        place.leave();
+      }),
+    );
+    off.abort(new Error("called off"));
+    expect((await Promise.allSettled(turns)).map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "rejected",
+      "fulfilled",
+    ]);
+    expect(order).toEqual([0, 2]);
+  });
+});
+
 describe("steps of a control loop", () => {
   it("count in the key's bucket on whichever replica, and take no place", async () => {
     await using one = replica("step-1");

@@ -1,6 +1,7 @@
 import { constants } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
+import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   answersIn,
@@ -14,6 +15,7 @@ import {
   HELLO,
   request,
   uint32,
+  type Wire,
 } from "../support/wire-client.ts";
 import { GET, goodClient, listen, saying, start, WAYS } from "./port-caller.ts";
 
@@ -76,40 +78,78 @@ describe.each(WAYS)("an HTTP/2 session %s, that costs more than it asks", (_way,
     expect(paths).toEqual([]);
   });
 
-  it("costs its address a wait before the next connection is heard, while those that are open are served", async () => {
+  /** Connections that are cut off one after the other. */
+  async function cutOff(port: number, count: number): Promise<void> {
+    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
+    for (let i = 0; i < count; i++) await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
+  }
+  const answered = (wire: Wire) => wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
+
+  it("costs its address nothing the first times that it is cut off", async () => {
+    onTestFinished(replaceAmbient({ clock: new ManualClock() }));
+    const { port } = await start(way);
+    await cutOff(port, 3);
+    expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
+  });
+
+  it("costs its address a wait when it was cut off again and again, while connections that are open are served", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { port } = await start(way);
     const good = await goodClient(port);
     expect(await good()).toBe("ok");
-    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
-    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
-    const next = await saying(port, GET);
+    await cutOff(port, 4);
+    const [first, second] = [await saying(port, GET), await saying(port, GET)];
     expect(await good()).toBe("ok");
     expect(await good()).toBe("ok");
-    expect(next.received()).toHaveLength(0);
-    await clock.advance(1_000);
-    expect(await next.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined))).toMatchObject({
-      status: 200,
-    });
-    const later = await goodClient(port);
-    expect(await later()).toBe("ok");
+    expect(first.received()).toHaveLength(0);
+    await clock.advance(50);
+    expect(await answered(first)).toMatchObject({ status: 200 });
+    expect(second.received()).toHaveLength(0);
+    await clock.advance(50);
+    expect(await answered(second)).toMatchObject({ status: 200 });
   });
 
-  it("costs its address more than one wait: of several connections one is heard at a time", async () => {
+  it("costs its address half a second at most, and nothing once it is forgotten", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { port } = await start(way);
-    const flood = times(500, (i) => Buffer.concat([request(2 * i + 1, "/"), reset(2 * i + 1)]));
-    await (await saying(port, Buffer.concat([HELLO, flood]))).closed;
-    const [first, second] = [await saying(port, GET), await saying(port, GET)];
-    const answered = (wire: typeof first) =>
-      wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
-    await clock.advance(1_000);
-    expect(await answered(first)).toMatchObject({ status: 200 });
-    expect(second.received()).toHaveLength(0);
-    await clock.advance(100);
-    expect(await answered(second)).toMatchObject({ status: 200 });
+    await cutOff(port, 4);
+    const many = await Promise.all(Array.from({ length: 40 }, () => saying(port, GET)));
+    const heard = many.map(answered);
+    await eventually(async () => {
+      await clock.advance(500);
+      expect(many.every((wire) => wire.received().length > 0)).toBe(true);
+    });
+    await Promise.all(heard);
+    await clock.advance(20_000);
+    expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
+  });
+
+  it("costs an address that all callers share nothing", async () => {
+    onTestFinished(replaceAmbient({ clock: new ManualClock() }));
+    const { port } = await start({ ...way, chargedAs: () => undefined });
+    await cutOff(port, 6);
+    expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
+  });
+
+  it("costs its address nothing for what it did at an allowed pace", async () => {
+    const clock = new ManualClock();
+    onTestFinished(replaceAmbient({ clock }));
+    const { port } = await start(way);
+    const pongs = (count: number) => (bytes: Buffer) =>
+      framesIn(bytes).filter(({ type, flags }) => type === FRAME.ping && flags === FLAG.ack)[count - 1];
+    for (let session = 0; session < 6; session++) {
+      const wire = await saying(port, Buffer.concat([HELLO, frame(FRAME.settings, FLAG.ack, 0)]));
+      for (let i = 1; i <= 110; i++) {
+        wire.send(frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
+        await wire.until(pongs(i));
+        await clock.advance(20);
+      }
+      wire.socket.end();
+      await wire.closed;
+    }
+    expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
   });
 
   it("runs nothing for a stream that was reset in the read that opened it", async () => {

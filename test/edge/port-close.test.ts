@@ -1,4 +1,5 @@
 /** How a port ends what it serves: when it closes, and what nobody uses. */
+import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
@@ -12,9 +13,10 @@ import {
   framesIn,
   goawayIn,
   HELLO,
+  lastStreamsIn,
   PREFACE,
+  pongTo,
   request,
-  uint32,
 } from "../support/wire-client.ts";
 import { WAYS } from "./port-caller.ts";
 import {
@@ -38,18 +40,20 @@ import {
 afterEach(cleanUp);
 
 describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
-  it("lets open HTTP/2 streams finish, and begins none that its GOAWAY has not named", async () => {
+  it("lets open HTTP/2 streams finish, and begins none that its last GOAWAY does not name", async () => {
     const { handler, held, release } = holding();
     const { port, closed } = await listen(handler, way);
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
     await held();
     const done = closed();
     await wire.until(goawayIn);
+    if (way.findTaker) wire.send(await wire.until(pongTo));
+    await wire.until((bytes) => lastStreamsIn(bytes).includes(1) || undefined);
     wire.send(request(3, "/"));
     release();
-    const frames = framesIn(await wire.closed);
-    const goaway = frames.find(({ type }) => type === FRAME.goaway)?.payload;
-    expect(goaway).toEqual(Buffer.concat([uint32(1), uint32(http2.constants.NGHTTP2_NO_ERROR)]));
+    const bytes = await wire.closed;
+    const frames = framesIn(bytes);
+    expect([lastStreamsIn(bytes).at(-1), goawayIn(bytes)]).toEqual([1, http2.constants.NGHTTP2_NO_ERROR]);
     expect(frames.findLast(({ stream }) => stream === 1)).toMatchObject({ type: FRAME.data, flags: FLAG.endStream });
     expect(frames.filter(({ stream }) => stream === 3)).toEqual([]);
     await done;
@@ -142,6 +146,89 @@ describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
   });
 });
 
+describe("close and leave on HTTP/2 sessions of our own", () => {
+  const way = WAYS[1]![1];
+
+  it("serves the streams that a client opens before it hears of the end, and names them in the last GOAWAY", async () => {
+    const { port, closed } = await listen(sayVersion, way);
+    const wire = await saying(port, HELLO);
+    await wire.until(acknowledged);
+    const done = closed();
+    const pong = await wire.until(pongTo);
+    wire.send(Buffer.concat([request(1, "/"), request(3, "/"), pong]));
+    const bytes = await wire.closed;
+    expect(lastStreamsIn(bytes)).toEqual([2 ** 31 - 1, 3]);
+    for (const id of [1, 3]) expect(endOf(bytes, id)).toMatchObject({ type: FRAME.data });
+    await done;
+  });
+
+  it("leave names every stream in a GOAWAY behind the next answer and goes on serving; close then names the last one", async () => {
+    const { server, port, closed } = await listen(sayVersion, way);
+    const wire = await saying(port, HELLO);
+    await wire.until(acknowledged);
+    server.leave();
+    wire.send(request(1, "/"));
+    const told = await wire.until((bytes) => (goawayIn(bytes) === undefined ? undefined : bytes));
+    expect(endOf(told, 1)).toMatchObject({ type: FRAME.data });
+    wire.send(request(3, "/"));
+    await wire.until((bytes) => endOf(bytes, 3));
+    const done = closed();
+    wire.send(await wire.until(pongTo));
+    expect(lastStreamsIn(await wire.closed)).toEqual([2 ** 31 - 1, 3]);
+    await done;
+  });
+
+  it("leave asks the clients of new connections, too, and says nothing to one that asks nothing", async () => {
+    const { server, port } = await listen(sayVersion, way);
+    const silent = await saying(port, HELLO);
+    await silent.until(acknowledged);
+    server.leave();
+    const wire = await saying(port, Buffer.concat([HELLO, request(1, "/")]));
+    expect(
+      lastStreamsIn(await wire.until((bytes) => (endOf(bytes, 1) && lastStreamsIn(bytes)[0] ? bytes : undefined))),
+    ).toEqual([2 ** 31 - 1]);
+    expect(lastStreamsIn(silent.received())).toEqual([]);
+  });
+});
+
+describe("leave over HTTP/1.1", () => {
+  it("ends each connection after its next answer, which says so, and goes on taking new ones", async () => {
+    const { server, port } = await listen(sayVersion);
+    const kept = await wireTo(port);
+    kept.send(GET);
+    expect((await kept.until(firstAnswer)).headers.connection).toBe("keep-alive");
+    server.leave();
+    const later = await wireTo(port);
+    for (const wire of [kept, later]) {
+      wire.send(GET);
+      expect(answersIn(await wire.closed).at(-1)).toMatchObject({ status: 200, headers: { connection: "close" } });
+    }
+  });
+
+  it("tells it in an answer that has not begun, too", async () => {
+    const { handler, held, release } = holding();
+    const { server, port } = await listen(handler);
+    const wire = await saying(port, GET);
+    await held();
+    server.leave();
+    release();
+    expect(answersIn(await wire.closed)).toMatchObject([{ status: 200, headers: { connection: "close" } }]);
+  });
+});
+
+describe("close over HTTP/1.1", () => {
+  it("answers the first request of a connection that was accepted before", async () => {
+    const { server, port, closed } = await listen(sayVersion);
+    const accepted = once(server, "connection");
+    const wire = await wireTo(port);
+    await accepted;
+    const done = closed();
+    wire.send(GET);
+    expect(answersIn(await wire.closed)).toMatchObject([{ status: 200, headers: { connection: "close" } }]);
+    await done;
+  });
+});
+
 describe.each(WAYS)("rest, HTTP/2 %s,", (_way, way) => {
   it("ends an HTTP/2 session that went unused, and none that is or was in use", async () => {
     const timers = new Set<{ ms: number; run: () => void }>();
@@ -173,6 +260,8 @@ describe.each(WAYS)("rest, HTTP/2 %s,", (_way, way) => {
     expect(await wire.until((bytes) => endOf(bytes, 5))).toMatchObject({ type: FRAME.data });
     pass(5000);
     pass(5000);
+    // The client does not say that it heard of it.
+    pass(1000);
     expect(goawayIn(await wire.closed)).toBe(http2.constants.NGHTTP2_NO_ERROR);
   });
 

@@ -2,9 +2,11 @@ import { afterEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/money/purse.ts";
 import { Reason } from "../../src/refusal.ts";
+import { budgetsSpent } from "../../src/store/account/key-spending.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
 import { tx } from "../../src/store/database/tx.ts";
+import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { usageTotals } from "../../src/store/money/usage.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
@@ -46,6 +48,31 @@ describe("a balance for exactly 500 calls", () => {
     expect(served).toBe(500);
     await closeAll();
     expect((await balanceOf(db.sql, payer.orgId)).balanceMicro).toBe(PRICE);
+  });
+
+  it("serves exactly 500 to keys that descend from one whose budget covers 500, and to that one, together", async () => {
+    const top = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
+    const { orgId, keyId } = top;
+    const child = await makeKey(db.sql, orgId, undefined, undefined, keyId);
+    const wide = { limitMicro: 9_000 * PRICE, interval: "daily" } as const;
+    const grandchild = await makeKey(db.sql, orgId, wide, undefined, child);
+    const payers: Payer[] = [
+      top,
+      { orgId, keyId: child, ancestors: [keyId] },
+      { orgId, keyId: grandchild, ancestors: [child, keyId] },
+      { orgId, keyId: await makeKey(db.sql, orgId, undefined, undefined, keyId), ancestors: [keyId] },
+    ];
+    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const { served, refused } = await storm(64, 800, (caller) =>
+      call(tills[(caller >> 2) % 2]!, payers[caller % 4]!, PRICE),
+    );
+    expect(served).toBe(500);
+    expect(refused).toEqual(only(Reason.KEY_BUDGET_EXHAUSTED, 300));
+    await closeAll();
+    const spent = await budgetsSpent(db.sql, [keyId, grandchild], Date.now());
+    expect(spent.get(keyId)?.spentMicro).toBe(500 * PRICE);
+    expect(spent.get(grandchild)?.spentMicro).toBeLessThan(500 * PRICE);
+    expect(await brokenInvariants(db.sql)).toEqual([]);
   });
 
   it("serves exactly 500 when only the key's budget is short, and names the budget and its renewal", async () => {

@@ -42,6 +42,8 @@ afterAll(() => db.close());
 const claimFor = (body = "a", claimId = newId("req"), key = "k", till = replica.till.name) =>
   claim(db.sql, {
     orgId: payer.orgId,
+    workspaceId: undefined,
+    sealed: false,
     key,
     hash: hashOf(body),
     method: "limber.v1.InferenceService.Act",
@@ -175,6 +177,8 @@ describe("claims that come together", () => {
     const ask = (key: string, body = "a", claimId = newId("req")) =>
       claims.claim({
         orgId: payer.orgId,
+        workspaceId: undefined,
+        sealed: false,
         key,
         claimId,
         hash: hashOf(body),

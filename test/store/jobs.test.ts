@@ -14,7 +14,15 @@ afterAll(() => database.close());
 
 const asked = (orgId: string): Promise<string> =>
   tx(database.sql, (tx) =>
-    createJob(tx, { kind: "batch", orgId, keyId: newId("key"), request: {}, items: [], lifeS: 3600 }),
+    createJob(tx, {
+      kind: "batch",
+      orgId,
+      keyId: newId("key"),
+      workspaceId: undefined,
+      request: {},
+      items: [],
+      lifeS: 3600,
+    }),
   );
 const taken = (kinds: readonly ["batch"] | readonly ["evaluation"] = ["batch"]) =>
   takeJob(database.sql, "worker", kinds);

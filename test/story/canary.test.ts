@@ -14,6 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import { type Gateway, scratchDir, startGateway } from "../support/gateway.ts";
 import { honestSteps, type Model, startModel } from "../support/model.ts";
 import { type Nats, startNats } from "../support/nats.ts";
+import { dump, found } from "../support/search.ts";
 
 /** Letters that URLs, JSON and regular expressions each write in their own way. */
 const canary = (kind: string): string => `cnry-${kind}-"q\\b%p+/=${kind.length}$&?#-tail`;
@@ -122,51 +123,6 @@ async function call(path: string, body?: unknown, options: Parameters<typeof cal
   const answer = await callRest(gateway.url, path, body, options);
   answers.push({ path, text: `${[...answer.headers]} ${answer.text}` });
   return answer;
-}
-
-/** A secret as it may stand in a text: as it is, in JSON, in a URL, in base64 at any of three places, in hexadecimal. */
-function formsOf(secret: string): string[] {
-  const bytes = Buffer.from(secret);
-  const inBase64 = [0, 1, 2].map((shift) => {
-    const whole = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
-    return whole.slice(Math.ceil((shift * 4) / 3), -4).replace(/=+$/, "");
-  });
-  const forms = [
-    secret,
-    JSON.stringify(secret).slice(1, -1),
-    JSON.stringify(JSON.stringify(secret)).slice(3, -3),
-    encodeURIComponent(secret),
-    encodeURI(secret),
-    bytes.toString("hex"),
-    ...inBase64,
-    ...inBase64.map((text) => text.replaceAll("+", "-").replaceAll("/", "_")),
-  ];
-  return [...new Set(forms)];
-}
-
-function found(where: string, text: string, secrets: Readonly<Record<string, string>>): string[] {
-  return Object.entries(secrets).flatMap(([kind, secret]) =>
-    formsOf(secret).flatMap((form) => {
-      const at = text.indexOf(form);
-      return at < 0 ? [] : [`${where} holds ${kind}: …${text.slice(Math.max(0, at - 60), at + 40)}…`];
-    }),
-  );
-}
-
-/** Every row of every table as text; bytes as hexadecimal and as Latin letters. */
-async function dump(): Promise<string> {
-  const { sql } = database;
-  const tables = await sql<{ name: string }[]>`
-    select quote_ident(table_name) as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`;
-  const parts: string[] = [];
-  for (const { name } of tables) {
-    const rows = await sql.unsafe<{ row: string }[]>(`select t::text as row from ${name} t`);
-    for (const { row } of rows) {
-      parts.push(`${name} ${row}`);
-      for (const [, hex] of row.matchAll(/\\x([0-9a-f]{2,})/g)) parts.push(Buffer.from(hex!, "hex").toString("latin1"));
-    }
-  }
-  return parts.join("\n");
 }
 
 describe("the search", () => {
@@ -333,7 +289,7 @@ describe("secrets", () => {
   });
 
   it("stand in no table but sealed or hashed", async () => {
-    const text = await dump();
+    const text = await dump(database.sql);
     expect(text).toContain("credential.stored");
     expect(found("the database", text, { ...SECRETS, ...made, key })).toEqual([]);
   });

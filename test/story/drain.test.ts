@@ -1,8 +1,13 @@
-/** A house that closes in the middle of its work. */
+/** A gateway that drains in the middle of its work. */
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { WebSocket } from "ws";
+import { Request } from "zeromq";
+import { decodeGr00t, encodeGr00t } from "../../src/codecs/python/gr00t.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../src/codecs/python/ndarray.ts";
 import { brokenInvariants } from "../../src/store/money/invariants.ts";
 import { type App, openApp } from "../support/app.ts";
-import { bearer, inference, readEvents, refusalIn } from "../support/clients.ts";
+import { bearer, inference, readEvents } from "../support/clients.ts";
+import { robot } from "../support/loop-client.ts";
 import { frameOf, type Model, startModel, summary } from "../support/model.ts";
 
 let app: App;
@@ -16,7 +21,7 @@ afterAll(async () => {
   await model.close();
 });
 
-it("ends what runs, turns away what comes, says that it's not ready, charges what it answered, and is gone", async () => {
+it("says that it is not ready and serves on, then refuses connections, ends what runs, charges what it answered, and is gone", async () => {
   const contracts = ["act", "predict"];
   const facts = { model: "acme/base", endpoint: model.endpoint, contracts, price_per_frame: 0.001 };
   await app.supply({ provider: "acme", ...facts });
@@ -44,7 +49,7 @@ it("ends what runs, turns away what comes, says that it's not ready, charges wha
   const stream = await readEvents(app, "/v1/predict/stream", { ...body, horizon: 2, action_space: undefined }, key);
   await expect.poll(() => asked).toBe(3);
 
-  const closed = app.house.close(20_000);
+  const closed = app.house.close(20_000, 500);
   const ready = await app.call("/ready");
   expect([ready.status, ready.body.error.code, ready.body.error.message]).toEqual([
     503,
@@ -52,25 +57,24 @@ it("ends what runs, turns away what comes, says that it's not ready, charges wha
     "the gateway is closing",
   ]);
   expect((await app.call("/health")).status).toBe(200);
-  const late = await app.call("/v1/act", body, { key });
-  expect([late.status, late.body.error.code, late.headers.get("retry-after")]).toEqual([503, "not_ready", "1"]);
-  for (const face of ["grpc", "connect"] as const)
-    expect(await refusalIn(inference(app, face).act(message, bearer(key)))).toMatchObject({
-      code: "Unavailable",
-      reason: "not_ready",
-    });
+  const late = app.call("/v1/act", body, { key });
+  const lateOverRpc = (["grpc", "connect"] as const).map((face) => inference(app, face).act(message, bearer(key)));
+  await expect.poll(() => asked).toBe(6);
+  await expect.poll(() => app.call("/ready").catch(() => "refused")).toBe("refused");
 
   finish.resolve();
   expect((await overRest).status).toBe(200);
+  expect([(await late).status, (await late).headers.get("connection")]).toEqual([200, "close"]);
+  for (const answer of lateOverRpc) expect((await answer).action?.steps.length).toBe(10);
   expect((await overGrpc).action?.steps.length).toBe(10);
   expect((await stream.rest()).map(({ event }) => event)).toEqual(["route", "frame", "frame", "done"]);
   await closed;
   await expect(app.call("/ready")).rejects.toThrow();
   const [sum] =
     await app.sql`select sum(cost_micro)::int as spent, count(*)::int as requests from request where org_id = ${org}`;
-  expect(sum).toEqual({ spent: 4_000, requests: 3 });
+  expect(sum).toEqual({ spent: 7_000, requests: 6 });
   const [left] = await app.sql`select available_micro::int as available from account where org_id = ${org}`;
-  expect(left?.available).toBe(996_000);
+  expect(left?.available).toBe(993_000);
   expect(await brokenInvariants(app.sql)).toEqual([]);
 });
 
@@ -94,4 +98,65 @@ it("waits no longer than its patience: what still runs is told that the house cl
   expect(left?.available).toBe(1_000_000);
   expect(await brokenInvariants(impatient.sql)).toEqual([]);
   await impatient.database.close();
+});
+
+it("asks control loops to move at once, and takes their streams again while it serves on", async () => {
+  model.script.act = undefined;
+  const moving = await openApp();
+  await moving.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  const { key } = await moving.caller(1);
+  const open = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4, provider: { sessionId: "moving" } };
+  const loop = robot(moving, key, open);
+  await loop.expect("opened");
+  loop.observe(1);
+  await loop.expect("chunk");
+  const closed = moving.house.close(20_000, 500);
+  expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
+  const again = robot(moving, key, open);
+  expect(await again.expect("opened")).toMatchObject({ resumed: true });
+  again.observe(2);
+  await again.expect("chunk");
+  // It has to go when connections are refused.
+  expect(await again.expect("ended")).toMatchObject({ code: "not_ready" });
+  await closed;
+  expect(await brokenInvariants(moving.sql)).toEqual([]);
+  await moving.database.close();
+});
+
+it("ends the connections of openpi's and GR00T's clients after the answers that it owes", async () => {
+  const draining = await openApp({ gr00tPort: 0 });
+  await draining.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
+  const { key } = await draining.caller(1);
+  const finish = Promise.withResolvers<void>();
+  let asked = 0;
+  model.script.act = async (call, answer) => {
+    asked++;
+    await finish.promise;
+    answer(Array.from({ length: call.horizon }, () => [0, 0]));
+  };
+  const openpi = new WebSocket(`${draining.url.replace("http", "ws")}/v1/openpi/acme/base?horizon=4`, {
+    headers: { authorization: `Api-Key ${key}` },
+  });
+  const told: (Buffer | number)[] = [];
+  openpi.on("message", (data: Buffer) => told.push(data)).on("close", (code) => told.push(code));
+  await expect.poll(() => told.length).toBe(1);
+  openpi.send(encodeNumpy({ "observation/state": NdArray.float32([1], [1]), prompt: "go" }));
+  const gr00t = new Request({ receiveTimeout: 10_000, linger: 0 });
+  gr00t.connect(`tcp://127.0.0.1:${draining.house.gr00tPort}`);
+  const observation = { "state.base": NdArray.float32([1], [1, 1]) };
+  const options = { model: "acme/base", action_space: "base_twist_2d", horizon: 4 };
+  await gr00t.send(encodeGr00t({ endpoint: "get_action", api_token: key, data: { ...observation, options } }));
+  await expect.poll(() => asked).toBe(2);
+
+  const closed = draining.house.close(20_000);
+  finish.resolve();
+  const [answer] = await gr00t.receive();
+  expect((decodeGr00t(answer as Buffer) as Map<string, unknown>).get("error")).toBeUndefined();
+  await expect.poll(() => told.length).toBe(3);
+  expect((decodeNumpy(told[1] as Buffer) as Map<string, unknown>).has("actions")).toBe(true);
+  expect(told[2]).toBe(1012);
+  await closed;
+  gr00t.close();
+  model.script.act = undefined;
+  await draining.database.close();
 });

@@ -1,6 +1,7 @@
 /** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
 import { type House, openHouse } from "../../src/app.ts";
 import type { Config } from "../../src/config.ts";
+import { BODY_MEMORY } from "../../src/edge/memory.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
@@ -91,8 +92,16 @@ const DEFAULTS = {
   scenarioPacks: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
+  http1FastPath: true,
+  http2FastPath: true,
   grpcFastPath: true,
+  sharedReads: true,
   gr00tPort: undefined,
+  operationsPort: undefined,
+  maxConnections: 10_000,
+  bodyMemory: BODY_MEMORY,
+  drainDelayMs: 0,
+  drainMs: 10_000,
   logLevel: process.env.TEST_LOG === undefined ? "silent" : "error",
 } satisfies Partial<Config>;
 

@@ -39,6 +39,7 @@ export function scratchDir(): { path: string; remove(): void } {
 function launch(
   env: Readonly<Record<string, string>>,
   tree = HOME_TREE,
+  flags: readonly string[] = [],
 ): {
   child: ChildProcess;
   stdout: string[];
@@ -46,16 +47,18 @@ function launch(
   ended: Promise<Ended>;
 } {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
-  const child = spawn(process.execPath, [join(tree, "src/main.ts")], {
+  const child = spawn(process.execPath, [...flags, join(tree, "src/main.ts")], {
     env: {
       PATH,
       HOME,
       ...(TMPDIR !== undefined && { TMPDIR }),
       NODE_COMPILE_CACHE: compiled(tree, tree === HOME_TREE),
       PORT: "0",
+      // No balancer has to see that it ends.
+      LIMBER_DRAIN_DELAY_S: "0",
       ...env,
     },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", "pipe", ...(flags.length > 0 ? (["ipc"] as const) : [])],
   });
   const stdout: string[] = [];
   const stderr: string[] = [];
@@ -73,6 +76,8 @@ export const startGateway = (env: Readonly<Record<string, string>>): Promise<Gat
 /** A gateway that may not be ready yet. */
 export interface Launched {
   readonly pid: number;
+  /** The process itself, with a channel for messages where it was started with flags. */
+  readonly child: ChildProcess;
   /** Rejects when it ends before it is. */
   readonly ready: Promise<Gateway>;
   /** Resolves when it has ended. */
@@ -81,12 +86,16 @@ export interface Launched {
   readonly stderr: () => string;
 }
 
-/** Starts a gateway from the source tree `tree` and waits for nothing. */
-export function launchGateway(env: Readonly<Record<string, string>>, tree?: string): Launched {
-  const { child, stdout, stderr, ended } = launch(env, tree);
+/** Starts a gateway from the source tree `tree`, with Node's own `flags`, and waits for nothing. */
+export function launchGateway(
+  env: Readonly<Record<string, string>>,
+  tree?: string,
+  flags: readonly string[] = [],
+): Launched {
+  const { child, stdout, stderr, ended } = launch(env, tree, flags);
   const ready = readyOf({ child, stdout, stderr, ended });
   ready.catch(() => {});
-  return { pid: child.pid!, ready, ended, stderr: () => stderr.join("") };
+  return { pid: child.pid!, child, ready, ended, stderr: () => stderr.join("") };
 }
 
 async function readyOf({ child, stdout, stderr, ended }: ReturnType<typeof launch>): Promise<Gateway> {

@@ -36,9 +36,14 @@ export interface RobotClient {
 
 /** Opens a stream; `open` is said at once where it is given. */
 export function robot(app: Pick<App, "url">, key: string, open?: Open, face: RpcFace = "grpc"): RobotClient {
+  return robotOn(inference(app, face), key, open);
+}
+
+/** The same on the channel of a client. */
+export function robotOn(client: ReturnType<typeof inference>, key: string, open?: Open): RobotClient {
   const outbox = new Outbox();
   const caller = new AbortController();
-  const answers = inference(app, face)
+  const answers = client
     .actStream(outbox.messages(), { ...bearer(key), signal: caller.signal })
     [Symbol.asyncIterator]();
   const say = (message: Said): void => outbox.push(create(ActStreamRequestSchema, { message } as never));

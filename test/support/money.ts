@@ -96,8 +96,9 @@ export async function makeKey(
   orgId: string,
   budget?: KeyRecord["budget"],
   workspaceId?: string,
+  parentId?: string,
 ): Promise<string> {
-  return (await createKey(sql, { orgId, budget, workspaceId })).key.id;
+  return (await createKey(sql, { orgId, budget, workspaceId, parentId })).key.id;
 }
 
 /** An act call of 16 steps whose whole price is `price` micro-dollars. */

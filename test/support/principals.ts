@@ -19,6 +19,8 @@ export interface KnockingPrincipal {
   readonly permissions?: readonly string[];
   /** The contracts that the key is confined to; all when undefined. */
   readonly scopes?: readonly string[];
+  /** The key is of a workspace. */
+  readonly confined?: boolean;
   /** What comes in the admin token's header. */
   readonly admin?: "right" | "wrong";
 }
@@ -52,6 +54,7 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
   const lab = await app.call(`/v1/orgs/${org}/workspaces`, { name: "a lab of its own" }, { key: ownerKey });
   const spent = await key({ role: "developer", budget: { limit_usd: 0.000001, interval: "lifetime" } });
   const confined = await key({ role: "developer", workspace_id: lab.body.id });
+  const head = await key({ role: "owner", workspace_id: lab.body.id });
 
   const all: KnockingPrincipal[] = [
     { name: "nobody", send: {}, broken: "missing_api_key" },
@@ -72,7 +75,8 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
     { name: "another organisation's owner", send: { key: stranger.key }, role: "owner" },
     // What is spent or confined is judged behind the gate: by the till, and by whoever looks for the thing.
     { name: "a key whose budget is spent", send: { key: spent }, role: "developer" },
-    { name: "a key of another workspace", send: { key: confined }, role: "developer" },
+    { name: "a key of another workspace", send: { key: confined }, role: "developer", confined: true },
+    { name: "an owner's key of another workspace", send: { key: head }, role: "owner", confined: true },
     {
       name: "a key that only grounds",
       send: { key: await key({ role: "developer", scopes: ["ground"] }) },

@@ -38,6 +38,26 @@ class StripeFault extends Error {
   }
 }
 
+/** How such a server may differ from Stripe's own. */
+export interface StripeForm {
+  /** Where it listens on this machine. */
+  readonly host?: "127.0.0.1" | "::1";
+  /** What stands before `/v1` in its paths. */
+  readonly before?: string;
+  /** A new checkout has no address yet. */
+  readonly isLate?: boolean;
+  /** It knows checkouts, and neither refunds nor disputes. */
+  readonly knowsLittle?: boolean;
+  /** It names the intent of a payment by the whole object. */
+  readonly expands?: boolean;
+  /** It hangs up on each connection without a word once it has answered. */
+  readonly hangsUp?: boolean;
+}
+
+/** What Stripe takes here; any other parameter is refused. */
+const KNOWN_PARAMS =
+  /^(mode|client_reference_id|success_url|cancel_url|expires_at|limit|payment_intent|metadata\[\w+\]|payment_intent_data\[metadata\]\[\w+\]|line_items\[\d+\]\[(quantity|price_data\]\[(currency|unit_amount|product_data\]\[name))\])$/;
+
 /** Stripe, as far as this house needs it. */
 export class StripeServer {
   readonly sessions = new Map<string, Thing>();
@@ -49,16 +69,24 @@ export class StripeServer {
   readonly #replays = new Map<string, { params: string; status: number; body: Thing }>();
   readonly #server = createServer((request, response) => void this.#serve(request, response));
 
+  readonly #form: StripeForm;
+
+  private constructor(form: StripeForm) {
+    this.#form = form;
+  }
+
   /** Starts it on loopback. */
-  static async start(): Promise<StripeServer> {
-    const stripe = new StripeServer();
-    await new Promise<void>((resolve) => stripe.#server.listen(0, "127.0.0.1", resolve));
+  static async start(form: StripeForm = {}): Promise<StripeServer> {
+    const stripe = new StripeServer(form);
+    await new Promise<void>((resolve) => stripe.#server.listen(0, form.host ?? "127.0.0.1", resolve));
     return stripe;
   }
 
   /** What a house is told of it. */
   get settings(): { secretKey: string; webhookSecret: string; apiBase: string } {
-    return { ...STRIPE_KEYS, apiBase: `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}` };
+    const { address, port } = this.#server.address() as AddressInfo;
+    const host = address.includes(":") ? `[${address}]` : address;
+    return { ...STRIPE_KEYS, apiBase: `http://${host}:${port}${this.#form.before ?? ""}` };
   }
 
   async close(): Promise<void> {
@@ -181,7 +209,14 @@ export class StripeServer {
     const { status, body: answer } = this.#answer(request, url, params, body, idempotencyKey);
     if (this.trouble === "hang up") return void request.socket.destroy();
     const headers = { "content-type": "application/json", "request-id": name("req") };
-    response.writeHead(status, headers).end(JSON.stringify(answer));
+    response.writeHead(status, headers).end(JSON.stringify(this.#shown(answer)));
+    if (this.#form.hangsUp) response.once("finish", () => request.socket.end());
+  }
+
+  #shown(answer: Thing): Thing {
+    const { expands } = this.#form;
+    if (!expands || answer.object !== "checkout.session" || answer.payment_intent === null) return answer;
+    return { ...answer, payment_intent: { id: answer.payment_intent, object: "payment_intent" } };
   }
 
   #answer(
@@ -205,7 +240,16 @@ export class StripeServer {
           "Keys for idempotent requests can only be used with the same parameters",
         );
       if (replay) return replay;
-      const answer = { status: 200, body: this.#do(`${request.method} ${pathname}`, params) };
+      const unknown = Object.keys(params).find((param) => !KNOWN_PARAMS.test(param));
+      if (unknown !== undefined)
+        throw new StripeFault(400, "invalid_request_error", `Received unknown parameter: ${unknown}`, {
+          code: "parameter_unknown",
+          param: unknown,
+        });
+      const { before = "", isLate } = this.#form;
+      const path = pathname.startsWith(before) ? pathname.slice(before.length) : "";
+      const done = this.#do(`${request.method} ${path}`, params);
+      const answer = { status: 200, body: isLate && request.method === "POST" ? { ...done, url: null } : done };
       if (key !== undefined) this.#replays.set(key, { params: body, ...answer });
       return answer;
     } catch (fault) {
@@ -228,13 +272,16 @@ export class StripeServer {
       "GET /v1/refunds": this.#refunds,
       "GET /v1/disputes": this.#disputes,
     };
-    const list = lists[what];
+    const list = this.#form.knowsLittle && !what.includes("checkout") ? undefined : lists[what];
     if (!list) throw new StripeFault(404, "invalid_request_error", `Unrecognized request URL (${what})`);
     const data = [...list.values()].filter(({ payment_intent }) => payment_intent === params.payment_intent);
     return { object: "list", data, has_more: false, url: what.slice("GET ".length) };
   }
 
   #open(params: Record<string, string>): Thing {
+    for (const param of ["success_url", "cancel_url"])
+      if (!/^https?:\/\/[^/:]+(:[1-9]\d*)?(\/|$)/.test(params[param] ?? ""))
+        throw new StripeFault(400, "invalid_request_error", "Not a valid URL", { code: "url_invalid", param });
     const missing = ["mode", "success_url", "line_items[0][quantity]", "line_items[0][price_data][product_data][name]"];
     for (const param of missing) {
       const fault = { code: "parameter_missing", param };

@@ -1,6 +1,6 @@
 /** Sealed secrets: what opens them, and what doesn't. */
 import { describe, expect, it } from "vitest";
-import { createVault, VaultError, type VaultFault } from "../../src/vault.ts";
+import { createVault, type KeptHashes, VaultError, type VaultFault } from "../../src/vault.ts";
 
 const [OLD, NEW, STRANGE] = [1, 2, 3].map((fill) => Buffer.alloc(32, fill)) as [Buffer, Buffer, Buffer];
 const vault = createVault(OLD);
@@ -60,6 +60,45 @@ describe("a sealed secret", () => {
       ).toSatisfy(
         (fault) => fault === "changed" || cut === 5, // the wrapped key and all behind it are b's: that is b
       );
+  });
+});
+
+describe("a data key", () => {
+  const { wrapped, key } = vault.dataKey(CONTEXT);
+  const text = Buffer.from("a");
+
+  it("opens what it sealed, in its place alone, and what its wrapped form opens", () => {
+    const sealed = key.seal(text, "here");
+    expect(key.open(sealed, "here")).toEqual(text);
+    expect(vault.openDataKey(wrapped, CONTEXT).open(sealed, "here")).toEqual(text);
+    expect(faultOf(() => key.open(sealed, "there"))).toBe("changed");
+    expect(faultOf(() => vault.dataKey(CONTEXT).key.open(sealed, "here"))).toBe("changed");
+    expect(faultOf(() => key.open(Buffer.alloc(3), "here"))).toBe("changed");
+  });
+
+  it("is wrapped as secrets are: for its context, and taken over by a new master key", () => {
+    const sealed = key.seal(text, "here");
+    expect(faultOf(() => vault.openDataKey(wrapped, "elsewhere"))).toBe("changed");
+    const after = createVault(NEW, [OLD]).rewrap(wrapped, CONTEXT)!;
+    expect(createVault(NEW).openDataKey(after, CONTEXT).open(sealed, "here")).toEqual(text);
+  });
+});
+
+describe("a hash", () => {
+  const plain = Buffer.alloc(32, 7);
+  const all = ({ hash, otherHashes }: KeptHashes): string[] =>
+    [hash, ...otherHashes].map((each) => each.toString("hex"));
+
+  it("is kept as it is, or keyed: then it differs with the master key and the context, and is known again all the same", () => {
+    expect(vault.hashes(plain, false, CONTEXT).hash).toEqual(plain);
+    const keyed = vault.hashes(plain, true, CONTEXT).hash;
+    const others = [createVault(STRANGE).hashes(plain, true, CONTEXT), vault.hashes(plain, true, "elsewhere")];
+    expect(new Set([plain, keyed, ...others.map(({ hash }) => hash)].map((each) => each.toString("hex"))).size).toBe(4);
+    for (const isKeyed of [true, false]) {
+      const later = all(createVault(NEW, [OLD]).hashes(plain, isKeyed, CONTEXT));
+      expect(later).toContain(keyed.toString("hex"));
+      expect(later).toContain(plain.toString("hex"));
+    }
   });
 });
 

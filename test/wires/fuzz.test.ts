@@ -244,16 +244,20 @@ it.each(READERS)(
       7,
     )) {
       const held = heldBytes();
-      const began = process.threadCpuUsage();
-      try {
-        read(bytes);
-      } catch (error) {
-        failures++;
-        if (!(error instanceof UpstreamFailure))
-          throw new Error(`${bytes.toString("hex")} made another error`, { cause: error });
-      }
-      const { user, system } = process.threadCpuUsage(began);
-      if (user + system > MOST_CPU_US) slow.push(bytes.toString("hex"));
+      const cpuUs = (): number => {
+        const began = process.threadCpuUsage();
+        try {
+          read(bytes);
+        } catch (error) {
+          failures++;
+          if (!(error instanceof UpstreamFailure))
+            throw new Error(`${bytes.toString("hex")} made another error`, { cause: error });
+        }
+        const { user, system } = process.threadCpuUsage(began);
+        return user + system;
+      };
+      // A collection of the whole process may fall into one reading, and not into three.
+      if ([1, 2, 3].every(() => cpuUs() > MOST_CPU_US)) slow.push(bytes.toString("hex"));
       if (heldBytes() - held > MAX_MESSAGE_BYTES) large.push(bytes.toString("hex"));
     }
     expect(failures).toBeGreaterThan(100);

@@ -11,10 +11,10 @@ import { createUpstream } from "../../src/upstream/index.ts";
 import { startBadUpstream, startCable } from "../support/bad-upstream.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock, settle } from "../support/manual-clock.ts";
-import { response } from "../support/policy-server.ts";
+import { response, startPolicyServer } from "../support/policy-server.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 import { selfSigned } from "../support/wire-client.ts";
-import { act, begin, end, png, STEPS, serve, server, upstream, wire } from "./limber-policy-server.ts";
+import { act, begin, end, ground, png, STEPS, serve, server, upstream, wire } from "./limber-policy-server.ts";
 
 beforeEach(begin);
 afterEach(end);
@@ -84,6 +84,23 @@ describe("the stream of acts", () => {
     expect(streams).toBe(2);
   });
 
+  it("carries no more than 4096 acts that wait, and as many again once those have ended", async () => {
+    await serve({ Act: () => {} });
+    const caller = new AbortController();
+    const waiting = Array.from({ length: 4096 }, () => failureIn(act({ horizon: 1 }, caller.signal)));
+    expect(nameOf(await failureIn(act({ horizon: 1 })))).toBe("UPSTREAM_BUSY");
+    const other = await startPolicyServer({});
+    other.behave({ kind: "steps", steps: STEPS });
+    expect(rowsOf(await act({ horizon: 2 }, undefined, other.endpoint))).toEqual(STEPS);
+    await other.close();
+    caller.abort();
+    await Promise.all(waiting);
+    const next = new AbortController();
+    const again = failureIn(act({ horizon: 1 }, next.signal));
+    next.abort();
+    expect(nameOf(await again)).not.toBe("UPSTREAM_BUSY");
+  });
+
   it("is left at the server's GOAWAY: calls under way are answered, new ones go over a new connection", async () => {
     const { promise: later, resolve } = Promise.withResolvers<void>();
     await serve();
@@ -115,6 +132,19 @@ describe("the stream of acts", () => {
 });
 
 describe("a connection", () => {
+  it("carries no more than 1024 other calls at one time, and as many again once those have ended", async () => {
+    await serve({ Ground: () => {} });
+    const caller = new AbortController();
+    const waiting = Array.from({ length: 1024 }, () => failureIn(ground(caller.signal)));
+    expect(nameOf(await failureIn(ground()))).toBe("UPSTREAM_BUSY");
+    caller.abort();
+    await Promise.all(waiting);
+    const next = new AbortController();
+    const again = failureIn(ground(next.signal));
+    next.abort();
+    expect(nameOf(await again)).not.toBe("UPSTREAM_BUSY");
+  });
+
   it("that has fallen silent is given up after a call ran out of time on it, and the next call gets another", async () => {
     await serve();
     server.behave({ kind: "steps", steps: STEPS });

@@ -11,7 +11,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot.proto.
  */
 export const file_limber_v1_robot: GenFile = /*@__PURE__*/
-  fileDesc("ChVsaW1iZXIvdjEvcm9ib3QucHJvdG8SCWxpbWJlci52MSL8AQoJUm9ib3RTdG9wEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIOCgZvcmdfaWQYAyABKAkSIwoFc2NvcGUYBCABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB2NyZWF0ZWQYByABKA0SEgoKY3JlYXRlZF9ieRgIIAEoCRIbCghyZWxlYXNlZBgJIAEoDUIEmL0YAUgAiAEBEh4KC3JlbGVhc2VkX2J5GAogASgJQgSYvRgBSAGIAQFCCwoJX3JlbGVhc2VkQg4KDF9yZWxlYXNlZF9ieSqXAQoJU3RvcFNjb3BlEhoKFlNUT1BfU0NPUEVfVU5TUEVDSUZJRUQQABIUChBTVE9QX1NDT1BFX1JPQk9UEAESFgoSU1RPUF9TQ09QRV9TRVNTSU9OEAISEgoOU1RPUF9TQ09QRV9LRVkQAxIYChRTVE9QX1NDT1BFX1dPUktTUEFDRRAEEhIKDlNUT1BfU0NPUEVfT1JHEAViBnByb3RvMw", [file_limber_edge_v1_options]);
+  fileDesc("ChVsaW1iZXIvdjEvcm9ib3QucHJvdG8SCWxpbWJlci52MSLLAgoJUm9ib3RTdG9wEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIOCgZvcmdfaWQYAyABKAkSIwoFc2NvcGUYBCABKA4yFC5saW1iZXIudjEuU3RvcFNjb3BlEg8KB3N1YmplY3QYBSABKAkSDgoGcmVhc29uGAYgASgJEg8KB2NyZWF0ZWQYByABKA0SEgoKY3JlYXRlZF9ieRgIIAEoCRIbCghyZWxlYXNlZBgJIAEoDUIEmL0YAUgAiAEBEh4KC3JlbGVhc2VkX2J5GAogASgJQgSYvRgBSAGIAQESGQoMd29ya3NwYWNlX2lkGAsgASgJSAKIAQESDwoHZHVyYWJsZRgMIAEoCBIQCghyZXBsaWNhcxgNIAMoCUILCglfcmVsZWFzZWRCDgoMX3JlbGVhc2VkX2J5Qg8KDV93b3Jrc3BhY2VfaWQqlwEKCVN0b3BTY29wZRIaChZTVE9QX1NDT1BFX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9TQ09QRV9ST0JPVBABEhYKElNUT1BfU0NPUEVfU0VTU0lPThACEhIKDlNUT1BfU0NPUEVfS0VZEAMSGAoUU1RPUF9TQ09QRV9XT1JLU1BBQ0UQBBISCg5TVE9QX1NDT1BFX09SRxAFYgZwcm90bzM", [file_limber_edge_v1_options]);
 
 /**
  * An emergency stop: while it stands, whatever it covers gets no action from any replica.
@@ -88,6 +88,29 @@ export type RobotStop = Message<"limber.v1.RobotStop"> & {
    * @generated from field: optional string released_by = 10;
    */
   releasedBy?: string | undefined;
+
+  /**
+   * The workspace whose keys alone it covers, ordered by a key of that workspace; absent where it was ordered for the organisation.
+   *
+   * @generated from field: optional string workspace_id = 11;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * It is written down: every replica obeys it, and it survives any restart. False while the database does not answer: then it is in
+   * force on the replicas listed here, which write it as soon as they can, and is lost only when all of them end before.
+   *
+   * @generated from field: bool durable = 12;
+   */
+  durable: boolean;
+
+  /**
+   * The replicas that had said that they hold it when it was ordered, this one first; empty in lists. Once it is durable the others hear
+   * of it from the database.
+   *
+   * @generated from field: repeated string replicas = 13;
+   */
+  replicas: string[];
 };
 
 /**

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/robot_service.proto.
  */
 export const file_limber_v1_robot_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiMgoUUmVsZWFzZVJvYm90c1JlcXVlc3QSGgoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhAIjsKFVJlbGVhc2VSb2JvdHNSZXNwb25zZRIiCgRzdG9wGAEgASgLMhQubGltYmVyLnYxLlJvYm90U3RvcCK3AQoVTGlzdFJvYm90U3RvcHNSZXF1ZXN0EhwKBm9yZ19pZBgBIAEoCUIHukgEcgIYQEgAiAEBEhUKCHJlbGVhc2VkGAIgASgISAGIAQESHgoFbGltaXQYAyABKA1CCrpIByoFGPQDKAFIAogBARIcCgZjdXJzb3IYBCABKAlCB7pIBHICGEBIA4gBAUIJCgdfb3JnX2lkQgsKCV9yZWxlYXNlZEIICgZfbGltaXRCCQoHX2N1cnNvciKIAQoWTGlzdFJvYm90U3RvcHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIgoEZGF0YRgCIAMoCzIULmxpbWJlci52MS5Sb2JvdFN0b3ASEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IyowMKDFJvYm90U2VydmljZRJ+CgpTdG9wUm9ib3RzEhwubGltYmVyLnYxLlN0b3BSb2JvdHNSZXF1ZXN0Gh0ubGltYmVyLnYxLlN0b3BSb2JvdHNSZXNwb25zZSIzqrsYDwgEEgtyb2JvdHMuc3RvcILT5JMCGjoBKmIEc3RvcCIPL3YxL3JvYm90cy9zdG9wEooBCg1SZWxlYXNlUm9ib3RzEh8ubGltYmVyLnYxLlJlbGVhc2VSb2JvdHNSZXF1ZXN0GiAubGltYmVyLnYxLlJlbGVhc2VSb2JvdHNSZXNwb25zZSI2qrsYDwgEEgtyb2JvdHMuc3RvcILT5JMCHToBKmIEc3RvcCISL3YxL3JvYm90cy9yZWxlYXNlEoUBCg5MaXN0Um9ib3RTdG9wcxIgLmxpbWJlci52MS5MaXN0Um9ib3RTdG9wc1JlcXVlc3QaIS5saW1iZXIudjEuTGlzdFJvYm90U3RvcHNSZXNwb25zZSIukAIBqrsYDwgEEgtyb2JvdHMuc3RvcILT5JMCEhIQL3YxL3JvYm90cy9zdG9wc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
+  fileDesc("Ch1saW1iZXIvdjEvcm9ib3Rfc2VydmljZS5wcm90bxIJbGltYmVyLnYxIoMCChFTdG9wUm9ib3RzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgBiAEBEh4KCHJvYm90X2lkGAIgASgJQgq6SAdyBRABGIABSAASIAoKc2Vzc2lvbl9pZBgDIAEoCUIKukgHcgUQARiAAkgAEhsKBmtleV9pZBgEIAEoCUIJukgGcgQQARhASAASIQoMd29ya3NwYWNlX2lkGAUgASgJQgm6SAZyBBABGEBIABIWCgNhbGwYBiABKAhCB7pIBGoCCAFIABIYCgZyZWFzb24YByABKAlCCLpIBXIDGIAEQg8KBnRhcmdldBIFukgCCAFCCQoHX29yZ19pZCI4ChJTdG9wUm9ib3RzUmVzcG9uc2USIgoEc3RvcBgBIAEoCzIULmxpbWJlci52MS5Sb2JvdFN0b3AiMgoUUmVsZWFzZVJvYm90c1JlcXVlc3QSGgoHc3RvcF9pZBgBIAEoCUIJukgGcgQQARhAIjsKFVJlbGVhc2VSb2JvdHNSZXNwb25zZRIiCgRzdG9wGAEgASgLMhQubGltYmVyLnYxLlJvYm90U3RvcCK3AQoVTGlzdFJvYm90U3RvcHNSZXF1ZXN0EhwKBm9yZ19pZBgBIAEoCUIHukgEcgIYQEgAiAEBEhUKCHJlbGVhc2VkGAIgASgISAGIAQESHgoFbGltaXQYAyABKA1CCrpIByoFGPQDKAFIAogBARIcCgZjdXJzb3IYBCABKAlCB7pIBHICGEBIA4gBAUIJCgdfb3JnX2lkQgsKCV9yZWxlYXNlZEIICgZfbGltaXRCCQoHX2N1cnNvciKIAQoWTGlzdFJvYm90U3RvcHNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSIgoEZGF0YRgCIAMoCzIULmxpbWJlci52MS5Sb2JvdFN0b3ASEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IyrAMKDFJvYm90U2VydmljZRKCAQoKU3RvcFJvYm90cxIcLmxpbWJlci52MS5TdG9wUm9ib3RzUmVxdWVzdBodLmxpbWJlci52MS5TdG9wUm9ib3RzUmVzcG9uc2UiN6q7GBMIBBILcm9ib3RzLnN0b3BgAnAGgtPkkwIaOgEqYgRzdG9wIg8vdjEvcm9ib3RzL3N0b3ASjAEKDVJlbGVhc2VSb2JvdHMSHy5saW1iZXIudjEuUmVsZWFzZVJvYm90c1JlcXVlc3QaIC5saW1iZXIudjEuUmVsZWFzZVJvYm90c1Jlc3BvbnNlIjiquxgRCAQSC3JvYm90cy5zdG9wYAKC0+STAh06ASpiBHN0b3AiEi92MS9yb2JvdHMvcmVsZWFzZRKHAQoOTGlzdFJvYm90U3RvcHMSIC5saW1iZXIudjEuTGlzdFJvYm90U3RvcHNSZXF1ZXN0GiEubGltYmVyLnYxLkxpc3RSb2JvdFN0b3BzUmVzcG9uc2UiMJACAaq7GBEIBBILcm9ib3RzLnN0b3BgAoLT5JMCEhIQL3YxL3JvYm90cy9zdG9wc2IGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_robot]);
 
 /**
  * Says what to stop: exactly one of robot, session, key, workspace, or all of the organisation.
@@ -37,7 +37,8 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
    */
   target: {
     /**
-     * One robot, by the name that its calls give (`robot_id` of a stream, `metadata.robot_id` of a call).
+     * One robot, by the name that its calls give (`robot_id` of a stream, `metadata.robot_id` of a call). Never refused: a robot that has
+     * not called yet is stopped when it does.
      *
      * @generated from field: string robot_id = 2;
      */
@@ -53,7 +54,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "sessionId";
   } | {
     /**
-     * One key.
+     * One key. 404 where the organisation has none of this id.
      *
      * @generated from field: string key_id = 4;
      */
@@ -61,7 +62,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "keyId";
   } | {
     /**
-     * One workspace.
+     * One workspace. 404 where the organisation has none of this id.
      *
      * @generated from field: string workspace_id = 5;
      */
@@ -69,7 +70,7 @@ export type StopRobotsRequest = Message<"limber.v1.StopRobotsRequest"> & {
     case: "workspaceId";
   } | {
     /**
-     * Everything of the organisation.
+     * Everything of the organisation; by a key of a workspace, everything of that workspace.
      *
      * @generated from field: bool all = 6;
      */
@@ -246,7 +247,8 @@ export const ListRobotStopsResponseSchema: GenMessage<ListRobotStopsResponse> = 
  */
 export const RobotService: GenService<{
   /**
-   * Stops robots: cuts their streams and refuses them actions on every replica at once, until they are released.
+   * Stops robots: cuts their streams and refuses them actions on every replica at once, until they are released. It never waits for the
+   * database: see `durable`. While that does not answer, a key that was good within the last five minutes stops robots.
    *
    * @generated from rpc limber.v1.RobotService.StopRobots
    */

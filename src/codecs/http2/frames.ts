@@ -108,6 +108,7 @@ export class FrameReader {
   #paddingLeft = 0;
   #lengthOfPaddingDue = false;
   #stopped = false;
+  #held = false;
 
   constructor(sink: FrameSink) {
     this.#sink = sink;
@@ -118,17 +119,24 @@ export class FrameReader {
     this.#stopped = true;
   }
 
-  /** Throws a Fault for a frame that is too large. */
-  push(chunk: Buffer): void {
+  /** Nobody is told of the frames behind the one that is being told, until they are pushed again. */
+  hold(): void {
+    this.#held = true;
+  }
+
+  /** Returns how many bytes it has read: fewer than there are where it was held meanwhile. Throws a Fault for a frame that is too large. */
+  push(chunk: Buffer): number {
     let at = 0;
-    while (!this.#stopped) {
+    this.#held = false;
+    while (!this.#stopped && !this.#held) {
       if (!this.#inFrame) {
         at = this.#readHead(chunk, at);
-        if (!this.#inFrame) return;
+        if (!this.#inFrame) return chunk.length;
       }
       at = this.#type === FRAME.data ? this.#readData(chunk, at) : this.#readWhole(chunk, at);
-      if (this.#inFrame) return;
+      if (this.#inFrame) return chunk.length;
     }
+    return this.#stopped ? chunk.length : at;
   }
 
   #readHead(chunk: Buffer, from: number): number {

@@ -8,9 +8,11 @@ const BLOCK_BYTES = 64 << 10;
 /** A payload that is no larger is copied at once. */
 export const SMALL_BYTES = 4 << 10;
 /** What may wait for the network before nobody should give more. */
-const ENOUGH_BYTES = 256 << 10;
+const ENOUGH_BYTES = 64 << 10;
 /** The same while the peer reads nothing: what waits longest is of least use. */
 const ENOUGH_UNREAD_BYTES = 16 << 10;
+/** A peer that reads nothing of so much should not be asked for more, nor be heard. */
+const FULL_BYTES = 64 << 10;
 /** A peer that asks for answers and doesn't read them gets no more than so many. */
 const MOST_ANSWERS = 10_000;
 
@@ -45,6 +47,11 @@ export class Outbox {
   /** Whether it takes more without piling up. */
   get hasRoom(): boolean {
     return this.#bytes < (this.#isOpen || !this.#hasBegun ? ENOUGH_BYTES : ENOUGH_UNREAD_BYTES);
+  }
+
+  /** Whether so much waits for a peer who doesn't read that nothing more of its own should be read. */
+  get isFull(): boolean {
+    return this.#hasBegun && !this.#isOpen && this.#bytes >= FULL_BYTES;
   }
 
   /** The socket takes bytes, for the first time or again. */

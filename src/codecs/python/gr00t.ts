@@ -3,14 +3,22 @@
  * files, which every generation reads. Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py and its predecessors.
  */
 import { CodecError } from "../error.ts";
-import { decodeMsgpack, encodeMsgpack, type Packable, type Unpacked, type UnpackedMap } from "./msgpack.ts";
+import {
+  decodeMsgpack,
+  encodeMsgpack,
+  type Packable,
+  type Unpacked,
+  type UnpackedMap,
+  type UnpackLimits,
+} from "./msgpack.ts";
 import { isDType, NdArray } from "./ndarray.ts";
 import { readNpy, writeNpy } from "./npy.ts";
 
 type Value = Unpacked<NdArray>;
 
 /** The value of a message. Throws CodecError. */
-export const decodeGr00t = (bytes: Buffer): Value => decodeMsgpack<NdArray>(bytes, revive);
+export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Value =>
+  decodeMsgpack<NdArray>(bytes, revive, limits);
 
 /** A value as a message. */
 export const encodeGr00t = (value: Packable<NdArray>): Buffer => encodeMsgpack(value, toNpy);

@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 description of the REST face, derived from the schema and its comments. */
 import type { DescMessage, DescService } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
-import { Access, rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { Access, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ErrorBodySchema } from "../../../gen/limber/v1/error_pb.ts";
 import { ADMIN_HEADER, API_VERSION, BRAND } from "../../brand.ts";
 import { type RestRoute, routesOf } from "../faces/rest/route.ts";
@@ -63,7 +63,7 @@ function bodyOf({ method, body }: RestRoute): DescMessage[] {
 
 function operationOf(route: RestRoute, schemas: Schemas): Keywords {
   const { method } = route;
-  const { access, idempotent } = getOption(method, rpc);
+  const { access, idempotent, workspaces } = getOption(method, rpc);
   const parameters = [
     ...route.path.map((field) => parameterOf("path", field.name, schemas.field(field))),
     ...[...route.query].map(([name, field]) => parameterOf("query", name, schemas.field(field))),
@@ -78,7 +78,7 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
     summary: comment.split(/(?<=\.)\s/)[0],
-    description: comment,
+    description: [comment, REACH[workspaces]].filter(Boolean).join(" "),
     security: SECURITY[access],
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: requestBodyOf(route, body, schemas) }),
@@ -86,6 +86,16 @@ function operationOf(route: RestRoute, schemas: Schemas): Keywords {
     responses: { [route.status]: answerOf(route, schemas), ...refusalsOf(route) },
   };
 }
+
+/** What an operation's description says of keys of workspaces. */
+const REACH: Readonly<Record<WorkspaceReach, string>> = {
+  [WorkspaceReach.UNSPECIFIED]: "",
+  [WorkspaceReach.NONE]: "",
+  [WorkspaceReach.OWN_WORKSPACE]: "A key of a workspace reaches what is of that workspace alone.",
+  [WorkspaceReach.ORGANISATION_READ]: "A key of a workspace reads what the organisation shares with its workspaces.",
+  [WorkspaceReach.ORGANISATION]:
+    "Needs a key of the organisation: a key of a workspace is refused with `scope_denied`.",
+};
 
 const RAW_BODY = {
   required: true,

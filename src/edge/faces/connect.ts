@@ -2,34 +2,33 @@
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import {
   ConnectError,
+  type ContextValues,
   createConnectRouter,
   createContextKey,
   createContextValues,
   type HandlerContext,
   type MethodImpl,
 } from "@connectrpc/connect";
-import type { UniversalHandler } from "@connectrpc/connect/protocol";
-import {
-  compressionBrotli,
-  compressionGzip,
-  universalRequestFromNodeRequest,
-  universalResponseToNodeResponse,
-} from "@connectrpc/connect-node";
+import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../gen/grpc/health/v1/health_pb.ts";
 import { newId, steadyNow } from "../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../brand.ts";
-import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../refusal.ts";
 import { Cancel, type Signal } from "../../signal.ts";
 import type { Admission, CallContext, Gate } from "../gate.ts";
 import { callerIdOf, type Face, type Log } from "../log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../memory.ts";
+import { boundsOf } from "../messages/bounds.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "../messages/errors.ts";
 import { refuseStream, wantsStream } from "../messages/stream.ts";
 import { untilAbort } from "./abort.ts";
+import { type BodyReader, boundedRequest } from "./connect/body.ts";
 import { converse } from "./connect/conversation.ts";
 import { healthService, type Readiness } from "./connect/health.ts";
 import { serveReflection } from "./connect/reflection.ts";
-import { encodingsFor } from "./grpc/compression.ts";
+import { CODINGS, type Coding, encodingsFor } from "./grpc/compression.ts";
 import { whileRead } from "./unread.ts";
 
 /** What these faces need of the house. */
@@ -37,14 +36,12 @@ export interface ConnectOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
   readonly log: Log;
+  readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
   /** Answers a request whose head names no host. */
   readonly unreadable: (request: FastifyRequest, reply: FastifyReply) => void;
 }
-
-/** The largest message that is read. */
-export const MAX_MESSAGE_BYTES = 64 << 20;
 
 /** Smaller answers are sent as they are: compressing an action chunk costs a control loop a millisecond. */
 const COMPRESS_FROM_BYTES = 1 << 20;
@@ -59,15 +56,17 @@ export function serveConnect(
   options: ConnectOptions,
 ): string[] {
   const router = createConnectRouter({
-    acceptCompression: [compressionGzip, compressionBrotli],
+    acceptCompression: CODINGS.map(forQueries),
     compressMinBytes: COMPRESS_FROM_BYTES,
-    readMaxBytes: MAX_MESSAGE_BYTES,
+    readMaxBytes: boundsOf(Health.method.check).bytes,
     jsonOptions: { ignoreUnknownFields: false },
+    // What the schema does not know is dropped.
+    binaryOptions: { readUnknownFields: false },
     shutdownSignal: options.closing,
   });
   const requestGate = gateOf(options);
   for (const method of services.flatMap(({ methods }) => methods)) {
-    router.rpc(method, handlerOf(method, options), { requestGate });
+    router.rpc(method, handlerOf(method, options), { requestGate, readMaxBytes: boundsOf(method).bytes });
   }
   const names = services.map(({ typeName }) => typeName);
   router.service(Health, healthService(names, options.readiness));
@@ -82,6 +81,19 @@ export function serveConnect(
   const streaming = router.handlers.filter(({ method }) => /client|bidi/.test(method.methodKind));
   return streaming.map(({ requestPath }) => requestPath);
 }
+
+/** Bodies come to Connect unpacked; what it unpacks itself are the messages of queries, and heads are short. */
+const forQueries = ({ name, compress, decompress }: Coding): Compression => ({
+  name,
+  compress,
+  decompress: (bytes, most) => decompress(bytes, Math.min(most, MOST_IN_QUERY)).catch(thrownAsConnect),
+});
+
+const MOST_IN_QUERY = 64 << 10;
+
+const thrownAsConnect = (thrown: unknown): never => {
+  throw thrown instanceof Refusal ? connectError(thrown, newId("req")) : thrown;
+};
 
 const unreachable = (): never => {
   throw new Error("the call was answered before");
@@ -104,7 +116,8 @@ async function answer(
   dropEndlessTimeout(raw.headers);
   const values = createContextValues().set(peerKey, raw.socket.remoteAddress ?? "");
   try {
-    const response = await handle(universalRequestFromNodeRequest(raw, reply.raw, undefined, values));
+    const universal = universalRequestFromNodeRequest(raw, reply.raw, undefined, values);
+    const response = await handle(boundedRequest(universal, raw, readerOf(handle.method, values, options)));
     const { body } = response;
     const streamed = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
     const read = streamed ? { ...response, body: whileRead(body, () => reply.raw.destroy()) } : response;
@@ -113,6 +126,24 @@ async function answer(
     // The answer could not be written, for the caller is gone; the gate has noted why.
     reply.raw.destroy();
   }
+}
+
+/** What the reading of a body does to the call that `values` belong to. */
+function readerOf(method: DescMethod, values: ContextValues, { memory }: ConnectOptions): BodyReader {
+  return {
+    method,
+    hold(bytes) {
+      const exchange = values.get(exchangeKey);
+      if (exchange === undefined || exchange.ended || (bytes <= UNCOUNTED_BYTES && !exchange.held)) return;
+      exchange.held ??= memory.open(ownerOf(exchange.admission.principal));
+      exchange.held.to(bytes);
+    },
+    refused(refusal) {
+      const exchange = values.get(exchangeKey);
+      if (exchange) exchange.refusal ??= refusal;
+      return connectError(refusal, exchange?.context.requestId ?? newId("req"));
+    },
+  };
 }
 
 /** A timeout that no timer can hold is none at all, which is what clients mean by it. */
@@ -133,6 +164,10 @@ interface Exchange {
   over?: boolean;
   /** How the call was refused, once it was. */
   refusal?: Refusal;
+  /** What its body takes. */
+  held?: HeldBytes;
+  /** Nothing is held any more. */
+  ended?: boolean;
 }
 
 const peerKey = createContextKey("");
@@ -158,18 +193,21 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
       // The reason of closing belongs to all calls.
       if (bare && refusal !== undefined && reason !== options.closing.reason) complete(reason, refusal, requestId);
       if (exchange !== undefined && !exchange.over) caller.abort(refusal);
+      if (exchange !== undefined) exchange.ended = true;
+      exchange?.held?.release();
       exchange?.admission.leave();
       options.log(lineOf(context, requestId, startedAt, exchange, refusal));
     });
     // Without any time the signal is aborted before there is a call, and tells nobody.
     const timeless = context.signal.aborted;
     try {
-      const admission = await options.gate.admit(context.method, headOf(context, requestId));
+      const admission = await options.gate.admit(context.method, headOf(context, requestId, startedAt));
       for (let i = 0; i < admission.headers.length; i += 2) {
         context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
       }
       if (context.signal.aborted) admission.leave();
       if (context.signal.aborted && !timeless) return;
+      admission.work?.reading();
       exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
       if (timeless) throw refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
       context.values.set(exchangeKey, exchange);
@@ -189,22 +227,30 @@ function endOf(reason: unknown, exchange: Exchange | undefined): Refusal | undef
   return exchange?.over ? undefined : refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
 }
 
-function headOf({ requestHeader, values }: HandlerContext, requestId: string) {
+function headOf(context: HandlerContext, requestId: string, startedAt: number) {
+  const { requestHeader, values } = context;
   return {
     authorization: requestHeader.get("authorization") ?? undefined,
     adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
     remoteAddress: values.get(peerKey),
     forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
     requestId,
+    deadline: deadlineOf(context, startedAt),
   };
 }
 
-function callContextOf(context: HandlerContext, requestId: string, startedAt: number, signal: Signal): CallContext {
+/** When the caller's own deadline ends, on the steady clock in milliseconds. */
+function deadlineOf(context: HandlerContext, startedAt: number): number | undefined {
   const timeoutMs = context.timeoutMs();
+  return timeoutMs === undefined ? undefined : startedAt + timeoutMs;
+}
+
+function callContextOf(context: HandlerContext, requestId: string, startedAt: number, signal: Signal): CallContext {
   return {
     requestId,
     signal,
-    deadline: timeoutMs === undefined ? undefined : startedAt + timeoutMs,
+    arrivedAt: startedAt,
+    deadline: deadlineOf(context, startedAt),
     idempotencyKey: context.requestHeader.get("idempotency-key") ?? undefined,
     traceparent: context.requestHeader.get("traceparent") ?? undefined,
   };
@@ -253,7 +299,7 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   };
   const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
     const exchange = exchangeOf(context);
-    const heard = untilAbort(readable(requests), exchange.context.signal);
+    const heard = untilAbort(readable(requests, exchange), exchange.context.signal);
     const { admission, context: call } = exchange;
     return guarded(exchange, () => converse(heard, (speaker) => gate.conversation(method, admission, speaker, call)));
   };
@@ -285,11 +331,11 @@ async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>):
   }
 }
 
-/** Messages of the caller, with Connect's complaints about them as refusals. */
-async function* readable(messages: AsyncIterable<Message>): AsyncGenerator<Message> {
+/** Messages of the caller, with complaints about them, Connect's own or of the body's reading, as refusals. */
+async function* readable(messages: AsyncIterable<Message>, exchange: Exchange): AsyncGenerator<Message> {
   try {
     yield* messages;
   } catch (thrown) {
-    throw thrown instanceof ConnectError ? refusalOfConnect(thrown) : thrown;
+    throw thrown instanceof ConnectError ? (exchange.refusal ?? refusalOfConnect(thrown)) : thrown;
   }
 }

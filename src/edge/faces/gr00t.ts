@@ -4,19 +4,22 @@
  * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
  */
 import { type AddressInfo, createServer, type Socket } from "node:net";
+import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { after, newId, steadyNow } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeGr00t, encodeGr00t } from "../../codecs/python/gr00t.ts";
-import type { Packable } from "../../codecs/python/msgpack.ts";
+import { type Packable, UNPACK_LIMITS } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
-import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../refusal.ts";
 import { numbersOwed } from "../../services/inference/owed.ts";
 import { Cancel } from "../../signal.ts";
 import type { Gate } from "../gate.ts";
 import type { Log } from "../log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf } from "../memory.ts";
+import { CONVERSATION_BYTES } from "../messages/bounds.ts";
 import { refusalOf } from "../messages/errors.ts";
 import { type AskedAction, actionAsked } from "./gr00t/observation.ts";
 
@@ -24,6 +27,7 @@ import { type AskedAction, actionAsked } from "./gr00t/observation.ts";
 export interface Gr00tOptions {
   readonly gate: Gate;
   readonly log: Log;
+  readonly memory: BodyMemory;
   readonly host: string;
   /** 0 picks one. */
   readonly port: number;
@@ -32,25 +36,34 @@ export interface Gr00tOptions {
 /** The face while it listens. */
 export interface Gr00tFace {
   readonly port: number;
-  /** Ends every connection. */
-  close(): Promise<void>;
+  /** Takes no new connection, and ends each after the answer that it owes, or after `patienceMs`. */
+  close(patienceMs: number): Promise<void>;
 }
 
-const MAX_MESSAGE_BYTES = 64 << 20;
+/** Values of one message, those of its arrays apart. */
+const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
+/** Whose memory messages take before their connection has shown a key: all of those share what one key may take. */
+const UNKNOWN = "gr00t";
 /** A peer has this long to say who it is. */
 const GREETING_MS = 10_000;
 const MOST_CONNECTIONS = 1_000;
+/** A peer that pings and leaves more than this unread is hung up on. */
+const MOST_UNREAD_BYTES = 64 << 10;
+
+/** What a command takes beside its name and what it says: flags, its size, and the size of its name. */
+const COMMAND_BYTES = 3;
 
 const method = InferenceService.method.act;
 
 /** Listens. */
 export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
-  const sockets = new Set<Socket>();
+  const peers = new Map<Socket, Peer>();
   const server = createServer({ noDelay: true, keepAlive: true }, (socket) => {
-    sockets.add(socket);
+    const peer = new Peer(options, socket);
+    peers.set(socket, peer);
     socket.on("error", () => socket.destroy());
-    socket.once("close", () => sockets.delete(socket));
-    new Peer(options, socket).begin();
+    socket.once("close", () => peers.delete(socket));
+    peer.begin();
   });
   server.maxConnections = MOST_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
@@ -60,10 +73,16 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
   const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
   return {
     port,
-    close: () =>
+    close: (patienceMs) =>
       new Promise((resolve) => {
-        server.close(() => resolve());
-        for (const socket of sockets) socket.destroy();
+        const forget = after(patienceMs, () => {
+          for (const socket of peers.keys()) socket.destroy();
+        });
+        server.close(() => {
+          forget();
+          resolve();
+        });
+        for (const peer of peers.values()) void peer.drain();
       }),
   };
 }
@@ -75,10 +94,22 @@ class Peer {
   readonly #gone = new Cancel();
   readonly #session = `gr00t ${newId("req")}`;
   #turn: Promise<void> = Promise.resolve();
+  /** Bytes of a message that has not come whole, or is not answered. */
+  #coming = 0;
+  #owner = UNKNOWN;
+  #held: HeldBytes;
 
   constructor(options: Gr00tOptions, socket: Socket) {
     this.#options = options;
+    this.#held = options.memory.open(this.#owner);
     this.#socket = socket;
+  }
+
+  /** Ends the connection after the answer that it owes. */
+  async drain(): Promise<void> {
+    await this.#turn.catch(() => {}); // noted where it failed
+    // A peer that reads nothing does not hold the end.
+    this.#socket.end(() => this.#socket.destroy());
   }
 
   begin(): void {
@@ -86,22 +117,29 @@ class Peer {
     const forget = after(GREETING_MS, () => socket.destroy());
     socket.once("close", () => {
       forget();
+      this.#held.release();
       this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
     });
-    const reader = new ZmtpReader(MAX_MESSAGE_BYTES, {
+    const reader = new ZmtpReader(CONVERSATION_BYTES, {
       onGreeting: () => void socket.write(READY_TO_ANSWER),
       onCommand: (name, data) => {
+        this.#coming = Math.max(0, this.#coming - COMMAND_BYTES - name.length - data.length);
         if (name === "READY") forget();
-        else if (name === "PING") socket.write(pong(data.subarray(2)));
+        else if (name !== "PING") return;
+        else if (socket.writableLength > MOST_UNREAD_BYTES) socket.destroy();
+        else socket.write(pong(data.subarray(2)));
       },
       onMessage: (body) => this.#hear(body),
     });
     socket.write(GREETING);
     socket.on("data", (chunk) => {
       try {
+        this.#coming += chunk.length;
+        this.#held.to(this.#coming);
         reader.push(chunk);
-      } catch {
-        socket.destroy(); // no peer of this protocol
+      } catch (thrown) {
+        socket.destroy(); // no peer of this protocol, or no room for what it sends
+        if (thrown instanceof Refusal) this.#note(newId("req"), 0, thrown);
       }
     });
   }
@@ -110,8 +148,14 @@ class Peer {
     this.#socket.pause();
     this.#turn = this.#turn.then(async () => {
       const answer = encodeGr00t(await this.#answer(body));
+      this.#coming = 0;
+      this.#held.to(0);
       if (!this.#socket.destroyed) this.#socket.write(Buffer.concat([requestHead(answer.length), answer]));
       this.#socket.resume();
+    });
+    this.#turn.catch((thrown) => {
+      this.#socket.destroy();
+      this.#note(newId("req"), 0, asRefusal(thrown));
     });
   }
 
@@ -131,9 +175,11 @@ class Peer {
         authorization: typeof token === "string" ? `Bearer ${token}` : undefined,
         adminToken: undefined,
         remoteAddress: this.#socket.remoteAddress ?? "",
+        priority: Priority.LOOP,
         requestId,
       });
       try {
+        this.#known(ownerOf(admission.principal), body.length);
         const asked = await actionAsked(message.get("data"), this.#session);
         // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
         const owed = numbersOwed(asked.request);
@@ -150,17 +196,30 @@ class Peer {
       const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${refusal.message}`;
       return { error: `${said} [${requestId}]` };
     } finally {
-      const facts = refusal && factsOf(refusal.reason);
-      this.#options.log({
-        requestId,
-        face: "gr00t",
-        rpc: `${method.parent.typeName}/${method.name}`,
-        status: facts?.status ?? 200,
-        latencyMs: steadyNow() - startedAt,
-        ...(facts && { code: facts.code }),
-        ...(refusal?.cause !== undefined && { cause: refusal.cause }),
-      });
+      this.#note(requestId, steadyNow() - startedAt, refusal);
     }
+  }
+
+  /** From now on it is this key's memory that messages take. */
+  #known(owner: string, bytes: number): void {
+    if (owner === this.#owner || this.#gone.aborted) return;
+    this.#held.release();
+    this.#owner = owner;
+    this.#held = this.#options.memory.open(owner);
+    this.#held.to(bytes);
+  }
+
+  #note(requestId: string, latencyMs: number, refusal: Refusal | undefined): void {
+    const facts = refusal && factsOf(refusal.reason);
+    this.#options.log({
+      requestId,
+      face: "gr00t",
+      rpc: `${method.parent.typeName}/${method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs,
+      ...(facts && { code: facts.code }),
+      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    });
   }
 }
 
@@ -174,7 +233,7 @@ const MODALITIES = Object.fromEntries(
 
 function read(body: Buffer): ReadonlyMap<unknown, ReturnType<typeof decodeGr00t>> {
   try {
-    const message = decodeGr00t(body);
+    const message = decodeGr00t(body, LIMITS);
     if (message instanceof Map) return message;
   } catch (thrown) {
     if (!(thrown instanceof CodecError)) throw thrown;

@@ -10,12 +10,16 @@ import { ADMIN_HEADER } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { frameMessage, frameOf, MessageReader, PREFIX } from "../../codecs/grpc.ts";
 import { CODE } from "../../codecs/http2/frames.ts";
+import { packPairs } from "../../codecs/http2/hpack.ts";
 import { readMessage } from "../../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Listener } from "../../services/call.ts";
 import { Cancel } from "../../signal.ts";
-import type { Admission, CallContext, Gate } from "../gate.ts";
+import { overloaded } from "../gate/admission.ts";
+import type { Admission, Advice, CallContext, Gate, Overload } from "../gate.ts";
 import { callerIdOf, type Log } from "../log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../memory.ts";
+import { assertBounded, boundsOf } from "../messages/bounds.ts";
 import { refusalOf } from "../messages/errors.ts";
 import { refuseStream, wantsStream } from "../messages/stream.ts";
 import type { CallHearer, CallStream, CallTaker, FindTaker } from "../port/http2/call.ts";
@@ -35,8 +39,7 @@ export interface GrpcOptions {
   gate: Gate;
   /** The RPCs that it takes: unary ones, server streams and conversations. Every other is left to the general handler. */
   methods: readonly DescMethod[];
-  /** The most bytes of one request message, decompressed. */
-  maxMessageBytes: number;
+  memory: BodyMemory;
   /** Aborted when the house closes; running calls then end as unavailable. */
   closing: AbortSignal;
   log: Log;
@@ -52,6 +55,10 @@ export function grpcCalls(options: GrpcOptions): FindTaker {
     takers.set(`/${method.parent.typeName}/${method.name}`, {
       endless: method.methodKind === "bidi_streaming",
       open(stream) {
+        const { overload } = options.gate;
+        const { authorization, [ADMIN_HEADER]: adminToken } = stream.fields;
+        const org = overload?.refuses(method, authorization, adminToken);
+        if (overload !== undefined && org !== undefined) return new ShedCall(stream, overload, org);
         const call = new GrpcCall(options, method, stream);
         call.begin(running.enter(call));
         return call;
@@ -69,8 +76,64 @@ export function grpcCalls(options: GrpcOptions): FindTaker {
 /** Smaller messages are sent as they are: compressing an action chunk costs a control loop a millisecond. */
 const COMPRESS_FROM_BYTES = 1 << 20;
 
+/** What the schema does not know is dropped. */
+const READING = { readUnknownFields: false };
+/** Statuses from here on are no fault of the caller's. */
+const FAULT_OF_OURS = 500;
+
 /** How long a refused caller has to end his side. */
 const LINGER_MS = 1_000;
+
+/** The trailers of calls that are refused before anything is made for them, by what they say of the time: all but the request's id. */
+const overloadTrailers = new WeakMap<Advice, { block: Buffer; details: Buffer; idAt: number }>();
+
+/** Stands where a request's id will, and is as long. */
+const ID_MARK = `req_${"0".repeat(26)}`;
+
+const DETAILS = "grpc-status-details-bin";
+
+/** The head and the trailers of a call that is refused for overload. */
+function overloadBlocks(advice: Advice): { head: Buffer; trailers: Buffer } {
+  const requestId = newId("req");
+  let made = overloadTrailers.get(advice);
+  if (made === undefined) {
+    const { [DETAILS]: encoded, ...fields } = grpcTrailersOf(overloaded(advice), ID_MARK);
+    const details = Buffer.from(String(encoded), "base64");
+    made = { block: trailersOf(fields), details, idAt: details.indexOf(ID_MARK) };
+    overloadTrailers.set(advice, made);
+  }
+  const { block, details, idAt } = made;
+  details.write(requestId, idAt, "latin1");
+  const encoded = details.toString("base64").replace(/=+$/, "");
+  return {
+    head: headOf(["x-request-id", requestId]),
+    trailers: Buffer.concat([block, packPairs([DETAILS, encoded])]),
+  };
+}
+
+/** A call that is refused for overload: its answer is at hand, and nothing of it is read. */
+class ShedCall implements CallHearer {
+  #forget: (() => void) | undefined;
+
+  constructor(stream: CallStream, overload: Overload, org: string) {
+    const answer = (): void => {
+      if (!stream.isOpen) return;
+      const { head, trailers } = overloadBlocks(overload.advice());
+      stream.respond(head);
+      stream.end(trailers);
+      if (stream.isOpen) this.#forget = after(LINGER_MS, () => stream.reset(CODE.none));
+    };
+    if (overload.pace(org, answer, () => stream.reset(CODE.calm))) stream.hold();
+  }
+
+  data(): void {}
+  end(): void {}
+  room(): void {}
+
+  closed(): void {
+    this.#forget?.();
+  }
+}
 
 /** One call, from its headers to its trailers. */
 class GrpcCall implements CallHearer {
@@ -89,6 +152,9 @@ class GrpcCall implements CallHearer {
   #forgetTimeout: (() => void) | undefined;
   #forgetEnd: (() => void) | undefined;
   #admission: Admission | undefined;
+  #held: HeldBytes | undefined;
+  /** What the messages of a conversation hold that were heard last. */
+  #heard = 0;
   /** Reads what the caller sends, once he is let in. */
   #reader: MessageReader | undefined;
   /** The one message of a call that is no conversation. */
@@ -125,15 +191,22 @@ class GrpcCall implements CallHearer {
         adminToken: this.#headers[ADMIN_HEADER],
         remoteAddress: this.#stream.address,
         requestId: this.#requestId,
+        ...(this.#timeoutMs! > 0 && { deadline: this.#startedAt + this.#timeoutMs! }),
       });
       if (admission instanceof Promise) {
         this.#stream.pause();
-        admission.then(this.#read).then(() => this.#stream.resume(), this.fail);
+        admission.then(this.#read).then(() => this.#stream.resume(), this.#refuse);
       } else this.#read(admission);
     } catch (thrown) {
-      this.fail(thrown);
+      this.#refuse(thrown);
     }
   }
+
+  /** The call ends before it was let in, or with its head: where that is the caller's doing, its connection is charged. */
+  readonly #refuse = (thrown: unknown): void => {
+    this.fail(thrown);
+    if (this.#refusal !== undefined && factsOf(this.#refusal.reason).status < FAULT_OF_OURS) this.#stream.charge();
+  };
 
   /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
   readonly fail = (thrown: unknown): void => {
@@ -182,6 +255,8 @@ class GrpcCall implements CallHearer {
     this.#forget?.();
     this.#forgetTimeout?.();
     this.#forgetEnd?.();
+    this.#letGo();
+    this.#held?.release();
     this.#admission?.leave();
     this.#note();
   }
@@ -192,6 +267,7 @@ class GrpcCall implements CallHearer {
       return;
     }
     this.#admission = admission;
+    if (!this.#stream.isWhole) admission.work?.reading();
     if (this.#timeoutMs! <= 0) throw timedOut();
     this.#coding = requestCoding(this.#headers);
     this.#context = this.#contextOf();
@@ -204,8 +280,21 @@ class GrpcCall implements CallHearer {
         this.#context,
       );
     const deliver = isConversation ? this.#converse : this.#take;
-    this.#reader = new MessageReader(this.#options.maxMessageBytes, deliver, "ignored");
+    this.#reader = new MessageReader(boundsOf(this.#method).bytes, deliver, "ignored", this.#hold);
   };
+
+  /** Holds memory for a message of so many bytes, beside what was heard before. */
+  readonly #hold = (bytes: number): void => {
+    if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#over) return;
+    this.#held ??= this.#options.memory.open(ownerOf(this.#admission.principal));
+    this.#held.to(bytes + this.#heard);
+  };
+
+  /** What came of a message that nobody will ask for any more. */
+  #letGo(): void {
+    this.#reader = undefined;
+    this.#body = undefined;
+  }
 
   readonly #take = (message: Buffer, compressed: boolean): void => {
     if (this.#body) throw new NotSpoken(`protocol error: received extra input message for ${this.#kind} method`);
@@ -222,12 +311,15 @@ class GrpcCall implements CallHearer {
     const plain = this.#quick?.read(bytes);
     if (plain) this.#listener?.hear(plain, true);
     else this.#listener?.hear(this.#decode(bytes));
+    if (!this.#held) return;
+    // The newest message is what a loop works on; the one before it is nobody's.
+    this.#heard = bytes.length > UNCOUNTED_BYTES ? bytes.length : 0;
+    this.#held.to(this.#heard);
   }
 
   #hearInTurn(message: Buffer, compressed: boolean): void {
     if (compressed && !this.#coding) throw unreadable();
-    const { maxMessageBytes } = this.#options;
-    const bytes = Promise.resolve(compressed ? this.#coding!.decompress(message, maxMessageBytes) : message);
+    const bytes = Promise.resolve(compressed ? this.#unpacked(message) : message);
     bytes.catch(() => {}); // told of in its turn
     const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.#failRead);
     this.#before = last;
@@ -257,10 +349,14 @@ class GrpcCall implements CallHearer {
     if (!compressed) this.#answer(message).catch(this.fail);
     else if (!this.#coding) throw unreadable();
     else
-      this.#coding
-        .decompress(message, this.#options.maxMessageBytes)
+      this.#unpacked(message)
         .then((bytes) => this.#answer(bytes))
         .catch(this.fail);
+  }
+
+  #unpacked(message: Buffer): Promise<Buffer> {
+    const grown = (bytes: number): void => this.#hold(bytes + message.length);
+    return this.#coding!.decompress(message, boundsOf(this.#method).bytes, grown);
   }
 
   #voice(): Voice {
@@ -280,7 +376,7 @@ class GrpcCall implements CallHearer {
 
   /** What the caller sent can't be read. Whoever serves a conversation brings it to its end. */
   readonly #failRead = (thrown: unknown): void => {
-    const read = thrown instanceof CodecError ? refusalOfFrames(thrown, this.#options.maxMessageBytes) : thrown;
+    const read = thrown instanceof CodecError ? refusalOfFrames(thrown, boundsOf(this.#method).bytes) : thrown;
     if (this.#listener === undefined || this.#over) this.fail(read);
     else this.#listener.cut(refusalOf(read, this.#caller));
   };
@@ -322,6 +418,7 @@ class GrpcCall implements CallHearer {
     return {
       requestId: this.#requestId,
       signal: this.#caller,
+      arrivedAt: this.#startedAt,
       deadline: deadlineOf(this.#timeoutMs, this.#startedAt, this.#headers["grpc-timeout"]),
       idempotencyKey: this.#headers["idempotency-key"],
       traceparent: this.#headers.traceparent,
@@ -333,8 +430,10 @@ class GrpcCall implements CallHearer {
   }
 
   #decode(bytes: Buffer): Message {
+    const { input } = this.#method;
+    assertBounded(input, bytes, boundsOf(this.#method));
     try {
-      return readMessage(this.#method.input, bytes);
+      return readMessage(input, bytes, READING);
     } catch (thrown) {
       throw unreadable(thrown);
     }
@@ -357,6 +456,7 @@ class GrpcCall implements CallHearer {
   #end(trailers: Buffer, frame?: Buffer): void {
     if (this.#over) return;
     this.#over = true;
+    this.#letGo();
     this.#goOn?.();
     this.#respond();
     if (frame !== undefined) this.#stream.write(frame);

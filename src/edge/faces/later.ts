@@ -1,9 +1,14 @@
 /** Calls that a job makes for its caller: the same JSON, the same gate, the same answers as if the caller had made them by REST. */
 import type { DescMethod } from "@bufbuild/protobuf";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { factsOf, Reason } from "../../refusal.ts";
+import { steadyNow } from "../../ambient.ts";
+import { factsOf, Reason, Refusal } from "../../refusal.ts";
 import type { KeyPrincipal } from "../../services/call.ts";
 import type { Signal } from "../../signal.ts";
+import type { KeyRecord } from "../../store/account/keys.ts";
+import { aboveOf } from "../gate/admit.ts";
+import type { KeyLimit, Limits, Place } from "../gate/limits.ts";
+import { principalOf } from "../gate/principal.ts";
 import type { Gate } from "../gate.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
 import { decoderOf, encoderOf, Faults } from "../messages/json.ts";
@@ -37,29 +42,104 @@ const PASSING: ReadonlySet<Reason> = new Set([
   Reason.CLIENT_CLOSED_REQUEST,
 ]);
 
-/** Makes calls through the gate, as a principal whose key was looked at just before. */
-export function laterCalls(gate: Gate, principalOf: (keyId: string) => Promise<KeyPrincipal>) {
-  const looking = new Map<string, Promise<KeyPrincipal>>();
+/** A place in the limits of a key, taken before its call is made. */
+export type LaterPlace = Pick<Place, "leave" | "unused">;
+
+/** What calls that are made later need of the house. */
+export interface LaterParts {
+  readonly gate: Gate;
+  readonly limits: Pick<Limits, "spare" | "turn">;
+  /** A key as the database has it now. */
+  find(keyId: string): Promise<KeyRecord | undefined>;
+}
+
+/** Calls in the name of keys, within their limits; the key is looked at just before, and asked for what its own call would need. */
+export interface LaterCalls {
+  /**
+   * Places for up to `most` calls of a key, and after how many milliseconds there may be more. A key that may not call at all gets places that
+   * take nothing: its calls are refused each by its own answer.
+   */
+  places(keyId: string, most: number): Promise<{ places: LaterPlace[]; againMs: number }>;
+  /** Makes a call when it is its turn; tells by `waits` where that is not at once, and by what that answers when it is. */
+  inTurn(keyId: string, call: LaterCall, waits: () => () => void): Promise<LaterAnswer & { readonly waitedMs: number }>;
+  /** Makes a call; its place is given back at the end. */
+  answer(keyId: string, call: LaterCall, place: LaterPlace): Promise<LaterAnswer>;
+}
+
+const NO_PLACE: LaterPlace = { leave: () => {}, unused: () => {} };
+
+/** Makes calls through the gate. */
+export function laterCalls({ gate, limits, find }: LaterParts): LaterCalls {
+  const looking = new Map<string, Promise<KeyRecord | undefined>>();
   /** Calls that begin in one go look once. */
-  const lookOnce = (keyId: string): Promise<KeyPrincipal> => {
+  const lookOnce = (keyId: string): Promise<KeyRecord | undefined> => {
     const known = looking.get(keyId);
     if (known) return known;
-    const look = principalOf(keyId);
+    const look = find(keyId);
     looking.set(keyId, look);
     queueMicrotask(() => looking.delete(keyId));
     return look;
   };
-  return async (keyId: string, call: LaterCall): Promise<LaterAnswer> => {
+  /** A key with the limits that its calls count against; undefined for one that may not call at all. */
+  const lineOf = (key: KeyRecord | undefined): readonly KeyLimit[] | undefined => {
     try {
-      const principal = await lookOnce(keyId);
-      return await answer(gate, METHODS[call.contract], principal, call);
+      const { keyId: id } = principalOf(key);
+      return key && [{ id, limit: key.rateLimit }, ...(aboveOf(key) ?? [])];
     } catch (thrown) {
-      const refusal = refusalOf(thrown, call.signal);
-      const { body } = restAnswer(refusal, call.requestId);
-      const retryable = PASSING.has(refusal.reason) || factsOf(refusal.reason).status === 500;
-      return { kind: "refusal", body: JSON.parse(body) as object, retryable };
+      if (thrown instanceof Refusal) return undefined;
+      throw thrown;
     }
   };
+  const answered = async (key: KeyRecord | undefined, call: LaterCall): Promise<LaterAnswer> => {
+    try {
+      const method = METHODS[call.contract];
+      return await answer(gate, method, gate.inNameOf(method, key), call);
+    } catch (thrown) {
+      return refused(thrown, call);
+    }
+  };
+  return {
+    async places(keyId, most) {
+      const line = lineOf(await lookOnce(keyId));
+      return line ? limits.spare(line, most) : { places: Array.from({ length: most }, () => NO_PLACE), againMs: 0 };
+    },
+    async inTurn(keyId, call, waits) {
+      const came = steadyNow();
+      let place = NO_PLACE;
+      try {
+        let key = await lookOnce(keyId);
+        const line = lineOf(key);
+        if (line) place = await limits.turn(line, call.signal, waits);
+        const waitedMs = steadyNow() - came;
+        // It may do less by now.
+        if (waitedMs > FRESH_MS) key = await lookOnce(keyId);
+        return { ...(await answered(key, call)), waitedMs };
+      } catch (thrown) {
+        return { ...refused(thrown, call), waitedMs: steadyNow() - came };
+      } finally {
+        place.leave();
+      }
+    },
+    async answer(keyId, call, place) {
+      try {
+        return await answered(await lookOnce(keyId), call);
+      } catch (thrown) {
+        return refused(thrown, call);
+      } finally {
+        place.leave();
+      }
+    },
+  };
+}
+
+/** A key that was read longer ago is read again before its call is made. */
+const FRESH_MS = 500;
+
+function refused(thrown: unknown, { requestId, signal }: LaterCall): LaterAnswer {
+  const refusal = refusalOf(thrown, signal);
+  const { body } = restAnswer(refusal, requestId);
+  const retryable = PASSING.has(refusal.reason) || factsOf(refusal.reason).status === 500;
+  return { kind: "refusal", body: JSON.parse(body) as object, retryable };
 }
 
 async function answer(gate: Gate, method: DescMethod, principal: KeyPrincipal, call: LaterCall): Promise<LaterAnswer> {

@@ -8,20 +8,24 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { create } from "@bufbuild/protobuf";
 import { type WebSocket, WebSocketServer } from "ws";
+import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import {
   GetModelRequestSchema,
   type GetModelResponse,
   RegistryService,
 } from "../../../gen/limber/v1/registry_service_pb.ts";
-import { every, newId, steadyNow } from "../../ambient.ts";
+import { after, every, newId, steadyNow } from "../../ambient.ts";
 import { API_VERSION, BRAND } from "../../brand.ts";
 import { CodecError } from "../../codecs/error.ts";
+import { UNPACK_LIMITS } from "../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../refusal.ts";
 import { Cancel } from "../../signal.ts";
 import type { CallHead, Gate } from "../gate.ts";
 import type { Log } from "../log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf } from "../memory.ts";
+import { CONVERSATION_BYTES } from "../messages/bounds.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
 import { unknown } from "../messages/json/near.ts";
 import type { UpgradeTaker } from "../port.ts";
@@ -31,40 +35,60 @@ import { type Asked, requestOf } from "./openpi/observation.ts";
 export interface OpenpiOptions {
   readonly gate: Gate;
   readonly log: Log;
+  readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
 }
 
-const MAX_MESSAGE_BYTES = 64 << 20;
 const PATH = /^\/v1\/openpi(?:\/([^/]+)\/([^/]+))?$/;
 /** What a caller may send ahead of its answers before it is hung up on. */
-const MOST_AHEAD = { messages: 8, bytes: MAX_MESSAGE_BYTES } as const;
+const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
 /** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
 const PING_MS = 30_000;
 const MOST_MISSED = 2;
 /** What a slow reader may leave unread before it is hung up on. */
 const MOST_UNREAD_BYTES = 8 << 20;
-/** The codes of WebSocket: the service restarts, and a reader who does not read. */
-const CLOSE = { restart: 1012, policy: 1008 } as const;
+/** The same where a caller sends pings. */
+const MOST_UNREAD_PONGS = 64 << 10;
+/** The codes of WebSocket: the service restarts, a reader who does not read, and no room now. */
+const CLOSE = { restart: 1012, policy: 1008, later: 1013 } as const;
+/** How long the last words have before a caller that is not heard any more is cut off. */
+const LINGER_MS = 1_000;
+/** What a frame without a body takes: two bytes, and its mask. */
+const FRAME_BYTES = 6;
+/** Values of one observation, those of its arrays apart. */
+const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
 
 const method = InferenceService.method.act;
 
 /** Makes the face. */
 export function openpiFace(options: OpenpiOptions): UpgradeTaker {
   // No compression: openpi offers none, and a control loop has no time for it.
-  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
+  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: CONVERSATION_BYTES });
+  const robots = new Set<Robot>();
+  let draining = false;
   options.closing.addEventListener("abort", () => {
-    for (const client of server.clients) client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
+    for (const robot of robots) robot.leave();
   });
+  const serve = (client: WebSocket, robot: Admitted, socket: Duplex): void => {
+    const served = new Robot(options, client, robot);
+    robots.add(served);
+    client.once("close", () => robots.delete(served));
+    served.begin(socket);
+    if (draining) served.drain();
+  };
   return {
     wants: ({ url = "", headers }) =>
       /^websocket$/i.test(headers.upgrade ?? "") && (PATH.test(pathOf(url)) || pathOf(url) === "/"),
     take: (request, socket, head) => {
       socket.on("error", () => socket.destroy());
-      admit(options, request).then(
-        (robot) => server.handleUpgrade(request, socket, head, (client) => new Robot(options, client, robot).begin()),
-        (thrown) => refuseUpgrade(socket, refusalOf(thrown)),
-      );
+      admit(options, request)
+        .then((robot) => server.handleUpgrade(request, socket, head, (client) => serve(client, robot, socket)))
+        .catch((thrown) => refuseUpgrade(socket, refusalOf(thrown)));
+    },
+    drain() {
+      draining = true;
+      for (const robot of robots) robot.drain();
     },
   };
 }
@@ -74,6 +98,8 @@ const queryOf = (url: string): URLSearchParams => new URLSearchParams(url.slice(
 
 /** Who connects, and what for. */
 interface Admitted {
+  /** Whose memory its messages take. */
+  readonly owner: string;
   readonly caller: Omit<CallHead, "requestId">;
   readonly asked: Asked;
   /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
@@ -87,6 +113,7 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
     authorization: key === undefined ? undefined : `Bearer ${key}`,
     adminToken: undefined,
     remoteAddress: request.socket.remoteAddress ?? "",
+    priority: Priority.LOOP,
   };
   const requestId = newId("req");
   const admission = await gate.admit(method, { ...caller, requestId });
@@ -94,7 +121,8 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
   const asked = askedOf(request.url ?? "", user, requestId);
   const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
   const fault = faultIn(queryOf(request.url ?? ""));
-  return { caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
+  const owner = ownerOf(admission.principal);
+  return { owner, caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
 }
 
 /** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
@@ -106,7 +134,8 @@ async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
   const context = { requestId, signal: new Cancel(), deadline: undefined, idempotencyKey: undefined };
   try {
     const request = create(GetModelRequestSchema, { owner, name });
-    const answer = await gate.unary(getModel, await gate.admit(getModel, head), request, context);
+    const admission = await gate.admit(getModel, head);
+    const answer = await gate.unary(getModel, admission, request, context).finally(() => admission.leave());
     return (answer as GetModelResponse).model?.actionSpaces[0]; // what the method answers
   } catch (thrown) {
     if (thrown instanceof Refusal) return undefined;
@@ -162,6 +191,7 @@ function decoded(text: string): string {
 }
 
 function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
+  if (!socket.writable) return void socket.destroy();
   const { status, headers, body } = restAnswer(refusal, newId("req"));
   const head = [`HTTP/1.1 ${status} Refused`, "connection: close", "content-type: application/json"];
   for (let i = 0; i < headers.length; i += 2) head.push(`${headers[i]}: ${headers[i + 1]}`);
@@ -181,10 +211,15 @@ class Robot {
   #turn: Promise<void> = Promise.resolve();
   /** What was sent and is not answered. */
   readonly #ahead = { messages: 0, bytes: 0 };
+  /** Bytes of a message that has not come whole. */
+  #coming = 0;
+  readonly #held: HeldBytes;
   #missed = 0;
+  #isDraining = false;
 
-  constructor(options: OpenpiOptions, client: WebSocket, { caller, asked, fault }: Admitted) {
+  constructor(options: OpenpiOptions, client: WebSocket, { owner, caller, asked, fault }: Admitted) {
     this.#options = options;
+    this.#held = options.memory.open(owner);
     this.#client = client;
     this.#caller = caller;
     this.#asked = asked;
@@ -192,7 +227,7 @@ class Robot {
   }
 
   /** The metadata comes first and unasked: clients wait for it. */
-  begin(): void {
+  begin(socket: Duplex): void {
     const { model, actionSpace = "", horizon = 0 } = this.#asked;
     const client = this.#client;
     client.on("error", () => undefined);
@@ -200,11 +235,21 @@ class Robot {
       if (this.#missed++ < MOST_MISSED) client.ping();
       else client.terminate();
     });
-    client.on("pong", () => {
+    client.on("pong", (data) => {
       this.#missed = 0;
+      this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
     });
+    // Each ping is answered: a caller that sends them and reads nothing would have them kept without end.
+    client.on("ping", (data) => {
+      this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
+      if (client.bufferedAmount > MOST_UNREAD_PONGS) client.terminate();
+    });
+    // Ahead of the reader of frames, which tells of a message when it has all of it.
+    socket.prependListener("data", this.#came);
     client.on("close", () => {
       rest();
+      socket.off("data", this.#came);
+      this.#held.release();
       this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
     });
     // Their kind is Buffer, unless somebody asked for another.
@@ -212,9 +257,29 @@ class Robot {
     client.send(encodeNumpy({ gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }));
   }
 
+  readonly #came = (chunk: Buffer): void => {
+    this.#coming += chunk.length;
+    this.#hold();
+  };
+
+  /** Counts what came and is not answered. Where there is no room for it, the caller is told to come again. */
+  #hold(): void {
+    try {
+      this.#held.to(this.#coming + this.#ahead.bytes);
+    } catch (thrown) {
+      const refusal = refusalOf(thrown);
+      this.#held.release();
+      this.#client.close(CLOSE.later, factsOf(refusal.reason).code);
+      this.#client.pause();
+      after(LINGER_MS, () => this.#client.terminate());
+      this.#gone.abort(refusal);
+    }
+  }
+
   #hear(data: Buffer, isBinary: boolean): void {
     const ahead = this.#ahead;
     this.#missed = 0;
+    this.#coming = 0;
     // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
@@ -229,7 +294,20 @@ class Robot {
       .finally(() => {
         ahead.messages -= 1;
         ahead.bytes -= data.length;
+        this.#hold();
+        if (this.#isDraining) this.drain();
       });
+  }
+
+  /** Ends the connection once nothing that was asked is unanswered. */
+  drain(): void {
+    this.#isDraining = true;
+    if (this.#ahead.messages === 0) this.leave();
+  }
+
+  /** Ends the connection. */
+  leave(): void {
+    this.#client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
   }
 
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {
@@ -274,7 +352,7 @@ class Robot {
 function observationIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
   if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
   try {
-    return decodeNumpy(data);
+    return decodeNumpy(data, LIMITS);
   } catch (thrown) {
     if (thrown instanceof CodecError)
       throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });

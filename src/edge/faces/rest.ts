@@ -7,8 +7,10 @@ import { ADMIN_HEADER, API_VERSION } from "../../brand.ts";
 import { flowOf } from "../../flow.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Cancel } from "../../signal.ts";
-import type { Admission, Gate } from "../gate.ts";
+import { overloaded } from "../gate/admission.ts";
+import type { Admission, Advice, Gate } from "../gate.ts";
 import { callerIdOf, type Log } from "../log.ts";
+import type { BodyMemory } from "../memory.ts";
 import { type Given, refusalOf, restAnswer } from "../messages/errors.ts";
 import { encoderOf, writeJson, writingJson } from "../messages/json.ts";
 import { refuseStream, wantsStream } from "../messages/stream.ts";
@@ -26,6 +28,7 @@ import { tell } from "./rest/tell.ts";
 export interface RestOptions {
   readonly gate: Gate;
   readonly log: Log;
+  readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
 }
@@ -106,7 +109,39 @@ export function sayNo(
   send(response, answer.status, requestId, [...type, ...headers, ...answer.headers], Buffer.from(answer.body));
 }
 
-function send(response: Response, status: number, requestId: string, headers: readonly string[], body: Buffer): void {
+/** The answers to calls that are refused before anything is made for them, by what they say of the time: all but the request's id. */
+const overloadAnswers = new WeakMap<Advice, { lines: readonly string[]; body: readonly string[] }>();
+
+/** Stands where a request's id will, and is as long. */
+const ID_MARK = `req_${"0".repeat(26)}`;
+
+/** Refuses a call for overload, by an answer that is at hand where the caller is in the lane. */
+function sayOverloaded(response: Response, advice: Advice, dialect: Dialect): void {
+  const requestId = newId("req");
+  if (!(response instanceof PlainResponse) || dialect !== house) {
+    sayNo(response, overloaded(advice), requestId, { dialect });
+    return;
+  }
+  let answer = overloadAnswers.get(advice);
+  if (answer === undefined) {
+    const { headers, body } = house.refuse(overloaded(advice), ID_MARK);
+    let lines = linesOf(Buffer.from(body), ID_MARK, house.contentType);
+    for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
+    answer = { lines: lines.split(ID_MARK), body: body.split(ID_MARK) };
+    overloadAnswers.set(advice, answer);
+  }
+  const { lines, body } = answer;
+  response.answer(503, `${lines[0]}${requestId}${lines[1]}`, Buffer.from(`${body[0]}${requestId}${body[1]}`, "latin1"));
+}
+
+/** Answers; `headers` are names and values in turn. */
+export function send(
+  response: Response,
+  status: number,
+  requestId: string,
+  headers: readonly string[],
+  body: Buffer,
+): void {
   if (response.destroyed || response.headersSent) return;
   const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
   writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
@@ -162,6 +197,15 @@ export class RestFace {
   take(request: Request, response: Response): boolean {
     const route = this.#literalOf(request.url ?? "", request.method);
     if (route === undefined) return false;
+    const { overload } = this.#options.gate;
+    const org = overload?.refuses(route.method, request.headers.authorization, headerOf(request, ADMIN_HEADER));
+    if (overload !== undefined && org !== undefined) {
+      const { dialect } = route;
+      const answer = (): void => sayOverloaded(response, overload.advice(), dialect);
+      const isHeld = overload.pace(org, answer, () => response.destroy());
+      if (isHeld && response instanceof PlainResponse) response.hold();
+      return true;
+    }
     this.serve(route, NO_PARAMETERS, request, response);
     return true;
   }
@@ -177,13 +221,13 @@ export class RestFace {
 
   /** Answers one request; `parameters` are those of its path. */
   serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): void {
-    const exchange = new Exchange(route, parameters, request, response);
+    const exchange = new Exchange(route, parameters, request, response, this.#options.memory);
     response.once("close", exchange.left);
     const leave = this.#running.enter(exchange.call);
     const end = (refusal?: Refusal): void => {
       response.off("close", exchange.left);
       leave();
-      exchange.admission?.leave();
+      exchange.leave();
       this.#note(exchange, refusal);
     };
     const fail = (thrown: unknown): void => {
@@ -224,8 +268,11 @@ export class RestFace {
     exchange.admission = admission;
     const reading = readMessage(exchange);
     const run = (message: Message): void => this.#run(exchange, admission, message, end, fail);
-    if (reading instanceof Promise) reading.then(run).catch(fail);
-    else run(reading);
+    if (!(reading instanceof Promise)) run(reading);
+    else {
+      admission.work?.reading();
+      reading.then(run).catch(fail);
+    }
   }
 
   #run(

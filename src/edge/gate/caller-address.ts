@@ -26,6 +26,12 @@ export function callerAddress(connected: string, forwarded: string | undefined, 
   return householdOf(hops[at] ?? "");
 }
 
+/** What an address that connected is charged as, where it costs more than it asks; undefined for a trusted proxy, which all callers share. */
+export function chargedAs(connected: string, proxies: Proxies): string | undefined {
+  const address = plainAddress(connected);
+  return isTrusted(address, proxies) ? undefined : householdOf(address);
+}
+
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
 
 function isTrusted(address: string, proxies: Proxies): boolean {

@@ -1,8 +1,9 @@
 /** The door of each RPC: what its rule in the schema asks of callers, and the service function behind it. */
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
-import { type Rpc, rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { type Priority, type Rpc, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
 import type { Call } from "../../services/call.ts";
 import type { GateParts } from "../gate.ts";
+import { classOf } from "./admission.ts";
 import type { Pool } from "./limits/bucket.ts";
 
 /** What stands between a caller and an RPC. */
@@ -10,6 +11,8 @@ export interface Door {
   rule: Rpc;
   /** What its calls count among. */
   pool: Pool;
+  /** Its class under overload. */
+  priority: Priority;
   serve: (request: unknown, call: Call) => unknown;
 }
 
@@ -22,7 +25,10 @@ export function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> 
       if (!serve) throw new Error(`${service.typeName}.${method.name} has no service function`);
       // The function's types were checked where the service was built; here the schema names them, not the compiler.
       const pool = method.methodKind === "unary" ? "calls" : "streams";
-      doors.set(method, { rule: getOption(method, rpc), pool, serve: serve as Door["serve"] });
+      const rule = getOption(method, rpc);
+      if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
+        throw new Error(`${service.typeName}.${method.name} does not say how far a key of a workspace reaches`);
+      doors.set(method, { rule, pool, priority: classOf(rule.priority), serve: serve as Door["serve"] });
     }
   }
   return doors;

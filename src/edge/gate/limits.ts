@@ -3,8 +3,9 @@
  * tokens ahead, so that a warm call asks nobody; taken once they are nobody else's, so that all replicas together let no more
  * in than one would.
  */
-import { after, every, now, steadyNow } from "../../ambient.ts";
+import { every, inTime, now, sleep, steadyNow } from "../../ambient.ts";
 import { Refusal } from "../../refusal.ts";
+import type { Signal } from "../../signal.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 import { Bucket, type Limit, type Pool, type Wanted } from "./limits/bucket.ts";
 
@@ -16,8 +17,22 @@ export interface Place {
   readonly lines: string;
   /** Ends the call; further calls do nothing. */
   leave(): void;
+  /** Of work that waits: gives all of it back, because nothing began. */
+  unused(): void;
   /** Takes one request for a step of the control loop that runs here, at once when one is at hand. Rejects with 429 when the key has none left. */
   step(): Promise<void> | undefined;
+}
+
+/** A key and its limits. */
+export interface KeyLimit {
+  readonly id: string;
+  readonly limit: Limit;
+}
+
+/** What work that waits was given of a key's limits, and after how many milliseconds there may be more. */
+export interface Spared {
+  readonly places: Place[];
+  readonly againMs: number;
 }
 
 /** Asks the database for what many keys need, at once. */
@@ -32,6 +47,10 @@ const RENEW_MS = 5_000;
 const PATIENCE_MS = 1_000;
 /** How many keys one question is about at most. */
 const MOST_ASKS = 500;
+/** A limit may be raised meanwhile: who waits looks again this often. */
+const LOOK_MS = 1_000;
+/** Who is not the first to wait for a key looks again this often. */
+const QUEUE_MS = 10;
 
 /** The limits of all keys that this process has seen lately. */
 export class Limits {
@@ -40,6 +59,8 @@ export class Limits {
   /** Those that the next question is about, and whether what they hold is to be given back. */
   readonly #asking = new Map<Bucket, { idle: boolean }>();
   #underway: Promise<void> | undefined;
+  /** Who waits for a turn of a key, the first first. */
+  readonly #turns = new Map<string, object[]>();
   #untick: () => void;
   #running = 0;
   #whenIdle = (): void => {};
@@ -51,13 +72,69 @@ export class Limits {
 
   /**
    * Takes one request from a key's bucket, at once when one is at hand; a stream takes a place among the streams instead of
-   * among the calls. Refuses with 429 and the time after which it would be let in.
+   * among the calls. A key that descends from others takes from their buckets too. Refuses with 429 and the time after which it would be let
+   * in.
    */
-  enter(keyId: string, limit: Limit, pool: Pool = "calls"): Place | Promise<Place> {
+  enter(keyId: string, limit: Limit, pool: Pool = "calls", above: readonly KeyLimit[] = ALONE): Place | Promise<Place> {
+    if (above.length > 0) return this.#enterLine([{ id: keyId, limit }, ...above], pool);
     const at = steadyNow();
     const bucket = this.#bucketOf(keyId, limit, at);
     const taken = this.#taken(bucket, pool, at);
     return taken ? taken.then(() => this.#place(bucket, pool, steadyNow())) : this.#place(bucket, pool, at);
+  }
+
+  /**
+   * Takes up to `most` requests for work that nobody waits for, from a key and all that it descends from, and none of the last quarter of any
+   * of their limits. Such work does not count as running.
+   */
+  async spare(line: readonly KeyLimit[], most: number): Promise<Spared> {
+    const places: Place[] = [];
+    while (places.length < most) {
+      const at = steadyNow();
+      const againMs = Math.max(...line.map(({ id, limit }) => this.#bucketOf(id, limit, at).spareIn(at)));
+      if (againMs > 0) return { places, againMs };
+      try {
+        const place = this.#enterLine(line, "calls", false);
+        places.push(place instanceof Promise ? await place : place);
+      } catch (thrown) {
+        if (!(thrown instanceof Refusal)) {
+          for (const place of places) place.unused();
+          throw thrown;
+        }
+        return { places, againMs: 1000 * (thrown.retryAfter ?? 1) };
+      }
+    }
+    return { places, againMs: 0 };
+  }
+
+  /**
+   * Waits until `spare` gives a place; rejects when the signal is aborted. Those who wait for one key are served in the order in which they
+   * came. `waits` is called where there is none at once, and what it answers when the wait is over.
+   */
+  async turn(line: readonly KeyLimit[], signal: Signal, waits: () => () => void = ATTENTIVE): Promise<Place> {
+    const id = line[0]?.id ?? "";
+    const queue = this.#turns.get(id) ?? [];
+    const own = {};
+    queue.push(own);
+    this.#turns.set(id, queue);
+    let over: (() => void) | undefined;
+    try {
+      for (;;) {
+        signal.throwIfAborted();
+        let restMs = QUEUE_MS;
+        if (queue[0] === own) {
+          const { places, againMs } = await this.spare(line, 1);
+          if (places[0]) return places[0];
+          restMs = Math.min(againMs, LOOK_MS);
+        }
+        over ??= waits();
+        await sleep(restMs, signal);
+      }
+    } finally {
+      over?.();
+      queue.splice(queue.indexOf(own), 1);
+      if (queue.length === 0) this.#turns.delete(id);
+    }
   }
 
   /** What a key may do in time has changed: those who are inside go by it from now on. */
@@ -107,8 +184,16 @@ export class Limits {
     });
   }
 
-  /** What a key has left, and when it has all of it again in unix seconds; asks the database where this replica doesn't know. */
-  async left(keyId: string, limit: Limit): Promise<{ remaining: number; resetAt: number }> {
+  /**
+   * What is left to a key, and when it has all of it again in unix seconds: the least of what it has itself and what those have that it
+   * descends from. Asks the database where this replica doesn't know.
+   */
+  async left(keyId: string, limit: Limit, above: readonly KeyLimit[] = ALONE): Promise<Left> {
+    const all = await Promise.all([this.#leftOf(keyId, limit), ...above.map((key) => this.#leftOf(key.id, key.limit))]);
+    return all.reduce((least, each) => (each.remaining < least.remaining ? each : least));
+  }
+
+  async #leftOf(keyId: string, limit: Limit): Promise<Left> {
     const known = this.#buckets.get(keyId);
     const bucket = known ?? new Bucket(keyId, limit, steadyNow());
     if (!known) {
@@ -129,14 +214,66 @@ export class Limits {
 
   #place(bucket: Bucket, pool: Pool, at: number): Place {
     this.#running += 1;
-    return new Held(bucket, at, {
+    return new Held(bucket, standing(bucket, at), {
       left: () => {
         bucket.running[pool] -= 1;
-        this.#running -= 1;
-        if (this.#running === 0) this.#whenIdle();
+        this.#ended();
       },
       step: () => this.#taken(bucket, "steps", steadyNow()),
     });
+  }
+
+  #ended(): void {
+    this.#running -= 1;
+    if (this.#running === 0) this.#whenIdle();
+  }
+
+  /** Enters by a key's bucket and those of all that it descends from. */
+  #enterLine(line: readonly KeyLimit[], pool: Pool, counts = true): Place | Promise<Place> {
+    const at = steadyNow();
+    const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
+    const inside = (): Place => {
+      if (counts) this.#running += 1;
+      return new Held(buckets[0]!, leastStanding(buckets, steadyNow()), {
+        left: () => {
+          for (const bucket of buckets) bucket.running[pool] -= 1;
+          if (counts) this.#ended();
+        },
+        unused: () => {
+          for (const bucket of buckets) bucket.putBack(pool);
+          if (counts) this.#ended();
+        },
+        step: () => this.#takeLine(buckets, "steps"),
+      });
+    };
+    const taken = this.#takeLine(buckets, pool);
+    return taken ? taken.then(inside) : inside();
+  }
+
+  /** Takes what is wanted from each bucket in turn. Where one refuses, the others get back what they gave. */
+  #takeLine(buckets: readonly Bucket[], wanted: Wanted): Promise<void> | undefined {
+    for (const [at, bucket] of buckets.entries()) {
+      let taken: Promise<void> | undefined;
+      try {
+        taken = this.#taken(bucket, wanted, steadyNow());
+      } catch (refusal) {
+        for (const each of buckets.slice(0, at)) each.putBack(wanted);
+        throw refusal;
+      }
+      if (taken) return this.#takeRest(buckets, at, taken, wanted);
+    }
+    return undefined;
+  }
+
+  async #takeRest(buckets: readonly Bucket[], from: number, first: Promise<void>, wanted: Wanted): Promise<void> {
+    let at = from;
+    try {
+      await first;
+      for (at = from + 1; at < buckets.length; at++) await this.#taken(buckets[at]!, wanted, steadyNow());
+    } catch (refusal) {
+      for (const each of buckets.slice(0, at)) each.putBack(wanted);
+      throw refusal;
+    }
   }
 
   #bucketOf(keyId: string, limit: Limit, at: number): Bucket {
@@ -182,11 +319,7 @@ export class Limits {
 
   /** What the database says; undefined when it doesn't, or too late. */
   async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
-    const late = Promise.withResolvers<undefined>();
-    const forget = after(PATIENCE_MS, () => late.resolve(undefined));
-    const grants = await Promise.race([this.#take(asks).catch(() => undefined), late.promise]);
-    forget();
-    return grants;
+    return inTime(this.#take(asks), { ms: PATIENCE_MS, late: () => undefined }).catch(() => undefined);
   }
 
   #tick(): void {
@@ -213,6 +346,18 @@ interface Standing {
   resetAt: number;
 }
 
+/** What is left to a key, and when it has all of it again in unix seconds. */
+export interface Left {
+  remaining: number;
+  resetAt: number;
+}
+
+const ALONE: readonly KeyLimit[] = [];
+const ATTENTIVE = () => (): void => {};
+
+const leastStanding = (buckets: readonly Bucket[], at: number): Standing =>
+  buckets.map((bucket) => standing(bucket, at)).reduce((least, each) => (each.left < least.left ? each : least));
+
 function standing(bucket: Bucket, at: number): Standing {
   const left = bucket.left(at);
   const fullInS = Math.ceil((bucket.limit.burst - left) / bucket.perMs / 1000);
@@ -223,12 +368,12 @@ function standing(bucket: Bucket, at: number): Standing {
 class Held implements Place {
   readonly #limit: Limit;
   readonly #standing: Standing;
-  readonly #does: { left(): void; step(): Promise<void> | undefined };
+  readonly #does: Does;
   #inside = true;
 
-  constructor(bucket: Bucket, at: number, does: { left(): void; step(): Promise<void> | undefined }) {
-    this.#limit = bucket.limit;
-    this.#standing = standing(bucket, at);
+  constructor({ limit }: Bucket, standing: Standing, does: Does) {
+    this.#limit = limit;
+    this.#standing = standing;
     this.#does = does;
   }
 
@@ -248,9 +393,23 @@ class Held implements Place {
     this.#does.left();
   }
 
+  unused(): void {
+    if (!this.#inside) return;
+    this.#inside = false;
+    this.#does.unused?.();
+  }
+
   step(): Promise<void> | undefined {
     return this.#does.step();
   }
+}
+
+/** What a place does to the buckets that it was taken from. */
+interface Does {
+  left(): void;
+  /** Of work that waits. */
+  unused?(): void;
+  step(): Promise<void> | undefined;
 }
 
 /** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */

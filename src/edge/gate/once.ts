@@ -10,11 +10,12 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { inTime } from "../../ambient.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
-import type { IdempotencyClaim, KeyPrincipal } from "../../services/call.ts";
+import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../services/call.ts";
 import type { CallContext, GateParts } from "../gate.ts";
+import { asToldToCallers } from "../messages/away.ts";
 import { wantsStream } from "../messages/stream.ts";
-import { asToldToCallers } from "./away.ts";
 
 /** What is called once per idempotency key. */
 export interface Keyed {
@@ -28,23 +29,46 @@ export interface Keyed {
 export async function serveOnce(
   idempotency: GateParts["idempotency"],
   { method, principal, key, request }: Keyed,
-  claimId: string,
+  context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
   serve: (claim: IdempotencyClaim) => Promise<Message>,
 ): Promise<Message> {
   if (wantsStream(method, request)) throw streamReplay();
 
-  const claim = { orgId: principal.orgId, key, claimId, promised: false };
-  const hash = fingerprint(method, request);
-  const claimant = { ...claim, hash, method: `${method.parent.typeName}/${method.name}` };
-  const claimed = await idempotency.claim(claimant).catch((thrown: unknown) => {
+  const { orgId, workspaceId, settings } = principal;
+  const { requestId: claimId } = context;
+  const place = JSON.stringify(["idempotency", orgId, workspaceId ?? "", key]);
+  // Where no data is retained, the answer is kept under a key of its own, which is forgotten with it.
+  const seal = settings.zdr ? (answer: Uint8Array) => idempotency.seal(answer, place) : undefined;
+  const claim = { orgId, workspaceId, key, claimId, promised: false, seal };
+  // Where no data is retained, what is kept of the request tells nothing to who tries what it may have been.
+  const hashes = idempotency.hashes(fingerprint(method, request), settings.zdr, place);
+  const named = { method: `${method.parent.typeName}/${method.name}`, sealed: settings.zdr };
+  const claimant = { orgId, workspaceId, key, claimId, ...hashes, ...named };
+  const release = (): Promise<void> => idempotency.release(claim).catch(() => {});
+  const claimed = await inTime(idempotency.claim(claimant), {
+    ms: leftOf(context, request),
+    late: tooLate,
+    // A key that is claimed for nobody is free again.
+    unwanted: ({ kind }) => void (kind === "run" && release()),
+  }).catch((thrown: unknown) => {
     throw asToldToCallers(thrown, "not begun");
   });
-  if (claimed.kind === "replay") return fromBinary(method.output, claimed.response);
+  if (claimed.kind === "replay") {
+    const { response, sealed } = claimed;
+    const answer = sealed ? idempotency.open(response, place) : response;
+    if (answer) return fromBinary(method.output, answer);
+    // It was charged, so it must not run again.
+    throw refuse(
+      Reason.DATA_GONE,
+      "the answer to the first call with this idempotency key can't be read any more, and it does not run again",
+    );
+  }
   try {
     return await serve(claim);
   } catch (thrown) {
     // Refused before anything was promised, so the same key may try again. Else a charge may still be on its way.
-    if (!claim.promised) await idempotency.release(claim).catch(() => {});
+    if (!claim.promised)
+      await inTime(release(), { ms: leftOf(context, request), late: () => undefined }).catch(() => {});
     throw thrown;
   }
 }

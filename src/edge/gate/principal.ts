@@ -3,6 +3,7 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { now } from "../../ambient.ts";
 import { Reason, Refusal, refuse } from "../../refusal.ts";
+import { authorityOf, effective } from "../../services/authority.ts";
 import type { KeyPrincipal } from "../../services/call.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 
@@ -24,9 +25,10 @@ export function bearerOf(authorization: string | undefined): string {
 // One sentence for every way in which a key can be wrong: who has one learns from the code whether it ended, and nobody else learns anything.
 const NO_SUCH_KEY = "this API key is not valid here";
 
-/** Who calls with this key. Refuses for one that is unknown, disabled, or over. */
-export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
-  if (!record) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+/** Who calls with this key, narrowed by the keys that it descends from. Refuses for one that is unknown, disabled, or over. */
+export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
+  if (!stored) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  const record = effective(stored);
   if (record.disabled) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
   if (record.userInactive) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
   if (record.orgSuspended) throw refuse(Reason.KEY_DISABLED, NO_SUCH_KEY);
@@ -38,10 +40,15 @@ export function principalOf(record: KeyRecord | undefined): KeyPrincipal {
   const { id, orgId, role, userId, permissions, scopes, models, environment, workspaceId, robotId, settings, bounds } =
     record;
   const who = { keyId: id, orgId, role, userId, permissions };
+  const line = record.ancestors.length > 0 && {
+    held: authorityOf(record).permissions,
+    ancestors: record.ancestors.map((ancestor) => ancestor.id),
+  };
   const limits = bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }; // written by toJson
   const principal = {
     kind: "key" as const,
     ...who,
+    ...line,
     scopes,
     models,
     environment,

@@ -8,6 +8,7 @@ import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../../brand.ts";
 import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../refusal.ts";
 import type { Signal } from "../../signal.ts";
+import { asToldToCallers } from "./away.ts";
 import { encoderOf, wordsOf } from "./json.ts";
 
 /** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */
@@ -108,6 +109,12 @@ function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, str
   };
 }
 
+/** An overloaded server tells clients of gRPC that retry by themselves when to do so (gRFC A6). */
+const pushbackOf = ({ reason, retryAfter }: Refusal): Record<string, string> =>
+  reason === Reason.OVERLOADED && retryAfter !== undefined
+    ? { "grpc-retry-pushback-ms": String(Math.round(retryAfter * 1000)) }
+    : {};
+
 /** Rules that the schema's zero breaks, and so a field that was not given. */
 const BROKEN_BY_NOTHING = new Set([
   "string_too_short",
@@ -179,7 +186,8 @@ export function connectError(refusal: Refusal, requestId: string): ConnectError 
   const { rpcCode } = factsOf(refusal.reason);
   const details = detailsOf(refusal, requestId);
   // Sound: the schema's codes are gRPC's own numbers, as Connect's are.
-  return new ConnectError(refusal.message, rpcCode as number as Code, headersOf(refusal), details, refusal.cause);
+  const headers = { ...headersOf(refusal), ...pushbackOf(refusal) };
+  return new ConnectError(refusal.message, rpcCode as number as Code, headers, details, refusal.cause);
 }
 
 /** One error detail: a message type and the fields of the message. */
@@ -252,7 +260,11 @@ export function complete(error: ConnectError, refusal: Refusal, requestId: strin
   error.details.push(...detailsOf(refusal, requestId));
 }
 
-/** Any thrown thing as a refusal; what a call throws because it was called off is the reason why it was. */
+/**
+ * Any thrown thing as a refusal; what a call throws because it was called off is the reason why it was. A database that is away is no
+ * bug, wherever a call met it.
+ */
 export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
-  return asRefusal(signal?.aborted && !(thrown instanceof Refusal) ? signal.reason : thrown);
+  const calledOff = signal?.aborted && !(thrown instanceof Refusal);
+  return asRefusal(calledOff ? signal.reason : asToldToCallers(thrown, "begun"));
 }

@@ -6,7 +6,7 @@ export { type Decoder, decoderOf } from "./json/decode.ts";
 export { type Encoder, encoderOf } from "./json/encode.ts";
 export { type Fault, Faults, MAX_FAULTS } from "./json/faults.ts";
 export { readPlain } from "./json/read.ts";
-export { parseBody } from "./json/text.ts";
+export { COUNTED_BYTES, countingJson, type Expected, parseBody, parseCounted } from "./json/text.ts";
 export { wordsOf } from "./json/words.ts";
 export { writeJson, writingJson } from "./json/write.ts";
 

@@ -10,6 +10,8 @@ interface Peer {
   greeted: () => void;
   /** The response to the newest request; those of earlier, pipelined ones end before it. */
   last?: ServerResponse;
+  /** The response before that one. */
+  before?: ServerResponse | undefined;
   refused: boolean;
 }
 
@@ -17,6 +19,8 @@ interface Peer {
 interface Http1Side {
   /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
   accept(socket: Socket, greeted: () => void): void;
+  /** Ends each connection after its next response, which says so. */
+  leave(): void;
   /** Ends each connection after the responses it owes; idle ones are closed by the server's own `close`. */
   drain(): void;
   /** Destroys the connections that owe no response. */
@@ -33,6 +37,7 @@ export function http1Side(
   { refusal: bodyOf, upgrade }: { refusal: RefusalBody; upgrade?: UpgradeTaker },
 ): Http1Side {
   const peers = new Map<Socket, Peer>();
+  let leaving = false;
   let draining = false;
 
   const refuse = (socket: Socket, peer: Peer, fault: WireFault): void => {
@@ -47,8 +52,18 @@ export function http1Side(
     // The fault lies behind a sound request, whose answer comes first.
     else if (last.req.complete) last.once("close", answer);
     // It lies in the body of the newest request, which can be answered only in its turn and from the start.
-    else if (last.socket === null || last.headersSent) socket.destroy();
-    else answer();
+    else
+      inTurn(last, peer, () => {
+        if (last.writableEnded) last.once("close", () => socket.end());
+        else if (last.headersSent) socket.destroy();
+        else answer();
+      });
+  };
+
+  /** Runs `then` when `response`, the newest, is the one that is sent next; never where its connection ends before. */
+  const inTurn = (response: ServerResponse, { before }: Peer, then: () => void): void => {
+    if (response.socket !== null) then();
+    else before?.once("close", () => response.socket !== null && then());
   };
 
   const admit = (request: IncomingMessage, response: ServerResponse, expectation?: WireFault): boolean => {
@@ -61,8 +76,9 @@ export function http1Side(
       return false;
     }
     peer.greeted();
+    peer.before = peer.last;
     peer.last = response;
-    if (draining) response.shouldKeepAlive = false;
+    if (leaving) response.shouldKeepAlive = false;
     return true;
   };
 
@@ -71,8 +87,13 @@ export function http1Side(
   });
   server.on("checkContinue", (request, response) => {
     if (!admit(request, response)) return;
-    response.writeContinue();
-    handler(request, response);
+    const peer = peers.get(request.socket);
+    // Written into a response that waits for its turn, the word would stand in the middle of another answer.
+    if (peer !== undefined)
+      inTurn(response, peer, () => {
+        response.writeContinue();
+        handler(request, response);
+      });
   });
   server.on("checkExpectation", (request, response) => void admit(request, response, FAULTS.expectation));
   // Only those that are wanted come here; every other is a request like any.
@@ -112,7 +133,12 @@ export function http1Side(
       attach(socket);
       socket.resume();
     },
+    leave() {
+      leaving = true;
+      for (const { last } of peers.values()) if (last !== undefined) last.shouldKeepAlive = false;
+    },
     drain() {
+      leaving = true;
       draining = true;
       for (const [socket, peer] of peers) {
         const { last } = peer;

@@ -26,10 +26,12 @@ export function http2Side(
   if (find === undefined) return generalSide(handler, bodyOf, limits, cutOff);
   const inside = generalSide(handler, bodyOf, { ...limits, ...INSIDE }, () => undefined);
   const sessions = new Set<Session>();
+  let leaving = false;
+  let draining = false;
   const house: SessionHouse = {
     limits,
     find,
-    general: (pipe, address, isSecure) => inside.accept(pipe, () => undefined, { address, isSecure }),
+    general: (pipe, from) => inside.accept(pipe, () => undefined, from),
     cutOff,
     left: (session) => sessions.delete(session),
   };
@@ -38,8 +40,15 @@ export function http2Side(
       const session = new Session(socket, greeted, house);
       sessions.add(session);
       session.begin();
+      if (leaving) session.leave();
+      if (draining) session.drain();
+    },
+    leave() {
+      leaving = true;
+      for (const session of sessions) session.leave();
     },
     drain() {
+      draining = true;
       for (const session of sessions) session.drain();
     },
   };

@@ -8,8 +8,9 @@ import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../ambient.ts";
 import { type Room, roomFor, taken } from "../../codecs/slab.ts";
 import { ChunkedBody } from "./lane/chunked-body.ts";
-import { type PlainHead, readPlainHead } from "./lane/head.ts";
+import { mayBecomePlain, type PlainHead, readPlainHead } from "./lane/head.ts";
 import { readShared, type SharedReader } from "./shared-reads.ts";
+import { countRequest, isTurnSpent } from "./turn.ts";
 
 /** A request that has come whole. */
 export interface PlainRequest {
@@ -31,6 +32,7 @@ export interface LaneFace {
 interface LaneOptions {
   readonly face: LaneFace;
   readonly idleTimeoutMs: number;
+  readonly sharedReads: boolean;
   /** Takes a connection, paused, with all its unused bytes before it. */
   readonly handOver: (socket: Socket, greeted: () => void) => void;
 }
@@ -39,16 +41,18 @@ interface LaneOptions {
 export interface Lane {
   /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
   accept(socket: Socket, greeted: () => void): void;
+  /** Ends each connection after its next answer, which says so. */
+  leave(): void;
   /** Ends each connection: idle ones now, the others after the answer they owe. */
   drain(): void;
 }
 
 /** How long the rest of a request may take to come, until it is node:http that waits for it. */
 const REST_MS = 250;
-/** More bytes behind a request that runs are not read from the socket. */
+/** With more bytes behind a request that runs, or that waits for its turn, the socket is not read. */
 const MOST_AHEAD = 64 << 10;
 /** So many unsent bytes are waited for before the next answer is made. */
-const MOST_UNSENT = 128 << 10;
+const MOST_UNSENT = 64 << 10;
 
 /** Opens the lane. */
 export function openLane(options: LaneOptions): Lane {
@@ -63,6 +67,9 @@ export function openLane(options: LaneOptions): Lane {
       });
       connections.add(connection);
       connection.begin();
+    },
+    leave() {
+      draining = true;
     },
     drain() {
       draining = true;
@@ -85,13 +92,22 @@ class Connection {
   /** How it reads since its first answer. */
   #reader: SharedReader | undefined;
   #isSettled = false;
-  /** What came and was not used. */
+  /** What came and was not used begins at `#from` of this; undefined where all was used. */
   #bytes: Buffer | undefined;
+  #from = 0;
+  /** What came behind it, as it was read: put together at most once, when it is needed. */
+  #behind: Buffer[] = [];
+  #behindBytes = 0;
   /** The head of a request whose body is still coming. */
   #head: PlainHead | undefined;
   /** The head of the request before. */
   #before: PlainHead | undefined;
   #running: PlainResponse | undefined;
+  /** The next request waits for the peer to take an answer, or for the next turn. */
+  #isWaiting = false;
+  #isPaused = false;
+  /** The connection is no longer in the lane. */
+  #isOver = false;
   #usedAt = steadyNow();
   readonly #keepAlive: string;
   #forgetIdle: () => void;
@@ -111,25 +127,23 @@ class Connection {
   }
 
   #listen(): void {
-    this.#socket.on("end", this.#ended).on("close", this.#closed).on("error", nothing).resume();
+    this.#socket.on("end", this.#ended).on("close", this.#closed).resume();
   }
 
   #unlisten(): void {
-    this.#socket
-      .off("data", this.#read)
-      .off("end", this.#ended)
-      .off("close", this.#closed)
-      .off("error", nothing)
-      .pause();
+    this.#socket.off("data", this.#read).off("end", this.#ended).off("close", this.#closed).pause();
   }
 
   /** Who has had an answer will ask again: from now on its reads cost less. */
   #settle(): void {
     const socket = this.#socket;
-    if (this.#bytes !== undefined || socket.writableLength > 0 || socket.destroyed) return;
+    // What came while it was not read would stay behind.
+    if (this.#bytes !== undefined || socket.readableLength > 0) return;
+    // A write that failed is told a turn later: what is about to end is not moved.
+    if (socket.writableLength > 0 || socket.destroyed || socket.errored) return;
     this.#isSettled = true;
     this.#unlisten();
-    this.#reader = readShared(socket, this.#read);
+    this.#reader = this.#house.sharedReads ? readShared(socket, this.#read) : undefined;
     if (this.#reader === undefined) socket.on("data", this.#read);
     else this.#socket = this.#reader.socket;
     this.#listen();
@@ -161,11 +175,14 @@ class Connection {
   /** Sends the last part of the answer, and goes on to the next request. */
   finish(part: string | Buffer): void {
     this.#running = undefined;
-    if (this.#house.draining()) this.#socket.end(part);
-    else if (this.write(part, this.#goOn)) {
-      if (!this.#isSettled) this.#settle();
-      this.#goOn();
+    if (this.#house.draining()) {
+      this.#socket.end(part);
+      return;
     }
+    this.#isWaiting = true;
+    if (!this.write(part, this.#goOn)) return;
+    if (!this.#isSettled) this.#settle();
+    this.#goOn();
   }
 
   /** What has begun to come is node:http's to wait for, which then closes. */
@@ -180,15 +197,65 @@ class Connection {
   }
 
   readonly #read = (chunk: Buffer): void => {
-    const bytes = this.#bytes === undefined ? chunk : Buffer.concat([this.#bytes, chunk]);
-    this.#bytes = bytes;
-    if (this.#running === undefined) this.#look(bytes);
-    else if (bytes.length > MOST_AHEAD) this.#socket.pause();
+    if (this.#bytes === undefined) {
+      this.#bytes = chunk;
+      this.#from = 0;
+    } else {
+      this.#behind.push(chunk);
+      this.#behindBytes += chunk.length;
+    }
+    if (this.#running === undefined && !this.#isWaiting) this.#look();
+    else if (this.#unused > MOST_AHEAD) this.#pause();
   };
 
-  /** Serves the request at the start of the bytes, if it is plain and whole. */
-  #look(bytes: Buffer): void {
-    const head = this.#head ?? readPlainHead(bytes, this.#before);
+  /** Reads nothing before the next request. */
+  hold(): void {
+    if (this.#running !== undefined) this.#pause();
+  }
+
+  #pause(): void {
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  #resume(): void {
+    if (this.#isPaused) this.#socket.resume();
+    this.#isPaused = false;
+  }
+
+  /** How many bytes came and were not used. */
+  get #unused(): number {
+    return this.#bytes === undefined ? 0 : this.#bytes.length - this.#from + this.#behindBytes;
+  }
+
+  /** All that came and was not used, in one piece. */
+  #whole(): Buffer {
+    const bytes = this.#bytes?.subarray(this.#from) ?? NOTHING;
+    if (this.#behind.length === 0) return bytes;
+    const whole = Buffer.concat([bytes, ...this.#behind]);
+    this.#bytes = whole;
+    this.#from = 0;
+    this.#behind = [];
+    this.#behindBytes = 0;
+    return whole;
+  }
+
+  /** Serves the request at the start of what came, if it is plain and whole. */
+  #look(): void {
+    let head = this.#head;
+    if (head !== undefined && this.#unused < head.bodyAt + head.bodyBytes) return;
+    let bytes = this.#bytes?.subarray(this.#from) ?? NOTHING;
+    head ??= readPlainHead(bytes, this.#before);
+    // A head, or a body, that goes on in what came later.
+    if (this.#behind.length > 0 && (head === undefined || bytes.length < head.bodyAt + head.bodyBytes)) {
+      bytes = this.#whole();
+      head ??= readPlainHead(bytes, this.#before);
+    }
+    // Of several requests that were sent at once one is cut by every read.
+    if (head === undefined && this.#before !== undefined && mayBecomePlain(bytes)) {
+      this.#waitForRest();
+      return;
+    }
     if (head === undefined || !this.#house.face.takes(head.path)) {
       this.#handOver();
       return;
@@ -198,27 +265,54 @@ class Connection {
     const { path, headers, bodyAt, bodyBytes } = head;
     const end = bodyAt + bodyBytes;
     if (bytes.length < end) {
-      if (this.#head === undefined) this.#forgetRest = after(REST_MS, () => this.#handOver());
       this.#head = head;
+      this.#waitForRest();
       return;
     }
+    if (isTurnSpent()) {
+      this.#head = head;
+      this.#isWaiting = true;
+      setImmediate(this.#next);
+      return;
+    }
+    countRequest();
     this.#forgetRest();
+    this.#forgetRest = nothing;
     this.#head = undefined;
-    this.#bytes = bytes.length === end ? undefined : bytes.subarray(end);
+    this.#from += end;
+    if (bytes.length === end) this.#advance();
     this.#usedAt = steadyNow();
     this.#running = new PlainResponse(this);
     const body = bytes.subarray(bodyAt, end);
     this.#house.face.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
   }
 
+  /** The bytes are used up: the next are those that came behind them. */
+  #advance(): void {
+    this.#bytes = this.#behind.shift();
+    this.#behindBytes -= this.#bytes?.length ?? 0;
+    this.#from = 0;
+  }
+
+  #waitForRest(): void {
+    if (this.#forgetRest === nothing) this.#forgetRest = after(REST_MS, () => this.#handOver());
+    this.#resume();
+  }
+
   readonly #goOn = (): void => {
-    if (this.#bytes === undefined) return;
     // Not at once: a long row of requests would stand on the stack, each answered inside the one before.
-    setImmediate(() => {
-      if (this.#socket.destroyed || this.#running !== undefined || this.#bytes === undefined) return;
-      this.#socket.resume();
-      this.#look(this.#bytes);
-    });
+    if (this.#bytes !== undefined) setImmediate(this.#next);
+    else {
+      this.#isWaiting = false;
+      this.#resume();
+    }
+  };
+
+  readonly #next = (): void => {
+    this.#isWaiting = false;
+    if (this.#isOver || this.#bytes === undefined) return;
+    if (this.#unused <= MOST_AHEAD / 2) this.#resume();
+    this.#look();
   };
 
   #handOver(): void {
@@ -226,12 +320,14 @@ class Connection {
     this.#leave();
     this.#unlisten();
     this.#reader?.release();
-    if (this.#bytes !== undefined) socket.unshift(this.#bytes);
+    if (this.#bytes !== undefined) socket.unshift(this.#whole());
     this.#house.handOver(socket, this.#greeted);
   }
 
   /** A peer that closes its side has left, as node:http has it. */
   readonly #ended = (): void => {
+    this.#bytes = undefined;
+    this.#behind = [];
     this.#gone();
     this.#socket.end();
   };
@@ -248,6 +344,7 @@ class Connection {
   }
 
   #leave(): void {
+    this.#isOver = true;
     this.#forgetIdle();
     this.#forgetRest();
     this.#house.left();
@@ -261,6 +358,7 @@ class Connection {
 }
 
 const nothing = (): void => undefined;
+const NOTHING = Buffer.alloc(0);
 
 /** The answer to a plain request: what the REST face uses of a response of node:http. */
 export class PlainResponse {
@@ -313,6 +411,11 @@ export class PlainResponse {
     const head = `${this.#head}${this.#connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
     this.#body = new ChunkedBody(this.#connection, head);
     return this.#body;
+  }
+
+  /** Its answer waits for its turn: nothing more is read of the connection before. */
+  hold(): void {
+    this.#connection.hold();
   }
 
   once(_event: "close", run: () => void): void {

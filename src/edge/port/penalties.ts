@@ -1,36 +1,54 @@
-/** Addresses whose connections had to be cut off: their next ones are left waiting for a while, which costs nothing, before they are heard. */
+/**
+ * Addresses that connections were cut off from for what they cost, again and again: their next ones wait before they are heard. Connections
+ * have budgets of their own, and that is where costs are paid; this is the last resort against a peer that connects anew each time.
+ * Whoever shares the address, behind a NAT or a balancer, waits too: so it takes several cuts, is forgotten with time, and is bounded.
+ */
 import { steadyNow } from "../../ambient.ts";
 
-/** How long an address waits after a connection of its own was cut off. */
-const WAIT_MS = 1_000;
-/** Its connections are then heard one after the other, so that no two of them can cost what they cost at one moment. */
-const TURN_MS = 100;
-/** Later ones wait no longer than that: who shares an address with an attacker is to be heard too. */
-const MOST_TURNS = 20;
+/** Cuts that an address has for nothing. */
+const FREE_CUTS = 3;
+/** A cut is forgotten after so long. */
+const FORGET_MS = 5_000;
+/** More are not counted, so that all are forgotten in time. */
+const MOST_CUTS = 10;
+/** The connections of an address with too many cuts are heard one after the other. */
+const TURN_MS = 50;
+/** None waits longer. */
+const MOST_WAIT_MS = 500;
 /** More addresses are not remembered: an attack from so many is not of this kind. */
 const MOST_ADDRESSES = 10_000;
 
+interface Debt {
+  /** Cuts that are not forgotten, at `at`. */
+  cuts: number;
+  at: number;
+  /** When the next connection may be heard. */
+  next: number;
+}
+
 /** Who has to wait, by address. */
 export class Penalties {
-  readonly #waits = new Map<string, { until: number; turns: number }>();
-
+  readonly #debts = new Map<string, Debt>();
   /** A connection of this address was cut off for what it cost. */
   add(address: string): void {
-    if (this.#waits.size >= MOST_ADDRESSES) this.#waits.clear();
-    this.#waits.set(address, { until: steadyNow() + WAIT_MS, turns: 0 });
+    if (this.#debts.size >= MOST_ADDRESSES) this.#debts.clear();
+    const at = steadyNow();
+    const debt = this.#debts.get(address) ?? { cuts: 0, at, next: at };
+    this.#debts.set(address, { ...debt, cuts: Math.min(MOST_CUTS, left(debt, at) + 1), at });
   }
 
   /** Milliseconds that a new connection of this address has to wait; 0 for nearly everyone. */
   waitMs(address: string): number {
-    if (this.#waits.size === 0) return 0;
-    const wait = this.#waits.get(address);
-    if (wait === undefined) return 0;
-    const left = wait.until - steadyNow();
-    if (left <= 0) {
-      this.#waits.delete(address);
-      return 0;
-    }
-    const turn = Math.min(wait.turns++, MOST_TURNS);
-    return left + turn * TURN_MS;
+    if (this.#debts.size === 0) return 0;
+    const debt = this.#debts.get(address);
+    if (debt === undefined) return 0;
+    const now = steadyNow();
+    const cuts = left(debt, now);
+    if (cuts === 0) this.#debts.delete(address);
+    if (cuts <= FREE_CUTS) return 0;
+    debt.next = Math.min(Math.max(debt.next, now) + TURN_MS, now + MOST_WAIT_MS);
+    return debt.next - now;
   }
 }
+
+const left = ({ cuts, at }: Debt, now: number): number => Math.max(0, cuts - (now - at) / FORGET_MS);

@@ -15,10 +15,10 @@ export function tellProtocol(socket: Socket, tell: (protocol: "http1" | "http2")
     const length = Math.min(got.length, PREFACE.length);
     const same = got.compare(PREFACE, 0, length, 0, length) === 0;
     if (same && length < PREFACE.length) return;
-    socket.off("data", read).off("end", leave).off("error", leave);
+    socket.off("data", read).off("end", leave);
     socket.pause();
     socket.unshift(got);
     tell(same ? "http2" : "http1");
   };
-  socket.on("data", read).on("end", leave).on("error", leave);
+  socket.on("data", read).on("end", leave);
 }

@@ -3,6 +3,7 @@
  * costs a fifth of all that it takes to hear a request and to answer it.
  */
 import { Socket } from "node:net";
+import { hearErrors } from "./owned.ts";
 
 /** What a read brings is copied out of it before anybody else reads. */
 const BLOCK = Buffer.allocUnsafeSlow(64 << 10);
@@ -40,6 +41,7 @@ export function readShared(socket: Socket, hear: (chunk: Buffer) => void): Share
     },
   };
   const own: Socket = new Socket(options);
+  hearErrors(own);
   own.once("finish", () => socket.end()).once("close", () => socket.destroy());
   socket.once("close", () => own.destroy());
   return {

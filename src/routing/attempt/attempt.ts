@@ -43,7 +43,7 @@ export interface AttemptedStream<T> extends Outcome {
 export function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
   // One promise for all of it: a robot's call goes this way, and nearly always to its first step alone.
   return new Promise((resolve, reject) => {
-    const run = new Run(plan, world, (step, options) => calls.call(step, options));
+    const run = new Run(plan, world, (step, options) => calls.call(step, options), true);
     run.begin(
       ({ flight, answer }) => {
         run.close();
@@ -68,7 +68,7 @@ export async function attemptStream<T>(
   world: AttemptWorld,
   streams: AttemptStreams<T>,
 ): Promise<AttemptedStream<T>> {
-  const run = new Run(plan, world, (step, options) => begin(streams.open(step, options), options.signal));
+  const run = new Run(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
   try {
     const { flight, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
     const rest = new Items(new Continued(run, { flight, answer }, streams.unitsOf));

@@ -4,6 +4,7 @@ import type { Clock } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../refusal.ts";
 import { Cancel, type Signal } from "../../signal.ts";
+import type { Waiter } from "../health/cell.ts";
 import type { HealthBoard } from "../health/health.ts";
 import { isNeutral } from "../plan/own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
@@ -21,7 +22,8 @@ export interface AttemptOptions {
 /** What attempting needs of the world. */
 export interface AttemptWorld {
   readonly clock: Clock;
-  readonly health: Pick<HealthBoard, "admit" | "report">;
+  readonly health: Pick<HealthBoard, "admit" | "report"> &
+    Partial<Pick<HealthBoard, "begun" | "ended" | "isSilent" | "forsake" | "rests">>;
   readonly hedges: Hedges;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
@@ -34,7 +36,7 @@ export const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called of
 export type Ending = "ok" | "error" | "cancelled" | "left";
 
 /** One attempt under way, from its start until it is over or called off: what its call is given, and what becomes of it. */
-export class Flight<T> implements AttemptOptions {
+export class Flight<T> implements AttemptOptions, Waiter {
   readonly step: PlanStep;
   readonly record: Try;
   /** Calls it off. */
@@ -42,6 +44,8 @@ export class Flight<T> implements AttemptOptions {
   readonly budgetMs: number;
   /** Its time is the request's, not its own. */
   readonly isLast: boolean;
+  /** As Waiter. */
+  place = -1;
   readonly #race: Race<T>;
   #forgetTimer: () => void = nothing;
   #over = false;
@@ -58,6 +62,11 @@ export class Flight<T> implements AttemptOptions {
   watch(call: Promise<T>, clock: Clock): void {
     this.#forgetTimer = clock.after(this.budgetMs, this.#late);
     call.then(this.#answered, this.#threw);
+  }
+
+  /** As Waiter: it is given up as one that ran out of time, which its offering's silence shows that it would. */
+  forsake(): void {
+    if (!this.#over && !this.signal.aborted && this.#race.mayForsake()) this.#fail(AttemptFailure.TIMEOUT);
   }
 
   callOff(): void {
@@ -94,6 +103,15 @@ export class Flight<T> implements AttemptOptions {
 
 const nothing = (): void => {};
 
+/** Whether an attempt ended without a word of its offering. One that has as many calls as it may have was not asked. */
+const isSilence = (how: Ending, reason: AttemptFailure | undefined): boolean =>
+  how === "cancelled" || (reason !== undefined && SILENCES.has(reason));
+const SILENCES: ReadonlySet<AttemptFailure> = new Set([
+  AttemptFailure.TIMEOUT,
+  AttemptFailure.DEADLINE,
+  AttemptFailure.UPSTREAM_BUSY,
+]);
+
 /** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
 class Race<T> {
   readonly #run: Run<T>;
@@ -119,6 +137,11 @@ class Race<T> {
       const second = run.hedgeFor(first);
       if (second) this.#flying.push(run.fly(this, second));
     });
+  }
+
+  /** Whether its one attempt may be given up for another. A hedge that is under way is another. */
+  mayForsake(): boolean {
+    return this.#flying.length === 1 && this.#run.mayForsake();
   }
 
   answered(flight: Flight<T>, answer: T): void {
@@ -174,6 +197,7 @@ export class Run<T> {
   readonly plan: Plan;
   readonly world: AttemptWorld;
   private readonly call: (step: PlanStep, options: AttemptOptions) => Promise<T>;
+  private readonly isWhole: boolean;
   private readonly tries: Try[] = [];
   private readonly untried: PlanStep[];
   private outOfTime = false;
@@ -183,7 +207,14 @@ export class Run<T> {
   private leave: () => void = nothing;
   private readonly onAbort = (): void => this.leave();
 
-  constructor(plan: Plan, world: AttemptWorld, call: (step: PlanStep, options: AttemptOptions) => Promise<T>) {
+  /** `isWhole`: an attempt ends with its answer, so that an offering without one is silent. */
+  constructor(
+    plan: Plan,
+    world: AttemptWorld,
+    call: (step: PlanStep, options: AttemptOptions) => Promise<T>,
+    isWhole: boolean,
+  ) {
+    this.isWhole = isWhole;
     this.plan = plan;
     this.world = world;
     this.call = call;
@@ -217,12 +248,34 @@ export class Run<T> {
   /** The next step that fits into the time that is left and whose breaker lets it through. */
   private nextStep(): PlanStep | undefined {
     const at = this.world.clock.steady();
+    this.preferHeard(at);
     for (let step = this.untried[0]; step !== undefined; step = this.untried[0]) {
       if (!this.fits(step, at)) this.outOfTime = true;
       else if (this.admits(step, at)) return step;
       this.untried.shift();
     }
     return undefined;
+  }
+
+  /** Puts a step that may answer before a first one at which calls already wait in vain. */
+  private preferHeard(at: number): void {
+    const [first] = this.untried;
+    if (first === undefined || this.plan.strictOrder || !this.isSilent(first, at)) return;
+    const other = this.untried.findIndex((step) => this.fits(step, at) && !this.isSilent(step, at));
+    if (other > 0) this.untried.unshift(...this.untried.splice(other, 1));
+    this.world.health.forsake?.(first.offering.id, at);
+  }
+
+  /** Whether another step may answer where an attempt under way is given up. */
+  mayForsake(): boolean {
+    if (this.plan.strictOrder) return false;
+    const at = this.world.clock.steady();
+    const rests = ({ offering }: PlanStep): boolean => this.world.health.rests?.(offering.id, at) === true;
+    return this.untried.some((step) => this.fits(step, at) && !this.isSilent(step, at) && !rests(step));
+  }
+
+  private isSilent({ offering }: PlanStep, at: number): boolean {
+    return this.world.health.isSilent?.(offering.id, at) === true;
   }
 
   private fits(step: PlanStep, at: number): boolean {
@@ -274,6 +327,7 @@ export class Run<T> {
     const at = clock.steady();
     const flight = new Flight(race, step, at, this.budgetOf(step, at));
     this.tries.push(flight.record);
+    if (this.isWhole) this.world.health.begun?.(step.offering.id, at, flight);
     flight.watch(this.started(step, flight), clock);
     return flight;
   }
@@ -288,7 +342,7 @@ export class Run<T> {
 
   /** Writes down how an attempt ended, for the caller and for the health of its offering. */
   end(
-    flight: Pick<Flight<unknown>, "record" | "step">,
+    flight: Pick<Flight<unknown>, "record" | "step"> & Waiter,
     how: Ending,
     reason: AttemptFailure | undefined,
     units: number,
@@ -300,6 +354,7 @@ export class Run<T> {
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
     if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
+    if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), flight);
     const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
     this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
   }

@@ -17,6 +17,14 @@ export interface Report {
   readonly at: number;
 }
 
+/** A call that waits for the answer of an offering. */
+export interface Waiter {
+  /** Where it stands among those that wait; for the cell alone. */
+  place: number;
+  /** The offering has been silent for long: goes on to another step of the plan where there is one. */
+  forsake(): void;
+}
+
 /** Shares of calls that succeeded while the breaker let them, over three windows, as all replicas rolled them up. */
 export interface Uptime {
   readonly last5m: number | undefined;
@@ -64,6 +72,11 @@ export class Cell {
   unjudged = 0;
   unjudgedAt = 0;
   usedAt = Number.NEGATIVE_INFINITY;
+  /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
+  readonly waiting: Waiter[] = [];
+  heardAt = Number.NEGATIVE_INFINITY;
+  /** When those who wait were last asked to go on without it. */
+  forsakenAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
   /** Calls of all replicas, as far as they told. */
   readonly recent = new Recent();

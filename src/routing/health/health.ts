@@ -4,7 +4,7 @@ import type { AttemptFailure } from "../../contracts/failure.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
-import { Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
+import { Cell, type Hearsay, type Report, type Uptime, type Waiter } from "./cell.ts";
 import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
 
 /** What can be said of one offering, for `GET /v1/status`. */
@@ -27,6 +27,16 @@ export type CircuitListener = (offering: Offering, state: "opened" | "closed") =
 
 /** An operator's hand on a breaker; `closed` gives it back to itself. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
+
+/** So many calls wait at a silent offering before others go elsewhere. */
+const MOST_SILENT = 4;
+/** Silence that is no sign of anything, in milliseconds; so many times the usual is; and what is usual where nobody knows. */
+const SILENT_MS = 250;
+const SILENT_TIMES = 4;
+const USUAL_MS = 250;
+/** Those who wait there are asked to go on no more often than this, in milliseconds, and so many in one turn of the event loop. */
+const FORSAKE_MS = 100;
+const FORSAKEN_A_TURN = 32;
 
 /** More reports than this wait for nobody. */
 const MOST_WAITING = 128;
@@ -136,6 +146,60 @@ export class HealthBoard {
     return true;
   }
 
+  /** Whether its breaker keeps calls away. */
+  rests(offeringId: string, now: number): boolean {
+    const cell = this.cells.get(offeringId);
+    return cell !== undefined && restsUntil(cell.breaker) > now;
+  }
+
+  /** A call waits for a whole answer. */
+  begun(offeringId: string, at: number, waiter: Waiter): void {
+    const cell = this.cellOf(offeringId);
+    if (!cell) return;
+    if (cell.waiting.length === 0) cell.heardAt = at;
+    waiter.place = cell.waiting.push(waiter) - 1;
+  }
+
+  /** It waits no longer; `heard` where the offering said something. */
+  ended(offeringId: string, at: number, heard: boolean, waiter: Waiter): void {
+    const cell = this.cells.get(offeringId);
+    if (!cell) return;
+    if (heard) cell.heardAt = at;
+    const { waiting } = cell;
+    // An offering that was gone for a while has a cell that does not know who waited before.
+    if (waiting[waiter.place] !== waiter) return;
+    const last = waiting.pop()!;
+    if (last === waiter) return;
+    waiting[waiter.place] = last;
+    last.place = waiter.place;
+  }
+
+  /**
+   * Whether calls wait at an offering that has been silent for far longer than usual. Its breaker learns of it when the first of them
+   * runs out of time, which may be seconds from now; until then others pass it over, where another offering can serve.
+   */
+  isSilent(offeringId: string, now: number): boolean {
+    const cell = this.cells.get(offeringId);
+    if (!cell || cell.waiting.length < MOST_SILENT) return false;
+    const usualMs = this.view_.p95Ms[this.rowOf(offeringId)]!;
+    return now - cell.heardAt > Math.max(SILENT_MS, SILENT_TIMES * (Number.isFinite(usualMs) ? usualMs : USUAL_MS));
+  }
+
+  /** Asks those who wait at a silent offering to go on without it: many at a time, since each begins another attempt. */
+  forsake(offeringId: string, now: number): void {
+    const cell = this.cells.get(offeringId);
+    if (!cell || now - cell.forsakenAt < FORSAKE_MS) return;
+    cell.forsakenAt = now;
+    const { heardAt } = cell;
+    const waiting = cell.waiting.slice();
+    const ask = (): void => {
+      if (cell.heardAt !== heardAt) return;
+      for (const waiter of waiting.splice(0, FORSAKEN_A_TURN)) waiter.forsake();
+      if (waiting.length > 0) setImmediate(ask);
+    };
+    setImmediate(ask);
+  }
+
   /** Notes how a call ended. Reports on offerings that are gone are dropped. */
   report(offeringId: string, report: Report): void {
     const cell = this.cellOf(offeringId);
@@ -148,6 +212,8 @@ export class HealthBoard {
     }
     this.catchUp();
     const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
+    // Asked before the breaker moves: then those who wait may be all that there is to know.
+    if (verdict === "failed" && this.isSilent(offeringId, report.at)) this.forsake(offeringId, report.at);
     this.move(offeringId, cell, { kind: verdict, at: report.at });
     this.written(offeringId, cell, report.at);
   }

@@ -19,7 +19,7 @@ import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { audit } from "../../store/account/audit.ts";
-import { budgetsSpent, spendingOf } from "../../store/account/key-spending.ts";
+import { type BudgetSpent, budgetsSpent, spendingOf } from "../../store/account/key-spending.ts";
 import {
   changeKey,
   createKey,
@@ -31,19 +31,23 @@ import {
   listKeys,
   lockKey,
   type NewKey,
+  type RateLimit,
   type RevokedKey,
   revokeKeys,
   rotateKey,
 } from "../../store/account/keys.ts";
 import { findMember, type MemberRecord } from "../../store/account/members.ts";
+import { orgSettings } from "../../store/account/settings.ts";
 import { findWorkspace } from "../../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { ownKeySpending } from "../../store/money/usage.ts";
+import { authorityOf, authorityOfNew, changedAuthority, exceeding, inherited, refuseBeyond } from "../authority.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { emit } from "../emit.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";
-import { budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
-import { assertReachable } from "./reach.ts";
+import { confinedTo } from "../workspace-reach.ts";
+import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
+import { assertReachable, giverOf } from "./reach.ts";
 
 /** What keys need of the house. */
 export interface KeyParts {
@@ -70,30 +74,51 @@ export function keyCalls({
   const shown = async (id: string) => {
     const [key, spending] = await Promise.all([findKey(sql, id), spendingOf(sql, id, now())]);
     if (!key) throw noSuchKey();
-    const [left, ownMicro] = await Promise.all([leftOf(key), ownKeySpending(sql, key.orgId, id)]);
-    return keyMessage(key, { spending, left, ownMicro });
+    const [left, ownMicro, budgetSpent] = await Promise.all([
+      leftOf(key),
+      ownKeySpending(sql, key.orgId, id),
+      spentOf([key]),
+    ]);
+    return keyMessage(key, { spending, left, ownMicro, budgetSpent: budgetSpent(key) });
   };
   /** Keys as lists and changes show them: with what was spent of their budgets, and no more. */
   const briefly = async (keys: readonly KeyRecord[], extras: { secret?: string } = {}) => {
-    const limited = keys.filter(({ budget }) => budget).map(({ id }) => id);
-    const spent = limited.length > 0 ? await budgetsSpent(sql, limited, now()) : undefined;
-    return keys.map((key) => keyMessage(key, { ...extras, budgetSpent: spent?.get(key.id) }));
+    const spent = await spentOf(keys);
+    return keys.map((key) => keyMessage(key, { ...extras, budgetSpent: spent(key) }));
+  };
+  /** What was spent of the budgets that these keys spend from. */
+  const spentOf = async (keys: readonly KeyRecord[]): Promise<(key: KeyRecord) => BudgetSpent | undefined> => {
+    const holders = new Set(keys.flatMap((key) => budgetHolder(key)?.id ?? []));
+    const spent = holders.size > 0 ? await budgetsSpent(sql, [...holders], now()) : undefined;
+    return (key) => spent?.get(budgetHolder(key)?.id ?? "");
   };
 
   return {
     async createKey(request, call) {
       const { orgId } = request;
       await assertReachable(sql, orgId, call);
+      // Whether there is another workspace of this name is not said.
+      const near = confinedTo(call);
+      if (near !== undefined && (request.workspaceId ?? near) !== near) throw otherWorkspace();
       const user = await userOf(sql, request, call);
       const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
-      refuseWider({ ...request, role }, call);
-      const maker = await makerOf(sql, call);
       if (user && !isRoleWithin(role, user.role))
         throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
-      const wanted = confined({ ...newKeyOf(request, call, maker), role, userId: user?.id }, user);
-      if (wanted.workspaceId !== undefined && !(await findWorkspace(sql, orgId, wanted.workspaceId, now())))
-        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
-      const { key, secret } = await tx(sql, (tx) => makeKey(tx, wanted, call));
+      const { key, secret } = await tx(sql, async (tx) => {
+        const maker = await makerOf(tx, call);
+        const asked = { ...newKeyOf(request, maker), role, userId: user?.id };
+        const wanted = confined(inherited(asked, maker), user);
+        if (maker) {
+          // A workspace that the maker is not of looks like one that is not there.
+          const isNear = maker.workspaceId === undefined || maker.workspaceId === wanted.workspaceId;
+          const settings = await orgSettings(tx, orgId, isNear ? wanted.workspaceId : undefined);
+          refuseBeyond(authorityOfNew(wanted, settings, maker), authorityOf(maker));
+        }
+        const unknown = "there is no workspace of this name";
+        if (wanted.workspaceId !== undefined && !(await findWorkspace(tx, orgId, wanted.workspaceId, now())))
+          throw refuse(Reason.NOT_FOUND, unknown, {}, { param: "workspace_id" });
+        return makeKey(tx, wanted, call);
+      });
       return create(CreateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
     },
 
@@ -124,11 +149,12 @@ export function keyCalls({
 
     async updateKey(request, call) {
       const key = await changing(sql, request, call, async (tx, key) => {
-        const maker = await makerOf(tx, call);
-        refuseWider({ role: key.role, ...listsOf(request) }, call);
-        if (maker?.expiresAt !== undefined && request.clear.includes("expires_at")) throw outlives();
-        endOf(request, maker);
-        const after = await changeKey(tx, key.id, changesOf(request));
+        const giver = await giverOf(tx, call);
+        const before = authorityOf(key);
+        refuseBeyond(before, giver);
+        const changes = changesOf(request, giver?.rateLimit);
+        const after = await changeKey(tx, key.id, changes);
+        refuseBeyond(changedAuthority(before, after, changes), giver);
         await record(tx, call, "key.updated", after, { fields: changedFields(request) });
         return after;
       });
@@ -140,8 +166,11 @@ export function keyCalls({
 
     async deleteKey(request, call) {
       const key = await changing(sql, request, call, async (tx, key) => {
-        await revokeKeys(tx, { id: key.id });
-        await toldRevoked(tx, key.orgId, [key], call);
+        // To end a key gives nothing away, and must not wait for the widest key of the organisation.
+        const giver = await giverOf(tx, call);
+        if (giver && exceeding(authorityOf(key), giver).includes("permissions"))
+          throw refuse(Reason.PERMISSION_DENIED, "this key ends none that holds permissions beyond its own");
+        await toldRevoked(tx, key.orgId, await revokeKeys(tx, { id: key.id }), call);
         return { ...key, disabled: true };
       });
       changed(key.id);
@@ -150,11 +179,8 @@ export function keyCalls({
 
     async rotateKey(request, call) {
       const { key, secret } = await changing(sql, request, call, async (tx, key) => {
-        // Whoever gets the secret may do all that the key may.
-        const maker = await makerOf(tx, call);
-        refuseWider(key, call);
-        if (maker?.expiresAt !== undefined && (key.expiresAt ?? Number.POSITIVE_INFINITY) > maker.expiresAt)
-          throw outlives();
+        // The secret gives all that the key may do.
+        refuseBeyond(authorityOf(key), await giverOf(tx, call));
         const rotated = await rotateKey(tx, key.id);
         await record(tx, call, "key.rotated", key, {});
         return rotated;
@@ -174,9 +200,15 @@ export function keyCalls({
 /** Makes a key, and tells of it. */
 export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
   const made = await createKey(tx, wanted);
-  const { id, name, role, environment, workspaceId } = made.key;
+  const { id, name, role, environment, workspaceId, parentId } = made.key;
   await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } }, workspaceId);
-  await record(tx, call, "key.created", made.key, { name, role, environment, workspace_id: workspaceId });
+  await record(tx, call, "key.created", made.key, {
+    name,
+    role,
+    environment,
+    workspace_id: workspaceId,
+    parent_id: parentId,
+  });
   return made;
 }
 
@@ -193,7 +225,7 @@ const record = (tx: Tx, call: Call, action: string, key: { id: string; orgId: st
 
 const noSuchKey = (): Refusal => refuse(Reason.NOT_FOUND, "there is no key of this name");
 
-/** Does something to a key that the call reaches and whose role is not above the caller's. */
+/** Does something to a key that the call reaches, and that the call's key does not descend from. */
 async function changing<T>(
   sql: Sql,
   { orgId, keyId }: { orgId: string; keyId: string },
@@ -203,26 +235,27 @@ async function changing<T>(
   await assertReachable(sql, orgId, call);
   return tx(sql, async (tx) => {
     const key = await lockKey(tx, orgId, keyId);
-    if (!key) throw noSuchKey();
-    if (!isNear(key, call, "keys.write")) throw noSuchKey();
-    refuseWider({ role: key.role }, call);
+    if (!key || !isNear(key, call, "keys.write")) throw noSuchKey();
+    if (call.principal.kind === "key" && call.principal.ancestors?.includes(key.id))
+      throw refuse(Reason.PERMISSION_DENIED, "a key changes none of the keys that it descends from");
     return change(tx, key);
   });
 }
 
 /** The member whose key is to be made: the one that was named, or else the caller's own. */
-async function userOf(
-  sql: Sql,
-  { orgId, userId }: CreateKeyRequest,
-  { principal }: Call,
-): Promise<MemberRecord | undefined> {
+async function userOf(sql: Sql, { orgId, userId }: CreateKeyRequest, call: Call): Promise<MemberRecord | undefined> {
+  const { principal } = call;
   const own = principal.kind === "key" ? principal.userId : undefined;
   if (principal.kind === "key" && callersReach(principal, "keys.write") === "own" && (userId ?? own) !== own)
     throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
   const wanted = userId ?? own;
   if (wanted === undefined) return undefined;
   const member = await findMember(sql, orgId, wanted);
-  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
+  const near = confinedTo(call);
+  // A member who is confined to other workspaces is not there for a key of this one.
+  const isElsewhere = near !== undefined && member?.workspaceIds.length && !member.workspaceIds.includes(near);
+  if (!member || isElsewhere)
+    throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
   if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
   return member;
 }
@@ -246,40 +279,12 @@ function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "
   return callersReach(principal, permission) === "all" || (key.userId !== undefined && key.userId === principal.userId);
 }
 
-/** What a key is asked to be, as far as its maker's own limits bear on it. */
-interface Wanted {
-  role?: string | undefined;
-  scopes?: readonly string[] | undefined;
-  models?: readonly string[] | undefined;
-  workspaceId?: string | undefined;
-}
-
-/** A key makes no key that may do more than itself, or every limit on it could be stepped around. */
-function refuseWider({ role = DEFAULT_ROLE, scopes, models, workspaceId }: Wanted, { principal }: Call): void {
-  if (principal.kind !== "key") return;
-  if (!isRoleWithin(role, principal.role))
-    throw refuse(Reason.PERMISSION_DENIED, `a key of the role ${principal.role} makes none of the role ${role}`);
-  if ((scopes && !isWithin(scopes, principal.scopes)) || (models && !isWithin(models, principal.models)))
-    throw refuse(Reason.SCOPE_DENIED, "a key makes none with scopes or models beyond its own");
-  if (principal.workspaceId !== undefined && (workspaceId ?? principal.workspaceId) !== principal.workspaceId)
-    throw otherWorkspace();
-}
-
 const otherWorkspace = (): Refusal =>
   refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches keys of that workspace alone");
 
-/** Whether a list allows no more than another; an empty one allows everything, and `owner/*` all of an owner. */
-const isWithin = (inner: readonly string[], outer: readonly string[]): boolean =>
-  outer.length === 0 ||
-  (inner.length > 0 &&
-    inner.every((name) => outer.some((o) => o === name || (o.endsWith("/*") && name.startsWith(o.slice(0, -1))))));
-
-/** The workspace of a key that doesn't say: its maker's. */
-const workspaceOf = ({ workspaceId }: CreateKeyRequest, { principal }: Call): string | undefined =>
-  workspaceId ?? (principal.kind === "key" ? principal.workspaceId : undefined);
-
-function newKeyOf(request: CreateKeyRequest, call: Call, maker: KeyRecord | undefined): NewKey {
-  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId } = request;
+function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewKey {
+  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId, workspaceId, bounds } = request;
+  assertBounds(bounds, undefined, "bounds");
   return {
     orgId,
     name,
@@ -287,45 +292,21 @@ function newKeyOf(request: CreateKeyRequest, call: Call, maker: KeyRecord | unde
     scopes,
     models,
     environment: environment === undefined ? undefined : environmentOf(environment),
-    expiresAt: endOf(request, maker),
+    expiresAt: futureOf(request.expiresAt),
     budget: budget && budgetOf(budget),
-    rateLimit: rateLimit && limitsOf(rateLimit),
-    workspaceId: workspaceOf(request, call),
+    rateLimit: rateLimit && limitsOf(rateLimit, maker && authorityOf(maker).rateLimit),
+    workspaceId,
     robotId,
-    bounds: boundsOf(request, maker),
+    bounds: bounds && (toJson(SafetyBoundsSchema, bounds) as object), // a message is an object
   };
 }
 
-/** Its maker's bounds, or else the ones that are asked for. */
-function boundsOf({ bounds }: CreateKeyRequest, maker: KeyRecord | undefined): object | undefined {
-  if (maker?.bounds && bounds)
-    throw refuse(
-      Reason.SCOPE_DENIED,
-      "a key with bounds makes keys of the same bounds: leave them out",
-      {},
-      { param: "bounds" },
-    );
-  assertBounds(bounds, undefined, "bounds");
-  return maker?.bounds ?? (bounds && (toJson(SafetyBoundsSchema, bounds) as object)); // a message is an object
-}
-
-/** The key that makes or changes another; undefined for the operator. One with a budget does neither: each of its keys could spend as much again. */
+/** The key that makes another; undefined for the operator. */
 async function makerOf(sql: Queryable, { principal }: Call): Promise<KeyRecord | undefined> {
   if (principal.kind !== "key") return undefined;
   const maker = await findKey(sql, principal.keyId);
-  if (maker?.budget)
-    throw refuse(Reason.SCOPE_DENIED, "a key with a budget of its own makes no keys, and changes none");
+  if (!maker) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
   return maker;
-}
-
-const outlives = (): Refusal =>
-  refuse(Reason.SCOPE_DENIED, "a key makes none that outlives it", {}, { param: "expires_at" });
-
-/** When a new key ends: not after its maker. */
-function endOf({ expiresAt }: { expiresAt?: number | undefined }, maker: KeyRecord | undefined): number | undefined {
-  const end = futureOf(expiresAt);
-  if (end !== undefined && maker?.expiresAt !== undefined && end > maker.expiresAt) throw outlives();
-  return end ?? maker?.expiresAt;
 }
 
 function futureOf(expiresAt: number | undefined): number | undefined {
@@ -336,7 +317,7 @@ function futureOf(expiresAt: number | undefined): number | undefined {
 
 const listsOf = ({ scopes, models }: UpdateKeyRequest) => ({ scopes: scopes?.values, models: models?.values });
 
-function changesOf(request: UpdateKeyRequest): KeyChanges {
+function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyChanges {
   const { name, disabled, environment, budget, rateLimit, robotId, clear } = request;
   for (const field of clear) {
     const given = { budget, rate_limit: rateLimit, expires_at: request.expiresAt, robot_id: robotId }[field];
@@ -350,7 +331,7 @@ function changesOf(request: UpdateKeyRequest): KeyChanges {
     environment: environment === undefined ? undefined : environmentOf(environment),
     expiresAt: futureOf(request.expiresAt) ?? cleared("expires_at"),
     budget: budget ? budgetOf(budget) : cleared("budget"),
-    rateLimit: rateLimit ? limitsOf(rateLimit) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
+    rateLimit: rateLimit ? limitsOf(rateLimit, most) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
     robotId: robotId ?? cleared("robot_id"),
   };
 }

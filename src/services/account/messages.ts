@@ -22,21 +22,28 @@ import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
 import type { BudgetSpent, KeySpending } from "../../store/account/key-spending.ts";
 import { type KeyRecord, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";
 import type { OrgSettings } from "../../store/account/settings.ts";
+import { effective } from "../authority.ts";
 
 /** What is said of a key beyond its record. */
 export interface KeyExtras {
   secret?: string;
   spending?: KeySpending;
-  /** What was spent of its budget, where `spending` does not say. */
+  /** What was spent of the budget that it spends from. */
   budgetSpent?: BudgetSpent | undefined;
   left?: { remaining: number; resetAt: number };
   /** What calls with the organisation's own provider keys were charged. */
   ownMicro?: number;
 }
 
-/** A key as callers see it. */
-export function keyMessage(key: KeyRecord, { secret, spending, budgetSpent, left, ownMicro }: KeyExtras = {}): Key {
-  const spent = spending?.budget ?? budgetSpent;
+/** The budget that a key spends from: its own, or else that of the nearest key that it descends from and that has one. */
+export const budgetHolder = (key: KeyRecord): KeyRecord | undefined =>
+  [key, ...key.ancestors].find(({ budget }) => budget);
+
+/** A key as callers see it: as it acts, with the limits of the keys that it descends from. */
+export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, left, ownMicro }: KeyExtras = {}): Key {
+  const key = effective(stored);
+  const budget = budgetHolder(key)?.budget;
+  const spent = budgetSpent ?? spending?.budget;
   const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
   return create(KeySchema, {
     id: key.id,
@@ -57,9 +64,8 @@ export function keyMessage(key: KeyRecord, { secret, spending, budgetSpent, left
     ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
     ...(key.robotId !== undefined && { robotId: key.robotId }),
     ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
-    ...(key.budget && {
-      budget: budgetMessage(key.budget, spent?.spentMicro ?? 0, spent?.resetsAt),
-    }),
+    ...(key.parentId !== undefined && { parentId: key.parentId }),
+    ...(budget && { budget: budgetMessage(budget, spent?.spentMicro ?? 0, spent?.resetsAt) }),
     ...(ownMicro !== undefined && { byokUsageUsd: toUsd(ownMicro) }),
     ...(spending && {
       usageUsd: create(SpendingSchema, {
@@ -102,15 +108,22 @@ export function budgetOf({ limitUsd, interval }: NewKeyBudget): Budget {
   };
 }
 
-/** The limits that a request asks for; what it leaves out is as usual. */
-export const limitsOf = ({ requests, windowS, burst, concurrency, streams }: RateLimitMessage): RateLimit =>
-  rateLimitOf({
+/** The limits that a request asks for; what it leaves out is as usual, or the most that its caller may give where that is less. */
+export function limitsOf(
+  { requests, windowS, burst, concurrency, streams }: RateLimitMessage,
+  most?: RateLimit,
+): RateLimit {
+  const usual = rateLimitOf({ requests, windowS });
+  const orUsual = (said: number, part: "burst" | "concurrency" | "streams"): number =>
+    said > 0 ? said : Math.min(usual[part], most?.[part] ?? usual[part]);
+  return {
     requests,
     windowS,
-    ...(burst > 0 && { burst }),
-    ...(concurrency > 0 && { concurrency }),
-    ...(streams > 0 && { streams }),
-  });
+    burst: orUsual(burst, "burst"),
+    concurrency: orUsual(concurrency, "concurrency"),
+    streams: orUsual(streams, "streams"),
+  };
+}
 
 /** The store's word of an environment. */
 export const environmentOf = (environment: Environment): KeyRecord["environment"] =>

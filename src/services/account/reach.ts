@@ -1,11 +1,38 @@
-/** Whose organisations a call reaches. */
+/** Whose organisations a call reaches, and what its caller may give away. */
 import { Reason, refuse } from "../../refusal.ts";
+import { findKey } from "../../store/account/keys.ts";
 import { findOrg } from "../../store/account/orgs.ts";
-import type { Sql } from "../../store/database/tx.ts";
+import { orgSettings } from "../../store/account/settings.ts";
+import type { Queryable, Sql } from "../../store/database/tx.ts";
+import { type Authority, authorityOf, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
 import type { Call } from "../call.ts";
 
 /** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
 export async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
   const own = principal.kind !== "key" || principal.orgId === orgId;
   if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+}
+
+/** The authority of a call's key as the database has it now; undefined for the operator, who may give anything. */
+export async function giverOf(sql: Queryable, { principal }: Call): Promise<Authority | undefined> {
+  if (principal.kind !== "key") return undefined;
+  const key = await findKey(sql, principal.keyId);
+  if (!key) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+  return authorityOf(key);
+}
+
+/**
+ * Refuses to give a member a standing that exceeds the giver's authority. What a member cannot be confined to, such as models or a budget, a
+ * key that is confined to it cannot give.
+ */
+export async function refuseStandingBeyond(
+  sql: Queryable,
+  orgId: string,
+  standing: Standing,
+  giver: Authority | undefined,
+): Promise<void> {
+  if (!giver) return;
+  const [workspaceId, ...others] = standing.workspaceIds;
+  const settings = await orgSettings(sql, orgId, others.length === 0 ? workspaceId : undefined);
+  refuseBeyond(authorityOfStanding(standing, settings), giver);
 }

@@ -9,12 +9,14 @@ import {
 import { Reason, refuse } from "../../refusal.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
-import { orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
+import { type OrgSettings, orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
 import { type Queryable, tx } from "../../store/database/tx.ts";
+import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
 import { byCall, type Implementation } from "../call.ts";
+import { confinedTo } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
 import { byokWordOf, settingsMessage } from "./messages.ts";
-import { assertReachable } from "./reach.ts";
+import { assertReachable, giverOf } from "./reach.ts";
 
 /** The RPCs about settings. */
 export function settingsCalls({
@@ -24,7 +26,9 @@ export function settingsCalls({
   return {
     async getSettings({ orgId }, call) {
       await assertReachable(sql, orgId, call);
-      return create(GetSettingsResponseSchema, { settings: settingsMessage(await orgSettings(sql, orgId)) });
+      // A key of a workspace is shown what holds for its calls.
+      const settings = await orgSettings(sql, orgId, confinedTo(call));
+      return create(GetSettingsResponseSchema, { settings: settingsMessage(settings) });
     },
 
     async updateSettings(request, call) {
@@ -33,7 +37,10 @@ export function settingsCalls({
       const changes = storedOf(request);
       const settings = await tx(sql, async (tx) => {
         await refuseUnknownPreset(tx, orgId, changes.default_preset);
+        const giver = await giverOf(tx, call);
+        const before = await orgSettings(tx, orgId);
         const settled = await settle(tx, orgId, changes);
+        if (isWider(settled, before)) refuseNarrowed(giver, settled);
         const details = { ...changes };
         await audit(tx, { ...byCall(call), orgId, action: "settings.updated", subject: orgId, details });
         return settled;
@@ -42,6 +49,20 @@ export function settingsCalls({
       return create(UpdateSettingsResponseSchema, { settings: settingsMessage(settings) });
     },
   };
+}
+
+/** Whether settings let more happen than others: more regions may serve, frames may be retained, or what callers send is kept longer. */
+export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
+  !attenuates(authorityUnder(after), authorityUnder(before)) || after.retentionDays > before.retentionDays;
+
+const authorityUnder = (settings: OrgSettings): Authority =>
+  authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
+
+/** Refuses a key that is narrowed in any dimension to widen what all keys of an organisation or a workspace may do. */
+export function refuseNarrowed(giver: Authority | undefined, settings: OrgSettings): void {
+  if (!giver) return;
+  const { permissions, regions, zdr } = giver;
+  refuseBeyond({ ...authorityUnder(settings), permissions, regions, zdr }, giver);
 }
 
 function storedOf(request: UpdateSettingsRequest): StoredSettings {

@@ -19,6 +19,7 @@ import { type MarginRow, readMargin } from "../../store/money/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/money/usage.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { ASSUMED_SCALEDOWN_S } from "../supply/live/facts.ts";
+import { workspaceFor } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
 import { assertReachable } from "./reach.ts";
 
@@ -33,7 +34,8 @@ export function usageCalls({
   return {
     async listUsage({ limit = DEFAULT_PAGE, cursor, ...asked }, call) {
       const { orgId } = keyOf(call);
-      const { keyId, workspaceId, model, provider, contract, since, until } = asked;
+      const { keyId, model, provider, contract, since, until } = asked;
+      const workspaceId = workspaceFor(call, asked.workspaceId, "usage");
       const filter = { keyId, workspaceId, model, provider, contract, since, until };
       await settled(orgId);
       const [page, totals] = await Promise.all([

@@ -48,7 +48,7 @@ export class BalanceAlerts {
   }
 
   /** Hears of a call that was refused; it tells of those that the balance or a budget did not cover. */
-  unpaid(reason: Reason, { orgId, keyId, workspaceId }: KeyPrincipal): void {
+  unpaid(reason: Reason, { orgId, keyId, workspaceId, ancestors = [] }: KeyPrincipal): void {
     if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
     const holder =
       reason === Reason.KEY_BUDGET_EXHAUSTED
@@ -57,6 +57,9 @@ export class BalanceAlerts {
           ? workspaceId
           : undefined;
     if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
+    // Which of the budgets above was short is not known here; each tells of what is used of it.
+    if (reason === Reason.KEY_BUDGET_EXHAUSTED)
+      for (const above of ancestors) this.#lacks(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
   }
 
   /** Hears of nothing more; resolves when what it heard of is told. */

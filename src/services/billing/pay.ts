@@ -42,6 +42,8 @@ export interface Wish extends By {
   amountUsd: number;
   successUrl: string;
   cancelUrl: string;
+  /** The addresses that the caller gave. The others are where this replica listens, and another replica's first answer stands. */
+  named: { successUrl: string | undefined; cancelUrl: string | undefined };
   idempotencyKey: string | undefined;
 }
 
@@ -65,7 +67,10 @@ export async function openCheckout({ sql, processor }: PayParts, wish: Wish): Pr
     if (isNew) await audit(tx, { actor, requestId, orgId, action: "payment.requested", subject: payment.id, details });
     return payment;
   });
-  const same = (["amountMicro", "successUrl", "cancelUrl"] as const).every((field) => payment[field] === wanted[field]);
+  const asked = { amountMicro, ...wish.named };
+  const same = (["amountMicro", "successUrl", "cancelUrl"] as const).every(
+    (field) => asked[field] === undefined || asked[field] === payment[field],
+  );
   if (!same) {
     const text = "this idempotency key was used for another payment";
     throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });

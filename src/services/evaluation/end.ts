@@ -3,6 +3,7 @@
 import { type Sql, tx } from "../../store/database/tx.ts";
 import { advance, dropRest, type Hold, workspaceOf } from "../../store/jobs/jobs.ts";
 import { emit, type Happening } from "../emit.ts";
+import type { JobSeal } from "../job/seal.ts";
 import type { EvaluationResult } from "./request.ts";
 
 /** How an evaluation may end. */
@@ -14,10 +15,12 @@ export function endEvaluation(
   { orgId, ...hold }: Hold & { readonly orgId: string },
   status: EvaluationEnd,
   result: EvaluationResult,
+  seal: JobSeal,
 ): Promise<void> {
+  const { harness } = result;
   return tx(sql, async (tx) => {
     await dropRest(tx, hold);
-    await advance(tx, hold, status, result);
+    await advance(tx, hold, status, seal.result(result, harness === undefined ? {} : { harness }));
     await emit(tx, orgId, EVENTS[status](hold.id), await workspaceOf(tx, hold.id));
   });
 }

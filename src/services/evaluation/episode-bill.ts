@@ -11,7 +11,7 @@ import type { EvaluationRequest } from "./request.ts";
 
 /** Whose episode it is. */
 export interface EpisodeOwner {
-  readonly payer: Pick<KeyPrincipal, "orgId" | "keyId" | "workspaceId">;
+  readonly payer: Pick<KeyPrincipal, "orgId" | "keyId" | "workspaceId" | "ancestors">;
   readonly jobId: string;
   readonly index: number;
 }
@@ -31,12 +31,17 @@ export async function openEpisodeBill(
   request: EvaluationRequest,
 ): Promise<EpisodeBill> {
   const { payer, jobId, index } = owner;
-  const { orgId, keyId } = payer;
+  const { orgId, keyId, workspaceId } = payer;
   const { priceMicro, scenario } = request;
   const requestId = newId("req");
-  const claimant = { orgId, key: `${jobId}.${index}.episode`, claimId: requestId, till: till.name };
+  const claimant = { orgId, workspaceId, key: `${jobId}.${index}.episode`, claimId: requestId, till: till.name };
   const hash = createHash("sha256").update(claimant.key).digest();
-  const claimed = await claim(sql, { ...claimant, hash, method: "limber.v1.EvaluationService/Evaluate" });
+  const claimed = await claim(sql, {
+    ...claimant,
+    hash,
+    method: "limber.v1.EvaluationService/Evaluate",
+    sealed: false,
+  });
   if (claimed.kind === "replay") return { charge: async () => priceMicro, free: async () => {} };
   const intent = {
     orgId,

@@ -13,11 +13,12 @@ import { frameSources } from "../../upstream/pictures/order.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** How a call of the gateway's own model is made, and how it was answered. */
-export type CallGateway = (call: {
-  request: object;
-  requestId: string;
-  signal: Signal;
-}) => Promise<{ readonly kind: "answer"; readonly body: object } | { readonly kind: "refusal"; readonly body: object }>;
+export type CallGateway = (call: { request: object; requestId: string; signal: Signal }) => Promise<
+  ({ readonly kind: "answer"; readonly body: object } | { readonly kind: "refusal"; readonly body: object }) & {
+    /** How long it waited for its key's limits before it was made, in milliseconds. */
+    readonly waitedMs: number;
+  }
+>;
 
 /** What policies are reached with. */
 export interface PolicyParts {
@@ -89,7 +90,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
       const { action, model: by, route } = answered.body as AnswerJson;
       known.model = by;
       known.simulated ||= route.simulated;
-      return { rows: action.steps, latencyMs: steadyNow() - startedAt };
+      return { rows: action.steps, latencyMs: steadyNow() - startedAt - answered.waitedMs };
     },
   };
 }

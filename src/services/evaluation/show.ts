@@ -15,20 +15,25 @@ import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";
 import type { ItemRecord } from "../../store/jobs/job-items.ts";
 import type { JobRecord } from "../../store/jobs/jobs.ts";
+import type { JobSeal } from "../job/seal.ts";
 import { statusOf } from "../job.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./request.ts";
 
-/** An evaluation with the episodes that have ended. */
+/** An evaluation with the episodes that have ended; of one whose results are gone, only how many. */
 export function shownEvaluation(
-  job: JobRecord,
-  items: readonly ItemRecord[],
+  kept: JobRecord,
+  parts: readonly ItemRecord[],
   scenarios: ReadonlyMap<string, Scenario>,
+  seal: JobSeal,
 ): Evaluation {
+  const job = seal.job(kept);
+  const items = parts.map((part) => seal.item(part));
   const request = job.request as EvaluationRequest;
   const result = (job.result ?? {}) as EvaluationResult;
   const ended = items.filter(({ response }) => response !== undefined);
   const episodes = ended.map(({ response }) => response as EpisodeFacts as EpisodeScore);
   const faults = episodes.filter(isFault).length;
+  const gone = { completed: job.counts.completed, errored: job.counts.failed };
   const billed = items.filter(({ costMicro }) => costMicro > 0);
   const scores = result.scores ?? (episodes.length > 0 ? scoresOf(episodes) : undefined);
   return create(EvaluationSchema, {
@@ -40,18 +45,21 @@ export function shownEvaluation(
     ...(job.started !== undefined && { startedAt: job.started }),
     ...(job.finished !== undefined && { finishedAt: job.finished }),
     policy: {
-      endpoint: request.policyEndpoint,
+      endpoint: request.policyEndpoint ?? "",
       protocol: request.protocol,
       ...(result.model !== undefined && { model: result.model }),
       actionSpace: request.actionSpace,
     },
     scenario: shownScenario(request, scenarios),
     progress: {
-      completed: ended.length,
+      completed: seal.gone ? gone.completed + gone.errored : ended.length,
       total: request.episodes,
       ...(scores && { runningSuccessRate: scores.successRate.value }),
     },
-    episodes: { requested: request.episodes, completed: ended.length - faults, errored: faults },
+    episodes: {
+      requested: request.episodes,
+      ...(seal.gone ? gone : { completed: ended.length - faults, errored: faults }),
+    },
     ...(scores && { scores: shownScores(scores, request.mode === "realtime") }),
     perEpisode: ended.map((item) => shownEpisode(item, result)),
     reproducibility: {

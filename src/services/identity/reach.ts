@@ -1,20 +1,27 @@
 /** Who may do what to whom, and how it is put on record. */
-import { Reason, refuse } from "../../refusal.ts";
 import type { Act } from "../../store/account/audit.ts";
 import type { MemberRecord } from "../../store/account/members.ts";
+import { orgSettings } from "../../store/account/settings.ts";
+import type { Queryable } from "../../store/database/tx.ts";
+import { refuseStandingBeyond } from "../account/reach.ts";
+import { type Authority, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
 import { byCall, type Call } from "../call.ts";
-import { isRoleWithin } from "../permissions.ts";
 
-/** Nobody gives a role that may do more than his own. */
-export function assertMayGive(role: string, { principal }: Call): void {
-  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
-    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} gives nobody the role ${role}`);
-}
+/** What a member has of the organisation. */
+export const standingOf = ({ id, role, workspaceIds }: MemberRecord): Standing => ({ role, workspaceIds, userId: id });
 
-/** Nobody changes or removes a person who may do more than himself. */
-export function assertMayTouch({ role }: Pick<MemberRecord, "role">, { principal }: Call): void {
-  if (principal.kind === "key" && !isRoleWithin(role, principal.role))
-    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} changes no one of the role ${role}`);
+/** Refuses to change a member who may do more than the giver. */
+export const assertMayChange = (sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> =>
+  refuseStandingBeyond(sql, member.orgId, standingOf(member), giver);
+
+/**
+ * Refuses to remove or deactivate a member who holds more permissions than the giver, or who is of other workspaces. No other limit of a key
+ * keeps it from that: whoever leaves an organisation gains nothing.
+ */
+export async function assertMayEnd(sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> {
+  if (!giver) return;
+  const { permissions, workspaces } = authorityOfStanding(standingOf(member), await orgSettings(sql, member.orgId));
+  refuseBeyond({ ...giver, permissions, workspaces }, giver);
 }
 
 /** An act on a member or a group, for the log. */

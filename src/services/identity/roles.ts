@@ -2,19 +2,26 @@
 import { assertOwnerRemains, changeMember, type MemberRecord, moveKeys } from "../../store/account/members.ts";
 import { mappedRoles } from "../../store/account/scim.ts";
 import type { Tx } from "../../store/database/tx.ts";
+import type { Authority } from "../authority.ts";
 import { highestRole, isRoleWithin, ROLE_NAMES } from "../permissions.ts";
+import { assertMayChange } from "./reach.ts";
 
 /**
  * Lets a member act in the role that is his: the highest that his groups give, or else the one that he was given. An owner is one
- * by hand alone, and stays one in whatever groups he is. Answers the member as he is then. The caller holds `lockMembers`.
+ * by hand alone, and stays one in whatever groups he is. Refuses a role that exceeds the giver's authority. Answers the member as he is
+ * then. The caller holds `lockMembers`.
  */
-export async function settleRole(tx: Tx, member: MemberRecord): Promise<MemberRecord> {
-  const [settled] = await settleRoles(tx, [member]);
+export async function settleRole(tx: Tx, member: MemberRecord, giver: Authority | undefined): Promise<MemberRecord> {
+  const [settled] = await settleRoles(tx, [member], giver);
   return settled ?? member;
 }
 
 /** The same for several members of one organisation. */
-export async function settleRoles(tx: Tx, members: readonly MemberRecord[]): Promise<MemberRecord[]> {
+export async function settleRoles(
+  tx: Tx,
+  members: readonly MemberRecord[],
+  giver: Authority | undefined,
+): Promise<MemberRecord[]> {
   const mapped = await mappedRoles(
     tx,
     members.map(({ id }) => id),
@@ -23,7 +30,11 @@ export async function settleRoles(tx: Tx, members: readonly MemberRecord[]): Pro
   for (const member of members) {
     const { id, givenRole } = member;
     const role = (givenRole === "owner" ? undefined : highestRole(mapped.get(id) ?? [])) ?? givenRole;
-    settled.push(role === member.role ? member : await actIn(tx, member, role));
+    if (role === member.role) settled.push(member);
+    else {
+      await assertMayChange(tx, { ...member, role }, giver);
+      settled.push(await actIn(tx, member, role));
+    }
   }
   return settled;
 }

@@ -1,18 +1,18 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { AttemptStatus, AttemptStatusSchema, type Route } from "../../../gen/limber/v1/route_pb.ts";
-import { steadyNow } from "../../ambient.ts";
+import { inTime, steadyNow } from "../../ambient.ts";
 import { type Contract, UNIT, wordOfContract } from "../../contracts/contract.ts";
 import { failureWord } from "../../contracts/failure.ts";
 import type { Watch } from "../../events/broadcast/broadcaster.ts";
 import type { Hold } from "../../money/hold.ts";
 import { StoreAway } from "../../money/pump.ts";
 import type { Till } from "../../money/till.ts";
-import { factsOf, Reason, type Refusal } from "../../refusal.ts";
+import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../../refusal.ts";
 import type { Plan, PlanStep } from "../../routing/index.ts";
 import type { EventRecord } from "../../store/events/outbox.ts";
 import type { IntentRecord, RequestRecord } from "../../store/money/ledger.ts";
-import { type Call, keyOf } from "../call.ts";
+import { type Call, keyOf, tooLate } from "../call.ts";
 import { eventOf } from "../emit.ts";
 import { endedOf } from "./told.ts";
 
@@ -50,30 +50,39 @@ export class Bill {
   readonly #intent: IntentRecord;
   readonly #plan: Plan;
   readonly #openedAt = steadyNow();
+  readonly #endsAt: number;
   #ended = false;
 
   private constructor(
     hold: Hold<IntentRecord, RequestRecord>,
-    { plan, call, asked }: { plan: Plan; call: Call; asked: Asked },
+    { plan, call, asked, endsAt }: { plan: Plan; call: Call; asked: Asked; endsAt: number },
     intent: IntentRecord,
   ) {
+    this.#endsAt = endsAt;
     this.#hold = hold;
     this.#plan = plan;
     this.#call = call;
-    // Of what callers send, nothing is kept where their organisation keeps no data.
-    this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined } : asked;
+    // Of what callers send, nothing is kept where their organisation retains no data: not in the log, not in spans.
+    this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined } : asked;
     this.#intent = intent;
     hold.intend(intent);
   }
 
   /**
    * Holds the plan's dearest way, at once when the key's lease has it, or refuses with 402 before any upstream is called; the promise
-   * is on its way to the disk.
+   * is on its way to the disk. Nothing of it waits for longer than until `endsAt`, on the steady clock in milliseconds: then it refuses
+   * with `deadline_exceeded`.
    */
-  static open(till: HouseTill, plan: Plan, call: Call, asked: Asked): Bill | Promise<Bill> {
-    const { orgId, keyId, workspaceId } = keyOf(call);
+  static open(
+    till: HouseTill,
+    plan: Plan,
+    call: Call,
+    asked: Asked,
+    endsAt = Number.POSITIVE_INFINITY,
+  ): Bill | Promise<Bill> {
+    const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
     const first = plan.steps[0]!.offering;
-    const held = till.hold({ orgId, keyId, workspaceId }, plan.ceilingMicro, estimateOf(plan));
+    const held = till.hold({ orgId, keyId, workspaceId, ancestors }, plan.ceilingMicro, estimateOf(plan));
     const intent: IntentRecord = {
       orgId,
       keyId,
@@ -87,9 +96,11 @@ export class Bill {
     const opened = (hold: Hold<IntentRecord, RequestRecord>): Bill => {
       // From here on the record of the call's end keeps the key with the answer, or frees it.
       if (call.idempotency) call.idempotency.promised = true;
-      return new Bill(hold, { plan, call, asked }, intent);
+      return new Bill(hold, { plan, call, asked, endsAt }, intent);
     };
-    return held instanceof Promise ? held.then(opened) : opened(held);
+    if (!(held instanceof Promise)) return opened(held);
+    const unwanted = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();
+    return until(endsAt, held, tooLate, unwanted).then(opened);
   }
 
   /** The most that may be charged, in micro-dollars. */
@@ -98,8 +109,9 @@ export class Bill {
   }
 
   /**
-   * Charges an answer. Resolves when the answer may leave: when the promise is durable, and with an idempotency key when
-   * the charge is too, and the answer kept with it.
+   * Charges an answer that leaves. Resolves when it may: when the promise is durable, and with an idempotency key when the charge is
+   * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
+   * time. With an idempotency key it is charged and kept all the same, for whoever asks again.
    */
   settle<D extends DescMessage>(
     charge: Charge,
@@ -107,16 +119,36 @@ export class Bill {
     schema: D,
     answer: MessageShape<D>,
   ): Promise<void> {
+    const { idempotency } = this.#call;
+    if (idempotency === undefined || this.#isLate) return this.#settleDelivered(charge, route);
     this.#ended = true;
-    // A ledger that is away keeps trying; the promise on record covers what it never hears of.
-    const settled = this.#hold.charge(this.#record(charge, route, this.#claim(toReplay(this.#call, schema, answer))));
-    return new Promise((leaves, fails) => {
-      // The charge is on its way, and gets there or not: of that nothing can be promised.
-      const broken = (thrown: unknown): void =>
-        fails(thrown instanceof StoreAway && charge.costMicro > 0 ? new StoreAway("perhaps") : thrown);
-      const waits = this.#call.idempotency !== undefined;
-      this.#hold.whenDurable(waits ? () => settled.hear(leaves, broken) : leaves, broken);
+    const bytes = toBinary(schema, answer);
+    const record = this.#record(charge, route, this.#claim(idempotency.seal?.(bytes) ?? bytes));
+    const settled = this.#hold.charge(record);
+    const kept = new Promise<void>((leaves, fails) => {
+      const broken = (thrown: unknown): void => fails(thrown instanceof StoreAway ? new StoreAway("once") : thrown);
+      this.#hold.whenDurable(() => settled.hear(leaves, broken), broken);
     });
+    return until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
+  }
+
+  /** Charges an answer at the moment at which it leaves. */
+  async #settleDelivered(charge: Charge, route: Route | undefined): Promise<void> {
+    try {
+      if (!this.#isLate) await this.durableInTime;
+      if (this.#isLate) throw tooLate();
+      if (this.#call.signal.aborted) throw asRefusal(this.#call.signal.reason);
+    } catch (thrown) {
+      const { reason, message, details, retryAfter } = asRefusal(thrown);
+      const refusal = refuse(reason, message, details, {
+        ...(route && { route }),
+        ...(retryAfter !== undefined && { retryAfter }),
+      });
+      await this.void(refusal);
+      throw refusal;
+    }
+    this.#ended = true;
+    this.#hold.charge(this.#record(charge, route, {}));
   }
 
   /** Charges what a stream delivered; nobody waits for it. */
@@ -130,9 +162,18 @@ export class Bill {
     return this.#hold.durable;
   }
 
+  /** The same, rejecting with `deadline_exceeded` when time is over before. */
+  get durableInTime(): Promise<void> {
+    return until(this.#endsAt, this.#hold.durable, tooLate);
+  }
+
+  get #isLate(): boolean {
+    return steadyNow() > this.#endsAt;
+  }
+
   /**
    * Ends the call without a charge, its failure on record; a bill that was settled stays settled, whatever became of the
-   * answer. Never rejects. With an idempotency key it resolves when the key is free again.
+   * answer. Never rejects. With an idempotency key it resolves when the key is free again, or when time is over.
    */
   async void(refusal: Refusal): Promise<void> {
     if (this.#ended) return;
@@ -157,7 +198,7 @@ export class Bill {
     };
     this.#tell(record, refusal.route);
     const released = this.#hold.release(record).catch(nothing);
-    if (this.#call.idempotency) await released;
+    if (this.#call.idempotency) await until(this.#endsAt, released, nothing).catch(nothing);
   }
 
   #record(
@@ -268,8 +309,15 @@ const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract
 
 const nothing = (): void => {};
 
-const toReplay = <D extends DescMessage>(call: Call, schema: D, answer: MessageShape<D>): Uint8Array | undefined =>
-  call.idempotency && toBinary(schema, answer);
+/** Told to who waited for long enough; the answer comes to who asks again. */
+const KEPT =
+  "time ran out before the answer was on record; call again with the same idempotency key, which answers and charges this call once";
+
+/** What `done` resolves to, or a rejection with what `late` makes, at a moment of the steady clock; Infinity: never. */
+const until = <T>(endsAt: number, done: Promise<T>, late: () => unknown, unwanted?: (value: T) => void): Promise<T> =>
+  endsAt === Number.POSITIVE_INFINITY
+    ? done
+    : inTime(done, { ms: Math.max(0, endsAt - steadyNow()), late, ...(unwanted && { unwanted }) });
 
 function estimateOf(plan: Plan): { unit: string; units: number; priceNano: number; wakeUpMicro: number } {
   let dearest = plan.steps[0]!;

@@ -20,7 +20,7 @@ import { asRefusal, Reason, type Refusal, refuse } from "../../refusal.ts";
 import { attemptStream, type Outcome, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Call } from "../call.ts";
 import type { Bill, Charge } from "./bill.ts";
-import { prepare } from "./prepare.ts";
+import { prepareInTime } from "./prepare.ts";
 import { assertSound, type InferenceHouse, speaking, Trip } from "./trip.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
@@ -39,7 +39,7 @@ interface Begun {
 }
 
 async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<Begun> {
-  const { request, ownKeys, session } = await prepare(house, PredictRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepareInTime(house, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
   const trip = new Trip(house, request, { intent, ownKeys, session }, call);
   const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
@@ -47,7 +47,7 @@ async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): 
   const bill = await trip.openBill();
   const delivered = new Delivered(trip);
   try {
-    await bill.durable;
+    await bill.durableInTime;
     const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
       open: (step, options) => {
         const { wire, target } = trip.reach(step);
@@ -65,9 +65,8 @@ async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): 
     delivered.begin(step, tried);
     return { bill, delivered, first, rest: rest.flow };
   } catch (thrown) {
-    const failure = asRefusal(thrown);
-    delivered.settle(bill, failure);
-    throw failure;
+    delivered.settle(bill, asRefusal(thrown));
+    throw thrown;
   }
 }
 

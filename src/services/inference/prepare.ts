@@ -1,6 +1,7 @@
 /** What an organisation has said about all of its calls, looked up before one is planned. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { type Call, keyOf } from "../call.ts";
+import { inTime } from "../../ambient.ts";
+import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
 import type { CallKeys, OwnKeyBook } from "./own-keys.ts";
 import { findPreset, type PresetBook, type Presets, type Presettable, withPreset } from "./presets.ts";
 import { type Session, type Sessions, sessionOf } from "./sessions.ts";
@@ -51,6 +52,17 @@ export function prepare<D extends DescMessage>(
     return Promise.all([keys, known]).then(([ownKeys, shelf]) => join(ownKeys, shelf));
   }
   return join(keys, known);
+}
+
+/** As `prepare`, for a call that is answered once: what it waits for counts against its time, and refuses it when that is over. */
+export function prepareInTime<D extends DescMessage>(
+  books: Books,
+  schema: D,
+  request: MessageShape<D> & Presettable & Sessioned,
+  call: Call,
+): Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>> {
+  const prepared = prepare(books, schema, request, call);
+  return prepared instanceof Promise ? inTime(prepared, { ms: leftOf(call, request), late: tooLate }) : prepared;
 }
 
 type Joined<D extends DescMessage> = Prepared<MessageShape<D>> | Promise<Prepared<MessageShape<D>>>;

@@ -15,18 +15,28 @@ export interface Session {
   readonly orgId: string;
   /** The workspace of the key that calls in it. */
   readonly workspaceId: string | undefined;
-  /** As the caller calls it. */
+  /** What events call it: as the caller does, or by its name where the organisation retains no data. */
   readonly word: string;
 }
 
-/** The session of a call, where it has one. Sessions of two organisations never share a name, whatever they are called. */
+/** Whose call it is, as far as sessions go; a key's principal is one. */
+export interface SessionOwner {
+  readonly orgId: string;
+  readonly workspaceId: string | undefined;
+  readonly settings: { readonly zdr: boolean };
+}
+
+/** The session of a call, where it has one. Sessions of two organisations, or of two workspaces, never share a name, whatever they are called. */
 export function sessionOf(
   { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
-  { orgId, workspaceId }: { readonly orgId: string; readonly workspaceId: string | undefined },
+  { orgId, workspaceId, settings }: SessionOwner,
 ): Session | undefined {
   const word = provider?.sessionId;
   if (word === undefined) return undefined;
-  return { name: createHash("sha256").update(`${orgId} ${word}`).digest("hex").slice(0, 32), orgId, workspaceId, word };
+  // No organisation's id begins with a bracket.
+  const whole = workspaceId === undefined ? `${orgId} ${word}` : JSON.stringify([orgId, workspaceId, word]);
+  const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
+  return { name, orgId, workspaceId, word: settings.zdr ? name : word };
 }
 
 /** What a call does not wait longer for, in milliseconds: without the database a pin is what this replica knows. */

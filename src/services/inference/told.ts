@@ -56,11 +56,16 @@ export function endedOf({ call, plan, asked, record, route, step }: Ending): End
 /** The header by which a call hands its trace on; undefined where there is none to hand on. */
 export const handedOn = (
   watch: Watch | undefined,
-  { traceparent, requestId }: Call,
-  sessionId: string | undefined,
+  call: Call,
+  named: string | undefined,
   { offering }: PlanStep,
-): string | undefined =>
-  watch ? watch.handOn({ requestId, sessionId, traceparent }, offering.id) : passedOn(traceparent);
+): string | undefined => {
+  const { traceparent, requestId } = call;
+  if (!watch) return passedOn(traceparent);
+  // As the spans themselves, which know no session where no data is retained.
+  const sessionId = keyOf(call).settings.zdr ? undefined : named;
+  return watch.handOn({ requestId, sessionId, traceparent }, offering.id);
+};
 
 const STATUS: Readonly<Partial<Record<AttemptStatus, "ok" | "error" | "cancelled">>> = {
   [AttemptStatus.OK]: "ok",

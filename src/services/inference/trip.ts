@@ -22,7 +22,7 @@ import {
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../../upstream/wire.ts";
-import { type Call, type KeyPrincipal, keyOf } from "../call.ts";
+import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import type { Mover, StopBook } from "../robot/stop-book.ts";
 import type { LiveSupply } from "../supply/live/live.ts";
 import { type Asked, Bill, type Charge, type HouseTill } from "./bill.ts";
@@ -63,7 +63,7 @@ export class Trip {
   readonly call: Call;
   readonly plan: Plan;
   /** When it arrived, on the steady clock in milliseconds. */
-  readonly arrivedAt = steadyNow();
+  readonly arrivedAt: number;
   /** What became of the session's pin, once somebody served. */
   pin: PinOutcome | undefined;
   readonly #house: InferenceHouse;
@@ -76,13 +76,17 @@ export class Trip {
     refuseLargeMetadata(request.metadata);
     this.#house = house;
     this.call = call;
+    this.arrivedAt = call.arrivedAt ?? steadyNow();
     this.#ownKeys = wanted.ownKeys;
     this.#session = wanted.session;
+    const { deadlineMs } = request.provider ?? {};
+    // What came before may have taken all of its time, and a plan says nothing of time that is over.
+    if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
     this.plan = planFor(planArgs(house, wanted, call, this.arrivedAt));
     this.#asked = {
       modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,
-      deadlineMs: request.provider?.deadlineMs,
+      deadlineMs,
       metadata: request.metadata,
       preset: request.preset,
       watch: house.broadcast.of(keyOf(call).orgId),
@@ -154,7 +158,7 @@ export class Trip {
       throw thrown;
     };
     try {
-      const bill = Bill.open(this.#house.till, this.plan, this.call, this.#asked);
+      const bill = Bill.open(this.#house.till, this.plan, this.call, this.#asked, this.plan.endsAt);
       return bill instanceof Promise ? bill.catch(unpaid) : bill;
     } catch (thrown) {
       return unpaid(thrown);
@@ -205,7 +209,7 @@ export function planArgs(
     ownKeys,
     pin: session && house.sessions.get(session),
     seed: intent.seed ?? Math.floor(random() * 2 ** 32),
-    now: arrivedAt,
+    now: steadyNow(),
     arrivedAt,
     deadline: call.deadline,
   };

@@ -51,14 +51,13 @@ export function consentedScopes(
   return scopes;
 }
 
-/** What a key of these scopes may do: permissions, and contracts where it may call models. */
+/** What a key of these scopes may do: permissions, and contracts where it may call models; the whole of running them stands for `runnable`. */
 export function grantOf(
   scopes: readonly string[],
-  key: KeyPrincipal,
+  runnable: readonly string[],
 ): { permissions: readonly string[]; scopes: readonly string[] } {
   const contracts = scopes.filter(isContract);
   const permissions = scopes.filter((scope) => !isContract(scope));
   if (contracts.length > 0 && !permissions.includes(RUN)) permissions.push(RUN);
-  // The whole of running models is no more than what the consenting key has of it.
-  return { permissions, scopes: scopes.includes(RUN) ? key.scopes : contracts };
+  return { permissions, scopes: scopes.includes(RUN) || contracts.length === 0 ? runnable : contracts };
 }

@@ -10,6 +10,7 @@ import {
   PatchGroupResponseSchema,
   ReplaceGroupResponseSchema,
   type ScimService,
+  SearchGroupsResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
 import { Reason, type Refusal, refuse } from "../../refusal.ts";
 import { audit } from "../../store/account/audit.ts";
@@ -29,19 +30,22 @@ import {
   touchMembers,
 } from "../../store/account/scim.ts";
 import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
+import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
+import type { Authority } from "../authority.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
-import { actOn, assertMayGive } from "../identity/reach.ts";
+import { actOn } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
 import type { ScimParts } from "./parts.ts";
 import { patched } from "./patch.ts";
-import { projected, type Wish } from "./project.ts";
+import { projected, type Wish, wishOf } from "./project.ts";
 import { changesOf } from "./users.ts";
 import { assertVersion } from "./version.ts";
 
 type GroupCalls =
   | "listGroups"
+  | "searchGroups"
   | "createGroup"
   | "getGroup"
   | "replaceGroup"
@@ -73,6 +77,18 @@ export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typ
         startIndex: query.offset + 1,
         itemsPerPage: resources.length,
         resources: resources.map((each) => shown(each, request)),
+      });
+    },
+
+    async searchGroups(request, call) {
+      const query = queryFor(KINDS.group, keyOf(call).orgId, request);
+      const { total, resources } = await listGroups(sql, query);
+      return create(SearchGroupsResponseSchema, {
+        schemas: [LIST_SCHEMA],
+        totalResults: total,
+        startIndex: query.offset + 1,
+        itemsPerPage: resources.length,
+        resources: resources.map((each) => shown(each, wishOf(request))),
       });
     },
 
@@ -116,7 +132,9 @@ export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typ
         const before = await resourceOf(tx, orgId, record.id);
         assertVersion(before, ifMatch);
         const told = groupOf(await patched(KINDS.group, before, changes));
-        return become(tx, orgId, record, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
+        // It is all that is left of the group: what it does not have was removed.
+        const bare = { ...record, externalId: undefined };
+        return become(tx, orgId, bare, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
       });
       return create(PatchGroupResponseSchema, { group: shown(after, request) });
     },
@@ -128,7 +146,7 @@ export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typ
         assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
         const members = await membersOf(tx, record.id);
         await dropGroup(tx, record.id);
-        await settle(tx, orgId, members);
+        await settle(tx, orgId, members, await giverOf(tx, call));
         const details = { display_name: record.displayName, role: record.role };
         await audit(tx, actOn({ id: record.id, orgId }, "group.removed", call, details));
       });
@@ -137,11 +155,13 @@ export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typ
 
     async mapGroup({ group, role }, call) {
       const { orgId } = keyOf(call);
-      if (role !== undefined) assertMayGive(role, call);
       const mapped = await locked(orgId, async (tx) => {
+        const giver = await giverOf(tx, call);
+        // Whoever is put into the group later gets the role too.
+        if (role !== undefined) await refuseStandingBeyond(tx, orgId, { role, workspaceIds: [] }, giver);
         const record = { ...(await knownOrMade(tx, orgId, group)), role };
         await changeGroup(tx, orgId, record);
-        await settle(tx, orgId, await membersOf(tx, record.id));
+        await settle(tx, orgId, await membersOf(tx, record.id), giver);
         const details = { display_name: record.displayName, role: role ?? null };
         await audit(tx, actOn({ id: record.id, orgId }, "group.mapped", call, details));
         return record;
@@ -206,15 +226,19 @@ async function become(
   const came = wanted.filter((id) => !before.has(id));
   const stays = new Set(wanted);
   const left = [...before].filter((id) => !stays.has(id));
-  await settle(tx, orgId, [...came, ...left]);
+  const giver = await giverOf(tx, call);
+  // Nobody is put into a group that gives more than the caller has, whatever else they have already.
+  if (record.role !== undefined && came.length > 0)
+    await refuseStandingBeyond(tx, orgId, { role: record.role, workspaceIds: [] }, giver);
+  await settle(tx, orgId, [...came, ...left], giver);
   const details = { display_name: displayName, came, left };
   await audit(tx, actOn({ id: record.id, orgId }, action, call, details));
   return resourceOf(tx, orgId, record.id);
 }
 
-async function settle(tx: Tx, orgId: string, userIds: readonly string[]): Promise<void> {
+async function settle(tx: Tx, orgId: string, userIds: readonly string[], giver: Authority | undefined): Promise<void> {
   if (userIds.length === 0) return;
-  await settleRoles(tx, await findMembers(tx, orgId, userIds));
+  await settleRoles(tx, await findMembers(tx, orgId, userIds), giver);
   await touchMembers(tx, userIds);
 }
 

@@ -8,6 +8,15 @@ export interface Wish {
   readonly excludedAttributes?: string | undefined;
 }
 
+/** The wish of a search, which has lists where a query has commas. */
+export const wishOf = (search: {
+  readonly attributes: readonly string[];
+  readonly excludedAttributes: readonly string[];
+}): Wish => ({
+  ...(search.attributes.length > 0 && { attributes: search.attributes.join() }),
+  ...(search.excludedAttributes.length > 0 && { excludedAttributes: search.excludedAttributes.join() }),
+});
+
 /** Always in answers. */
 const ALWAYS: ReadonlySet<string> = new Set(["id", "schemas"]);
 

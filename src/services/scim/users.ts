@@ -10,6 +10,7 @@ import {
   PatchUserResponseSchema,
   ReplaceUserResponseSchema,
   type ScimService,
+  SearchUsersResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
 import { Reason, refuse } from "../../refusal.ts";
 import { audit } from "../../store/account/audit.ts";
@@ -32,17 +33,18 @@ import {
 } from "../../store/account/scim.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { toldRevoked } from "../account/keys.ts";
+import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { emit } from "../emit.ts";
-import { actOn, assertMayTouch } from "../identity/reach.ts";
+import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
 import type { ScimParts } from "./parts.ts";
 import { type Change, patched } from "./patch.ts";
-import { projected, type Wish } from "./project.ts";
+import { projected, type Wish, wishOf } from "./project.ts";
 import { assertVersion } from "./version.ts";
 
-type UserCalls = "listUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
+type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
 
 /** The role of a user whom no mapped group gives another: he sees, and does nothing. */
 const FIRST_ROLE = "viewer";
@@ -63,12 +65,25 @@ export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<type
       });
     },
 
+    async searchUsers(request, call) {
+      const query = queryFor(KINDS.user, keyOf(call).orgId, request);
+      const { total, resources } = await listUsers(sql, query);
+      return create(SearchUsersResponseSchema, {
+        schemas: [LIST_SCHEMA],
+        totalResults: total,
+        startIndex: query.offset + 1,
+        itemsPerPage: resources.length,
+        resources: resources.map((each) => shown(each, wishOf(request))),
+      });
+    },
+
     async createUser(request, call) {
       const { orgId } = keyOf(call);
       const told = toldBy(request.user);
       const isActive = request.user?.active ?? true;
       const made = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
+        await refuseStandingBeyond(tx, orgId, { role: FIRST_ROLE, workspaceIds: [] }, await giverOf(tx, call));
         const standing = { role: FIRST_ROLE, status: isActive ? ("active" as const) : ("deactivated" as const) };
         const id = await addUser(tx, orgId, told, standing);
         if (isActive) await emit(tx, orgId, { case: "memberAdded", value: { userId: id, role: FIRST_ROLE } });
@@ -96,9 +111,8 @@ export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<type
     async patchUser(request, call) {
       const { userId, patch, ifMatch } = request;
       const changes = changesOf(patch);
-      const after = await changing(sql, userId, ifMatch, call, async (before) =>
-        userOf(await patched(KINDS.user, before, changes)),
-      );
+      const become = async (before: ScimResource): Promise<User> => userOf(await patched(KINDS.user, before, changes));
+      const after = await changing(sql, userId, ifMatch, call, become, true);
       changed(userId);
       return create(PatchUserResponseSchema, { user: shown(after, request) });
     },
@@ -109,7 +123,7 @@ export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<type
         await lockMembers(tx, orgId);
         assertVersion(await known(tx, orgId, userId), ifMatch);
         const member = await memberOf(tx, orgId, userId);
-        assertMayTouch(member, call);
+        await assertMayEnd(tx, member, await giverOf(tx, call));
         await assertOwnerRemains(tx, member);
         await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
         await dropMember(tx, userId);
@@ -129,6 +143,7 @@ async function changing(
   ifMatch: string | undefined,
   call: Call,
   become: (before: ScimResource) => Promise<User>,
+  isPatch = false,
 ): Promise<ScimResource> {
   const { orgId } = keyOf(call);
   return tx(sql, async (tx) => {
@@ -136,7 +151,10 @@ async function changing(
     const before = await known(tx, orgId, userId);
     assertVersion(before, ifMatch);
     const user = await become(before);
-    await changeUser(tx, orgId, userId, toldBy(user));
+    const told = toldBy(user);
+    // A member has an address whatever is told of it: an empty list says that it is not to be shown as the user's.
+    const resource = isPatch && user.emails.length === 0 ? { ...told.resource, emails: [] } : told.resource;
+    await changeUser(tx, orgId, userId, { ...told, resource });
     const member = await memberOf(tx, orgId, userId);
     const isActive = user.active ?? before.active === true;
     if (isActive !== (member.status !== "deactivated")) await activate(tx, member, isActive, call);
@@ -148,12 +166,14 @@ async function changing(
 /** Lets a member call again, or refuses all his keys from the commit on. */
 async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: Call): Promise<void> {
   const { id: userId, orgId, role, inviteEnds } = member;
+  const giver = await giverOf(tx, call);
   if (isActive) {
+    await assertMayChange(tx, member, giver);
     // Who had not accepted his invite still has not.
     await changeMember(tx, userId, { status: inviteEnds === undefined ? "active" : "invited" });
     if (inviteEnds === undefined) await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
   } else {
-    assertMayTouch(member, call);
+    await assertMayEnd(tx, member, giver);
     await assertOwnerRemains(tx, member);
     await changeMember(tx, userId, { status: "deactivated" });
     await emit(tx, orgId, { case: "memberRemoved", value: { userId } });

@@ -1,7 +1,8 @@
 /** Keys in memory, so that no warm call asks the database who is calling. */
-import { steadyNow } from "../../ambient.ts";
+import { inTime, steadyNow } from "../../ambient.ts";
 import type { Notices } from "../database/notices.ts";
 import type { Sql } from "../database/tx.ts";
+import { isOutage } from "../database/unavailable.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";
 import { hashName, isSecret } from "./secret.ts";
 
@@ -9,6 +10,10 @@ import { hashName, isSecret } from "./secret.ts";
 const FRESH_MS = 5_000;
 /** After this long a call waits for that. */
 const STALE_MS = 15_000;
+/** A read that takes longer is one of a database that stands still: until it answers, a key goes on as it was read last. */
+const PATIENCE_MS = 100;
+/** So old may what was read last be, by what it is wanted for: for calls, and for stopping robots. Source: decisions, section 19. */
+const OLDEST_MS = { call: 60_000, stop: 300_000 } as const;
 const MOST_KEYS = 100_000;
 /** A caller in a loop comes again sooner than this. */
 const NAMED_MS = 1_000;
@@ -17,9 +22,21 @@ const MOST_NAMED = 1_000;
 interface Entry {
   /** Undefined: there is no such key. */
   key: KeyRecord | undefined;
+  /** When it was read; not a number of the clock where it has to be read anew before it serves. */
   readMs: number;
+  /** When it was read last, however much may have changed since. */
+  knownMs: number;
   reading: Promise<KeyRecord | undefined> | undefined;
 }
+
+const newEntry = (): Entry => ({
+  key: undefined,
+  readMs: Number.NEGATIVE_INFINITY,
+  knownMs: Number.NEGATIVE_INFINITY,
+  reading: undefined,
+});
+
+const NOT_NOW = new Error("the key is not read yet");
 
 /** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
 export class KeyCache {
@@ -44,24 +61,40 @@ export class KeyCache {
     );
   }
 
-  /** The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away. */
-  find(secret: string): KeyRecord | undefined | Promise<KeyRecord | undefined> {
+  /**
+   * The key of a secret, at once when it is known; undefined when there is none. Rejects when the database must be asked and is away.
+   * While it stands still a key that was read not long ago serves on, for stopping robots longer than for calls.
+   */
+  find(
+    secret: string,
+    wantedFor: keyof typeof OLDEST_MS = "call",
+  ): KeyRecord | undefined | Promise<KeyRecord | undefined> {
     const time = steadyNow();
     const name = this.#nameOf(secret, time);
     const entry = this.#entries.get(name);
     if (!entry) {
       if (!isSecret(secret)) return undefined;
       this.#misses++;
-      return this.#read(name, { key: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
+      return this.#read(name, newEntry());
     }
     const age = time - entry.readMs;
     if (age < STALE_MS) this.#hits++;
     else this.#misses++;
     if (age < FRESH_MS) return entry.key;
     const reading = this.#read(name, entry);
-    if (age >= STALE_MS) return reading;
     reading.catch(() => {});
-    return entry.key;
+    if (age < STALE_MS) return entry.key;
+    if (entry.key === undefined || time - entry.knownMs >= OLDEST_MS[wantedFor]) return reading;
+    const { key } = entry;
+    return inTime(reading, { ms: PATIENCE_MS, late: () => NOT_NOW }).catch((thrown: unknown) => {
+      if (thrown === NOT_NOW || isOutage(thrown)) return key;
+      throw thrown;
+    });
+  }
+
+  /** The key of a secret where it is in memory, however old; asks nobody. */
+  peek(secret: string): KeyRecord | undefined {
+    return this.#entries.get(this.#nameOf(secret, steadyNow()))?.key;
   }
 
   /** How many keys are remembered, and how often one was, since the start. */
@@ -92,7 +125,7 @@ export class KeyCache {
     if (entry.reading) return entry.reading;
     const generation = this.#generation;
     const reading = findKeyByHash(this.#sql, Buffer.from(name, "base64")).then((key) => {
-      if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow() });
+      if (generation === this.#generation) Object.assign(entry, { key, readMs: steadyNow(), knownMs: steadyNow() });
       else if (this.#entries.get(name) === entry) this.#entries.delete(name);
       return key;
     });
@@ -106,14 +139,20 @@ export class KeyCache {
   }
 
   /**
-   * Reads a key, or all of an organisation, anew at the next look; without a name all. A new key may be one that was unknown
-   * before, so what isn't there is forgotten with every change.
+   * Reads a key with its descendants, or all of a user or an organisation, anew at the next look; without a name all, which are not known to
+   * have changed. A new key may be one that was unknown before, so what isn't there is forgotten with every change.
    */
   forget(id: string | undefined): void {
     this.#generation += 1;
-    for (const [name, { key }] of this.#entries) {
-      if (id === undefined || key === undefined || key.id === id || key.orgId === id || key.userId === id)
+    for (const [name, entry] of this.#entries) {
+      const { key } = entry;
+      if (id === undefined && key !== undefined) entry.readMs = Number.NEGATIVE_INFINITY;
+      else if (id === undefined || key === undefined || key.orgId === id || isOf(key, id) || descends(key, id))
         this.#entries.delete(name);
     }
   }
 }
+
+const isOf = (key: KeyRecord, id: string): boolean => key.id === id || key.userId === id;
+const descends = ({ ancestors }: KeyRecord, id: string): boolean =>
+  ancestors.length > 0 && ancestors.some((key) => isOf(key, id));

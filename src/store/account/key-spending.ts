@@ -23,7 +23,6 @@ interface SpendingRow {
   held: number;
   limit: number | null;
   interval: BudgetInterval | null;
-  resets_at: number | null;
 }
 
 /** The spending of a key. A call counts on the day on which its credit was leased. */
@@ -43,8 +42,7 @@ export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise
       (select coalesce(sum(amount_micro - spent_micro), 0) from lease join key on lease.key_id = key.id
         where lease.org_id = key.org_id and key.id = ${keyId}) as held,
       (select budget_micro from key where id = ${keyId}) as "limit",
-      (select budget_interval from key where id = ${keyId}) as "interval",
-      (select extract(epoch from budget_reset(budget_interval, ${day}::date)) from key where id = ${keyId}) as resets_at
+      (select budget_interval from key where id = ${keyId}) as "interval"
     from spent`;
   const {
     day: dayMicro,
@@ -55,11 +53,9 @@ export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise
     limit,
     interval,
   } = row!;
-  const within = { daily: dayMicro, weekly: weekMicro, monthly: monthMicro, lifetime: totalMicro };
+  const spent = limit === null ? undefined : (await budgetsSpent(sql, [keyId], atMs)).get(keyId);
   const budget =
-    limit === null || interval === null
-      ? undefined
-      : { limitMicro: limit, interval, spentMicro: within[interval], resetsAt: row!.resets_at ?? undefined };
+    limit === null || interval === null || spent === undefined ? undefined : { limitMicro: limit, interval, ...spent };
   return { dayMicro, weekMicro, monthMicro, totalMicro, heldMicro, budget };
 }
 
@@ -69,7 +65,10 @@ export interface BudgetSpent {
   resetsAt: number | undefined;
 }
 
-/** What was spent of the budgets of these keys at `atMs` (unix milliseconds), by key; those without a budget are left out. */
+/**
+ * What was spent of the budgets of these keys at `atMs` (unix milliseconds), by them and by their descendants, by key; those without a
+ * budget are left out.
+ */
 export async function budgetsSpent(
   sql: Queryable,
   keyIds: readonly string[],
@@ -77,12 +76,9 @@ export async function budgetsSpent(
 ): Promise<Map<string, BudgetSpent>> {
   const day = new Date(atMs).toISOString().slice(0, 10);
   const rows = await sql<{ id: string; spent: number; resets_at: number | null }[]>`
-    select key.id, taken.micro - kept.micro as spent, extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at
-    from key,
-      lateral (select coalesce(sum(taken_micro), 0) as micro from key_day
-        where key_id = key.id and day >= budget_start(budget_interval, ${day}::date)) as taken,
-      lateral (select coalesce(sum(amount_micro - spent_micro), 0) as micro from lease
-        where key_id = key.id and org_id = key.org_id and day >= budget_start(budget_interval, ${day}::date)) as kept
+    select key.id, (line_taken(key.id, since) - line_held(key.id, key.org_id, since))::bigint as spent,
+      extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at
+    from key, lateral budget_start(budget_interval, ${day}::date) as since
     where key.id = any(${[...keyIds]}) and budget_micro is not null`;
   return new Map(rows.map(({ id, spent, resets_at }) => [id, { spentMicro: spent, resetsAt: resets_at ?? undefined }]));
 }

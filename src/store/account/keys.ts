@@ -44,7 +44,14 @@ export interface KeyRecord {
   createdAt: number;
   /** What no action that it is given may exceed, as ProtoJSON of `SafetyBounds`. */
   bounds: object | undefined;
+  /** The key that made it. */
+  parentId: string | undefined;
+  /** The keys that it descends from, the nearest first, each as it is by itself. All of this record's other fields are the key's own, too. */
+  ancestors: readonly KeyRecord[];
 }
+
+/** The most keys that one may descend from: every call of a key counts against the limits of all of them. */
+export const MOST_ANCESTORS = 8;
 
 /** How often a key may call. */
 export interface RateLimit {
@@ -87,6 +94,8 @@ export interface NewKey {
   robotId?: string | undefined;
   /** ProtoJSON of `SafetyBounds`. */
   bounds?: object | undefined;
+  /** The key that makes it. */
+  parentId?: string | undefined;
 }
 
 interface KeyRow {
@@ -115,6 +124,7 @@ interface KeyRow {
   workspace_id: string | null;
   robot_id: string | null;
   bounds: object | null;
+  parent_id: string | null;
   org_settings: StoredSettings | null;
   workspace_settings: StoredSettings | null;
   created: Date;
@@ -154,11 +164,30 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   bounds: row.bounds ?? undefined,
   settings: settingsFrom(row.org_settings, row.workspace_settings),
   createdAt: seconds(row.created),
+  parentId: row.parent_id ?? undefined,
+  ancestors: [],
 });
+
+/** Keys with those that they descend from; a key without a parent costs no look. */
+async function withAncestors(sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord[]> {
+  const keys = rows.map(keyOf);
+  const born = keys.filter(({ parentId }) => parentId !== undefined).map(({ id }) => id);
+  if (born.length === 0) return keys;
+  const found = await sql<(KeyRow & { descendant: string })[]>`
+    select line.descendant, ${keyColumns(sql)}
+    from (select descendant, a.id as ancestor, a.depth from unnest(${born}::text[]) as descendant, key_ancestors(descendant) as a) as line
+      join key on key.id = line.ancestor
+    order by line.descendant, line.depth`;
+  const lines = Map.groupBy(found, ({ descendant }) => descendant);
+  return keys.map((key) => ({ ...key, ancestors: (lines.get(key.id) ?? []).map(keyOf) }));
+}
+
+const oneOf = async (sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord | undefined> =>
+  (await withAncestors(sql, rows))[0];
 
 const keyColumns = (sql: Queryable) => sql`
   id, org_id, name, prefix, role, user_id, permissions, scopes, models, environment, disabled, expires_at, budget_micro, budget_interval,
-  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, created,
+  rate_requests, rate_window_s, rate_burst, rate_concurrency, rate_streams, workspace_id, robot_id, bounds, created, parent_id,
   revoked_at is not null as revoked,
   (select to_json(s) from org_settings as s where s.org_id = key.org_id) as org_settings,
   (select settings from workspace where workspace.id = key.workspace_id) as workspace_settings,
@@ -193,21 +222,20 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     workspace_id: key.workspaceId ?? null,
     robot_id: key.robotId ?? null,
     bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
+    parent_id: key.parentId ?? null,
   };
-  const [made] = await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`;
-  return { key: keyOf(made!), secret };
+  const made = await oneOf(sql, await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`);
+  return { key: made!, secret };
 }
 
 /** Finds a key by the hash of its secret. */
 export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyRecord | undefined> {
-  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`;
-  return row && keyOf(row);
+  return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`);
 }
 
 /** Finds a key by its name. */
 export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | undefined> {
-  const [row] = await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`;
-  return row && keyOf(row);
+  return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`);
 }
 
 /** Which keys of an organisation to list. */
@@ -232,14 +260,14 @@ export async function listKeys(
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
     order by id limit ${limit + 1}`;
-  return { records: rows.slice(0, limit).map(keyOf), hasMore: rows.length > limit };
+  return { records: await withAncestors(sql, rows.slice(0, limit)), hasMore: rows.length > limit };
 }
 
 /** A key of an organisation that was not revoked; its row is locked until the transaction ends. */
 export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
-  const [row] = await tx<KeyRow[]>`
+  const rows = await tx<KeyRow[]>`
     select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null for update of key`;
-  return row && keyOf(row);
+  return oneOf(tx, rows);
 }
 
 /** What may change of a key; absent fields stay, null takes one away. */
@@ -279,16 +307,14 @@ export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promis
     }),
   };
   if (Object.keys(row).length > 0) await tx`update key set ${tx(row)} where id = ${id}`;
-  const [changed] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
-  return keyOf(changed!);
+  return (await findKey(tx, id))!;
 }
 
 /** Gives a key a new secret; the old one opens nothing any more. The secret is in the answer and nowhere else. */
 export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
   await tx`update key set ${tx({ prefix, hash: hashSecret(secret) })} where id = ${id}`;
-  const [row] = await tx<KeyRow[]>`select ${keyColumns(tx)} from key where id = ${id}`;
-  return { key: keyOf(row!), secret };
+  return { key: (await findKey(tx, id))!, secret };
 }
 
 /** Whose keys to end; those of a member outside of some workspaces where `outside` names these. */
@@ -309,11 +335,16 @@ function theseKeys(tx: Tx, which: WhichKeys) {
 /** A key that was revoked. */
 export type RevokedKey = Pick<KeyRecord, "id" | "workspaceId">;
 
-/** Ends keys for ever. Answers which these were. */
+/** Ends keys for ever, and all that descend from them. Answers which these were. */
 export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]> {
   const these = theseKeys(tx, which);
   const rows = await tx<{ id: string; workspace_id: string | null }[]>`
-    update key set disabled = true, revoked_at = now() where ${these} and revoked_at is null returning id, workspace_id`;
+    with recursive line as (
+      select id from key where ${these}
+      union select key.id from line join key on key.parent_id = line.id
+    )
+    update key set disabled = true, revoked_at = now() from line where key.id = line.id and revoked_at is null
+    returning key.id, workspace_id`;
   return rows.map(({ id, workspace_id }) => ({ id, workspaceId: workspace_id ?? undefined }));
 }
 

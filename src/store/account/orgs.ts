@@ -1,7 +1,7 @@
 /** Organisations and their balance. Amounts are micro-dollars. */
 import { newId } from "../../ambient.ts";
 import { Reason, refuse } from "../../refusal.ts";
-import { type Sql, type Tx, tx } from "../database/tx.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 
 /** An organisation. */
 export interface OrgRecord {
@@ -46,7 +46,7 @@ export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord
 }
 
 /** Finds an organisation by its name in paths. */
-export async function findOrg(sql: Sql, id: string): Promise<OrgRecord | undefined> {
+export async function findOrg(sql: Queryable, id: string): Promise<OrgRecord | undefined> {
   const [row] = await sql<OrgRow[]>`select * from org where id = ${id}`;
   return row && orgOf(row);
 }

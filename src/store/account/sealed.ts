@@ -3,6 +3,7 @@
 import type { Sql } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
 import { webhookContext } from "../events/webhooks.ts";
+import { jobKeyContext } from "../jobs/jobs.ts";
 import { offeringContext } from "../supply/supply.ts";
 import { credentialContext } from "./credentials.ts";
 
@@ -61,6 +62,13 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     column: "headers",
     needs: [],
     contextOf: ({ id }) => broadcastContext(String(id)),
+  },
+  {
+    name: "keys of jobs",
+    table: "job_key",
+    column: "wrapped",
+    needs: [],
+    contextOf: ({ id }) => jobKeyContext(String(id)),
   },
 ];
 

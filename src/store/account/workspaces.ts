@@ -103,14 +103,15 @@ export async function findWorkspace(
   return row && workspaceOf(row);
 }
 
-/** The workspaces of an organisation by age, after the one named `after`. */
+/** The workspaces of an organisation by age, after the one named `after`; `only` leaves one of them. */
 export async function listWorkspaces(
   sql: Queryable,
   orgId: string,
-  { limit, after, atMs }: { limit: number; after: string | undefined; atMs: number },
+  { limit, after, only, atMs }: { limit: number; after: string | undefined; only?: string | undefined; atMs: number },
 ): Promise<{ records: WorkspaceRecord[]; hasMore: boolean }> {
   const rows = await sql<WorkspaceRow[]>`
     ${workspaces(sql, atMs)} and org_id = ${orgId} ${after === undefined ? sql`` : sql`and id > ${after}`}
+      ${only === undefined ? sql`` : sql`and id = ${only}`}
     order by id limit ${limit + 1}`;
   return { records: rows.slice(0, limit).map(workspaceOf), hasMore: rows.length > limit };
 }

@@ -1,6 +1,7 @@
 /** How this house opens connections to PostgreSQL: the driver with our types, limits and address forms. */
 import { createConnection, type Socket } from "node:net";
 import postgres from "postgres";
+import type { Pulse } from "./pulse.ts";
 import { ARRAY_TYPES, TYPES } from "./types.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
@@ -19,6 +20,9 @@ export type Queryable = postgres.ISql;
  * still must not hold its locks for longer than others have patience.
  */
 const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
+
+/** Why nobody waits for a database that stands still. */
+const SILENT = "The database does not answer";
 
 const DRIVER_OPTIONS = {
   types: TYPES,
@@ -47,6 +51,10 @@ export interface ClientOptions {
   onLost?: () => void;
   /** Called for each notification of a channel that this client listens to. */
   onNotify?: (channel: string, payload: string) => void;
+  /** While it is silent no connection is made: a frozen server's system accepts them, and they wait there. */
+  pulse?: Pulse | undefined;
+  /** Statements may take as long as they like, as those of migrations do. */
+  unbounded?: boolean | undefined;
 }
 
 /**
@@ -57,20 +65,34 @@ export interface ClientOptions {
  * of any; it stops using a connection whose end met a statement on its way out; and it calls a server that hangs up
  * at once again and again, without an end.
  */
-export function openClient(url: string, { max, plansOnce, onLost, onNotify }: ClientOptions): Client {
+export function openClient(url: string, { max, plansOnce, onLost, onNotify, pulse, unbounded }: ClientOptions): Client {
   const address = new URL(url);
   const directory = address.searchParams.get("host");
   address.searchParams.delete("host");
+  const sockets = new Set<Socket>();
   let isLost = false;
   const lose = (): void => {
-    if (!isLost) onLost?.();
+    if (isLost) return;
     isLost = true;
+    forgetPulse?.();
+    onLost?.();
+    // Of a server that stands still nothing is heard any more, not even the end of a connection.
+    if (pulse?.silent) for (const socket of sockets) socket.destroy();
   };
+  const forgetPulse = pulse?.onSilence(lose);
   const call = ({ path, host, port }: Destination): Socket => {
-    if (isLost) throw new StoreUnavailable("The database connection was lost");
-    const socket = path ? createConnection(path) : createConnection(port[0]!, host[0]);
+    if (pulse?.silent) lose();
+    if (isLost) throw new StoreUnavailable(pulse?.silent ? SILENT : "The database connection was lost");
+    const where = path ? { path } : { port: port[0]!, ...(host[0] !== undefined && { host: host[0] }) };
+    const socket = createConnection({ ...where, timeout: OWED_MS });
+    sockets.add(socket);
+    if (!unbounded) endOwing(socket);
+    socket.once("close", () => {
+      sockets.delete(socket);
+      lose();
+    });
     // The driver asks a TLS server for the certificate of this name.
-    return Object.assign(socket.once("close", lose), { host: host[0] });
+    return Object.assign(socket, { host: host[0] });
   };
   const client = postgres(address.href, {
     max,
@@ -83,3 +105,30 @@ export function openClient(url: string, { max, plansOnce, onLost, onNotify }: Cl
   Object.assign(client.options, { shared: { retries: 0, typeArrayMap: ARRAY_TYPES } });
   return client;
 }
+
+/** The server ends what takes 30 seconds. A connection that owes an answer for longer is one that nobody serves. */
+const OWED_MS = LIMITS_MS.statement_timeout + 5_000;
+
+/**
+ * Destroys a connection whose server owes an answer for too long, as one does whose process alone stands still. Of several statements
+ * under way on one connection only the first that is late is seen; under TLS none is, and the pulse alone judges.
+ */
+function endOwing(socket: Socket): void {
+  let owes = false;
+  const { write } = socket;
+  socket.write = ((...written: Parameters<typeof write>) => {
+    owes = true;
+    return write.apply(socket, written);
+  }) as typeof write; // the same in all of its forms
+  socket.on("data", (bytes: Buffer) => {
+    owes = !isReadyForQuery(bytes);
+  });
+  // Told of once nothing has come or gone for as long as the socket was made to wait.
+  socket.on("timeout", () => {
+    if (owes) socket.destroy();
+  });
+}
+
+/** Whether what the server sent ends with its `ReadyForQuery`: the letter Z, a length of five, and one byte more. */
+const isReadyForQuery = (bytes: Buffer): boolean =>
+  bytes.length >= 6 && bytes[bytes.length - 6] === 0x5a && bytes.readUInt32BE(bytes.length - 5) === 5;

@@ -1,6 +1,6 @@
 /** Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost. */
 import { after } from "../../ambient.ts";
-import { type Client, openClient } from "./client.ts";
+import { type Client, type ClientOptions, openClient } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 /** One connection. */
@@ -10,6 +10,9 @@ export interface Lane {
   readonly lost: Promise<never>;
   isLost(): boolean;
 }
+
+/** How lanes differ from others. */
+type LaneOptions = Pick<ClientOptions, "pulse" | "unbounded">;
 
 interface Waiter {
   take(lane: Lane): void;
@@ -32,11 +35,13 @@ export class Lanes {
   readonly #all = new Set<Lane>();
   readonly #idle: Lane[] = [];
   readonly #waiting: Waiter[] = [];
+  readonly #options: LaneOptions;
   #closed = false;
 
-  constructor(url: string, max: number) {
+  constructor(url: string, max: number, options: LaneOptions = {}) {
     this.#url = url;
     this.#max = max;
+    this.#options = options;
   }
 
   /** Lends a lane, waiting for one when all are lent; rejects when none comes back in time. */
@@ -95,7 +100,8 @@ export class Lanes {
       void lane.client.end({ timeout: 0 });
       lost.reject(new StoreUnavailable("The database connection was lost"));
     };
-    const lane: Lane = { client: openClient(this.#url, { max: 1, onLost }), lost: lost.promise, isLost: () => isLost };
+    const client = openClient(this.#url, { ...this.#options, max: 1, onLost });
+    const lane: Lane = { client, lost: lost.promise, isLost: () => isLost };
     this.#all.add(lane);
     return lane;
   }

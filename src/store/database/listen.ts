@@ -1,6 +1,8 @@
 /** Hearing what other connections notify. */
-import { sleep } from "../../ambient.ts";
-import { openClient } from "./client.ts";
+import { inTime, sleep, steadyNow } from "../../ambient.ts";
+import { type Client, openClient } from "./client.ts";
+import type { Pulse } from "./pulse.ts";
+import { StoreUnavailable } from "./unavailable.ts";
 
 /** What to listen to, and whom to tell. */
 export interface Listening {
@@ -10,12 +12,18 @@ export interface Listening {
    * Called whenever listening begins, the first time as after a loss: what was notified before then may be missed.
    */
   onJoin: () => void;
+  /** Told of the database's answers, for which it is asked all the time. */
+  pulse?: Pulse | undefined;
 }
 
 const REJOIN_MS = 100;
+/** How often the database is asked for its time. */
+const ASK_MS = 500;
+/** A connection that owes its answer for longer is given up: the server may long be back, by another way. */
+const GIVEN_UP_MS = 10_000;
 
 /** Listens on a connection of its own, made again whenever it is lost, until the returned function is called. */
-export function listen(url: string, { channels, onNotify, onJoin }: Listening): () => Promise<void> {
+export function listen(url: string, { channels, onNotify, onJoin, pulse }: Listening): () => Promise<void> {
   const leaving = new AbortController();
   const { signal } = leaving;
   const stay = async (): Promise<void> => {
@@ -26,7 +34,7 @@ export function listen(url: string, { channels, onNotify, onJoin }: Listening): 
       try {
         for (const channel of channels) await client`listen ${client(channel)}`;
         onJoin();
-        await over.promise;
+        await Promise.race([over.promise, pulse === undefined ? over.promise : feel(client, pulse, signal)]);
       } catch {
         // Not there yet: the next round tries again.
       }
@@ -39,4 +47,15 @@ export function listen(url: string, { channels, onNotify, onJoin }: Listening): 
     leaving.abort();
     return stayed;
   };
+}
+
+/** Asks a database for its time, again and again; rejects when it owes an answer for too long, resolves when `signal` is aborted. */
+async function feel(client: Client, pulse: Pulse, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const askedAt = steadyNow();
+    const asked = client<{ ms: number }[]>`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`;
+    const [answer] = await inTime(asked, { ms: GIVEN_UP_MS, late: () => new StoreUnavailable("no answer in time") });
+    pulse.answered(answer!.ms, askedAt, steadyNow());
+    await sleep(ASK_MS, signal).catch(() => {});
+  }
 }

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Sql, type Tx, tx } from "./tx.ts";
-import { StoreUnavailable } from "./unavailable.ts";
+import { isOutage, StoreUnavailable } from "./unavailable.ts";
 
 interface Migration {
   name: string;
@@ -32,7 +32,10 @@ export async function migrate(sql: Sql, directory = MIGRATIONS): Promise<string[
     } catch (cause) {
       if (cause instanceof StoreUnavailable) throw cause;
       const why = cause instanceof Error ? cause.message : String(cause);
-      throw new StoreUnavailable(`Migration ${migration.name} failed and was rolled back: ${why}`, { cause });
+      throw new StoreUnavailable(`Migration ${migration.name} failed and was rolled back: ${why}`, {
+        cause,
+        lasting: !isOutage(cause),
+      });
     }
   }
   return applied;
@@ -41,9 +44,10 @@ export async function migrate(sql: Sql, directory = MIGRATIONS): Promise<string[
 async function readMigrations(directory: string): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith(".sql")).sort();
   const misnamed = names.find((name) => !FILE_NAME.test(name));
-  if (misnamed) throw new StoreUnavailable(`Migration ${misnamed} must be named like 0001_what_it_does.sql`);
+  if (misnamed)
+    throw new StoreUnavailable(`Migration ${misnamed} must be named like 0001_what_it_does.sql`, { lasting: true });
   const twin = names.find((name, at) => name.slice(0, 4) === names[at + 1]?.slice(0, 4));
-  if (twin) throw new StoreUnavailable(`Two migrations have the number ${twin.slice(0, 4)}`);
+  if (twin) throw new StoreUnavailable(`Two migrations have the number ${twin.slice(0, 4)}`, { lasting: true });
   return Promise.all(
     names.map(async (name) => {
       const text = await readFile(join(directory, name), "utf8");
@@ -63,9 +67,14 @@ async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean
       (select max(name) from schema_migration) as last`;
   if (row?.sha256 === sha256) return false;
   if (row?.sha256)
-    throw new StoreUnavailable(`Migration ${name} was applied and has changed since: restore it, and add a new one`);
+    throw new StoreUnavailable(`Migration ${name} was applied and has changed since: restore it, and add a new one`, {
+      lasting: true,
+    });
   if (row?.last && row.last > name)
-    throw new StoreUnavailable(`Migration ${name} comes before ${row.last}, which was applied: give it a later number`);
+    throw new StoreUnavailable(
+      `Migration ${name} comes before ${row.last}, which was applied: give it a later number`,
+      { lasting: true },
+    );
   await tx.unsafe(text);
   await tx`insert into schema_migration (name, sha256) values (${name}, ${sha256})`;
   return true;

@@ -1,6 +1,7 @@
 /** What the database tells every replica: one connection, shared by all who listen. */
 import type { Queryable } from "./client.ts";
 import { listen } from "./listen.ts";
+import type { Pulse } from "./pulse.ts";
 
 const CHANNELS = [
   "lease_wanted",
@@ -38,9 +39,10 @@ export class Notices {
   readonly #ears = new Map<Channel, Set<Ear>>(CHANNELS.map((channel) => [channel, new Set()]));
   readonly #stop: () => Promise<void>;
 
-  private constructor(url: string, onJoin: () => void) {
+  private constructor(url: string, pulse: Pulse | undefined, onJoin: () => void) {
     this.#stop = listen(url, {
       channels: CHANNELS,
+      pulse,
       onNotify: (channel, payload) => {
         for (const ear of this.#ears.get(channel as Channel) ?? []) ear.hear(payload);
       },
@@ -51,10 +53,10 @@ export class Notices {
     });
   }
 
-  /** Begins to listen to the database at `url`; resolves once it does. */
-  static async open(url: string): Promise<Notices> {
+  /** Begins to listen to the database at `url`; resolves once it does. `pulse` is told whether the database answers. */
+  static async open(url: string, pulse?: Pulse): Promise<Notices> {
     const joined = Promise.withResolvers<void>();
-    const notices = new Notices(url, joined.resolve);
+    const notices = new Notices(url, pulse, joined.resolve);
     await joined.promise;
     return notices;
   }

@@ -4,6 +4,7 @@
 import postgres from "postgres";
 import { type Client, openClient, type Queryable } from "./client.ts";
 import { type Lane, Lanes } from "./lanes.ts";
+import type { Pulse } from "./pulse.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 export type { Queryable } from "./client.ts";
@@ -19,6 +20,17 @@ declare const inTransaction: unique symbol;
 /** An open transaction. A function that takes one can't be called outside of a transaction by mistake. */
 export type Tx = Queryable & { readonly [inTransaction]: true };
 
+/** How a client of the database differs from the next. */
+export interface ConnectOptions {
+  max: number;
+  /** Statements are planned once and for all: see `ClientOptions`. */
+  plansOnce?: boolean;
+  /** Tells when the database stands still. Without it a statement waits for as long as the server owes its answer. */
+  pulse?: Pulse;
+  /** Statements may take as long as they like: see `ClientOptions`. */
+  unbounded?: boolean;
+}
+
 /** Seconds that single statements get to end when their pool is closed. */
 const GRACE = 1;
 
@@ -27,19 +39,22 @@ const lanesOf = new WeakMap<Sql, Lanes>();
 /**
  * Opens a client of the database at `url`, with at most `max` connections for single statements and as many for
  * transactions. A statement that loses its connection rejects, and the next one gets a new connection: the driver's
- * own pool can lose the use of a connection for ever when the server dies, so it is replaced whole.
+ * own pool can lose the use of a connection for ever when the server dies, so it is replaced whole. While `pulse` is silent
+ * every statement rejects with `StoreUnavailable`, also those that were sent; whether these were carried out is not known then.
  */
-export function connect(url: string, { max, plansOnce = false }: { max: number; plansOnce?: boolean }): Sql {
-  const lanes = new Lanes(url, max);
+export function connect(url: string, { max, plansOnce = false, pulse, unbounded }: ConnectOptions): Sql {
+  const lanes = new Lanes(url, max, { pulse, unbounded });
   let closed = false;
   const open = (): Client => {
     const client = openClient(url, {
       max,
       plansOnce,
+      pulse,
+      unbounded,
       onLost: () => {
         if (closed) return;
         current = open();
-        void client.end({ timeout: GRACE });
+        void client.end({ timeout: pulse?.silent ? 0 : GRACE });
       },
     });
     return client;
@@ -122,21 +137,26 @@ function whileOpen(client: Client, isOpen: () => boolean): Tx {
 }
 
 /**
- * Throws `StoreUnavailable`, in one line without any secret, unless the database at `url` answers and takes writes.
+ * Throws `StoreUnavailable`, in one line without any secret, unless the database at `url` answers and takes writes; `lasting`
+ * where waiting for it does not help.
  */
 export async function databaseReachable(url: string): Promise<void> {
   if (!/^postgres(?:ql)?:/.test(url) || !URL.canParse(url))
-    throw new StoreUnavailable("DATABASE_URL is not an address");
+    throw new StoreUnavailable("DATABASE_URL is not an address", { lasting: true });
   const { hostname, port, searchParams, pathname } = new URL(url);
   const place = `${searchParams.get("host") ?? hostname}${port && `:${port}`}${pathname}`;
   const client = openClient(url, { max: 1 });
   const problem = await client<{ standby: boolean }[]>`select pg_is_in_recovery() as standby`.then(
-    ([row]) => (row?.standby ? "the server is a standby and takes no writes" : undefined),
-    whyUnreachable,
+    ([row]) => (row?.standby ? { why: "the server is a standby and takes no writes", lasting: false } : undefined),
+    (cause) => ({ why: whyUnreachable(cause), lasting: LASTING.has(codeOf(cause)) }),
   );
   await client.end({ timeout: 0 });
-  if (problem !== undefined) throw new StoreUnavailable(`DATABASE_URL ${place}: ${problem}`);
+  if (problem !== undefined)
+    throw new StoreUnavailable(`DATABASE_URL ${place}: ${problem.why}`, { lasting: problem.lasting });
 }
+
+/** Who is refused, or asks for a database that is not there, is refused later too: user, password or name are wrong. */
+const LASTING = new Set(["28P01", "28000", "3D000"]);
 
 const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",
@@ -152,6 +172,8 @@ const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
 
 function whyUnreachable(cause: unknown): string {
   if (cause instanceof StoreUnavailable) return "what listens there hangs up: it may not be PostgreSQL";
-  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  const code = codeOf(cause);
   return WHY_UNREACHABLE[code] ?? `the connection failed${code && ` (${code})`}`;
 }
+
+const codeOf = (cause: unknown): string => (cause instanceof Error && "code" in cause ? String(cause.code) : "");

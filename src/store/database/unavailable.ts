@@ -4,7 +4,18 @@
  */
 export class StoreUnavailable extends Error {
   override readonly name = "StoreUnavailable";
+  /** Waiting does not help: somebody has to mend the setup. */
+  readonly lasting: boolean;
+
+  constructor(message: string, { lasting = false, ...options }: ErrorOptions & { lasting?: boolean } = {}) {
+    super(message, options);
+    this.lasting = lasting;
+  }
 }
+
+/** Whether an error tells of a database that may be there later, so that who starts waits for it. */
+export const mayPass = (error: unknown): boolean =>
+  isOutage(error) && !(error instanceof StoreUnavailable && error.lasting);
 
 /** Errors of the driver and of the network that mean that the statement found no working server, by their code. */
 const NETWORK =
@@ -28,6 +39,10 @@ export function isOutage(error: unknown): boolean {
   const noSocket = code === "ENOENT" && "syscall" in error && error.syscall === "connect";
   return noSocket || NETWORK.test(code) || SERVER.test(code);
 }
+
+/** Whether the server refused the connection because it is starting or ending: nothing was done. */
+export const isStarting = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && error.code === "57P03";
 
 /** PostgreSQL's code for text that it cannot hold. */
 const UNSTORABLE_TEXT = "22021";

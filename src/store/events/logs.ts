@@ -114,17 +114,18 @@ const PREFIXES = {
   payment: ["payment.", "credits.", "commitment."],
 } as const;
 
-/** Acts of administration of an organisation, newest first. */
+/** Acts of administration of an organisation, or of the keys of one of its workspaces, newest first. */
 export async function listActs(
   sql: Sql,
   orgId: string,
-  { kind, since, cursor, limit }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
+  { kind, workspaceId, since, cursor, limit }: Omit<LogFilter, "contract"> & { kind: "supply" | "payment" | "admin" },
 ): Promise<ActLog[]> {
   const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
   const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
   const rows = await sql`
     select id, seq, actor, action, subject, request_id, created from audit where org_id = ${orgId}
       and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
+      ${workspaceId === undefined ? sql`` : sql`and actor in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
       ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}
     order by seq desc limit ${limit}`;

@@ -121,6 +121,12 @@ export async function turn(
   return rows.flatMap((row) => (row.index === null ? [] : [itemOf(row)]));
 }
 
+/** Whether a part of a job waits or runs. */
+export async function hasOpenItems(sql: Queryable, { id }: Pick<Hold, "id">): Promise<boolean> {
+  const [row] = await sql`select from job_item where job_id = ${id} and state in ('queued', 'running') limit 1`;
+  return row !== undefined;
+}
+
 /** What a job's parts came to. */
 export async function outcomeOf(tx: Tx, id: string): Promise<{ cancelled: boolean; dropped: boolean; ran: boolean }> {
   const [outcome] = await tx<{ cancelled: boolean; dropped: boolean; ran: boolean }[]>`

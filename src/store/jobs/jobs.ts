@@ -43,6 +43,10 @@ export interface JobRecord {
   kind: JobKind;
   orgId: string;
   keyId: string;
+  /** The workspace of the key that asked for it; undefined: the organisation's own. */
+  workspaceId: string | undefined;
+  /** What its caller sent and got is sealed under a key of its own. */
+  sealed: boolean;
   status: JobStatus;
   request: object;
   result: object | undefined;
@@ -68,32 +72,49 @@ export interface NewJob {
   kind: JobKind;
   orgId: string;
   keyId: string;
+  workspaceId: string | undefined;
   request: object;
   items: readonly { customId: string | undefined; request: object }[];
   /** Seconds until what has not run is given up. */
   lifeS: number;
   /** Whether a runner outside works on it. */
   outside?: boolean;
-  idempotency?: { key: string; hash: Buffer } | undefined;
+  /** Seals what is kept of it, where no data is retained, and answers the wrapped key. */
+  seal?: ((id: string) => Pick<NewJob, "request" | "items"> & { wrapped: Buffer }) | undefined;
+  /** The hash of what was asked for, and others by which the same may have been kept before. */
+  idempotency?: { key: string; hash: Buffer; otherHashes?: readonly Buffer[] | undefined } | undefined;
 }
+
+/** Whose jobs: those of an organisation, or of one of its workspaces alone. A key's principal is one. */
+export interface JobsOf {
+  readonly orgId: string;
+  readonly workspaceId: string | undefined;
+}
+
+/** The jobs of an organisation, or of a workspace, as a predicate. */
+export const ofThese = (sql: Queryable, { orgId, workspaceId }: JobsOf) =>
+  sql`job.org_id = ${orgId} ${workspaceId === undefined ? sql`` : sql`and job.workspace_id = ${workspaceId}`}`;
 
 /** How long a worker holds a job after its last word: fixed, so that a dead one's jobs go on within half a minute. */
 export const LEASE_S = 30;
 const IDEMPOTENCY_HOURS = 24;
+/** How long the key of a sealed job lives: as long as a batch may run, and a day to fetch what came of it. */
+const JOB_KEY_HOURS = 48;
 
 /**
  * Puts a job into the queue. With an idempotency key that was used in the last day, answers the job of then instead; refuses with
  * `idempotency_conflict` when that one was asked for in other words.
  */
 export async function createJob(tx: Tx, job: NewJob): Promise<string> {
-  const { kind, orgId, keyId, request, items, lifeS, idempotency, outside = false } = job;
+  const { kind, orgId, keyId, workspaceId, lifeS, idempotency, outside = false } = job;
   const id = newId("job");
   if (idempotency) {
-    const { key, hash } = idempotency;
+    const { key, hash, otherHashes = [] } = idempotency;
+    const hashes = [hash, ...otherHashes].map((each) => each.toString("hex"));
     await tx`select pg_advisory_xact_lock(hashtextextended(${`${orgId} ${key}`}, 0))`;
     const [known] = await tx<{ id: string; same: boolean; old: boolean }[]>`
-      select id, idempotency_hash = ${hash} as same, created < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) as old
-      from job where org_id = ${orgId} and idempotency_key = ${key}`;
+      select id, encode(idempotency_hash, 'hex') = any (${hashes}::text[]) as same, created < now() - make_interval(hours => ${IDEMPOTENCY_HOURS}) as old
+      from job where org_id = ${orgId} and idempotency_key = ${key} and workspace_id is not distinct from ${workspaceId ?? null}`;
     if (known?.old) await tx`update job set idempotency_key = null where id = ${known.id}`;
     else if (known?.same) return known.id;
     else if (known) {
@@ -101,10 +122,17 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
       throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
     }
   }
+  const sealed = job.seal?.(id);
+  const { request, items } = sealed ?? job;
   await tx`
-    insert into job (id, kind, org_id, key_id, status, rank, request, total, outside, expires, idempotency_key, idempotency_hash)
-    values (${id}, ${kind}, ${orgId}, ${keyId}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length}, ${outside},
+    insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, total, outside, expires, idempotency_key, idempotency_hash)
+    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${items.length}, ${outside},
       now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
+  if (sealed) {
+    await tx`
+      insert into job_key (id, wrapped, until)
+      values (${id}, ${sealed.wrapped}, now() + make_interval(hours => ${JOB_KEY_HOURS}))`;
+  }
   const rows = items.map(({ customId, request }, index) => ({ index, custom_id: customId ?? null, request }));
   await tx`
     insert into job_item (job_id, index, custom_id, request)
@@ -118,6 +146,8 @@ interface JobRow {
   kind: JobKind;
   org_id: string;
   key_id: string;
+  workspace_id: string | null;
+  sealed: boolean;
   status: JobStatus;
   request: object;
   result: object | null;
@@ -142,6 +172,8 @@ function jobOf(row: JobRow): HeldJob {
     kind: row.kind,
     orgId: row.org_id,
     keyId: row.key_id,
+    workspaceId: row.workspace_id ?? undefined,
+    sealed: row.sealed,
     status: row.status,
     request: row.request,
     result: row.result ?? undefined,
@@ -166,28 +198,28 @@ const counted = (sql: Queryable) => sql`
     from (select state, count(*) as n, sum(cost_micro) as cost from job_item where job_id = job.id group by state) as by_state
   ) as parts`;
 
-/** A job of an organisation. */
+/** A job of an organisation, or of a workspace. */
 export async function findJob(
   sql: Queryable,
-  orgId: string,
+  whose: JobsOf,
   kind: JobKind,
   id: string,
 ): Promise<JobRecord | undefined> {
   const [row] = await sql<JobRow[]>`
-    select ${counted(sql)} where job.id = ${id} and job.org_id = ${orgId} and job.kind = ${kind}`;
+    select ${counted(sql)} where job.id = ${id} and ${ofThese(sql, whose)} and job.kind = ${kind}`;
   return row && jobOf(row);
 }
 
-/** An organisation's jobs, newest first, from after `cursor` (a job's id) on. */
+/** The jobs of an organisation, or of a workspace, newest first, from after `cursor` (a job's id) on. */
 export async function listJobs(
   sql: Queryable,
-  orgId: string,
+  whose: JobsOf,
   { kind, limit, cursor }: { kind: JobKind | undefined; limit: number; cursor: string | undefined },
 ): Promise<JobRecord[]> {
   const rows = await sql<JobRow[]>`
-    select ${counted(sql)} where job.org_id = ${orgId}
+    select ${counted(sql)} where ${ofThese(sql, whose)}
       ${kind === undefined ? sql`` : sql`and job.kind = ${kind}`}
-      ${cursor === undefined ? sql`` : sql`and (job.created, job.id) < (select created, id from job where id = ${cursor})`}
+      ${cursor === undefined ? sql`` : sql`and (job.created, job.id) < (select created, id from job where id = ${cursor} and ${ofThese(sql, whose)})`}
     order by job.created desc, job.id desc limit ${limit}`;
   return rows.map(jobOf);
 }
@@ -198,13 +230,13 @@ export async function listJobs(
  */
 export async function cancelJob(
   tx: Tx,
-  orgId: string,
+  whose: JobsOf,
   kind: JobKind,
   id: string,
 ): Promise<"ended" | "cancelled" | "cancelling" | undefined> {
   const [job] = await tx<{ status: JobStatus; held: boolean }[]>`
     select status, coalesce(lease_until > now(), false) as held from job
-    where id = ${id} and org_id = ${orgId} and kind = ${kind} for update`;
+    where id = ${id} and ${ofThese(tx, whose)} and kind = ${kind} for update`;
   if (!job) return undefined;
   if (hasEnded(job.status)) return "ended";
   if (job.held) {
@@ -219,10 +251,10 @@ export async function cancelJob(
   return "cancelled";
 }
 
-/** The workspace of the key that a job was asked for with; undefined where it has none. */
+/** The workspace of a job; undefined where it is the organisation's own. */
 export async function workspaceOf(sql: Queryable, jobId: string): Promise<string | undefined> {
   const [row] = await sql<{ workspace: string | null }[]>`
-    select key.workspace_id as workspace from job join key on key.id = job.key_id where job.id = ${jobId}`;
+    select workspace_id as workspace from job where id = ${jobId}`;
   return row?.workspace ?? undefined;
 }
 
@@ -239,9 +271,10 @@ async function dropItems(tx: Tx, jobId: string): Promise<void> {
 export async function takeJob(sql: Sql, owner: string, kinds: readonly JobKind[]): Promise<HeldJob | undefined> {
   const [taken] = await sql<{ id: string }[]>`
     update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
-      started = coalesce(started, now())
+      started = coalesce(started, now()), ready_at = null
     where id = (
       select id from job as waiting where rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
+        and (ready_at is null or ready_at < now() or cancelled_at is not null or expires < now())
         and (not outside or cancelled_at is not null or expires < now())
       order by priority desc,
         (select count(*) from job as other where other.org_id = waiting.org_id and other.rank < 9 and other.lease_until > now()),
@@ -299,9 +332,10 @@ export async function dropRest(tx: Tx, hold: Hold): Promise<void> {
   await dropItems(tx, hold.id);
 }
 
-/** Gives a job back to the queue, unfinished. */
-export async function giveBack(sql: Queryable, { id, owner, epoch }: Hold): Promise<void> {
-  await sql`update job set lease_until = null where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
+/** Gives a job back to the queue, unfinished; nobody takes it for so many milliseconds, unless its time is over. */
+export async function giveBack(sql: Queryable, { id, owner, epoch }: Hold, restMs = 0): Promise<void> {
+  await sql`
+    update job set lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
 }
 
 /** Jobs of everyone, counted. */
@@ -311,6 +345,29 @@ export async function countJobs(sql: Queryable): Promise<{ queued: number; runni
       count(*) filter (where status = 'failed' and finished > now() - interval '24 hours') as failed
     from job where rank < 9 or finished > now() - interval '24 hours'`;
   return { queued: Number(row?.queued ?? 0), running: Number(row?.running ?? 0), failed24h: Number(row?.failed ?? 0) };
+}
+
+/** What the key of a job is wrapped for. */
+export const jobKeyContext = (jobId: string): string => JSON.stringify(["job", jobId]);
+
+/** The wrapped key of a sealed job; undefined once it is over. */
+export async function findJobKey(sql: Queryable, jobId: string): Promise<Buffer | undefined> {
+  const [row] = await sql<{ wrapped: Buffer }[]>`select wrapped from job_key where id = ${jobId} and until > now()`;
+  return row?.wrapped;
+}
+
+/** Forgets the key of a job, and the answers that were kept for its parts should one run again. */
+export async function forgetJobKey(sql: Queryable, { id, orgId, total }: JobRecord): Promise<void> {
+  await sql`
+    with forgotten as (delete from job_key where id = ${id})
+    delete from idempotency
+    where org_id = ${orgId} and key in (select ${`${id}.`}::text || index from generate_series(0, ${total}::int - 1) as index)`;
+}
+
+/** Forgets the keys of jobs whose time is over; answers how many. */
+export async function pruneJobKeys(sql: Sql): Promise<number> {
+  const { count } = await sql`delete from job_key where until < now()`;
+  return count;
 }
 
 /** Forgets jobs that ended more than `days` days ago; answers how many. */

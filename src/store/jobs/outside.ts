@@ -1,11 +1,10 @@
 /** Jobs that a runner outside works on: taken, kept and given up like any other, by the organisation's own keys. */
 
 import type { Sql, Tx } from "../database/tx.ts";
-import { type Hold, renew } from "./jobs.ts";
+import { type Hold, type JobsOf, ofThese, renew } from "./jobs.ts";
 
 /** What a runner asks for. */
-export interface OutsideAsk {
-  readonly orgId: string;
+export interface OutsideAsk extends JobsOf {
   /** The runner's key: no other can go on with what it took. */
   readonly keyId: string;
   /** What it calls itself. */
@@ -16,14 +15,14 @@ export interface OutsideAsk {
   readonly leaseS: number;
 }
 
-/** Gives a runner the evaluation of its organisation that has waited longest; undefined when none waits. */
+/** Gives a runner the evaluation of its organisation, or of its workspace, that has waited longest; undefined when none waits. */
 export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<Hold | undefined> {
-  const { orgId, keyId, name, scenarios, leaseS } = ask;
+  const { keyId, name, scenarios, leaseS } = ask;
   const [taken] = await sql<Hold[]>`
     update job set owner = ${keyId}, epoch = epoch + 1, lease_s = ${leaseS}, lease_until = now() + make_interval(secs => ${leaseS}),
       started = coalesce(started, now()), status = 'running', rank = 3, result = jsonb_build_object('harness', ${name}::text)
     where id = (
-      select id from job where org_id = ${orgId} and kind = 'evaluation' and outside and rank < 4 and expires > now()
+      select id from job where ${ofThese(sql, ask)} and kind = 'evaluation' and outside and rank < 4 and expires > now()
         and (lease_until is null or lease_until < now())
         and (${scenarios.length === 0} or request->>'scenario' = any (${[...scenarios]}::text[]))
       order by priority desc, created limit 1 for update skip locked)

@@ -62,6 +62,14 @@ const RULES: Readonly<Record<string, string>> = {
     select format('%s %s: %s <> %s', id, day, taken.taken, keys.taken) as broken
     from taken full join keys using (id, day) where coalesce(taken.taken, 0) <> coalesce(keys.taken, 0)`,
 
+  "what a key's descendants have taken is what they have": `
+    with lines as (
+      select a.id, day, sum(taken_micro) as taken from key_day, key_ancestors(key_day.key_id) as a group by a.id, day
+    )
+    select format('%s %s: %s <> %s', counted.key_id, counted.day, counted.taken_micro, lines.taken) as broken
+    from key_line_day as counted full join lines on counted.key_id = lines.id and counted.day = lines.day
+    where coalesce(counted.taken_micro, 0) <> coalesce(lines.taken, 0)`,
+
   "an availability fee is what the ledger has of it, and each month has one": `
     with paid as (
       select org_id, sum(amount_micro) as paid from transfer where kind::text = 'availability_fee' group by org_id

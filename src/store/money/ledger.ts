@@ -1,4 +1,5 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql` and `0056_promises_by_their_own_name.sql`. */
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
+ * `0061_budgets_of_lines.sql`. */
 import postgres from "postgres";
 import { steadyNow } from "../../ambient.ts";
 import type { Notices } from "../database/notices.ts";
@@ -69,6 +70,7 @@ interface Granted {
 interface FoundShort {
   entry: string;
   short: "org_credits" | "workspace_budget" | "key_budget";
+  holder: string | null;
   roomMicro: number;
   resetsAt: number | null;
   heldElsewhere: boolean;
@@ -177,7 +179,7 @@ export class Ledger {
     return rows.map(({ lease }) => lease);
   }
 
-  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it. */
+  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it and its descendants. */
   async recall(till: string, orgId: string, keyId: string | null): Promise<void> {
     await this.recover();
     await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;

@@ -4,8 +4,9 @@ import type { Sql } from "../database/tx.ts";
 /** The last chunk of a session that was charged. */
 export interface LastChunk {
   step: number;
-  /** Binary `limber.v1.LoopChunk`. */
+  /** Binary `limber.v1.LoopChunk`; sealed where the organisation retains no data. */
   chunk: Uint8Array;
+  sealed: boolean;
   /** How long ago the stream ended, in milliseconds. */
   agoMs: number;
 }
@@ -22,9 +23,9 @@ const LIFE = "15 minutes";
 
 /** Gives a session to a stream, and tells the replica that carries the one before; answers what is known of that. */
 export async function takeLoopSession(sql: Sql, session: string, stream: string): Promise<Before | undefined> {
-  const [row] = await sql<{ ended: Date | null; step: number | null; chunk: Buffer | null; ago_ms: number }[]>`
+  const [row] = await sql<BeforeRow[]>`
     with before as (
-      select true as known, ended, step, chunk, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
+      select true as known, ended, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
       where session = ${session} and (ended is null or ended > now() - ${LIFE}::text::interval)
     ), taken as (
       insert into loop_session (session, stream) values (${session}, ${stream})
@@ -37,8 +38,8 @@ export async function takeLoopSession(sql: Sql, session: string, stream: string)
 
 /** What is known by now of a session that this stream has taken. */
 export async function lookAtLoopSession(sql: Sql, session: string): Promise<Before | undefined> {
-  const [row] = await sql<{ ended: Date | null; step: number | null; chunk: Buffer | null; ago_ms: number }[]>`
-    select ended, step, chunk, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session where session = ${session}`;
+  const [row] = await sql<BeforeRow[]>`
+    select ended, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session where session = ${session}`;
   return row && beforeOf(row);
 }
 
@@ -53,10 +54,11 @@ export async function endLoopSession(
   sql: Sql,
   session: string,
   stream: string,
-  last: { step: number; chunk: Uint8Array } | undefined,
+  last: Omit<LastChunk, "agoMs"> | undefined,
 ): Promise<void> {
   await sql`
-    update loop_session set ended = now(), step = ${last?.step ?? null}, chunk = ${last ? Buffer.from(last.chunk) : null}
+    update loop_session set ended = now(), step = ${last?.step ?? null}, chunk = ${last ? Buffer.from(last.chunk) : null},
+      sealed = ${last?.sealed ?? false}
     where session = ${session} and (stream = ${stream} or ended is null)`;
 }
 
@@ -67,17 +69,15 @@ export async function pruneLoopSessions(sql: Sql): Promise<void> {
     and (ended < now() - ${LIFE}::text::interval or created < now() - interval '1 month')`;
 }
 
-const beforeOf = ({
-  ended,
-  step,
-  chunk,
-  ago_ms,
-}: {
+interface BeforeRow {
   ended: Date | null;
   step: number | null;
   chunk: Buffer | null;
+  sealed: boolean;
   ago_ms: number;
-}): Before => ({
+}
+
+const beforeOf = ({ ended, step, chunk, sealed, ago_ms }: BeforeRow): Before => ({
   ended: ended !== null,
-  last: step === null || chunk === null ? undefined : { step, chunk, agoMs: ago_ms },
+  last: step === null || chunk === null ? undefined : { step, chunk, sealed, agoMs: ago_ms },
 });

@@ -1,14 +1,15 @@
 /** Emergency stops: rows that stand until they are released. */
-import { newId } from "../../ambient.ts";
 import { notify } from "../database/notices.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** What a stop covers. */
 export type StopScope = "robot" | "session" | "key" | "workspace" | "org";
 
-/** What is to be stopped. */
+/** What is to be stopped, and by whom. */
 export interface NewStop {
   orgId: string;
+  /** The workspace whose keys alone it covers, and may release it; null: the organisation's. */
+  workspaceId: string | null;
   scope: StopScope;
   subject: string;
   reason: string;
@@ -27,6 +28,7 @@ export interface StopRecord extends Omit<NewStop, "by"> {
 interface Row {
   id: string;
   org_id: string;
+  workspace_id: string | null;
   scope: StopScope;
   subject: string;
   reason: string;
@@ -36,16 +38,22 @@ interface Row {
   released_by: string | null;
 }
 
-/** Orders a stop; the same one that stands already is answered as it is, with `fresh` false. */
-export async function orderStop(tx: Tx, stop: NewStop): Promise<{ stop: StopRecord; fresh: boolean }> {
-  const { orgId, scope, subject, reason, by } = stop;
+/**
+ * Writes a stop that was ordered, once; the same one that stands already is answered as it is, with `fresh` false, and so is one that
+ * was written before under this name, whatever became of it.
+ */
+export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopRecord; fresh: boolean }> {
+  const { id, orgId, workspaceId, scope, subject, reason, created, createdBy } = stop;
+  const before = await findStop(tx, id);
+  if (before) return { stop: before, fresh: false };
   const [made] = await tx<Row[]>`
-    insert into robot_stop (id, org_id, scope, subject, reason, created_by)
-    values (${newId("stop")}, ${orgId}, ${scope}, ${subject}, ${reason}, ${by})
-    on conflict (org_id, scope, subject) where released is null do nothing returning *`;
+    insert into robot_stop (id, org_id, workspace_id, scope, subject, reason, created, created_by)
+    values (${id}, ${orgId}, ${workspaceId}, ${scope}, ${subject}, ${reason}, ${new Date(created * 1000)}, ${createdBy})
+    on conflict (org_id, scope, subject, coalesce(workspace_id, '')) where released is null do nothing returning *`;
   if (made) return { stop: stopOf(made), fresh: true };
   const [standing] = await tx<Row[]>`
-    select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject} and released is null`;
+    select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject}
+      and workspace_id is not distinct from ${workspaceId} and released is null`;
   // Released between the two statements: order it again.
   return standing ? { stop: stopOf(standing), fresh: false } : orderStop(tx, stop);
 }
@@ -55,8 +63,10 @@ export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, 
 
 /** The stop that a notification tells of; undefined where it only says that something changed. */
 export function stopIn(payload: string): StopRecord | undefined {
-  // Ours: nobody else notifies.
-  return payload.startsWith("{") ? (JSON.parse(payload) as StopRecord) : undefined;
+  // Ours: nobody else notifies. A replica of an earlier version names no workspace, and means the organisation.
+  return payload.startsWith("{")
+    ? { workspaceId: null, ...(JSON.parse(payload) as Omit<StopRecord, "workspaceId">) }
+    : undefined;
 }
 
 /** Finds a stop. */
@@ -79,22 +89,33 @@ export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecor
   return rows.map(stopOf);
 }
 
-/** The stops of an organisation, newest first, and whether there are older ones. `before` is the last page's last id. */
+/** Which stops of an organisation. */
+export interface StopPage {
+  /** Those of this workspace alone; undefined: all. */
+  readonly workspaceId: string | undefined;
+  readonly limit: number;
+  readonly before: string | undefined;
+  readonly released: boolean;
+}
+
+/** The stops of an organisation, or those of one of its workspaces, newest first, and whether there are older ones. `before` is the last page's last id. */
 export async function listStops(
   sql: Sql,
   orgId: string,
-  { limit, before, released }: { limit: number; before: string | undefined; released: boolean },
+  { workspaceId, limit, before, released }: StopPage,
 ): Promise<{ stops: StopRecord[]; hasMore: boolean }> {
   const rows = await sql<Row[]>`
     select * from robot_stop where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${released ? sql`` : sql`and released is null`}
     order by id desc limit ${limit + 1}`;
   return { stops: rows.slice(0, limit).map(stopOf), hasMore: rows.length > limit };
 }
 
-const stopOf = ({ org_id, created_by, released_by, created, released, ...row }: Row): StopRecord => ({
+const stopOf = ({ org_id, workspace_id, created_by, released_by, created, released, ...row }: Row): StopRecord => ({
   ...row,
   orgId: org_id,
+  workspaceId: workspace_id,
   created: seconds(created),
   createdBy: created_by,
   released: released && seconds(released),

@@ -17,6 +17,8 @@ import { type ActMessage, encodeCancel } from "./encode.ts";
 import { Pending } from "./pending.ts";
 
 const MAX_CALL_ID = 2 ** 32 - 1;
+/** Acts that wait for one server at one time. What is beyond would wait for longer than robots do, and fills memory where it is silent. */
+const MOST_ACTS = 4_096;
 
 /** Every connection to one server under one credential. */
 export class Channel implements Server {
@@ -111,6 +113,8 @@ class ActStream implements ReplyHearer {
     if (this.#stream.queued > MAX_MESSAGE_BYTES) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
     }
+    if (this.#pending.size >= MOST_ACTS)
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
     const id = this.#nextId++;
     const message = act.under(id);
     const pending = new PendingAct(this, id, signal, hearer);

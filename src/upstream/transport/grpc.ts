@@ -16,6 +16,9 @@ import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
 
+/** Calls to one server at one time, each on a stream of its own: more than it answers in anybody's time. */
+const MOST_CALLS = 1_024;
+
 /** What a server is asked for, and for how long. */
 export interface Exchange {
   /** Such as `/limber.policy.v1.PolicyService/Act`. */
@@ -30,6 +33,7 @@ export interface Exchange {
 export class GrpcCalls implements Server {
   readonly #connection: Connection;
   readonly #heads: Heads;
+  #running = 0;
 
   constructor(address: Address) {
     this.#connection = new Connection(address, () => undefined);
@@ -71,12 +75,24 @@ export class GrpcCalls implements Server {
 
   #begin({ signal, ...exchange }: Exchange, message: Buffer, hearer: ReplyHearer): Reply {
     if (signal.aborted) throw calledOff(signal);
+    if (this.#running >= MOST_CALLS)
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
     const leave = (): void => {
       this.#connection.proveLife();
       reply.end(calledOff(signal));
     };
-    const reply = new Reply(hearer, () => signal.removeEventListener("abort", leave));
-    reply.stream = this.#connection.open(this.#heads.of(exchange.path, fieldsOf(exchange)), reply);
+    const reply = new Reply(hearer, () => {
+      this.#running--;
+      signal.removeEventListener("abort", leave);
+    });
+    const head = this.#heads.of(exchange.path, fieldsOf(exchange));
+    this.#running++;
+    try {
+      reply.stream = this.#connection.open(head, reply);
+    } catch (thrown) {
+      this.#running--;
+      throw thrown;
+    }
     signal.addEventListener("abort", leave, { once: true });
     reply.stream.end(message);
     return reply;

@@ -8,7 +8,7 @@ import { lookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
 import { Agent, buildConnector, type Dispatcher } from "undici";
-import { after } from "../../ambient.ts";
+import { after, inTime } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import type { Signal } from "../../signal.ts";
@@ -159,8 +159,87 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
 /** Node accepts both spellings. */
 const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 6 };
 
+/** A name that takes this long is slow for as long as nobody has heard an answer sooner, in milliseconds. */
+const SLOW_NAME_MS = 1_000;
+/** Names that are looked up at one time, beside one slow name: three of the four threads that Node has. */
+const LOOKUPS = 2;
+const MOST_SLOW_NAMES = 1_000;
+/** Nobody waits longer for a name than for a connection. */
+const LOOKUP_MS = 5_000;
+
+/**
+ * The system's resolver holds a thread of the process's few for as long as a name server is silent, and pictures are decoded on the same
+ * threads. So a name is looked up once for all who ask, few names at a time, and names that were slow before wait for one another: however
+ * often they are asked for, they hold one thread together.
+ */
+export function oneAtATime(resolve: Resolve): Resolve {
+  const asked = new Map<string, Promise<readonly Answer[]>>();
+  const slow = new Set<string>();
+  const lines = { quick: new Places(LOOKUPS), slow: new Places(1) };
+
+  const ask = async (hostname: string): Promise<readonly Answer[]> => {
+    let line = slow.has(hostname) ? lines.slow : lines.quick;
+    await line.enter();
+    let isSlow = false;
+    const forget = after(SLOW_NAME_MS, () => {
+      isSlow = true;
+      if (slow.size >= MOST_SLOW_NAMES) slow.clear();
+      slow.add(hostname);
+      // Where no other name is slow, those that do answer need not wait for this one.
+      if (line === lines.slow || !lines.slow.take()) return;
+      line.leave();
+      line = lines.slow;
+    });
+    try {
+      return await resolve(hostname);
+    } finally {
+      forget();
+      if (!isSlow) slow.delete(hostname);
+      line.leave();
+      asked.delete(hostname);
+    }
+  };
+
+  return (hostname) => {
+    let answer = asked.get(hostname);
+    if (answer === undefined) {
+      if (asked.size >= MOST_SLOW_NAMES) return Promise.reject(new Error("too many names are looked up"));
+      answer = ask(hostname);
+      asked.set(hostname, answer);
+    }
+    return inTime(answer, { ms: LOOKUP_MS, late: () => new Error("the name was not resolved in time") });
+  };
+}
+
+/** So many at one time; the others wait in turn. */
+class Places {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(places: number) {
+    this.#free = places;
+  }
+
+  /** Takes a place where one is free. */
+  take(): boolean {
+    if (this.#free === 0) return false;
+    this.#free--;
+    return true;
+  }
+
+  enter(): Promise<void> | undefined {
+    return this.take() ? undefined : new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  }
+}
+
 /** Knows the hosts file and search domains, which an operator's own machines may be named by. */
-const resolveLocally: Resolve = (hostname) => lookup(hostname, { all: true, order: "verbatim" });
+const resolveLocally: Resolve = oneAtATime((hostname) => lookup(hostname, { all: true, order: "verbatim" }));
 
 /** Asks DNS without a thread of the pool, so that a stranger's slow name server can't hold up the decoding of images. */
 function resolvePublicly(servers: readonly string[] | undefined): Resolve {

@@ -7,6 +7,11 @@ import { checkUrl, type GuardOptions } from "./guard.ts";
 
 /** Where the wires may go, and how they find it. */
 export interface Reach extends GuardOptions {
+  /**
+   * Addresses of model servers that this process runs itself, such as `grpc://127.0.0.1:50051`: the wires reach them whatever else is
+   * allowed. Nobody can declare them as supply where private addresses are not allowed.
+   */
+  readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
   readonly lookup: LookupFunction;
 }
@@ -40,8 +45,9 @@ const MAX_SERVERS = 1_024;
 const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
 
 /** How a target is reached; `schemes` as Servers takes them. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
-export function addressOf({ endpoint, auth }: Target, schemes: Schemes, { lookup, allowPrivate }: Reach): Address {
+export function addressOf({ endpoint, auth }: Target, schemes: Schemes, { lookup, own, ...policy }: Reach): Address {
   try {
+    const allowPrivate = policy.allowPrivate || own?.has(endpoint) === true;
     const { protocol, host, pathname, search } = checkUrl(endpoint, { schemes: Object.keys(schemes), allowPrivate });
     const url = new URL(`${schemes[protocol]}//${host}${pathname}${search}`);
     const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;

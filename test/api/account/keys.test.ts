@@ -87,10 +87,30 @@ describe("POST /v1/orgs/{org_id}/keys", () => {
     expect(await made({})).toBe(201);
     expect(await made({ scopes: ["act"], models: ["other/thing"], role: "developer" })).toBe(201);
     expect(await made({ role: "owner" })).toBe(403);
-    expect(await made({ scopes: [] })).toBe(403);
     expect(await made({ scopes: ["act", "predict"] })).toBe(403);
-    expect(await made({ models: [] })).toBe(403);
+    expect(await made({ models: ["*"] })).toBe(403);
     expect(await made({ models: ["acme/*"] })).toBe(403);
+  });
+
+  it("gives a key what its maker has where the request leaves it out", async () => {
+    const lab = (await app.admin(`/v1/orgs/${caller.org}/workspaces`, { name: "left out" })).id;
+    const facts = {
+      role: "admin",
+      scopes: ["act"],
+      models: ["acme/base"],
+      environment: "hardware",
+      workspace_id: lab,
+      robot_id: "arm-7",
+      bounds: { lowest: [-1], highest: [1] },
+      budget: { limit_usd: 2, interval: "weekly" },
+      rate_limit: { requests: 7, window_s: 10, burst: 3, concurrency: 2, streams: 1 },
+      expires_at: Math.floor(Date.now() / 1000) + 3600,
+    };
+    const maker = await app.admin(`/v1/orgs/${caller.org}/keys`, facts);
+    const { status, body } = await make(caller.org, { scopes: [], models: [] }, { key: maker.key });
+    const { role: _, ...inherited } = facts;
+    expect([status, body]).toEqual([201, expect.objectContaining({ parent_id: maker.id, role: "developer" })]);
+    expect(body).toMatchObject(inherited);
   });
 
   it("shows another organisation's as if there were none", async () => {

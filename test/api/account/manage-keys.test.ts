@@ -77,7 +77,10 @@ describe("GET /v1/orgs/{org_id}/keys", () => {
 
 describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
   it("changes what is named and leaves the rest", async () => {
-    const key = await made({ name: "old", robot_id: "r1", scopes: ["act"], budget: { limit_usd: 1 } });
+    // A key that drives simulations makes none that drives hardware.
+    const owner = { key: await app.key(caller.org, { role: "owner", environment: "hardware" }) };
+    const facts = { name: "old", robot_id: "r1", scopes: ["act"], budget: { limit_usd: 1 } };
+    const key = (await app.call(`/v1/orgs/${caller.org}/keys`, facts, owner)).body;
     const changes = {
       name: "new",
       scopes: ["act", "predict"],
@@ -87,13 +90,11 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
       rate_limit: { requests: 10, window_s: 1, burst: 5, concurrency: 2, streams: 1 },
       expires_at: Math.floor(Date.now() / 1000) + 1000,
     };
-    const { status, body } = await on(key.id, "PATCH", changes);
+    const { status, body } = await on(key.id, "PATCH", changes, owner);
     expect([status, body]).toEqual([200, expect.objectContaining({ robot_id: "r1", role: "developer" })]);
     expect(body).toMatchObject({ ...changes, budget: { limit_usd: 2, interval: "weekly" } });
-    const cleared = await on(key.id, "PATCH", {
-      clear: ["budget", "expires_at", "robot_id", "rate_limit"],
-      models: [],
-    });
+    const clear = ["budget", "expires_at", "robot_id", "rate_limit"];
+    const cleared = await on(key.id, "PATCH", { clear, models: [] }, owner);
     expect(cleared.body).toMatchObject({
       name: "new",
       models: [],
@@ -218,9 +219,15 @@ describe("a key that makes keys", () => {
   const makes = async (facts: object, wanted: object) =>
     app.call(`/v1/orgs/${caller.org}/keys`, wanted, { key: await app.key(caller.org, { role: "admin", ...facts }) });
 
-  it("makes none while it has a budget of its own", async () => {
-    const { status, body } = await makes({ budget: { limit_usd: 1 } }, {});
-    expect([status, body.error.code]).toEqual([403, "scope_denied"]);
+  it("makes keys that spend from its budget, and none with a larger one", async () => {
+    const budget = { limit_usd: 1, interval: "daily" };
+    expect((await makes({ budget }, {})).body).toMatchObject({ budget });
+    expect((await makes({ budget }, { budget: { limit_usd: 0.5, interval: "daily" } })).status).toBe(201);
+    for (const wider of [
+      { limit_usd: 2, interval: "daily" },
+      { limit_usd: 0.5, interval: "hourly" },
+    ])
+      expect((await makes({ budget }, { budget: wider })).status).toBeGreaterThanOrEqual(403);
   });
 
   it("takes no limit off itself, and gets no secret of a key that may do more", async () => {

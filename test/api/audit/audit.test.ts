@@ -42,7 +42,7 @@ describe("200", () => {
       actor: own.id,
       action: "key.created",
       subject: made.body.id,
-      details: { name: "second", role: "viewer", environment: "simulation" },
+      details: { name: "second", role: "viewer", environment: "simulation", parent_id: expect.stringMatching(/^key_/) },
       request_id: made.headers.get("x-request-id"),
       previous: body.data[2].hash,
       hash: expect.stringMatching(/^[0-9a-f]{64}$/),

@@ -12,8 +12,9 @@ let caller: Caller;
 let next = 0;
 
 beforeAll(async () => {
+  const about = { data_collection: "deny" };
   market = await openMarket([
-    { provider: "acme", model: "acme/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
+    { provider: "acme", about, model: "acme/base", contracts: ["act", "predict"], price_per_frame: 0.001 },
   ]);
   ({ app, model, caller } = market);
 });
@@ -85,6 +86,29 @@ describe("200", () => {
     const first = await act(key);
     expect((await act(key, {}, stranger)).text).not.toBe(first.text);
     expect((await act(key, {}, { ...caller, key: await app.key(caller.org) })).text).toBe(first.text);
+  });
+
+  it("keeps nothing of a request by which it could be tried, where no data is retained, and knows it when that changes", async () => {
+    const key = freshKey();
+    const settle = ({ org, key }: Caller, zdr: boolean) =>
+      app.call(`/v1/orgs/${org}/settings`, { zdr }, { key, method: "PATCH" });
+    const [one, two] = [await app.caller(1), await app.caller(1)];
+    await Promise.all([settle(one, true), settle(two, true)]);
+    const first = await act(key, {}, one);
+    expect([first.status, (await act(key, {}, two)).status]).toEqual([200, 200]);
+    const batch = { contract: "act", requests: [BODY], idempotency_key: key };
+    const jobs = [one, two].map(async (caller) => (await app.call("/v1/batch", batch, { key: caller.key })).body.id);
+    const [job] = await Promise.all(jobs);
+    const kept = await app.sql<{ hash: string }[]>`
+      select encode(hash, 'hex') as hash from idempotency where key = ${key} and org_id in (${one.org}, ${two.org})
+      union all
+      select encode(idempotency_hash, 'hex') from job where idempotency_key = ${key}`;
+    expect([kept.length, new Set(kept.map(({ hash }) => hash)).size]).toEqual([4, 4]);
+
+    await settle(one, false);
+    expect((await act(key, {}, one)).text).toBe(first.text);
+    expect((await app.call("/v1/batch", batch, { key: one.key })).body.id).toBe(job);
+    expect((await act(key, { horizon: 3 }, one)).status).toBe(409);
   });
 
   it("holds for predict", async () => {

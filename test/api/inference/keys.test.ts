@@ -7,6 +7,7 @@ import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import type { Model } from "../../support/model.ts";
+import { inWaves } from "../../support/waves.ts";
 
 let market: Market;
 let app: App;
@@ -254,7 +255,7 @@ describe("429", () => {
     const grpc = [inference(app, "grpc"), inference(two, "grpc")];
     const body = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] };
     const rest = { ...body, actionSpace: undefined, action_space: "base_twist_2d" };
-    const tries = Array.from({ length: 1000 }, async (_, i) => {
+    const answers = await inWaves(1000, async (i) => {
       if (i % 3 === 0)
         return grpc[i % 2]!.act(body, bearer(key)).then(
           () => 200,
@@ -268,7 +269,6 @@ describe("429", () => {
       };
       return (await (i % 2 ? two : app).call("/v1/act", rest, { headers: { authorization, ...spoofed } })).status;
     });
-    const answers = await Promise.all(tries);
     const inside = answers.filter((status) => status === 200).length;
     expect(inside).toBeLessThanOrEqual(21);
     expect(inside).toBeGreaterThanOrEqual(10);

@@ -199,13 +199,18 @@ describe("404", () => {
 });
 
 describe("422", () => {
-  it.each([[{}], [{ robot_id: "" }], [{ robot_id: "a", session_id: "b" }], [{ all: false }], [{ robot: "a" }]])(
-    "refuses %j",
-    async (body) => {
-      owner = await one.caller(0);
-      expect((await stop(body)).status).toBe(422);
-    },
-  );
+  it.each([
+    [{}],
+    [{ robot_id: "" }],
+    [{ robot_id: "a", session_id: "b" }],
+    [{ all: false }],
+    [{ robot: "a" }],
+    [{ robot_id: "a\u0000b" }],
+    [{ all: true, reason: "\u0000" }],
+  ])("refuses %j", async (body) => {
+    owner = await one.caller(0);
+    expect((await stop(body)).status).toBe(422);
+  });
 
   it("asks the operator for the organisation", async () => {
     const { status, body } = await one.call(

@@ -144,7 +144,7 @@ describe("bounds of a key", () => {
     const child = await app.call(`/v1/orgs/${org}/keys`, { role: "owner" }, { key: careful });
     expect(child.body.bounds).toMatchObject(bounds);
     const wider = await app.call(`/v1/orgs/${org}/keys`, { role: "owner", bounds: { lowest: [-9] } }, { key: careful });
-    expect([wider.status, wider.body.error.param]).toEqual([403, "bounds"]);
+    expect([wider.status, wider.body.error.details.exceeds]).toEqual([403, ["bounds"]]);
     other.script.act = (_, answer) => answer([[0.3, 0]]);
     const body = {
       model: "acme/base",

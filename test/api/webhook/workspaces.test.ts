@@ -247,17 +247,21 @@ describe("the workspace of an event", () => {
   });
 
   it("is that of the stop's workspace or key; of a robot, that of the key that stops it; the whole organisation's has none", async () => {
-    const [{ id, key }, other] = [await made({ workspace_id: lab }), await app.caller(0)];
-    const foreign = await workspace("foreign", {}, other.org);
+    const { id, key } = await made({ workspace_id: lab });
     const stop = async (target: object, by = owner.key) =>
       expect((await app.call("/v1/robots/stop", { ...target, reason: "test" }, { key: by })).status).toBe(200);
     await stop({ workspace_id: field });
     await stop({ key_id: id });
     await stop({ robot_id: "r1" }, key);
     await stop({ robot_id: "r2" });
-    await stop({ workspace_id: foreign });
+    const foreign = await workspace("foreign", {}, (await app.caller(0)).org);
+    const refused = await app.call("/v1/robots/stop", { workspace_id: foreign, reason: "test" }, { key: owner.key });
+    expect(refused.status).toBe(404);
+    await stop({ all: true });
+    // All that a key of a workspace stops is its workspace.
     await stop({ all: true }, key);
-    expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", ""]);
+    // A stop is in force before it is written.
+    await eventually(async () => expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", lab]));
   });
 
   it("is that of the key whose session loses its pin, and whose call another offering answers", async () => {

@@ -14,7 +14,8 @@ export interface Bench {
   stop(): Promise<void>;
 }
 
-const ADMIN_TOKEN = "benchmark-admin-token";
+/** The operator's token of the gateways of benchmarks. */
+export const ADMIN_TOKEN = "benchmark-admin-token";
 
 /**
  * Starts a gateway with its data and its log in the folder `dataDir`, and registers the server at `endpoint` as

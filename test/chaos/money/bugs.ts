@@ -17,8 +17,8 @@ type Bug =
 export const BUGS = {
   "answers before the intent is durable": {
     file: "src/services/inference/bill.ts",
-    right: "      this.#hold.whenDurable(waits ? () => settled.hear(leaves, broken) : leaves, broken);\n",
-    wrong: "      if (waits) settled.hear(leaves, broken);\n      else leaves();\n",
+    right: "      if (!this.#isLate) await this.durableInTime;\n",
+    wrong: "",
   },
   /** Everything still adds up: only the callers know that they called once. */
   "settles twice after recovery": {

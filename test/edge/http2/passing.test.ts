@@ -3,7 +3,19 @@ import { constants, type Http2ServerResponse } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { PortHandler } from "../../../src/edge/port.ts";
 import { eventually } from "../../support/eventually.ts";
-import { endOf, FLAG, FRAME, frame, framesIn, goawayIn, HELLO, request, uint32 } from "../../support/wire-client.ts";
+import {
+  endOf,
+  FLAG,
+  FRAME,
+  frame,
+  framesIn,
+  goawayIn,
+  HELLO,
+  lastStreamsIn,
+  pongTo,
+  request,
+  uint32,
+} from "../../support/wire-client.ts";
 import { saying, tls } from "../port-caller.ts";
 import { run } from "../run.ts";
 import { callHead, heardOn, openEcho, post, sessionTo } from "./echo.ts";
@@ -196,7 +208,8 @@ describe("the end of a connection", () => {
     const wire = await saying(port, Buffer.concat([HELLO, request(1, "/a")]));
     await eventually(() => expect(answers).toHaveLength(1));
     const closed = close();
-    await wire.until(goawayIn);
+    wire.send(await wire.until(pongTo));
+    await wire.until((bytes) => lastStreamsIn(bytes).includes(1) || undefined);
     wire.send(request(3, "/b"));
     for (const answer of answers) answer();
     const frames = framesIn(await wire.closed);

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/edge/v1/options.proto.
  */
 export const file_limber_edge_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvZWRnZS92MS9vcHRpb25zLnByb3RvEg5saW1iZXIuZWRnZS52MSKSAgoDUnBjEiYKBmFjY2VzcxgBIAEoDjIWLmxpbWJlci5lZGdlLnYxLkFjY2VzcxISCgpwZXJtaXNzaW9uGAIgASgJEhYKDnN1Y2Nlc3Nfc3RhdHVzGAMgASgNEhIKCmlkZW1wb3RlbnQYBCABKAgSMwoNc3RyZWFtX2Zvcm1hdBgFIAEoDjIcLmxpbWJlci5lZGdlLnYxLlN0cmVhbUZvcm1hdBINCgVzY29wZRgGIAEoCRILCgNvd24YByABKAgSKAoHZGlhbGVjdBgIIAEoDjIXLmxpbWJlci5lZGdlLnYxLkRpYWxlY3QSFAoMbWF4X2JvZHlfbWliGAkgASgNEhIKCnBlcl9taW51dGUYCiABKA0ikwEKB1JlZnVzYWwSDgoGc3RhdHVzGAEgASgNEikKCHJwY19jb2RlGAIgASgOMhcubGltYmVyLmVkZ2UudjEuUnBjQ29kZRInCgR0eXBlGAMgASgOMhkubGltYmVyLmVkZ2UudjEuRXJyb3JUeXBlEhEKCXJldHJ5YWJsZRgEIAEoCBIRCglzY2ltX3R5cGUYBSABKAkqRwoHRGlhbGVjdBIXChNESUFMRUNUX1VOU1BFQ0lGSUVEEAASEQoNRElBTEVDVF9PQVVUSBABEhAKDERJQUxFQ1RfU0NJTRACKooBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEg4KCkFDQ0VTU19LRVkQAhIQCgxBQ0NFU1NfQURNSU4QAxIXChNBQ0NFU1NfQURNSU5fT1JfS0VZEAQSGgoWQUNDRVNTX0FETUlOX09SX1NJR05VUBAFKl0KDFN0cmVhbUZvcm1hdBIdChlTVFJFQU1fRk9STUFUX1VOU1BFQ0lGSUVEEAASFQoRU1RSRUFNX0ZPUk1BVF9TU0UQARIXChNTVFJFQU1fRk9STUFUX0xJTkVTEAIqkwMKB1JwY0NvZGUSGAoUUlBDX0NPREVfVU5TUEVDSUZJRUQQABIWChJSUENfQ09ERV9DQU5DRUxMRUQQARIdChlSUENfQ09ERV9JTlZBTElEX0FSR1VNRU5UEAMSHgoaUlBDX0NPREVfREVBRExJTkVfRVhDRUVERUQQBBIWChJSUENfQ09ERV9OT1RfRk9VTkQQBRIbChdSUENfQ09ERV9BTFJFQURZX0VYSVNUUxAGEh4KGlJQQ19DT0RFX1BFUk1JU1NJT05fREVOSUVEEAcSHwobUlBDX0NPREVfUkVTT1VSQ0VfRVhIQVVTVEVEEAgSIAocUlBDX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThAJEhQKEFJQQ19DT0RFX0FCT1JURUQQChIaChZSUENfQ09ERV9VTklNUExFTUVOVEVEEAwSFQoRUlBDX0NPREVfSU5URVJOQUwQDRIYChRSUENfQ09ERV9VTkFWQUlMQUJMRRAOEhwKGFJQQ19DT0RFX1VOQVVUSEVOVElDQVRFRBAQKoQDCglFcnJvclR5cGUSGgoWRVJST1JfVFlQRV9VTlNQRUNJRklFRBAAEiMKH0VSUk9SX1RZUEVfQVVUSEVOVElDQVRJT05fRVJST1IQARIfChtFUlJPUl9UWVBFX1BFUk1JU1NJT05fRVJST1IQAhIcChhFUlJPUl9UWVBFX0JJTExJTkdfRVJST1IQAxIfChtFUlJPUl9UWVBFX1JBVEVfTElNSVRfRVJST1IQBBIfChtFUlJPUl9UWVBFX1ZBTElEQVRJT05fRVJST1IQBRIeChpFUlJPUl9UWVBFX05PVF9GT1VORF9FUlJPUhAGEh0KGUVSUk9SX1RZUEVfQ09ORkxJQ1RfRVJST1IQBxIcChhFUlJPUl9UWVBFX1JPVVRJTkdfRVJST1IQCBIdChlFUlJPUl9UWVBFX1VQU1RSRUFNX0VSUk9SEAkSHAoYRVJST1JfVFlQRV9USU1FT1VUX0VSUk9SEAoSGwoXRVJST1JfVFlQRV9TRVJWRVJfRVJST1IQCzpHCgNycGMSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxi1hwMgASgLMhMubGltYmVyLmVkZ2UudjEuUnBjUgNycGM6VgoHcmVmdXNhbBIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGL+HAyABKAsyFy5saW1iZXIuZWRnZS52MS5SZWZ1c2FsUgdyZWZ1c2FsOj8KCHNwZWxsaW5nEiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMYwIcDIAEoCVIIc3BlbGxpbmc6OQoGaW5saW5lEh8uZ29vZ2xlLnByb3RvYnVmLk1lc3NhZ2VPcHRpb25zGMmHAyABKAhSBmlubGluZTo7CghudWxsYWJsZRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY04cDIAEoCFIIbnVsbGFibGU6MwoEa2VwdBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY3YcDIAEoCFIEa2VwdDoxCgNyYXcSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNSHAyABKAhSA3Jhdzo3CgZoZWFkZXISHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNWHAyABKAlSBmhlYWRlcmIGcHJvdG8z", [file_google_protobuf_descriptor]);
+  fileDesc("ChxsaW1iZXIvZWRnZS92MS9vcHRpb25zLnByb3RvEg5saW1iZXIuZWRnZS52MSKqAwoDUnBjEiYKBmFjY2VzcxgBIAEoDjIWLmxpbWJlci5lZGdlLnYxLkFjY2VzcxISCgpwZXJtaXNzaW9uGAIgASgJEhYKDnN1Y2Nlc3Nfc3RhdHVzGAMgASgNEhIKCmlkZW1wb3RlbnQYBCABKAgSMwoNc3RyZWFtX2Zvcm1hdBgFIAEoDjIcLmxpbWJlci5lZGdlLnYxLlN0cmVhbUZvcm1hdBINCgVzY29wZRgGIAEoCRILCgNvd24YByABKAgSKAoHZGlhbGVjdBgIIAEoDjIXLmxpbWJlci5lZGdlLnYxLkRpYWxlY3QSEgoKcGVyX21pbnV0ZRgKIAEoDRIRCgltYXhfYnl0ZXMYCyABKA0SMgoKd29ya3NwYWNlcxgMIAEoDjIeLmxpbWJlci5lZGdlLnYxLldvcmtzcGFjZVJlYWNoEiUKBnlpZWxkcxgNIAEoDjIVLmxpbWJlci5lZGdlLnYxLllpZWxkEioKCHByaW9yaXR5GA4gASgOMhgubGltYmVyLmVkZ2UudjEuUHJpb3JpdHlKBAgJEApSDG1heF9ib2R5X21pYiKTAQoHUmVmdXNhbBIOCgZzdGF0dXMYASABKA0SKQoIcnBjX2NvZGUYAiABKA4yFy5saW1iZXIuZWRnZS52MS5ScGNDb2RlEicKBHR5cGUYAyABKA4yGS5saW1iZXIuZWRnZS52MS5FcnJvclR5cGUSEQoJcmV0cnlhYmxlGAQgASgIEhEKCXNjaW1fdHlwZRgFIAEoCSqnAQoIUHJpb3JpdHkSGAoUUFJJT1JJVFlfVU5TUEVDSUZJRUQQABISCg5QUklPUklUWV9CQVRDSBABEhsKF1BSSU9SSVRZX0FETUlOSVNUUkFUSU9OEAISFAoQUFJJT1JJVFlfUFJFRElDVBADEhAKDFBSSU9SSVRZX0FDVBAEEhEKDVBSSU9SSVRZX0xPT1AQBRIVChFQUklPUklUWV9DUklUSUNBTBAGKrcBCg5Xb3Jrc3BhY2VSZWFjaBIfChtXT1JLU1BBQ0VfUkVBQ0hfVU5TUEVDSUZJRUQQABIYChRXT1JLU1BBQ0VfUkVBQ0hfTk9ORRABEiEKHVdPUktTUEFDRV9SRUFDSF9PV05fV09SS1NQQUNFEAISJQohV09SS1NQQUNFX1JFQUNIX09SR0FOSVNBVElPTl9SRUFEEAMSIAocV09SS1NQQUNFX1JFQUNIX09SR0FOSVNBVElPThAEKlkKBVlpZWxkEhUKEVlJRUxEX1VOU1BFQ0lGSUVEEAASEQoNWUlFTERfTk9USElORxABEhMKD1lJRUxEX0FVVEhPUklUWRACEhEKDVlJRUxEX0dSQU5URUQQAypHCgdEaWFsZWN0EhcKE0RJQUxFQ1RfVU5TUEVDSUZJRUQQABIRCg1ESUFMRUNUX09BVVRIEAESEAoMRElBTEVDVF9TQ0lNEAIqigEKBkFjY2VzcxIWChJBQ0NFU1NfVU5TUEVDSUZJRUQQABIRCg1BQ0NFU1NfUFVCTElDEAESDgoKQUNDRVNTX0tFWRACEhAKDEFDQ0VTU19BRE1JThADEhcKE0FDQ0VTU19BRE1JTl9PUl9LRVkQBBIaChZBQ0NFU1NfQURNSU5fT1JfU0lHTlVQEAUqXQoMU3RyZWFtRm9ybWF0Eh0KGVNUUkVBTV9GT1JNQVRfVU5TUEVDSUZJRUQQABIVChFTVFJFQU1fRk9STUFUX1NTRRABEhcKE1NUUkVBTV9GT1JNQVRfTElORVMQAiqTAwoHUnBjQ29kZRIYChRSUENfQ09ERV9VTlNQRUNJRklFRBAAEhYKElJQQ19DT0RFX0NBTkNFTExFRBABEh0KGVJQQ19DT0RFX0lOVkFMSURfQVJHVU1FTlQQAxIeChpSUENfQ09ERV9ERUFETElORV9FWENFRURFRBAEEhYKElJQQ19DT0RFX05PVF9GT1VORBAFEhsKF1JQQ19DT0RFX0FMUkVBRFlfRVhJU1RTEAYSHgoaUlBDX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQBxIfChtSUENfQ09ERV9SRVNPVVJDRV9FWEhBVVNURUQQCBIgChxSUENfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEAkSFAoQUlBDX0NPREVfQUJPUlRFRBAKEhoKFlJQQ19DT0RFX1VOSU1QTEVNRU5URUQQDBIVChFSUENfQ09ERV9JTlRFUk5BTBANEhgKFFJQQ19DT0RFX1VOQVZBSUxBQkxFEA4SHAoYUlBDX0NPREVfVU5BVVRIRU5USUNBVEVEEBAqhAMKCUVycm9yVHlwZRIaChZFUlJPUl9UWVBFX1VOU1BFQ0lGSUVEEAASIwofRVJST1JfVFlQRV9BVVRIRU5USUNBVElPTl9FUlJPUhABEh8KG0VSUk9SX1RZUEVfUEVSTUlTU0lPTl9FUlJPUhACEhwKGEVSUk9SX1RZUEVfQklMTElOR19FUlJPUhADEh8KG0VSUk9SX1RZUEVfUkFURV9MSU1JVF9FUlJPUhAEEh8KG0VSUk9SX1RZUEVfVkFMSURBVElPTl9FUlJPUhAFEh4KGkVSUk9SX1RZUEVfTk9UX0ZPVU5EX0VSUk9SEAYSHQoZRVJST1JfVFlQRV9DT05GTElDVF9FUlJPUhAHEhwKGEVSUk9SX1RZUEVfUk9VVElOR19FUlJPUhAIEh0KGUVSUk9SX1RZUEVfVVBTVFJFQU1fRVJST1IQCRIcChhFUlJPUl9UWVBFX1RJTUVPVVRfRVJST1IQChIbChdFUlJPUl9UWVBFX1NFUlZFUl9FUlJPUhALOkcKA3JwYxIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGLWHAyABKAsyEy5saW1iZXIuZWRnZS52MS5ScGNSA3JwYzpWCgdyZWZ1c2FsEiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMYv4cDIAEoCzIXLmxpbWJlci5lZGdlLnYxLlJlZnVzYWxSB3JlZnVzYWw6PwoIc3BlbGxpbmcSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjAhwMgASgJUghzcGVsbGluZzo5CgZpbmxpbmUSHy5nb29nbGUucHJvdG9idWYuTWVzc2FnZU9wdGlvbnMYyYcDIAEoCFIGaW5saW5lOjsKCG51bGxhYmxlEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjThwMgASgIUghudWxsYWJsZTozCgRrZXB0Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjdhwMgASgIUgRrZXB0OjEKA3JhdxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY1IcDIAEoCFIDcmF3OjcKBmhlYWRlchIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY1YcDIAEoCVIGaGVhZGVyYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * Who may call an RPC, and how its answer travels.
@@ -79,18 +79,40 @@ export type Rpc = Message<"limber.edge.v1.Rpc"> & {
   dialect: Dialect;
 
   /**
-   * The largest REST body in MiB; 0 stands for 32.
-   *
-   * @generated from field: uint32 max_body_mib = 9;
-   */
-  maxBodyMib: number;
-
-  /**
    * How often a minute one address may call what anyone may, over all replicas; 0 stands for any number. What looks at secrets has one.
    *
    * @generated from field: uint32 per_minute = 10;
    */
   perMinute: number;
+
+  /**
+   * The most bytes of a request message, as sent and as decompressed, on every transport. 0 stands for 64 KiB where a call needs no key, for
+   * 64 MiB of each message of a conversation, and for 32 MiB everywhere else.
+   *
+   * @generated from field: uint32 max_bytes = 11;
+   */
+  maxBytes: number;
+
+  /**
+   * How far a key of a workspace reaches by it. Every RPC says so.
+   *
+   * @generated from field: limber.edge.v1.WorkspaceReach workspaces = 12;
+   */
+  workspaces: WorkspaceReach;
+
+  /**
+   * What a call gives away of what its caller may do. Stated by every RPC that writes keys, members, roles, applications or settings.
+   *
+   * @generated from field: limber.edge.v1.Yield yields = 13;
+   */
+  yields: Yield;
+
+  /**
+   * Which calls give way first while the gateway is overloaded; administration when not stated.
+   *
+   * @generated from field: limber.edge.v1.Priority priority = 14;
+   */
+  priority: Priority;
 };
 
 /**
@@ -150,6 +172,178 @@ export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 1);
 
 /**
+ * The classes of calls under overload, from the first that is refused to the one that never is.
+ *
+ * @generated from enum limber.edge.v1.Priority
+ */
+export const Priority = {
+  /**
+   * Not stated: administration.
+   *
+   * @generated from enum value: PRIORITY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Work that runs later: batches and evaluations. Refused first.
+   *
+   * @generated from enum value: PRIORITY_BATCH = 1;
+   */
+  BATCH: 1,
+
+  /**
+   * The organisation, its keys, its supply, the catalog.
+   *
+   * @generated from enum value: PRIORITY_ADMINISTRATION = 2;
+   */
+  ADMINISTRATION: 2,
+
+  /**
+   * Predict and ground.
+   *
+   * @generated from enum value: PRIORITY_PREDICT = 3;
+   */
+  PREDICT: 3,
+
+  /**
+   * One action chunk.
+   *
+   * @generated from enum value: PRIORITY_ACT = 4;
+   */
+  ACT: 4,
+
+  /**
+   * A control loop of a robot.
+   *
+   * @generated from enum value: PRIORITY_LOOP = 5;
+   */
+  LOOP: 5,
+
+  /**
+   * Emergency stop and health: never refused and never queued for overload.
+   *
+   * @generated from enum value: PRIORITY_CRITICAL = 6;
+   */
+  CRITICAL: 6,
+} as const;
+
+/**
+ * The classes of calls under overload, from the first that is refused to the one that never is.
+ *
+ * @generated from enum limber.edge.v1.Priority
+ */
+export type Priority = (typeof Priority)[keyof typeof Priority] | UnknownEnum;
+
+/**
+ * Describes the enum limber.edge.v1.Priority.
+ */
+export const PrioritySchema: GenEnum<Priority> = /*@__PURE__*/
+  enumDesc(file_limber_edge_v1_options, 0);
+
+/**
+ * How far a key of a workspace reaches by an RPC. A key of no workspace is the organisation's, and reaches all of it.
+ *
+ * @generated from enum limber.edge.v1.WorkspaceReach
+ */
+export const WorkspaceReach = {
+  /**
+   * Not stated: refused at start.
+   *
+   * @generated from enum value: WORKSPACE_REACH_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The RPC touches nothing of an organisation: it is public, the operator's alone, or the same for all keys.
+   *
+   * @generated from enum value: WORKSPACE_REACH_NONE = 1;
+   */
+  NONE: 1,
+
+  /**
+   * What is of the key's workspace. Everything else of the organisation is answered as what does not exist.
+   *
+   * @generated from enum value: WORKSPACE_REACH_OWN_WORKSPACE = 2;
+   */
+  OWN_WORKSPACE: 2,
+
+  /**
+   * What the organisation shares with all its workspaces; the RPC changes nothing.
+   *
+   * @generated from enum value: WORKSPACE_REACH_ORGANISATION_READ = 3;
+   */
+  ORGANISATION_READ: 3,
+
+  /**
+   * The RPC is about the organisation as a whole: the gate refuses a key of a workspace with `scope_denied`.
+   *
+   * @generated from enum value: WORKSPACE_REACH_ORGANISATION = 4;
+   */
+  ORGANISATION: 4,
+} as const;
+
+/**
+ * How far a key of a workspace reaches by an RPC. A key of no workspace is the organisation's, and reaches all of it.
+ *
+ * @generated from enum limber.edge.v1.WorkspaceReach
+ */
+export type WorkspaceReach = (typeof WorkspaceReach)[keyof typeof WorkspaceReach] | UnknownEnum;
+
+/**
+ * Describes the enum limber.edge.v1.WorkspaceReach.
+ */
+export const WorkspaceReachSchema: GenEnum<WorkspaceReach> = /*@__PURE__*/
+  enumDesc(file_limber_edge_v1_options, 1);
+
+/**
+ * What a call gives away.
+ *
+ * @generated from enum limber.edge.v1.Yield
+ */
+export const Yield = {
+  /**
+   * Not stated: nothing.
+   *
+   * @generated from enum value: YIELD_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Nothing: it shows, or it takes away.
+   *
+   * @generated from enum value: YIELD_NOTHING = 1;
+   */
+  NOTHING: 1,
+
+  /**
+   * Authority: what exceeds the caller's own in any dimension is refused.
+   *
+   * @generated from enum value: YIELD_AUTHORITY = 2;
+   */
+  AUTHORITY: 2,
+
+  /**
+   * What was given before, by an invite, by consent, or by an operator who lets anyone sign up.
+   *
+   * @generated from enum value: YIELD_GRANTED = 3;
+   */
+  GRANTED: 3,
+} as const;
+
+/**
+ * What a call gives away.
+ *
+ * @generated from enum limber.edge.v1.Yield
+ */
+export type Yield = (typeof Yield)[keyof typeof Yield] | UnknownEnum;
+
+/**
+ * Describes the enum limber.edge.v1.Yield.
+ */
+export const YieldSchema: GenEnum<Yield> = /*@__PURE__*/
+  enumDesc(file_limber_edge_v1_options, 2);
+
+/**
  * A convention of REST that others have laid down: how bodies are written and what a refusal looks like.
  *
  * @generated from enum limber.edge.v1.Dialect
@@ -188,7 +382,7 @@ export type Dialect = (typeof Dialect)[keyof typeof Dialect] | UnknownEnum;
  * Describes the enum limber.edge.v1.Dialect.
  */
 export const DialectSchema: GenEnum<Dialect> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 0);
+  enumDesc(file_limber_edge_v1_options, 3);
 
 /**
  * Whose call is taken.
@@ -250,7 +444,7 @@ export type Access = (typeof Access)[keyof typeof Access] | UnknownEnum;
  * Describes the enum limber.edge.v1.Access.
  */
 export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 1);
+  enumDesc(file_limber_edge_v1_options, 4);
 
 /**
  * How a stream is written over REST.
@@ -291,7 +485,7 @@ export type StreamFormat = (typeof StreamFormat)[keyof typeof StreamFormat] | Un
  * Describes the enum limber.edge.v1.StreamFormat.
  */
 export const StreamFormatSchema: GenEnum<StreamFormat> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 2);
+  enumDesc(file_limber_edge_v1_options, 5);
 
 /**
  * The canonical codes of gRPC that refusals use, with their own numbers.
@@ -409,7 +603,7 @@ export type RpcCode = (typeof RpcCode)[keyof typeof RpcCode] | UnknownEnum;
  * Describes the enum limber.edge.v1.RpcCode.
  */
 export const RpcCodeSchema: GenEnum<RpcCode> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 3);
+  enumDesc(file_limber_edge_v1_options, 6);
 
 /**
  * The families of refusals.
@@ -513,7 +707,7 @@ export type ErrorType = (typeof ErrorType)[keyof typeof ErrorType] | UnknownEnum
  * Describes the enum limber.edge.v1.ErrorType.
  */
 export const ErrorTypeSchema: GenEnum<ErrorType> = /*@__PURE__*/
-  enumDesc(file_limber_edge_v1_options, 4);
+  enumDesc(file_limber_edge_v1_options, 7);
 
 /**
  * Who may call this RPC and how its answer travels. Every RPC of limber.v1 carries one.

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/scim/v2/resource.proto.
  */
 export const file_limber_scim_v2_resource: GenFile = /*@__PURE__*/
-  fileDesc("Ch1saW1iZXIvc2NpbS92Mi9yZXNvdXJjZS5wcm90bxIObGltYmVyLnNjaW0udjIisQgKBFVzZXISFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIPCgJpZBgCIAEoCUgAiAEBEhgKC2V4dGVybmFsX2lkGAMgASgJSAGIAQESFgoJdXNlcl9uYW1lGAQgASgJSAKIAQESJwoEbmFtZRgFIAEoCzIULmxpbWJlci5zY2ltLnYyLk5hbWVIA4gBARIZCgxkaXNwbGF5X25hbWUYBiABKAlIBIgBARIWCgluaWNrX25hbWUYByABKAlIBYgBARIYCgtwcm9maWxlX3VybBgIIAEoCUgGiAEBEhIKBXRpdGxlGAkgASgJSAeIAQESFgoJdXNlcl90eXBlGAogASgJSAiIAQESHwoScHJlZmVycmVkX2xhbmd1YWdlGAsgASgJSAmIAQESEwoGbG9jYWxlGAwgASgJSAqIAQESFQoIdGltZXpvbmUYDSABKAlIC4gBARITCgZhY3RpdmUYDiABKAhIDIgBARIqCgZlbWFpbHMYDyADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEjEKDXBob25lX251bWJlcnMYECADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEicKA2ltcxgRIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSKgoGcGhvdG9zGBIgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRIqCglhZGRyZXNzZXMYEyADKAsyFy5saW1iZXIuc2NpbS52Mi5BZGRyZXNzEikKBmdyb3VwcxgUIAMoCzIZLmxpbWJlci5zY2ltLnYyLlJlZmVyZW5jZRIwCgxlbnRpdGxlbWVudHMYFSADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEikKBXJvbGVzGBYgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRJzCgplbnRlcnByaXNlGBcgASgLMh4ubGltYmVyLnNjaW0udjIuRW50ZXJwcmlzZVVzZXJIDVI6dXJuOmlldGY6cGFyYW1zOnNjaW06c2NoZW1hczpleHRlbnNpb246ZW50ZXJwcmlzZToyLjA6VXNlcogBARInCgRtZXRhGBggASgLMhQubGltYmVyLnNjaW0udjIuTWV0YUgOiAEBQgUKA19pZEIOCgxfZXh0ZXJuYWxfaWRCDAoKX3VzZXJfbmFtZUIHCgVfbmFtZUIPCg1fZGlzcGxheV9uYW1lQgwKCl9uaWNrX25hbWVCDgoMX3Byb2ZpbGVfdXJsQggKBl90aXRsZUIMCgpfdXNlcl90eXBlQhUKE19wcmVmZXJyZWRfbGFuZ3VhZ2VCCQoHX2xvY2FsZUILCglfdGltZXpvbmVCCQoHX2FjdGl2ZUINCgtfZW50ZXJwcmlzZUIHCgVfbWV0YSKQAgoETmFtZRIWCglmb3JtYXR0ZWQYASABKAlIAIgBARIYCgtmYW1pbHlfbmFtZRgCIAEoCUgBiAEBEhcKCmdpdmVuX25hbWUYAyABKAlIAogBARIYCgttaWRkbGVfbmFtZRgEIAEoCUgDiAEBEh0KEGhvbm9yaWZpY19wcmVmaXgYBSABKAlIBIgBARIdChBob25vcmlmaWNfc3VmZml4GAYgASgJSAWIAQFCDAoKX2Zvcm1hdHRlZEIOCgxfZmFtaWx5X25hbWVCDQoLX2dpdmVuX25hbWVCDgoMX21pZGRsZV9uYW1lQhMKEV9ob25vcmlmaWNfcHJlZml4QhMKEV9ob25vcmlmaWNfc3VmZml4IooBCgpNdWx0aVZhbHVlEhIKBXZhbHVlGAEgASgJSACIAQESFAoHZGlzcGxheRgCIAEoCUgBiAEBEhEKBHR5cGUYAyABKAlIAogBARIUCgdwcmltYXJ5GAQgASgISAOIAQFCCAoGX3ZhbHVlQgoKCF9kaXNwbGF5QgcKBV90eXBlQgoKCF9wcmltYXJ5Iq0CCgdBZGRyZXNzEhYKCWZvcm1hdHRlZBgBIAEoCUgAiAEBEhsKDnN0cmVldF9hZGRyZXNzGAIgASgJSAGIAQESFQoIbG9jYWxpdHkYAyABKAlIAogBARITCgZyZWdpb24YBCABKAlIA4gBARIYCgtwb3N0YWxfY29kZRgFIAEoCUgEiAEBEhQKB2NvdW50cnkYBiABKAlIBYgBARIRCgR0eXBlGAcgASgJSAaIAQESFAoHcHJpbWFyeRgIIAEoCEgHiAEBQgwKCl9mb3JtYXR0ZWRCEQoPX3N0cmVldF9hZGRyZXNzQgsKCV9sb2NhbGl0eUIJCgdfcmVnaW9uQg4KDF9wb3N0YWxfY29kZUIKCghfY291bnRyeUIHCgVfdHlwZUIKCghfcHJpbWFyeSKHAQoJUmVmZXJlbmNlEhIKBXZhbHVlGAEgASgJSACIAQESFgoDcmVmGAIgASgJSAFSBCRyZWaIAQESFAoHZGlzcGxheRgDIAEoCUgCiAEBEhEKBHR5cGUYBCABKAlIA4gBAUIICgZfdmFsdWVCBgoEX3JlZkIKCghfZGlzcGxheUIHCgVfdHlwZSKfAgoORW50ZXJwcmlzZVVzZXISHAoPZW1wbG95ZWVfbnVtYmVyGAEgASgJSACIAQESGAoLY29zdF9jZW50ZXIYAiABKAlIAYgBARIZCgxvcmdhbml6YXRpb24YAyABKAlIAogBARIVCghkaXZpc2lvbhgEIAEoCUgDiAEBEhcKCmRlcGFydG1lbnQYBSABKAlIBIgBARItCgdtYW5hZ2VyGAYgASgLMhcubGltYmVyLnNjaW0udjIuTWFuYWdlckgFiAEBQhIKEF9lbXBsb3llZV9udW1iZXJCDgoMX2Nvc3RfY2VudGVyQg8KDV9vcmdhbml6YXRpb25CCwoJX2RpdmlzaW9uQg0KC19kZXBhcnRtZW50QgoKCF9tYW5hZ2VyInMKB01hbmFnZXISEgoFdmFsdWUYASABKAlIAIgBARIWCgNyZWYYAiABKAlIAVIEJHJlZogBARIZCgxkaXNwbGF5X25hbWUYAyABKAlIAogBAUIICgZfdmFsdWVCBgoEX3JlZkIPCg1fZGlzcGxheV9uYW1lIuoBCgVHcm91cBIVCgdzY2hlbWFzGAEgAygJQgTovRgBEg8KAmlkGAIgASgJSACIAQESGAoLZXh0ZXJuYWxfaWQYAyABKAlIAYgBARIZCgxkaXNwbGF5X25hbWUYBCABKAlIAogBARIqCgdtZW1iZXJzGAUgAygLMhkubGltYmVyLnNjaW0udjIuUmVmZXJlbmNlEicKBG1ldGEYBiABKAsyFC5saW1iZXIuc2NpbS52Mi5NZXRhSAOIAQFCBQoDX2lkQg4KDF9leHRlcm5hbF9pZEIPCg1fZGlzcGxheV9uYW1lQgcKBV9tZXRhIsoBCgRNZXRhEhoKDXJlc291cmNlX3R5cGUYASABKAlIAIgBARIUCgdjcmVhdGVkGAIgASgJSAGIAQESGgoNbGFzdF9tb2RpZmllZBgDIAEoCUgCiAEBEhUKCGxvY2F0aW9uGAQgASgJSAOIAQESFAoHdmVyc2lvbhgFIAEoCUgEiAEBQhAKDl9yZXNvdXJjZV90eXBlQgoKCF9jcmVhdGVkQhAKDl9sYXN0X21vZGlmaWVkQgsKCV9sb2NhdGlvbkIKCghfdmVyc2lvbiJ6CgdQYXRjaE9wEg8KB3NjaGVtYXMYASADKAkSPgoKb3BlcmF0aW9ucxgCIAMoCzIeLmxpbWJlci5zY2ltLnYyLlBhdGNoT3BlcmF0aW9uUgpPcGVyYXRpb25zEhMKBmFjdGl2ZRgDIAEoCEgAiAEBQgkKB19hY3RpdmUiegoOUGF0Y2hPcGVyYXRpb24SDwoCb3AYASABKAlIAIgBARIRCgRwYXRoGAIgASgJSAGIAQESKgoFdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIAogBAUIFCgNfb3BCBwoFX3BhdGhCCAoGX3ZhbHVlYgZwcm90bzM", [file_google_protobuf_struct, file_limber_edge_v1_options]);
+  fileDesc("Ch1saW1iZXIvc2NpbS92Mi9yZXNvdXJjZS5wcm90bxIObGltYmVyLnNjaW0udjIisQgKBFVzZXISFQoHc2NoZW1hcxgBIAMoCUIE6L0YARIPCgJpZBgCIAEoCUgAiAEBEhgKC2V4dGVybmFsX2lkGAMgASgJSAGIAQESFgoJdXNlcl9uYW1lGAQgASgJSAKIAQESJwoEbmFtZRgFIAEoCzIULmxpbWJlci5zY2ltLnYyLk5hbWVIA4gBARIZCgxkaXNwbGF5X25hbWUYBiABKAlIBIgBARIWCgluaWNrX25hbWUYByABKAlIBYgBARIYCgtwcm9maWxlX3VybBgIIAEoCUgGiAEBEhIKBXRpdGxlGAkgASgJSAeIAQESFgoJdXNlcl90eXBlGAogASgJSAiIAQESHwoScHJlZmVycmVkX2xhbmd1YWdlGAsgASgJSAmIAQESEwoGbG9jYWxlGAwgASgJSAqIAQESFQoIdGltZXpvbmUYDSABKAlIC4gBARITCgZhY3RpdmUYDiABKAhIDIgBARIqCgZlbWFpbHMYDyADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEjEKDXBob25lX251bWJlcnMYECADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEicKA2ltcxgRIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSKgoGcGhvdG9zGBIgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRIqCglhZGRyZXNzZXMYEyADKAsyFy5saW1iZXIuc2NpbS52Mi5BZGRyZXNzEikKBmdyb3VwcxgUIAMoCzIZLmxpbWJlci5zY2ltLnYyLlJlZmVyZW5jZRIwCgxlbnRpdGxlbWVudHMYFSADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEikKBXJvbGVzGBYgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRJzCgplbnRlcnByaXNlGBcgASgLMh4ubGltYmVyLnNjaW0udjIuRW50ZXJwcmlzZVVzZXJIDVI6dXJuOmlldGY6cGFyYW1zOnNjaW06c2NoZW1hczpleHRlbnNpb246ZW50ZXJwcmlzZToyLjA6VXNlcogBARInCgRtZXRhGBggASgLMhQubGltYmVyLnNjaW0udjIuTWV0YUgOiAEBQgUKA19pZEIOCgxfZXh0ZXJuYWxfaWRCDAoKX3VzZXJfbmFtZUIHCgVfbmFtZUIPCg1fZGlzcGxheV9uYW1lQgwKCl9uaWNrX25hbWVCDgoMX3Byb2ZpbGVfdXJsQggKBl90aXRsZUIMCgpfdXNlcl90eXBlQhUKE19wcmVmZXJyZWRfbGFuZ3VhZ2VCCQoHX2xvY2FsZUILCglfdGltZXpvbmVCCQoHX2FjdGl2ZUINCgtfZW50ZXJwcmlzZUIHCgVfbWV0YSKQAgoETmFtZRIWCglmb3JtYXR0ZWQYASABKAlIAIgBARIYCgtmYW1pbHlfbmFtZRgCIAEoCUgBiAEBEhcKCmdpdmVuX25hbWUYAyABKAlIAogBARIYCgttaWRkbGVfbmFtZRgEIAEoCUgDiAEBEh0KEGhvbm9yaWZpY19wcmVmaXgYBSABKAlIBIgBARIdChBob25vcmlmaWNfc3VmZml4GAYgASgJSAWIAQFCDAoKX2Zvcm1hdHRlZEIOCgxfZmFtaWx5X25hbWVCDQoLX2dpdmVuX25hbWVCDgoMX21pZGRsZV9uYW1lQhMKEV9ob25vcmlmaWNfcHJlZml4QhMKEV9ob25vcmlmaWNfc3VmZml4IooBCgpNdWx0aVZhbHVlEhIKBXZhbHVlGAEgASgJSACIAQESFAoHZGlzcGxheRgCIAEoCUgBiAEBEhEKBHR5cGUYAyABKAlIAogBARIUCgdwcmltYXJ5GAQgASgISAOIAQFCCAoGX3ZhbHVlQgoKCF9kaXNwbGF5QgcKBV90eXBlQgoKCF9wcmltYXJ5Iq0CCgdBZGRyZXNzEhYKCWZvcm1hdHRlZBgBIAEoCUgAiAEBEhsKDnN0cmVldF9hZGRyZXNzGAIgASgJSAGIAQESFQoIbG9jYWxpdHkYAyABKAlIAogBARITCgZyZWdpb24YBCABKAlIA4gBARIYCgtwb3N0YWxfY29kZRgFIAEoCUgEiAEBEhQKB2NvdW50cnkYBiABKAlIBYgBARIRCgR0eXBlGAcgASgJSAaIAQESFAoHcHJpbWFyeRgIIAEoCEgHiAEBQgwKCl9mb3JtYXR0ZWRCEQoPX3N0cmVldF9hZGRyZXNzQgsKCV9sb2NhbGl0eUIJCgdfcmVnaW9uQg4KDF9wb3N0YWxfY29kZUIKCghfY291bnRyeUIHCgVfdHlwZUIKCghfcHJpbWFyeSKHAQoJUmVmZXJlbmNlEhIKBXZhbHVlGAEgASgJSACIAQESFgoDcmVmGAIgASgJSAFSBCRyZWaIAQESFAoHZGlzcGxheRgDIAEoCUgCiAEBEhEKBHR5cGUYBCABKAlIA4gBAUIICgZfdmFsdWVCBgoEX3JlZkIKCghfZGlzcGxheUIHCgVfdHlwZSKfAgoORW50ZXJwcmlzZVVzZXISHAoPZW1wbG95ZWVfbnVtYmVyGAEgASgJSACIAQESGAoLY29zdF9jZW50ZXIYAiABKAlIAYgBARIZCgxvcmdhbml6YXRpb24YAyABKAlIAogBARIVCghkaXZpc2lvbhgEIAEoCUgDiAEBEhcKCmRlcGFydG1lbnQYBSABKAlIBIgBARItCgdtYW5hZ2VyGAYgASgLMhcubGltYmVyLnNjaW0udjIuTWFuYWdlckgFiAEBQhIKEF9lbXBsb3llZV9udW1iZXJCDgoMX2Nvc3RfY2VudGVyQg8KDV9vcmdhbml6YXRpb25CCwoJX2RpdmlzaW9uQg0KC19kZXBhcnRtZW50QgoKCF9tYW5hZ2VyInMKB01hbmFnZXISEgoFdmFsdWUYASABKAlIAIgBARIWCgNyZWYYAiABKAlIAVIEJHJlZogBARIZCgxkaXNwbGF5X25hbWUYAyABKAlIAogBAUIICgZfdmFsdWVCBgoEX3JlZkIPCg1fZGlzcGxheV9uYW1lIuoBCgVHcm91cBIVCgdzY2hlbWFzGAEgAygJQgTovRgBEg8KAmlkGAIgASgJSACIAQESGAoLZXh0ZXJuYWxfaWQYAyABKAlIAYgBARIZCgxkaXNwbGF5X25hbWUYBCABKAlIAogBARIqCgdtZW1iZXJzGAUgAygLMhkubGltYmVyLnNjaW0udjIuUmVmZXJlbmNlEicKBG1ldGEYBiABKAsyFC5saW1iZXIuc2NpbS52Mi5NZXRhSAOIAQFCBQoDX2lkQg4KDF9leHRlcm5hbF9pZEIPCg1fZGlzcGxheV9uYW1lQgcKBV9tZXRhIsoBCgRNZXRhEhoKDXJlc291cmNlX3R5cGUYASABKAlIAIgBARIUCgdjcmVhdGVkGAIgASgJSAGIAQESGgoNbGFzdF9tb2RpZmllZBgDIAEoCUgCiAEBEhUKCGxvY2F0aW9uGAQgASgJSAOIAQESFAoHdmVyc2lvbhgFIAEoCUgEiAEBQhAKDl9yZXNvdXJjZV90eXBlQgoKCF9jcmVhdGVkQhAKDl9sYXN0X21vZGlmaWVkQgsKCV9sb2NhdGlvbkIKCghfdmVyc2lvbiJ6CgdQYXRjaE9wEg8KB3NjaGVtYXMYASADKAkSPgoKb3BlcmF0aW9ucxgCIAMoCzIeLmxpbWJlci5zY2ltLnYyLlBhdGNoT3BlcmF0aW9uUgpPcGVyYXRpb25zEhMKBmFjdGl2ZRgDIAEoCEgAiAEBQgkKB19hY3RpdmUiegoOUGF0Y2hPcGVyYXRpb24SDwoCb3AYASABKAlIAIgBARIRCgRwYXRoGAIgASgJSAGIAQESKgoFdmFsdWUYAyABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWVIAogBAUIFCgNfb3BCBwoFX3BhdGhCCAoGX3ZhbHVlIt4ICgVGb3VuZBIVCgdzY2hlbWFzGAEgAygJQgTovRgBEg8KAmlkGAIgASgJSACIAQESGAoLZXh0ZXJuYWxfaWQYAyABKAlIAYgBARIWCgl1c2VyX25hbWUYBCABKAlIAogBARInCgRuYW1lGAUgASgLMhQubGltYmVyLnNjaW0udjIuTmFtZUgDiAEBEhkKDGRpc3BsYXlfbmFtZRgGIAEoCUgEiAEBEhYKCW5pY2tfbmFtZRgHIAEoCUgFiAEBEhgKC3Byb2ZpbGVfdXJsGAggASgJSAaIAQESEgoFdGl0bGUYCSABKAlIB4gBARIWCgl1c2VyX3R5cGUYCiABKAlICIgBARIfChJwcmVmZXJyZWRfbGFuZ3VhZ2UYCyABKAlICYgBARITCgZsb2NhbGUYDCABKAlICogBARIVCgh0aW1lem9uZRgNIAEoCUgLiAEBEhMKBmFjdGl2ZRgOIAEoCEgMiAEBEioKBmVtYWlscxgPIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSMQoNcGhvbmVfbnVtYmVycxgQIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSJwoDaW1zGBEgAygLMhoubGltYmVyLnNjaW0udjIuTXVsdGlWYWx1ZRIqCgZwaG90b3MYEiADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEioKCWFkZHJlc3NlcxgTIAMoCzIXLmxpbWJlci5zY2ltLnYyLkFkZHJlc3MSKQoGZ3JvdXBzGBQgAygLMhkubGltYmVyLnNjaW0udjIuUmVmZXJlbmNlEjAKDGVudGl0bGVtZW50cxgVIAMoCzIaLmxpbWJlci5zY2ltLnYyLk11bHRpVmFsdWUSKQoFcm9sZXMYFiADKAsyGi5saW1iZXIuc2NpbS52Mi5NdWx0aVZhbHVlEnMKCmVudGVycHJpc2UYFyABKAsyHi5saW1iZXIuc2NpbS52Mi5FbnRlcnByaXNlVXNlckgNUjp1cm46aWV0ZjpwYXJhbXM6c2NpbTpzY2hlbWFzOmV4dGVuc2lvbjplbnRlcnByaXNlOjIuMDpVc2VyiAEBEicKBG1ldGEYGCABKAsyFC5saW1iZXIuc2NpbS52Mi5NZXRhSA6IAQESKgoHbWVtYmVycxgZIAMoCzIZLmxpbWJlci5zY2ltLnYyLlJlZmVyZW5jZUIFCgNfaWRCDgoMX2V4dGVybmFsX2lkQgwKCl91c2VyX25hbWVCBwoFX25hbWVCDwoNX2Rpc3BsYXlfbmFtZUIMCgpfbmlja19uYW1lQg4KDF9wcm9maWxlX3VybEIICgZfdGl0bGVCDAoKX3VzZXJfdHlwZUIVChNfcHJlZmVycmVkX2xhbmd1YWdlQgkKB19sb2NhbGVCCwoJX3RpbWV6b25lQgkKB19hY3RpdmVCDQoLX2VudGVycHJpc2VCBwoFX21ldGFiBnByb3RvMw", [file_google_protobuf_struct, file_limber_edge_v1_options]);
 
 /**
  * A person: a member of the organisation, as an identity provider sees him.
@@ -675,4 +675,193 @@ export type PatchOperation = Message<"limber.scim.v2.PatchOperation"> & {
  */
 export const PatchOperationSchema: GenMessage<PatchOperation> = /*@__PURE__*/
   messageDesc(file_limber_scim_v2_resource, 10);
+
+/**
+ * A user or a group, as `meta.resource_type` says.
+ *
+ * @generated from message limber.scim.v2.Found
+ */
+export type Found = Message<"limber.scim.v2.Found"> & {
+  /**
+   * The schemas that the resource follows.
+   *
+   * @generated from field: repeated string schemas = 1;
+   */
+  schemas: string[];
+
+  /**
+   * Its name here, such as `usr_01J…`.
+   *
+   * @generated from field: optional string id = 2;
+   */
+  id?: string | undefined;
+
+  /**
+   * Its name at the identity provider.
+   *
+   * @generated from field: optional string external_id = 3;
+   */
+  externalId?: string | undefined;
+
+  /**
+   * What the identity provider knows the person by; unique in the organisation, whatever its case.
+   *
+   * @generated from field: optional string user_name = 4;
+   */
+  userName?: string | undefined;
+
+  /**
+   * The person's name.
+   *
+   * @generated from field: optional limber.scim.v2.Name name = 5;
+   */
+  name?: Name | undefined;
+
+  /**
+   * What people call the person.
+   *
+   * @generated from field: optional string display_name = 6;
+   */
+  displayName?: string | undefined;
+
+  /**
+   * A casual name.
+   *
+   * @generated from field: optional string nick_name = 7;
+   */
+  nickName?: string | undefined;
+
+  /**
+   * The address of the person's page.
+   *
+   * @generated from field: optional string profile_url = 8;
+   */
+  profileUrl?: string | undefined;
+
+  /**
+   * The person's title.
+   *
+   * @generated from field: optional string title = 9;
+   */
+  title?: string | undefined;
+
+  /**
+   * How the person belongs to the organisation.
+   *
+   * @generated from field: optional string user_type = 10;
+   */
+  userType?: string | undefined;
+
+  /**
+   * The languages that the person prefers.
+   *
+   * @generated from field: optional string preferred_language = 11;
+   */
+  preferredLanguage?: string | undefined;
+
+  /**
+   * Where the person is, for dates and currency.
+   *
+   * @generated from field: optional string locale = 12;
+   */
+  locale?: string | undefined;
+
+  /**
+   * The person's time zone.
+   *
+   * @generated from field: optional string timezone = 13;
+   */
+  timezone?: string | undefined;
+
+  /**
+   * Whether the person may call; all keys of one who may not are refused.
+   *
+   * @generated from field: optional bool active = 14;
+   */
+  active?: boolean | undefined;
+
+  /**
+   * Addresses for mail.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue emails = 15;
+   */
+  emails: MultiValue[];
+
+  /**
+   * Telephone numbers.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue phone_numbers = 16;
+   */
+  phoneNumbers: MultiValue[];
+
+  /**
+   * Addresses for instant messages.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue ims = 17;
+   */
+  ims: MultiValue[];
+
+  /**
+   * Addresses of pictures.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue photos = 18;
+   */
+  photos: MultiValue[];
+
+  /**
+   * Postal addresses.
+   *
+   * @generated from field: repeated limber.scim.v2.Address addresses = 19;
+   */
+  addresses: Address[];
+
+  /**
+   * The groups that the person is in; changed through them alone.
+   *
+   * @generated from field: repeated limber.scim.v2.Reference groups = 20;
+   */
+  groups: Reference[];
+
+  /**
+   * What the person is entitled to at the identity provider; kept, and without effect here.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue entitlements = 21;
+   */
+  entitlements: MultiValue[];
+
+  /**
+   * The person's roles at the identity provider; kept, and without effect here: mapped groups give roles.
+   *
+   * @generated from field: repeated limber.scim.v2.MultiValue roles = 22;
+   */
+  roles: MultiValue[];
+
+  /**
+   * What is known of the person as an employee.
+   *
+   * @generated from field: optional limber.scim.v2.EnterpriseUser enterprise = 23 [json_name = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"];
+   */
+  enterprise?: EnterpriseUser | undefined;
+
+  /**
+   * What is known of the resource itself.
+   *
+   * @generated from field: optional limber.scim.v2.Meta meta = 24;
+   */
+  meta?: Meta | undefined;
+
+  /**
+   * Who is in a group.
+   *
+   * @generated from field: repeated limber.scim.v2.Reference members = 25;
+   */
+  members: Reference[];
+};
+
+/**
+ * Describes the message limber.scim.v2.Found.
+ * Use `create(FoundSchema)` to create a new message.
+ */
+export const FoundSchema: GenMessage<Found> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_resource, 11);
 

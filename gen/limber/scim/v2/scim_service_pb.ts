@@ -9,7 +9,7 @@ import { file_google_api_annotations } from "../../../google/api/annotations_pb.
 import { file_limber_edge_v1_options } from "../../edge/v1/options_pb.ts";
 import type { ResourceType, Schema, ServiceProviderConfig } from "./discovery_pb.ts";
 import { file_limber_scim_v2_discovery } from "./discovery_pb.ts";
-import type { Group, PatchOp, User } from "./resource_pb.ts";
+import type { Found, Group, PatchOp, User } from "./resource_pb.ts";
 import { file_limber_scim_v2_resource } from "./resource_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/scim/v2/scim_service.proto.
  */
 export const file_limber_scim_v2_scim_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFsaW1iZXIvc2NpbS92Mi9zY2ltX3NlcnZpY2UucHJvdG8SDmxpbWJlci5zY2ltLnYyIuICChBMaXN0VXNlcnNSZXF1ZXN0EhMKBmZpbHRlchgBIAEoCUgAiAEBEh4KB3NvcnRfYnkYAiABKAlCCLpIBXIDGIACSAGIAQESNQoKc29ydF9vcmRlchgDIAEoCUIcukgZchdSCWFzY2VuZGluZ1IKZGVzY2VuZGluZ0gCiAEBEhgKC3N0YXJ0X2luZGV4GAQgASgFSAOIAQESEgoFY291bnQYBSABKAVIBIgBARIhCgphdHRyaWJ1dGVzGAYgASgJQgi6SAVyAxiAEEgFiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByABKAlCCLpIBXIDGIAQSAaIAQFCCQoHX2ZpbHRlckIKCghfc29ydF9ieUINCgtfc29ydF9vcmRlckIOCgxfc3RhcnRfaW5kZXhCCAoGX2NvdW50Qg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIqgBChFMaXN0VXNlcnNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOAoJcmVzb3VyY2VzGAUgAygLMhQubGltYmVyLnNjaW0udjIuVXNlckIE6L0YAVIJUmVzb3VyY2VzIq0BChFDcmVhdGVVc2VyUmVxdWVzdBIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlchIhCgphdHRyaWJ1dGVzGAIgASgJQgi6SAVyAxiAEEgAiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYAyABKAlCCLpIBXIDGIAQSAGIAQFCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOAoSQ3JlYXRlVXNlclJlc3BvbnNlEiIKBHVzZXIYASABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyIpcBCg5HZXRVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiEKCmF0dHJpYnV0ZXMYAiABKAlCCLpIBXIDGIAQSACIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgDIAEoCUIIukgFcgMYgBBIAYgBAUINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI1Cg9HZXRVc2VyUmVzcG9uc2USIgoEdXNlchgBIAEoCzIULmxpbWJlci5zY2ltLnYyLlVzZXIi+QEKElJlcGxhY2VVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiIKBHVzZXIYAiABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyEisKCGlmX21hdGNoGAMgASgJQhS6SAVyAxiAAqq9GAhpZi1tYXRjaEgAiAEBEiEKCmF0dHJpYnV0ZXMYBCABKAlCCLpIBXIDGIAQSAGIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgFIAEoCUIIukgFcgMYgBBIAogBAUILCglfaWZfbWF0Y2hCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOQoTUmVwbGFjZVVzZXJSZXNwb25zZRIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlciL7AQoQUGF0Y2hVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiYKBXBhdGNoGAIgASgLMhcubGltYmVyLnNjaW0udjIuUGF0Y2hPcBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjcKEVBhdGNoVXNlclJlc3BvbnNlEiIKBHVzZXIYASABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyIl4KEURlbGV0ZVVzZXJSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSKwoIaWZfbWF0Y2gYAiABKAlCFLpIBXIDGIACqr0YCGlmLW1hdGNoSACIAQFCCwoJX2lmX21hdGNoIhQKEkRlbGV0ZVVzZXJSZXNwb25zZSLjAgoRTGlzdEdyb3Vwc1JlcXVlc3QSEwoGZmlsdGVyGAEgASgJSACIAQESHgoHc29ydF9ieRgCIAEoCUIIukgFcgMYgAJIAYgBARI1Cgpzb3J0X29yZGVyGAMgASgJQhy6SBlyF1IJYXNjZW5kaW5nUgpkZXNjZW5kaW5nSAKIAQESGAoLc3RhcnRfaW5kZXgYBCABKAVIA4gBARISCgVjb3VudBgFIAEoBUgEiAEBEiEKCmF0dHJpYnV0ZXMYBiABKAlCCLpIBXIDGIAQSAWIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgHIAEoCUIIukgFcgMYgBBIBogBAUIJCgdfZmlsdGVyQgoKCF9zb3J0X2J5Qg0KC19zb3J0X29yZGVyQg4KDF9zdGFydF9pbmRleEIICgZfY291bnRCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiqgEKEkxpc3RHcm91cHNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOQoJcmVzb3VyY2VzGAUgAygLMhUubGltYmVyLnNjaW0udjIuR3JvdXBCBOi9GAFSCVJlc291cmNlcyKwAQoSQ3JlYXRlR3JvdXBSZXF1ZXN0EiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXASIQoKYXR0cmlidXRlcxgCIAEoCUIIukgFcgMYgBBIAIgBARIqChNleGNsdWRlZF9hdHRyaWJ1dGVzGAMgASgJQgi6SAVyAxiAEEgBiAEBQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjsKE0NyZWF0ZUdyb3VwUmVzcG9uc2USJAoFZ3JvdXAYASABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cCKWAQoPR2V0R3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEiEKCmF0dHJpYnV0ZXMYAiABKAlCCLpIBXIDGIAQSACIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgDIAEoCUIIukgFcgMYgBBIAYgBAUINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI4ChBHZXRHcm91cFJlc3BvbnNlEiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXAi/QEKE1JlcGxhY2VHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSJwoIcmVzb3VyY2UYAiABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjwKFFJlcGxhY2VHcm91cFJlc3BvbnNlEiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXAi+gEKEVBhdGNoR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEiYKBXBhdGNoGAIgASgLMhcubGltYmVyLnNjaW0udjIuUGF0Y2hPcBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjoKElBhdGNoR3JvdXBSZXNwb25zZRIkCgVncm91cBgBIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwIl0KEkRlbGV0ZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIrCghpZl9tYXRjaBgCIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBAUILCglfaWZfbWF0Y2giFQoTRGVsZXRlR3JvdXBSZXNwb25zZSJ6Cg9NYXBHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSTwoEcm9sZRgCIAEoCUI8ukg5cjdSBWFkbWluUglkZXZlbG9wZXJSCG9wZXJhdG9yUgdiaWxsaW5nUgZ2aWV3ZXJSCHN1cHBsaWVySACIAQFCBwoFX3JvbGUiVgoQTWFwR3JvdXBSZXNwb25zZRIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSFwoEcm9sZRgDIAEoCUIEmL0YAUgAiAEBQgcKBV9yb2xlIiEKH0dldFNlcnZpY2VQcm92aWRlckNvbmZpZ1JlcXVlc3QiWQogR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnUmVzcG9uc2USNQoGY29uZmlnGAEgASgLMiUubGltYmVyLnNjaW0udjIuU2VydmljZVByb3ZpZGVyQ29uZmlnIhoKGExpc3RSZXNvdXJjZVR5cGVzUmVxdWVzdCK4AQoZTGlzdFJlc291cmNlVHlwZXNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SQAoJcmVzb3VyY2VzGAUgAygLMhwubGltYmVyLnNjaW0udjIuUmVzb3VyY2VUeXBlQgTovRgBUglSZXNvdXJjZXMiJgoWR2V0UmVzb3VyY2VUeXBlUmVxdWVzdBIMCgRuYW1lGAEgASgJIk4KF0dldFJlc291cmNlVHlwZVJlc3BvbnNlEjMKDXJlc291cmNlX3R5cGUYASABKAsyHC5saW1iZXIuc2NpbS52Mi5SZXNvdXJjZVR5cGUiFAoSTGlzdFNjaGVtYXNSZXF1ZXN0IqwBChNMaXN0U2NoZW1hc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI6CglyZXNvdXJjZXMYBSADKAsyFi5saW1iZXIuc2NpbS52Mi5TY2hlbWFCBOi9GAFSCVJlc291cmNlcyIeChBHZXRTY2hlbWFSZXF1ZXN0EgoKAmlkGAEgASgJIjsKEUdldFNjaGVtYVJlc3BvbnNlEiYKBnNjaGVtYRgBIAEoCzIWLmxpbWJlci5zY2ltLnYyLlNjaGVtYTKbFQoLU2NpbVNlcnZpY2USgQEKCUxpc3RVc2VycxIgLmxpbWJlci5zY2ltLnYyLkxpc3RVc2Vyc1JlcXVlc3QaIS5saW1iZXIuc2NpbS52Mi5MaXN0VXNlcnNSZXNwb25zZSIvkAIBqrsYDwgCEglzY2ltLnJlYWRAAoLT5JMCExIRL3YxL3NjaW0vdjIvVXNlcnMSkQEKCkNyZWF0ZVVzZXISIS5saW1iZXIuc2NpbS52Mi5DcmVhdGVVc2VyUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLkNyZWF0ZVVzZXJSZXNwb25zZSI8qrsYEwgCEgpzY2ltLndyaXRlGMkBQAKC0+STAh86BHVzZXJiBHVzZXIiES92MS9zY2ltL3YyL1VzZXJzEosBCgdHZXRVc2VyEh4ubGltYmVyLnNjaW0udjIuR2V0VXNlclJlcXVlc3QaHy5saW1iZXIuc2NpbS52Mi5HZXRVc2VyUmVzcG9uc2UiP5ACAaq7GA8IAhIJc2NpbS5yZWFkQAKC0+STAiNiBHVzZXISGy92MS9zY2ltL3YyL1VzZXJzL3t1c2VyX2lkfRKbAQoLUmVwbGFjZVVzZXISIi5saW1iZXIuc2NpbS52Mi5SZXBsYWNlVXNlclJlcXVlc3QaIy5saW1iZXIuc2NpbS52Mi5SZXBsYWNlVXNlclJlc3BvbnNlIkOquxgQCAISCnNjaW0ud3JpdGVAAoLT5JMCKToEdXNlcmIEdXNlchobL3YxL3NjaW0vdjIvVXNlcnMve3VzZXJfaWR9EpYBCglQYXRjaFVzZXISIC5saW1iZXIuc2NpbS52Mi5QYXRjaFVzZXJSZXF1ZXN0GiEubGltYmVyLnNjaW0udjIuUGF0Y2hVc2VyUmVzcG9uc2UiRKq7GBAIAhIKc2NpbS53cml0ZUACgtPkkwIqOgVwYXRjaGIEdXNlcjIbL3YxL3NjaW0vdjIvVXNlcnMve3VzZXJfaWR9Eo8BCgpEZWxldGVVc2VyEiEubGltYmVyLnNjaW0udjIuRGVsZXRlVXNlclJlcXVlc3QaIi5saW1iZXIuc2NpbS52Mi5EZWxldGVVc2VyUmVzcG9uc2UiOqq7GBMIAhIKc2NpbS53cml0ZRjMAUACgtPkkwIdKhsvdjEvc2NpbS92Mi9Vc2Vycy97dXNlcl9pZH0ShQEKCkxpc3RHcm91cHMSIS5saW1iZXIuc2NpbS52Mi5MaXN0R3JvdXBzUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLkxpc3RHcm91cHNSZXNwb25zZSIwkAIBqrsYDwgCEglzY2ltLnJlYWRAAoLT5JMCFBISL3YxL3NjaW0vdjIvR3JvdXBzEpcBCgtDcmVhdGVHcm91cBIiLmxpbWJlci5zY2ltLnYyLkNyZWF0ZUdyb3VwUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLkNyZWF0ZUdyb3VwUmVzcG9uc2UiP6q7GBMIAhIKc2NpbS53cml0ZRjJAUACgtPkkwIiOgVncm91cGIFZ3JvdXAiEi92MS9zY2ltL3YyL0dyb3VwcxKOAQoIR2V0R3JvdXASHy5saW1iZXIuc2NpbS52Mi5HZXRHcm91cFJlcXVlc3QaIC5saW1iZXIuc2NpbS52Mi5HZXRHcm91cFJlc3BvbnNlIj+QAgGquxgPCAISCXNjaW0ucmVhZEACgtPkkwIjYgVncm91cBIaL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0SogEKDFJlcGxhY2VHcm91cBIjLmxpbWJlci5zY2ltLnYyLlJlcGxhY2VHcm91cFJlcXVlc3QaJC5saW1iZXIuc2NpbS52Mi5SZXBsYWNlR3JvdXBSZXNwb25zZSJHqrsYEAgCEgpzY2ltLndyaXRlQAKC0+STAi06CHJlc291cmNlYgVncm91cBoaL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0SmQEKClBhdGNoR3JvdXASIS5saW1iZXIuc2NpbS52Mi5QYXRjaEdyb3VwUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLlBhdGNoR3JvdXBSZXNwb25zZSJEqrsYEAgCEgpzY2ltLndyaXRlQAKC0+STAio6BXBhdGNoYgVncm91cDIaL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0SkQEKC0RlbGV0ZUdyb3VwEiIubGltYmVyLnNjaW0udjIuRGVsZXRlR3JvdXBSZXF1ZXN0GiMubGltYmVyLnNjaW0udjIuRGVsZXRlR3JvdXBSZXNwb25zZSI5qrsYEwgCEgpzY2ltLndyaXRlGMwBQAKC0+STAhwqGi92MS9zY2ltL3YyL0dyb3Vwcy97Z3JvdXB9EowBCghNYXBHcm91cBIfLmxpbWJlci5zY2ltLnYyLk1hcEdyb3VwUmVxdWVzdBogLmxpbWJlci5zY2ltLnYyLk1hcEdyb3VwUmVzcG9uc2UiPaq7GBAIAhIKc2NpbS53cml0ZUACgtPkkwIjOgEqIh4vdjEvc2NpbS92Mi9Hcm91cHMve2dyb3VwfS9tYXASuwEKGEdldFNlcnZpY2VQcm92aWRlckNvbmZpZxIvLmxpbWJlci5zY2ltLnYyLkdldFNlcnZpY2VQcm92aWRlckNvbmZpZ1JlcXVlc3QaMC5saW1iZXIuc2NpbS52Mi5HZXRTZXJ2aWNlUHJvdmlkZXJDb25maWdSZXNwb25zZSI8kAIBqrsYBAgBQAKC0+STAitiBmNvbmZpZxIhL3YxL3NjaW0vdjIvU2VydmljZVByb3ZpZGVyQ29uZmlnEpYBChFMaXN0UmVzb3VyY2VUeXBlcxIoLmxpbWJlci5zY2ltLnYyLkxpc3RSZXNvdXJjZVR5cGVzUmVxdWVzdBopLmxpbWJlci5zY2ltLnYyLkxpc3RSZXNvdXJjZVR5cGVzUmVzcG9uc2UiLJACAaq7GAQIAUACgtPkkwIbEhkvdjEvc2NpbS92Mi9SZXNvdXJjZVR5cGVzEqYBCg9HZXRSZXNvdXJjZVR5cGUSJi5saW1iZXIuc2NpbS52Mi5HZXRSZXNvdXJjZVR5cGVSZXF1ZXN0GicubGltYmVyLnNjaW0udjIuR2V0UmVzb3VyY2VUeXBlUmVzcG9uc2UiQpACAaq7GAQIAUACgtPkkwIxYg1yZXNvdXJjZV90eXBlEiAvdjEvc2NpbS92Mi9SZXNvdXJjZVR5cGVzL3tuYW1lfRJ+CgtMaXN0U2NoZW1hcxIiLmxpbWJlci5zY2ltLnYyLkxpc3RTY2hlbWFzUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLkxpc3RTY2hlbWFzUmVzcG9uc2UiJpACAaq7GAQIAUACgtPkkwIVEhMvdjEvc2NpbS92Mi9TY2hlbWFzEoUBCglHZXRTY2hlbWESIC5saW1iZXIuc2NpbS52Mi5HZXRTY2hlbWFSZXF1ZXN0GiEubGltYmVyLnNjaW0udjIuR2V0U2NoZW1hUmVzcG9uc2UiM5ACAaq7GAQIAUACgtPkkwIiYgZzY2hlbWESGC92MS9zY2ltL3YyL1NjaGVtYXMve2lkfWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_scim_v2_discovery, file_limber_scim_v2_resource]);
+  fileDesc("CiFsaW1iZXIvc2NpbS92Mi9zY2ltX3NlcnZpY2UucHJvdG8SDmxpbWJlci5zY2ltLnYyIuICChBMaXN0VXNlcnNSZXF1ZXN0EhMKBmZpbHRlchgBIAEoCUgAiAEBEh4KB3NvcnRfYnkYAiABKAlCCLpIBXIDGIACSAGIAQESNQoKc29ydF9vcmRlchgDIAEoCUIcukgZchdSCWFzY2VuZGluZ1IKZGVzY2VuZGluZ0gCiAEBEhgKC3N0YXJ0X2luZGV4GAQgASgFSAOIAQESEgoFY291bnQYBSABKAVIBIgBARIhCgphdHRyaWJ1dGVzGAYgASgJQgi6SAVyAxiAEEgFiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByABKAlCCLpIBXIDGIAQSAaIAQFCCQoHX2ZpbHRlckIKCghfc29ydF9ieUINCgtfc29ydF9vcmRlckIOCgxfc3RhcnRfaW5kZXhCCAoGX2NvdW50Qg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIqgBChFMaXN0VXNlcnNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOAoJcmVzb3VyY2VzGAUgAygLMhQubGltYmVyLnNjaW0udjIuVXNlckIE6L0YAVIJUmVzb3VyY2VzIq0BChFDcmVhdGVVc2VyUmVxdWVzdBIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlchIhCgphdHRyaWJ1dGVzGAIgASgJQgi6SAVyAxiAEEgAiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYAyABKAlCCLpIBXIDGIAQSAGIAQFCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOAoSQ3JlYXRlVXNlclJlc3BvbnNlEiIKBHVzZXIYASABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyIpcBCg5HZXRVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiEKCmF0dHJpYnV0ZXMYAiABKAlCCLpIBXIDGIAQSACIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgDIAEoCUIIukgFcgMYgBBIAYgBAUINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI1Cg9HZXRVc2VyUmVzcG9uc2USIgoEdXNlchgBIAEoCzIULmxpbWJlci5zY2ltLnYyLlVzZXIi+QEKElJlcGxhY2VVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiIKBHVzZXIYAiABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyEisKCGlmX21hdGNoGAMgASgJQhS6SAVyAxiAAqq9GAhpZi1tYXRjaEgAiAEBEiEKCmF0dHJpYnV0ZXMYBCABKAlCCLpIBXIDGIAQSAGIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgFIAEoCUIIukgFcgMYgBBIAogBAUILCglfaWZfbWF0Y2hCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiOQoTUmVwbGFjZVVzZXJSZXNwb25zZRIiCgR1c2VyGAEgASgLMhQubGltYmVyLnNjaW0udjIuVXNlciL7AQoQUGF0Y2hVc2VyUmVxdWVzdBIPCgd1c2VyX2lkGAEgASgJEiYKBXBhdGNoGAIgASgLMhcubGltYmVyLnNjaW0udjIuUGF0Y2hPcBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjcKEVBhdGNoVXNlclJlc3BvbnNlEiIKBHVzZXIYASABKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyIl4KEURlbGV0ZVVzZXJSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSKwoIaWZfbWF0Y2gYAiABKAlCFLpIBXIDGIACqr0YCGlmLW1hdGNoSACIAQFCCwoJX2lmX21hdGNoIhQKEkRlbGV0ZVVzZXJSZXNwb25zZSLjAgoRTGlzdEdyb3Vwc1JlcXVlc3QSEwoGZmlsdGVyGAEgASgJSACIAQESHgoHc29ydF9ieRgCIAEoCUIIukgFcgMYgAJIAYgBARI1Cgpzb3J0X29yZGVyGAMgASgJQhy6SBlyF1IJYXNjZW5kaW5nUgpkZXNjZW5kaW5nSAKIAQESGAoLc3RhcnRfaW5kZXgYBCABKAVIA4gBARISCgVjb3VudBgFIAEoBUgEiAEBEiEKCmF0dHJpYnV0ZXMYBiABKAlCCLpIBXIDGIAQSAWIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgHIAEoCUIIukgFcgMYgBBIBogBAUIJCgdfZmlsdGVyQgoKCF9zb3J0X2J5Qg0KC19zb3J0X29yZGVyQg4KDF9zdGFydF9pbmRleEIICgZfY291bnRCDQoLX2F0dHJpYnV0ZXNCFgoUX2V4Y2x1ZGVkX2F0dHJpYnV0ZXMiqgEKEkxpc3RHcm91cHNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOQoJcmVzb3VyY2VzGAUgAygLMhUubGltYmVyLnNjaW0udjIuR3JvdXBCBOi9GAFSCVJlc291cmNlcyKwAQoSQ3JlYXRlR3JvdXBSZXF1ZXN0EiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXASIQoKYXR0cmlidXRlcxgCIAEoCUIIukgFcgMYgBBIAIgBARIqChNleGNsdWRlZF9hdHRyaWJ1dGVzGAMgASgJQgi6SAVyAxiAEEgBiAEBQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjsKE0NyZWF0ZUdyb3VwUmVzcG9uc2USJAoFZ3JvdXAYASABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cCKWAQoPR2V0R3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEiEKCmF0dHJpYnV0ZXMYAiABKAlCCLpIBXIDGIAQSACIAQESKgoTZXhjbHVkZWRfYXR0cmlidXRlcxgDIAEoCUIIukgFcgMYgBBIAYgBAUINCgtfYXR0cmlidXRlc0IWChRfZXhjbHVkZWRfYXR0cmlidXRlcyI4ChBHZXRHcm91cFJlc3BvbnNlEiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXAi/QEKE1JlcGxhY2VHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSJwoIcmVzb3VyY2UYAiABKAsyFS5saW1iZXIuc2NpbS52Mi5Hcm91cBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjwKFFJlcGxhY2VHcm91cFJlc3BvbnNlEiQKBWdyb3VwGAEgASgLMhUubGltYmVyLnNjaW0udjIuR3JvdXAi+gEKEVBhdGNoR3JvdXBSZXF1ZXN0Eg0KBWdyb3VwGAEgASgJEiYKBXBhdGNoGAIgASgLMhcubGltYmVyLnNjaW0udjIuUGF0Y2hPcBIrCghpZl9tYXRjaBgDIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBARIhCgphdHRyaWJ1dGVzGAQgASgJQgi6SAVyAxiAEEgBiAEBEioKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYBSABKAlCCLpIBXIDGIAQSAKIAQFCCwoJX2lmX21hdGNoQg0KC19hdHRyaWJ1dGVzQhYKFF9leGNsdWRlZF9hdHRyaWJ1dGVzIjoKElBhdGNoR3JvdXBSZXNwb25zZRIkCgVncm91cBgBIAEoCzIVLmxpbWJlci5zY2ltLnYyLkdyb3VwIl0KEkRlbGV0ZUdyb3VwUmVxdWVzdBINCgVncm91cBgBIAEoCRIrCghpZl9tYXRjaBgCIAEoCUIUukgFcgMYgAKqvRgIaWYtbWF0Y2hIAIgBAUILCglfaWZfbWF0Y2giFQoTRGVsZXRlR3JvdXBSZXNwb25zZSJ6Cg9NYXBHcm91cFJlcXVlc3QSDQoFZ3JvdXAYASABKAkSTwoEcm9sZRgCIAEoCUI8ukg5cjdSBWFkbWluUglkZXZlbG9wZXJSCG9wZXJhdG9yUgdiaWxsaW5nUgZ2aWV3ZXJSCHN1cHBsaWVySACIAQFCBwoFX3JvbGUiVgoQTWFwR3JvdXBSZXNwb25zZRIKCgJpZBgBIAEoCRIUCgxkaXNwbGF5X25hbWUYAiABKAkSFwoEcm9sZRgDIAEoCUIEmL0YAUgAiAEBQgcKBV9yb2xlIiEKH0dldFNlcnZpY2VQcm92aWRlckNvbmZpZ1JlcXVlc3QiWQogR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnUmVzcG9uc2USNQoGY29uZmlnGAEgASgLMiUubGltYmVyLnNjaW0udjIuU2VydmljZVByb3ZpZGVyQ29uZmlnIhoKGExpc3RSZXNvdXJjZVR5cGVzUmVxdWVzdCK4AQoZTGlzdFJlc291cmNlVHlwZXNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SQAoJcmVzb3VyY2VzGAUgAygLMhwubGltYmVyLnNjaW0udjIuUmVzb3VyY2VUeXBlQgTovRgBUglSZXNvdXJjZXMiJgoWR2V0UmVzb3VyY2VUeXBlUmVxdWVzdBIMCgRuYW1lGAEgASgJIk4KF0dldFJlc291cmNlVHlwZVJlc3BvbnNlEjMKDXJlc291cmNlX3R5cGUYASABKAsyHC5saW1iZXIuc2NpbS52Mi5SZXNvdXJjZVR5cGUiFAoSTGlzdFNjaGVtYXNSZXF1ZXN0IqwBChNMaXN0U2NoZW1hc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI6CglyZXNvdXJjZXMYBSADKAsyFi5saW1iZXIuc2NpbS52Mi5TY2hlbWFCBOi9GAFSCVJlc291cmNlcyIeChBHZXRTY2hlbWFSZXF1ZXN0EgoKAmlkGAEgASgJIjsKEUdldFNjaGVtYVJlc3BvbnNlEiYKBnNjaGVtYRgBIAEoCzIWLmxpbWJlci5zY2ltLnYyLlNjaGVtYSK8AgoNU2VhcmNoUmVxdWVzdBITCgZmaWx0ZXIYASABKAlIAIgBARIeCgdzb3J0X2J5GAIgASgJQgi6SAVyAxiAAkgBiAEBEjUKCnNvcnRfb3JkZXIYAyABKAlCHLpIGXIXUglhc2NlbmRpbmdSCmRlc2NlbmRpbmdIAogBARIYCgtzdGFydF9pbmRleBgEIAEoBUgDiAEBEhIKBWNvdW50GAUgASgFSASIAQESIwoKYXR0cmlidXRlcxgGIAMoCUIPukgMkgEJEEAiBXIDGIACEiwKE2V4Y2x1ZGVkX2F0dHJpYnV0ZXMYByADKAlCD7pIDJIBCRBAIgVyAxiAAkIJCgdfZmlsdGVyQgoKCF9zb3J0X2J5Qg0KC19zb3J0X29yZGVyQg4KDF9zdGFydF9pbmRleEIICgZfY291bnQipgEKDlNlYXJjaFJlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI5CglyZXNvdXJjZXMYBSADKAsyFS5saW1iZXIuc2NpbS52Mi5Gb3VuZEIE6L0YAVIJUmVzb3VyY2VzIsECChJTZWFyY2hVc2Vyc1JlcXVlc3QSEwoGZmlsdGVyGAEgASgJSACIAQESHgoHc29ydF9ieRgCIAEoCUIIukgFcgMYgAJIAYgBARI1Cgpzb3J0X29yZGVyGAMgASgJQhy6SBlyF1IJYXNjZW5kaW5nUgpkZXNjZW5kaW5nSAKIAQESGAoLc3RhcnRfaW5kZXgYBCABKAVIA4gBARISCgVjb3VudBgFIAEoBUgEiAEBEiMKCmF0dHJpYnV0ZXMYBiADKAlCD7pIDJIBCRBAIgVyAxiAAhIsChNleGNsdWRlZF9hdHRyaWJ1dGVzGAcgAygJQg+6SAySAQkQQCIFcgMYgAJCCQoHX2ZpbHRlckIKCghfc29ydF9ieUINCgtfc29ydF9vcmRlckIOCgxfc3RhcnRfaW5kZXhCCAoGX2NvdW50IqoBChNTZWFyY2hVc2Vyc1Jlc3BvbnNlEhUKB3NjaGVtYXMYASADKAlCBOi9GAESFQoNdG90YWxfcmVzdWx0cxgCIAEoDRITCgtzdGFydF9pbmRleBgDIAEoDRIWCg5pdGVtc19wZXJfcGFnZRgEIAEoDRI4CglyZXNvdXJjZXMYBSADKAsyFC5saW1iZXIuc2NpbS52Mi5Vc2VyQgTovRgBUglSZXNvdXJjZXMiwgIKE1NlYXJjaEdyb3Vwc1JlcXVlc3QSEwoGZmlsdGVyGAEgASgJSACIAQESHgoHc29ydF9ieRgCIAEoCUIIukgFcgMYgAJIAYgBARI1Cgpzb3J0X29yZGVyGAMgASgJQhy6SBlyF1IJYXNjZW5kaW5nUgpkZXNjZW5kaW5nSAKIAQESGAoLc3RhcnRfaW5kZXgYBCABKAVIA4gBARISCgVjb3VudBgFIAEoBUgEiAEBEiMKCmF0dHJpYnV0ZXMYBiADKAlCD7pIDJIBCRBAIgVyAxiAAhIsChNleGNsdWRlZF9hdHRyaWJ1dGVzGAcgAygJQg+6SAySAQkQQCIFcgMYgAJCCQoHX2ZpbHRlckIKCghfc29ydF9ieUINCgtfc29ydF9vcmRlckIOCgxfc3RhcnRfaW5kZXhCCAoGX2NvdW50IqwBChRTZWFyY2hHcm91cHNSZXNwb25zZRIVCgdzY2hlbWFzGAEgAygJQgTovRgBEhUKDXRvdGFsX3Jlc3VsdHMYAiABKA0SEwoLc3RhcnRfaW5kZXgYAyABKA0SFgoOaXRlbXNfcGVyX3BhZ2UYBCABKA0SOQoJcmVzb3VyY2VzGAUgAygLMhUubGltYmVyLnNjaW0udjIuR3JvdXBCBOi9GAFSCVJlc291cmNlczKFGQoLU2NpbVNlcnZpY2USgwEKCUxpc3RVc2VycxIgLmxpbWJlci5zY2ltLnYyLkxpc3RVc2Vyc1JlcXVlc3QaIS5saW1iZXIuc2NpbS52Mi5MaXN0VXNlcnNSZXNwb25zZSIxkAIBqrsYEQgCEglzY2ltLnJlYWRAAmAEgtPkkwITEhEvdjEvc2NpbS92Mi9Vc2VycxJ/CgZTZWFyY2gSHS5saW1iZXIuc2NpbS52Mi5TZWFyY2hSZXF1ZXN0Gh4ubGltYmVyLnNjaW0udjIuU2VhcmNoUmVzcG9uc2UiNpACAaq7GBEIAhIJc2NpbS5yZWFkQAJgBILT5JMCGDoBKiITL3YxL3NjaW0vdjIvLnNlYXJjaBKUAQoLU2VhcmNoVXNlcnMSIi5saW1iZXIuc2NpbS52Mi5TZWFyY2hVc2Vyc1JlcXVlc3QaIy5saW1iZXIuc2NpbS52Mi5TZWFyY2hVc2Vyc1Jlc3BvbnNlIjyQAgGquxgRCAISCXNjaW0ucmVhZEACYASC0+STAh46ASoiGS92MS9zY2ltL3YyL1VzZXJzLy5zZWFyY2gSlQEKCkNyZWF0ZVVzZXISIS5saW1iZXIuc2NpbS52Mi5DcmVhdGVVc2VyUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLkNyZWF0ZVVzZXJSZXNwb25zZSJAqrsYFwgCEgpzY2ltLndyaXRlGMkBQAJgBGgCgtPkkwIfOgR1c2VyYgR1c2VyIhEvdjEvc2NpbS92Mi9Vc2VycxKNAQoHR2V0VXNlchIeLmxpbWJlci5zY2ltLnYyLkdldFVzZXJSZXF1ZXN0Gh8ubGltYmVyLnNjaW0udjIuR2V0VXNlclJlc3BvbnNlIkGQAgGquxgRCAISCXNjaW0ucmVhZEACYASC0+STAiNiBHVzZXISGy92MS9zY2ltL3YyL1VzZXJzL3t1c2VyX2lkfRKfAQoLUmVwbGFjZVVzZXISIi5saW1iZXIuc2NpbS52Mi5SZXBsYWNlVXNlclJlcXVlc3QaIy5saW1iZXIuc2NpbS52Mi5SZXBsYWNlVXNlclJlc3BvbnNlIkequxgUCAISCnNjaW0ud3JpdGVAAmAEaAKC0+STAik6BHVzZXJiBHVzZXIaGy92MS9zY2ltL3YyL1VzZXJzL3t1c2VyX2lkfRKaAQoJUGF0Y2hVc2VyEiAubGltYmVyLnNjaW0udjIuUGF0Y2hVc2VyUmVxdWVzdBohLmxpbWJlci5zY2ltLnYyLlBhdGNoVXNlclJlc3BvbnNlIkiquxgUCAISCnNjaW0ud3JpdGVAAmAEaAKC0+STAio6BXBhdGNoYgR1c2VyMhsvdjEvc2NpbS92Mi9Vc2Vycy97dXNlcl9pZH0SkwEKCkRlbGV0ZVVzZXISIS5saW1iZXIuc2NpbS52Mi5EZWxldGVVc2VyUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLkRlbGV0ZVVzZXJSZXNwb25zZSI+qrsYFwgCEgpzY2ltLndyaXRlGMwBQAJgBGgBgtPkkwIdKhsvdjEvc2NpbS92Mi9Vc2Vycy97dXNlcl9pZH0ShwEKCkxpc3RHcm91cHMSIS5saW1iZXIuc2NpbS52Mi5MaXN0R3JvdXBzUmVxdWVzdBoiLmxpbWJlci5zY2ltLnYyLkxpc3RHcm91cHNSZXNwb25zZSIykAIBqrsYEQgCEglzY2ltLnJlYWRAAmAEgtPkkwIUEhIvdjEvc2NpbS92Mi9Hcm91cHMSmAEKDFNlYXJjaEdyb3VwcxIjLmxpbWJlci5zY2ltLnYyLlNlYXJjaEdyb3Vwc1JlcXVlc3QaJC5saW1iZXIuc2NpbS52Mi5TZWFyY2hHcm91cHNSZXNwb25zZSI9kAIBqrsYEQgCEglzY2ltLnJlYWRAAmAEgtPkkwIfOgEqIhovdjEvc2NpbS92Mi9Hcm91cHMvLnNlYXJjaBKbAQoLQ3JlYXRlR3JvdXASIi5saW1iZXIuc2NpbS52Mi5DcmVhdGVHcm91cFJlcXVlc3QaIy5saW1iZXIuc2NpbS52Mi5DcmVhdGVHcm91cFJlc3BvbnNlIkOquxgXCAISCnNjaW0ud3JpdGUYyQFAAmAEaAKC0+STAiI6BWdyb3VwYgVncm91cCISL3YxL3NjaW0vdjIvR3JvdXBzEpABCghHZXRHcm91cBIfLmxpbWJlci5zY2ltLnYyLkdldEdyb3VwUmVxdWVzdBogLmxpbWJlci5zY2ltLnYyLkdldEdyb3VwUmVzcG9uc2UiQZACAaq7GBEIAhIJc2NpbS5yZWFkQAJgBILT5JMCI2IFZ3JvdXASGi92MS9zY2ltL3YyL0dyb3Vwcy97Z3JvdXB9EqYBCgxSZXBsYWNlR3JvdXASIy5saW1iZXIuc2NpbS52Mi5SZXBsYWNlR3JvdXBSZXF1ZXN0GiQubGltYmVyLnNjaW0udjIuUmVwbGFjZUdyb3VwUmVzcG9uc2UiS6q7GBQIAhIKc2NpbS53cml0ZUACYARoAoLT5JMCLToIcmVzb3VyY2ViBWdyb3VwGhovdjEvc2NpbS92Mi9Hcm91cHMve2dyb3VwfRKdAQoKUGF0Y2hHcm91cBIhLmxpbWJlci5zY2ltLnYyLlBhdGNoR3JvdXBSZXF1ZXN0GiIubGltYmVyLnNjaW0udjIuUGF0Y2hHcm91cFJlc3BvbnNlIkiquxgUCAISCnNjaW0ud3JpdGVAAmAEaAKC0+STAio6BXBhdGNoYgVncm91cDIaL3YxL3NjaW0vdjIvR3JvdXBzL3tncm91cH0SlQEKC0RlbGV0ZUdyb3VwEiIubGltYmVyLnNjaW0udjIuRGVsZXRlR3JvdXBSZXF1ZXN0GiMubGltYmVyLnNjaW0udjIuRGVsZXRlR3JvdXBSZXNwb25zZSI9qrsYFwgCEgpzY2ltLndyaXRlGMwBQAJgBGgCgtPkkwIcKhovdjEvc2NpbS92Mi9Hcm91cHMve2dyb3VwfRKQAQoITWFwR3JvdXASHy5saW1iZXIuc2NpbS52Mi5NYXBHcm91cFJlcXVlc3QaIC5saW1iZXIuc2NpbS52Mi5NYXBHcm91cFJlc3BvbnNlIkGquxgUCAISCnNjaW0ud3JpdGVAAmAEaAKC0+STAiM6ASoiHi92MS9zY2ltL3YyL0dyb3Vwcy97Z3JvdXB9L21hcBK9AQoYR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnEi8ubGltYmVyLnNjaW0udjIuR2V0U2VydmljZVByb3ZpZGVyQ29uZmlnUmVxdWVzdBowLmxpbWJlci5zY2ltLnYyLkdldFNlcnZpY2VQcm92aWRlckNvbmZpZ1Jlc3BvbnNlIj6QAgGquxgGCAFAAmABgtPkkwIrYgZjb25maWcSIS92MS9zY2ltL3YyL1NlcnZpY2VQcm92aWRlckNvbmZpZxKYAQoRTGlzdFJlc291cmNlVHlwZXMSKC5saW1iZXIuc2NpbS52Mi5MaXN0UmVzb3VyY2VUeXBlc1JlcXVlc3QaKS5saW1iZXIuc2NpbS52Mi5MaXN0UmVzb3VyY2VUeXBlc1Jlc3BvbnNlIi6QAgGquxgGCAFAAmABgtPkkwIbEhkvdjEvc2NpbS92Mi9SZXNvdXJjZVR5cGVzEqgBCg9HZXRSZXNvdXJjZVR5cGUSJi5saW1iZXIuc2NpbS52Mi5HZXRSZXNvdXJjZVR5cGVSZXF1ZXN0GicubGltYmVyLnNjaW0udjIuR2V0UmVzb3VyY2VUeXBlUmVzcG9uc2UiRJACAaq7GAYIAUACYAGC0+STAjFiDXJlc291cmNlX3R5cGUSIC92MS9zY2ltL3YyL1Jlc291cmNlVHlwZXMve25hbWV9EoABCgtMaXN0U2NoZW1hcxIiLmxpbWJlci5zY2ltLnYyLkxpc3RTY2hlbWFzUmVxdWVzdBojLmxpbWJlci5zY2ltLnYyLkxpc3RTY2hlbWFzUmVzcG9uc2UiKJACAaq7GAYIAUACYAGC0+STAhUSEy92MS9zY2ltL3YyL1NjaGVtYXMShwEKCUdldFNjaGVtYRIgLmxpbWJlci5zY2ltLnYyLkdldFNjaGVtYVJlcXVlc3QaIS5saW1iZXIuc2NpbS52Mi5HZXRTY2hlbWFSZXNwb25zZSI1kAIBqrsYBggBQAJgAYLT5JMCImIGc2NoZW1hEhgvdjEvc2NpbS92Mi9TY2hlbWFzL3tpZH1iBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_scim_v2_discovery, file_limber_scim_v2_resource]);
 
 /**
  * Asks for users.
@@ -1145,6 +1145,342 @@ export const GetSchemaResponseSchema: GenMessage<GetSchemaResponse> = /*@__PURE_
   messageDesc(file_limber_scim_v2_scim_service, 35);
 
 /**
+ * Asks for users and groups.
+ *
+ * @generated from message limber.scim.v2.SearchRequest
+ */
+export type SearchRequest = Message<"limber.scim.v2.SearchRequest"> & {
+  /**
+   * Which resources, such as `displayName sw "a"`.
+   *
+   * @generated from field: optional string filter = 1;
+   */
+  filter?: string | undefined;
+
+  /**
+   * The attribute to sort by; by age when absent.
+   *
+   * @generated from field: optional string sort_by = 2;
+   */
+  sortBy?: string | undefined;
+
+  /**
+   * `ascending` or `descending`.
+   *
+   * @generated from field: optional string sort_order = 3;
+   */
+  sortOrder?: string | undefined;
+
+  /**
+   * The first resource of the answer, counted from 1.
+   *
+   * @generated from field: optional int32 start_index = 4;
+   */
+  startIndex?: number | undefined;
+
+  /**
+   * How many resources at most; 1000 are the most.
+   *
+   * @generated from field: optional int32 count = 5;
+   */
+  count?: number | undefined;
+
+  /**
+   * The attributes to answer with; id and schemas are always there.
+   *
+   * @generated from field: repeated string attributes = 6;
+   */
+  attributes: string[];
+
+  /**
+   * The attributes to leave out.
+   *
+   * @generated from field: repeated string excluded_attributes = 7;
+   */
+  excludedAttributes: string[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchRequest.
+ * Use `create(SearchRequestSchema)` to create a new message.
+ */
+export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 36);
+
+/**
+ * Users and groups.
+ *
+ * @generated from message limber.scim.v2.SearchResponse
+ */
+export type SearchResponse = Message<"limber.scim.v2.SearchResponse"> & {
+  /**
+   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   *
+   * @generated from field: repeated string schemas = 1;
+   */
+  schemas: string[];
+
+  /**
+   * How many there are.
+   *
+   * @generated from field: uint32 total_results = 2;
+   */
+  totalResults: number;
+
+  /**
+   * The first of this answer, counted from 1.
+   *
+   * @generated from field: uint32 start_index = 3;
+   */
+  startIndex: number;
+
+  /**
+   * How many are in this answer.
+   *
+   * @generated from field: uint32 items_per_page = 4;
+   */
+  itemsPerPage: number;
+
+  /**
+   * What was found.
+   *
+   * @generated from field: repeated limber.scim.v2.Found resources = 5 [json_name = "Resources"];
+   */
+  resources: Found[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchResponse.
+ * Use `create(SearchResponseSchema)` to create a new message.
+ */
+export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 37);
+
+/**
+ * Asks for users.
+ *
+ * @generated from message limber.scim.v2.SearchUsersRequest
+ */
+export type SearchUsersRequest = Message<"limber.scim.v2.SearchUsersRequest"> & {
+  /**
+   * Which resources, such as `displayName sw "a"`.
+   *
+   * @generated from field: optional string filter = 1;
+   */
+  filter?: string | undefined;
+
+  /**
+   * The attribute to sort by; by age when absent.
+   *
+   * @generated from field: optional string sort_by = 2;
+   */
+  sortBy?: string | undefined;
+
+  /**
+   * `ascending` or `descending`.
+   *
+   * @generated from field: optional string sort_order = 3;
+   */
+  sortOrder?: string | undefined;
+
+  /**
+   * The first resource of the answer, counted from 1.
+   *
+   * @generated from field: optional int32 start_index = 4;
+   */
+  startIndex?: number | undefined;
+
+  /**
+   * How many resources at most; 1000 are the most.
+   *
+   * @generated from field: optional int32 count = 5;
+   */
+  count?: number | undefined;
+
+  /**
+   * The attributes to answer with; id and schemas are always there.
+   *
+   * @generated from field: repeated string attributes = 6;
+   */
+  attributes: string[];
+
+  /**
+   * The attributes to leave out.
+   *
+   * @generated from field: repeated string excluded_attributes = 7;
+   */
+  excludedAttributes: string[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchUsersRequest.
+ * Use `create(SearchUsersRequestSchema)` to create a new message.
+ */
+export const SearchUsersRequestSchema: GenMessage<SearchUsersRequest> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 38);
+
+/**
+ * Users.
+ *
+ * @generated from message limber.scim.v2.SearchUsersResponse
+ */
+export type SearchUsersResponse = Message<"limber.scim.v2.SearchUsersResponse"> & {
+  /**
+   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   *
+   * @generated from field: repeated string schemas = 1;
+   */
+  schemas: string[];
+
+  /**
+   * How many there are.
+   *
+   * @generated from field: uint32 total_results = 2;
+   */
+  totalResults: number;
+
+  /**
+   * The first of this answer, counted from 1.
+   *
+   * @generated from field: uint32 start_index = 3;
+   */
+  startIndex: number;
+
+  /**
+   * How many are in this answer.
+   *
+   * @generated from field: uint32 items_per_page = 4;
+   */
+  itemsPerPage: number;
+
+  /**
+   * What was found.
+   *
+   * @generated from field: repeated limber.scim.v2.User resources = 5 [json_name = "Resources"];
+   */
+  resources: User[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchUsersResponse.
+ * Use `create(SearchUsersResponseSchema)` to create a new message.
+ */
+export const SearchUsersResponseSchema: GenMessage<SearchUsersResponse> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 39);
+
+/**
+ * Asks for groups.
+ *
+ * @generated from message limber.scim.v2.SearchGroupsRequest
+ */
+export type SearchGroupsRequest = Message<"limber.scim.v2.SearchGroupsRequest"> & {
+  /**
+   * Which resources, such as `displayName sw "a"`.
+   *
+   * @generated from field: optional string filter = 1;
+   */
+  filter?: string | undefined;
+
+  /**
+   * The attribute to sort by; by age when absent.
+   *
+   * @generated from field: optional string sort_by = 2;
+   */
+  sortBy?: string | undefined;
+
+  /**
+   * `ascending` or `descending`.
+   *
+   * @generated from field: optional string sort_order = 3;
+   */
+  sortOrder?: string | undefined;
+
+  /**
+   * The first resource of the answer, counted from 1.
+   *
+   * @generated from field: optional int32 start_index = 4;
+   */
+  startIndex?: number | undefined;
+
+  /**
+   * How many resources at most; 1000 are the most.
+   *
+   * @generated from field: optional int32 count = 5;
+   */
+  count?: number | undefined;
+
+  /**
+   * The attributes to answer with; id and schemas are always there.
+   *
+   * @generated from field: repeated string attributes = 6;
+   */
+  attributes: string[];
+
+  /**
+   * The attributes to leave out.
+   *
+   * @generated from field: repeated string excluded_attributes = 7;
+   */
+  excludedAttributes: string[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchGroupsRequest.
+ * Use `create(SearchGroupsRequestSchema)` to create a new message.
+ */
+export const SearchGroupsRequestSchema: GenMessage<SearchGroupsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 40);
+
+/**
+ * Groups.
+ *
+ * @generated from message limber.scim.v2.SearchGroupsResponse
+ */
+export type SearchGroupsResponse = Message<"limber.scim.v2.SearchGroupsResponse"> & {
+  /**
+   * Constant `urn:ietf:params:scim:api:messages:2.0:ListResponse`.
+   *
+   * @generated from field: repeated string schemas = 1;
+   */
+  schemas: string[];
+
+  /**
+   * How many there are.
+   *
+   * @generated from field: uint32 total_results = 2;
+   */
+  totalResults: number;
+
+  /**
+   * The first of this answer, counted from 1.
+   *
+   * @generated from field: uint32 start_index = 3;
+   */
+  startIndex: number;
+
+  /**
+   * How many are in this answer.
+   *
+   * @generated from field: uint32 items_per_page = 4;
+   */
+  itemsPerPage: number;
+
+  /**
+   * What was found.
+   *
+   * @generated from field: repeated limber.scim.v2.Group resources = 5 [json_name = "Resources"];
+   */
+  resources: Group[];
+};
+
+/**
+ * Describes the message limber.scim.v2.SearchGroupsResponse.
+ * Use `create(SearchGroupsResponseSchema)` to create a new message.
+ */
+export const SearchGroupsResponseSchema: GenMessage<SearchGroupsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_scim_v2_scim_service, 41);
+
+/**
  * People and groups, pushed by an identity provider (SCIM 2.0).
  *
  * @generated from service limber.scim.v2.ScimService
@@ -1159,6 +1495,26 @@ export const ScimService: GenService<{
     methodKind: "unary";
     input: typeof ListUsersRequestSchema;
     output: typeof ListUsersResponseSchema;
+  },
+  /**
+   * Looks for users and groups at once, users first (RFC 7644 section 3.4.3).
+   *
+   * @generated from rpc limber.scim.v2.ScimService.Search
+   */
+  search: {
+    methodKind: "unary";
+    input: typeof SearchRequestSchema;
+    output: typeof SearchResponseSchema;
+  },
+  /**
+   * Lists users by a request whose parameters are no part of an address.
+   *
+   * @generated from rpc limber.scim.v2.ScimService.SearchUsers
+   */
+  searchUsers: {
+    methodKind: "unary";
+    input: typeof SearchUsersRequestSchema;
+    output: typeof SearchUsersResponseSchema;
   },
   /**
    * Makes a user, who is an active member at once.
@@ -1219,6 +1575,16 @@ export const ScimService: GenService<{
     methodKind: "unary";
     input: typeof ListGroupsRequestSchema;
     output: typeof ListGroupsResponseSchema;
+  },
+  /**
+   * Lists groups by a request whose parameters are no part of an address.
+   *
+   * @generated from rpc limber.scim.v2.ScimService.SearchGroups
+   */
+  searchGroups: {
+    methodKind: "unary";
+    input: typeof SearchGroupsRequestSchema;
+    output: typeof SearchGroupsResponseSchema;
   },
   /**
    * Makes a group.

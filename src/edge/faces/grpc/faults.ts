@@ -1,6 +1,7 @@
 /** What a caller of gRPC is told of bytes that are none. */
 import type { CodecError } from "../../../codecs/error.ts";
 import { Reason, type Refusal, refuse } from "../../../refusal.ts";
+import { tooLarge } from "../../messages/bounds.ts";
 
 /** A message that is no message of its kind. */
 export const unreadable = (cause?: unknown): Refusal =>
@@ -8,6 +9,6 @@ export const unreadable = (cause?: unknown): Refusal =>
 
 /** Frames that are too large, or that end in the middle. */
 export function refusalOfFrames({ reason }: CodecError, maxBytes: number): Refusal {
-  if (reason === "too_large") return refuse(Reason.PAYLOAD_TOO_LARGE, `a message may have at most ${maxBytes} bytes`);
+  if (reason === "too_large") return tooLarge(maxBytes);
   return refuse(Reason.MALFORMED_BODY, "protocol error: incomplete envelope");
 }

@@ -5,6 +5,7 @@ import { newId, steadyNow } from "../../../ambient.ts";
 import { Reason, refuse } from "../../../refusal.ts";
 import { Cancel } from "../../../signal.ts";
 import type { Admission, CallContext } from "../../gate.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../memory.ts";
 import type { PlainRequest, PlainResponse } from "../../port/lane.ts";
 import type { RestRoute } from "./route.ts";
 
@@ -37,8 +38,12 @@ export class Exchange {
   body: unknown;
   query: Record<string, unknown> | undefined;
   admission: Admission | undefined;
+  readonly #memory: BodyMemory;
+  #held: HeldBytes | undefined;
+  #isOver = false;
 
-  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response) {
+  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response, memory: BodyMemory) {
+    this.#memory = memory;
     this.route = route;
     this.parameters = parameters;
     this.request = request;
@@ -46,10 +51,25 @@ export class Exchange {
     this.context = {
       requestId: newId("req"),
       signal: this.call,
+      arrivedAt: this.startedAt,
       deadline: undefined,
       idempotencyKey: headerOf(request, "idempotency-key"),
       traceparent: headerOf(request, "traceparent"),
     };
+  }
+
+  /** Holds memory for a body of so many bytes; throws the refusal where there is none. */
+  readonly hold = (bytes: number): void => {
+    if (bytes <= UNCOUNTED_BYTES || this.#isOver) return;
+    this.#held ??= this.#memory.open(this.admission === undefined ? "" : ownerOf(this.admission.principal));
+    this.#held.to(bytes);
+  };
+
+  /** Gives the memory back, and the place. */
+  leave(): void {
+    this.#isOver = true;
+    this.#held?.release();
+    this.admission?.leave();
   }
 
   /** The caller has left. */

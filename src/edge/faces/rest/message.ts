@@ -3,7 +3,7 @@ import { create, type DescField, type Message } from "@bufbuild/protobuf";
 import type { Violation } from "../../../../gen/limber/v1/error_pb.ts";
 import { Reason, refuse } from "../../../refusal.ts";
 import { type Given, segmentsOf } from "../../messages/errors.ts";
-import { decoderOf, Faults, parseBody } from "../../messages/json.ts";
+import { COUNTED_BYTES, decoderOf, Faults, parseBody } from "../../messages/json.ts";
 import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
 import { type Exchange, headerOf, type Request } from "./exchange.ts";
 import { queryOf, valuesOf } from "./query.ts";
@@ -14,9 +14,10 @@ export function readMessage(exchange: Exchange): Message | Promise<Message> {
   const { route, request, parameters } = exchange;
   if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
-  const plain = route.dialect.readPlain?.(route, request);
+  const limits = { most: route.bounds.bytes, hold: exchange.hold };
+  const plain = route.dialect.readPlain?.(route, request, limits);
   if (plain) return withHead(exchange, plain, new Faults());
-  const body = route.dialect.readBody(route, request);
+  const body = route.dialect.readBody(route, request, limits);
   return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
 }
 
@@ -82,9 +83,9 @@ export function givenOf({ route, request, parameters, body = plainBodyOf(request
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
 
-/** What a plain body says, which was not read as a value so far; undefined where it is none. */
+/** What a plain body says, which was not read as a value so far; undefined where it is none, and where it would have to be counted. */
 function plainBodyOf(request: Request): unknown {
-  if (!("body" in request)) return undefined;
+  if (!("body" in request) || request.body.length > COUNTED_BYTES) return undefined;
   try {
     return parseBody(request.body);
   } catch {

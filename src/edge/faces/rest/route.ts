@@ -9,7 +9,7 @@ import {
 } from "@bufbuild/protobuf";
 import { http } from "../../../../gen/google/api/annotations_pb.ts";
 import { header, raw, rpc, StreamFormat } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { MAX_BODY_BYTES } from "./body.ts";
+import { type Bounds, boundsOf } from "../../messages/bounds.ts";
 import { type Dialect, dialectOf } from "./dialects/index.ts";
 
 /** One RPC as REST serves it. */
@@ -40,8 +40,8 @@ export interface RestRoute {
   readonly events: boolean;
   /** The answer is JSON Lines. */
   readonly lines: boolean;
-  /** The largest body that is read. */
-  readonly maxBodyBytes: number;
+  /** The most that its body may be. */
+  readonly bounds: Bounds;
   /** The convention that bodies and refusals follow. */
   readonly dialect: Dialect;
 }
@@ -64,7 +64,7 @@ function routeOf(method: DescMethod): RestRoute {
   const rule = getOption(method, http);
   const { case: verb, value: template } = rule.pattern;
   if (verb === undefined || verb === "custom") throw new Error(`${method} has no HTTP verb`);
-  const { successStatus, streamFormat, dialect, maxBodyMib } = getOption(method, rpc);
+  const { successStatus, streamFormat, dialect } = getOption(method, rpc);
   const events = streamFormat === StreamFormat.SSE;
   const lines = streamFormat === StreamFormat.LINES;
   const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && (events || lines));
@@ -89,7 +89,7 @@ function routeOf(method: DescMethod): RestRoute {
     secret: holdsSecret(method.input),
     events,
     lines,
-    maxBodyBytes: maxBodyMib === 0 ? MAX_BODY_BYTES : maxBodyMib << 20,
+    bounds: boundsOf(method),
     dialect: convention,
   };
 }

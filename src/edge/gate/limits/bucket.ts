@@ -87,6 +87,23 @@ export class Bucket {
     return true;
   }
 
+  /** Gives back a token and a place that were taken for a call that did not begin. */
+  putBack(wanted: Wanted): void {
+    this.tokens = Math.min(this.limit.burst, this.tokens + 1);
+    if (wanted !== "steps") this.running[wanted] -= 1;
+  }
+
+  /**
+   * How long work that waits has to leave the key alone, in milliseconds; 0 where it may take a token and a place. A quarter of both is for
+   * calls that somebody waits for.
+   */
+  spareIn(at: number): number {
+    const { burst, concurrency } = this.limit;
+    if (this.running.calls >= Math.max(1, concurrency - Math.ceil(concurrency / 4))) return FULL_REST_MS;
+    const lacking = Math.floor(burst / 4) + 1 - this.left(at);
+    return lacking <= 0 ? 0 : Math.max(1, lacking / this.perMs);
+  }
+
   #isFull(wanted: Wanted): boolean {
     return wanted !== "steps" && this.running[wanted] >= this.places[wanted];
   }

@@ -14,6 +14,7 @@ import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { setter } from "../../../codecs/protobuf/access.ts";
 import { blankOf } from "../../../codecs/protobuf/blank.ts";
+import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
 import { unknown } from "./near.ts";
 import { wordsOf } from "./words.ts";
@@ -136,8 +137,10 @@ function readerOf(field: DescField): Read {
 
 function listReader(field: DescField & { fieldKind: "list" }): Read {
   const [read, zero] = itemReader(field);
+  const most = mostItemsOf(field);
   return (value, faults) => {
     if (!Array.isArray(value)) return faults.add("list_type", "must be an array");
+    if (value.length > most) return faults.add("too_long", tooManyItems(field, most));
     const items: unknown[] = [];
     for (let i = 0; i < value.length; i++) {
       const first = faults.list.length;
@@ -178,10 +181,13 @@ function mapReader(field: DescField & { fieldKind: "map" }): Read {
       : field.mapKind === "enum"
         ? enumReader(field.enum)
         : scalarReader(field.scalar);
+  const most = mostItemsOf(field);
   return (value, faults) => {
     if (!isObject(value)) return faults.add("dict_type", "must be an object");
     const entries: Fields = {};
-    for (const key of Object.keys(value)) {
+    const keys = Object.keys(value);
+    if (keys.length > most) return faults.add("too_long", tooManyItems(field, most));
+    for (const key of keys) {
       const first = faults.list.length;
       checkKey(key, faults);
       const item = value[key] === null ? faults.add("null_item", "must not be null") : read(value[key], faults);

@@ -7,14 +7,34 @@ export interface Patience {
   readonly perSecond: number;
 }
 
-/** A budget that fills at a steady rate; each call spends one and says whether there was one. */
-export function budget({ burst, perSecond }: Patience): () => boolean {
-  let left = burst;
-  let at = steadyNow();
-  return () => {
+/** A budget that fills at a steady rate: what was spent is forgotten with time. */
+export class Budget {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #left: number;
+  #at = steadyNow();
+
+  constructor({ burst, perSecond }: Patience) {
+    this.#burst = burst;
+    this.#perSecond = perSecond;
+    this.#left = burst;
+  }
+
+  /** Spends one; false when there was none. */
+  spend(): boolean {
+    this.#fill();
+    return --this.#left >= 0;
+  }
+
+  /** Whether more than half of it is spent. */
+  get isLow(): boolean {
+    this.#fill();
+    return this.#left < this.#burst / 2;
+  }
+
+  #fill(): void {
     const time = steadyNow();
-    left = Math.min(burst, left + ((time - at) * perSecond) / 1000);
-    at = time;
-    return --left >= 0;
-  };
+    this.#left = Math.min(this.#burst, this.#left + ((time - this.#at) * this.#perSecond) / 1000);
+    this.#at = time;
+  }
 }

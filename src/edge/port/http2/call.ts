@@ -42,6 +42,10 @@ export interface Carrier {
   grant(stream: CallStream, bytes: number): void;
   /** Resets it. */
   reset(stream: CallStream, code: number): void;
+  /** A call was refused to its caller. */
+  refused(): void;
+  /** A call's answer waits for its turn, or does so no longer. */
+  held(change: 1 | -1): void;
 }
 
 /** So much that waits makes a caller count as behind. */
@@ -63,6 +67,7 @@ export class CallStream extends Outgoing {
   #isPaused = false;
   #unheard: Buffer[] = [];
   #isEndDue = false;
+  #isHeld = false;
   /** Somebody waits for room. */
   #wasBehind = false;
 
@@ -106,6 +111,7 @@ export class CallStream extends Outgoing {
   /** Sends a packed block of trailers, and nothing more. */
   end(trailers: Buffer): void {
     if (!this.isOpen || this.isEnding) return;
+    this.#letGo();
     this.isAnswered = true;
     this.finish(trailers);
     this.#carrier.send(this);
@@ -114,6 +120,24 @@ export class CallStream extends Outgoing {
   /** Gives the call up. */
   reset(code: number): void {
     if (this.isOpen) this.#carrier.reset(this, code);
+  }
+
+  /** The caller may not make this call: its connection is charged for it. */
+  charge(): void {
+    this.#carrier.refused();
+  }
+
+  /** The answer waits for its turn: the connection is not read while too many do. */
+  hold(): void {
+    if (this.#isHeld || !this.isOpen || this.isEnding) return;
+    this.#isHeld = true;
+    this.#carrier.held(1);
+  }
+
+  #letGo(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#carrier.held(-1);
   }
 
   /** Hears nothing for a while. */
@@ -174,6 +198,7 @@ export class CallStream extends Outgoing {
   close(): void {
     if (!this.isOpen) return;
     this.isOpen = false;
+    this.#letGo();
     this.#unheard = [];
     this.#isEndDue = false;
     this.#hearer?.closed();

@@ -21,7 +21,11 @@ class Running implements Arriving {
   }
 
   get isWhole(): boolean {
-    return this.stream.isWhole || this.#taker.endless;
+    return this.stream.isWhole || this.isEndless;
+  }
+
+  get isEndless(): boolean {
+    return this.#taker.endless;
   }
 
   refuse(): void {
@@ -55,6 +59,11 @@ export class Calls implements Carrier {
 
   get size(): number {
     return this.#running.size;
+  }
+
+  /** Whether any of them goes on for as long as it likes. */
+  get hasConversation(): boolean {
+    return [...this.#running.values()].some(({ isEndless }) => isEndless);
   }
 
   get address(): string {
@@ -169,6 +178,16 @@ export class Calls implements Carrier {
   reset(stream: CallStream, code: number): void {
     this.#way.outbox.number(FRAME.reset, stream.id, code);
     this.#close(stream);
+  }
+
+  /** As Carrier. */
+  refused(): void {
+    this.#way.refused();
+  }
+
+  /** As Carrier. */
+  held(change: 1 | -1): void {
+    this.#way.held(change);
   }
 
   #whole(stream: CallStream): void {

@@ -1,43 +1,52 @@
-/** What a client costs without asking for anything: resets before an answer, pings and settings are rare in honest traffic and dear to serve without end. */
-import { budget, type Patience } from "./budget.ts";
+/**
+ * What a client costs without being served: calls that the gate refuses, resets before an answer, pings and settings are rare in honest
+ * traffic and dear to serve without end. Each connection has budgets of its own, which fill with time; one that is spent ends the connection.
+ */
+import { Budget, type Patience } from "./budget.ts";
 
 /** A head of more fields than anybody reads costs as much as so many. */
 const LARGE_HEAD = 10;
+/** What is told in words, and resets of what is answered already, cost less: their budgets fill so many times as fast. */
+const SPOKEN = 5;
+/** A balancer sends calls of many clients over one connection, and some of them have no key. */
+const REFUSED_BURST = 2.5;
 
 /** The costs of one connection. */
 export class Costs {
-  readonly #cut: number;
-  readonly #patience: () => boolean;
-  /** Resets of what is answered already cost less. */
-  readonly #resets: () => boolean;
-  #total = 0;
+  readonly #idle: Budget;
+  readonly #refused: Budget;
+  readonly #resets: Budget;
 
-  constructor(patience: Patience) {
-    this.#cut = patience.burst / 2;
-    this.#patience = budget(patience);
-    this.#resets = budget({ burst: patience.burst, perSecond: 5 * patience.perSecond });
+  constructor({ burst, perSecond }: Patience) {
+    this.#idle = new Budget({ burst, perSecond });
+    this.#refused = new Budget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
+    this.#resets = new Budget({ burst, perSecond: SPOKEN * perSecond });
   }
 
-  /** One more; false when it is one too many. */
+  /** Something that asks for nothing; false when it is one too many, as below. */
   spend(): boolean {
-    this.#total++;
-    return this.#patience();
+    return this.#idle.spend();
   }
 
-  /** The same for a head that is far too large. */
+  /** As `spend`, for a head that is far too large. */
   spendLarge(): boolean {
     let isLeft = true;
     for (let i = 0; i < LARGE_HEAD; i++) isLeft = this.spend() && isLeft;
     return isLeft;
   }
 
-  /** A reset, whatever it was of; false when it is one too many. */
-  spendReset(): boolean {
-    return this.#resets();
+  /** A call that the gate refused to its caller. */
+  spendRefused(): boolean {
+    return this.#refused.spend();
   }
 
-  /** Whether whoever ends now was costly all along. */
-  get wasDear(): boolean {
-    return this.#total >= this.#cut;
+  /** A reset, whatever it was of. */
+  spendReset(): boolean {
+    return this.#resets.spend();
+  }
+
+  /** Whether it has lately cost a good part of what it may. */
+  get isDear(): boolean {
+    return this.#idle.isLow;
   }
 }

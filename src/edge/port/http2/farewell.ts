@@ -6,6 +6,12 @@ import { CODE, Fault } from "../../../codecs/http2/frames.ts";
 /** How long a peer has to close its side, or to read why it was turned away. */
 const LINGER_MS = 1_000;
 const LEAST_BYTES = 8;
+/** The last stream of a GOAWAY that announces another one: every stream may still be opened. */
+export const ANY_STREAM = 2 ** 31 - 1;
+/** A peer that does not answer the PING behind such a GOAWAY is waited for no longer. */
+export const HEARD_MS = 1_000;
+/** What that PING carries. */
+export const LEAVE_PING = Buffer.from("leaving\n", "latin1");
 
 /** The payload of a GOAWAY that names the last stream that was begun. */
 export function packFarewell(lastId: number, code: number): Buffer {

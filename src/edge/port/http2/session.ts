@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { after } from "../../../ambient.ts";
+import { after, steadyNow } from "../../../ambient.ts";
 import { type Block, Blocks } from "../../../codecs/http2/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../../codecs/http2/frames.ts";
 import { Outbox } from "../../../codecs/http2/outbox.ts";
@@ -14,11 +14,12 @@ import { checkPlace, Patience as Idle } from "../../../codecs/http2/rules.ts";
 import { Sender } from "../../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../../codecs/http2/settings.ts";
 import { readShared } from "../shared-reads.ts";
+import { countRequest, currentTurn, isTurnSpent } from "../turn.ts";
 import type { CallStream, FindTaker } from "./call.ts";
 import { Calls } from "./calls.ts";
 import { Costs } from "./costs.ts";
-import { hangUp, packFarewell, readFarewell } from "./farewell.ts";
-import type { Http2Limits } from "./general.ts";
+import { ANY_STREAM, HEARD_MS, hangUp, LEAVE_PING, packFarewell, readFarewell } from "./farewell.ts";
+import type { From, Http2Limits } from "./general.ts";
 import { type Head, HeadReader } from "./head.ts";
 import { Passage, type PassageWay, type Passing } from "./passage.ts";
 
@@ -26,8 +27,8 @@ import { Passage, type PassageWay, type Passing } from "./passage.ts";
 export interface SessionHouse {
   readonly limits: Http2Limits;
   readonly find: FindTaker;
-  /** Serves a connection inside this process by node:http2, as if it came from this address. */
-  general(pipe: Duplex, address: string, isSecure: boolean): void;
+  /** Serves a connection inside this process by node:http2, as if it came from elsewhere. */
+  general(pipe: Duplex, from: From): void;
   /** A connection of this address was cut off for what it cost. */
   cutOff(address: string): void;
   /** The session has ended. */
@@ -36,6 +37,14 @@ export interface SessionHouse {
 
 /** Empty frames of data without an end. */
 const MOST_EMPTY = 1_000;
+/** So many streams of one connection are begun in one turn of the event loop: what comes behind them waits until everyone else was heard. */
+const MOST_STREAMS_A_TURN = 32;
+/** With so many refusals for overload that wait for their turn a connection is not read, and again with half of them. */
+const MOST_HELD = 32;
+/** A connection that is still not read after this long, in milliseconds, is asked to open its next streams elsewhere. */
+const PUSHED_BACK_MS = 5_000;
+/** How long a client may read nothing of what makes us stop reading. */
+const UNREAD_MS = 30_000;
 
 const ignore = (): void => undefined;
 const NOTHING = Buffer.alloc(0);
@@ -64,19 +73,39 @@ export class Session implements PassageWay {
   #lastId = 0;
   #highestId = 0;
   #receiveWindow: number;
+  /** The client is to open its next streams elsewhere, and whether it was asked to. */
+  #isLeaving = false;
+  #isAsked = false;
+  /** The connection ends once the client has heard that. */
+  #isDraining = false;
+  /** No stream is begun any more. */
   #isRetired = false;
   #isClosed = false;
   /** Of a DATA frame: how long it is. */
   #length = 0;
   #empty = 0;
   #served = 0;
+  /** Streams that were begun in the turn of this number. */
+  #begun = 0;
+  #turn = -1;
+  /** What was read from the socket, and waits for a turn or for room in the outbox. */
+  #kept: Buffer[] = [];
+  #waitsFor: "turn" | "room" | "refusals" | undefined;
+  /** Refusals that wait for their turn, and since when there were too many. */
+  #held = 0;
+  #heldSince: number | undefined;
+  #isReading = false;
+  /** It has cost too much, which is told at the end of the frame that did. */
+  #isSpent = false;
   #forgetRest: () => void = ignore;
+  #forgetHeard: () => void = ignore;
+  #forgetUnread: () => void = ignore;
 
   constructor(socket: Socket, greeted: () => void, house: SessionHouse) {
     const { limits } = house;
     this.address = socket.remoteAddress ?? "";
     this.#arrival = socket;
-    this.#socket = readShared(socket, this.#read)?.socket ?? socket;
+    this.#socket = (limits.sharedReads ? readShared(socket, this.#read) : undefined)?.socket ?? socket;
     this.#house = house;
     this.#greeted = greeted;
     this.#calls = new Calls(this, limits.streamWindow, limits.requestTimeoutMs);
@@ -110,14 +139,42 @@ export class Session implements PassageWay {
     // A peer that half-closes is gone; else its unfinished streams would hold the connection, and the port's close, for ever.
     this.#socket.allowHalfOpen = false;
     this.#socket.on("end", gone).on("close", gone).on("error", gone);
+    this.#socket.resume();
     if (this.#arrival === this.#socket) this.#socket.on("data", this.#read);
     else this.#read(this.#arrival.read() ?? NOTHING);
-    this.#socket.resume();
   }
 
-  /** Begins no new streams, and ends with the last one. */
+  /**
+   * Asks the client, together with its next answer, to open its next streams elsewhere. Those that it opens here all the same are served.
+   * Not at once: clients give up a request that they are about to send when a GOAWAY comes. A client in a conversation is asked at once,
+   * for it opens its next stream as soon as the conversation tells it to.
+   */
+  leave(): void {
+    this.#isLeaving = true;
+    if (this.#calls.hasConversation) this.#askToLeave();
+  }
+
+  #askToLeave(): void {
+    if (this.#isClosed || this.#isAsked) return;
+    this.#isAsked = true;
+    this.#farewell(CODE.none, ANY_STREAM);
+  }
+
+  /**
+   * Ends the connection with its last stream. A stream that the client opened before it heard of that is served: the GOAWAY that
+   * names the last stream follows the client's answer to a PING (RFC 9113, section 6.8).
+   */
   drain(): void {
+    if (this.#isClosed || this.#isDraining) return;
+    this.#askToLeave();
+    this.#isDraining = true;
+    this.outbox.frame(FRAME.ping, 0, 0, LEAVE_PING);
+    this.#forgetHeard = after(HEARD_MS, () => this.#retire());
+  }
+
+  #retire(): void {
     if (this.#isClosed || this.#isRetired) return;
+    this.#forgetHeard();
     this.#isRetired = true;
     this.#farewell(CODE.none);
     this.#endIfDone();
@@ -130,16 +187,41 @@ export class Session implements PassageWay {
 
   /** As PassageWay. */
   accept(pipe: Duplex): void {
-    this.#house.general(pipe, this.address, "encrypted" in this.#socket);
+    const isSecure = "encrypted" in this.#socket;
+    this.#house.general(pipe, { address: this.address, isSecure, refused: () => this.refused() });
   }
 
   /** As PassageWay. */
   tax(): void {
-    if (!this.#costs.spend()) this.#end(CODE.calm);
+    if (!this.#costs.spend()) this.#cutOff();
+  }
+
+  /** As PassageWay. */
+  refused(): void {
+    if (!this.#costs.spendRefused()) this.#cutOff();
+  }
+
+  /** As PassageWay. A connection that carries a conversation is read all the same: it may be of others. */
+  held(change: 1 | -1): void {
+    this.#held += change;
+    if (this.#held === 0) this.#heldSince = undefined;
+    if (change === 1 && this.#held === MOST_HELD && this.#waitsFor !== "room" && !this.#calls.hasConversation) {
+      this.#heldSince ??= steadyNow();
+      if (steadyNow() - this.#heldSince > PUSHED_BACK_MS) this.#askToLeave();
+      this.#waitFor("refusals");
+    } else if (change === -1 && this.#waitsFor === "refusals" && this.#held === MOST_HELD / 2) setImmediate(this.#goOn);
+  }
+
+  /** Ends a client that costs too much; not in the middle of a frame, whose stream may just begin. */
+  #cutOff(): void {
+    this.#isSpent = true;
+    this.#reader.hold();
+    if (!this.#isReading) this.#end(CODE.calm);
   }
 
   /** As PassageWay. */
   left(): void {
+    if (this.#isLeaving) this.#askToLeave();
     this.#endIfDone();
   }
 
@@ -152,20 +234,62 @@ export class Session implements PassageWay {
     this.sender.pump();
     this.#calls.tell();
     this.#passage.flush();
+    if (this.#waitsFor === "room" && !this.outbox.isFull) this.#goOn();
   };
 
   readonly #read = (chunk: Buffer): void => {
     if (this.#isClosed) return;
+    this.#kept.push(chunk);
+    if (this.#waitsFor !== undefined) return;
+    if (isTurnSpent()) this.#waitFor("turn");
+    else this.#take();
+  };
+
+  readonly #goOnInTurn = (): void => {
+    if (this.#waitsFor !== "turn") return;
+    if (isTurnSpent()) setImmediate(this.#goOnInTurn);
+    else this.#goOn();
+  };
+
+  readonly #goOn = (): void => {
+    this.#forgetUnread();
+    this.#waitsFor = undefined;
+    if (this.#isClosed) return;
+    this.#take();
+    if (this.#waitsFor === undefined && !this.#isClosed) this.#socket.resume();
+  };
+
+  /** Reads what was kept, as far as it may. */
+  #take(): void {
+    this.#isReading = true;
     try {
-      const from = this.#prefaceRead < PREFACE.length ? this.#preface(chunk) : 0;
-      if (from < chunk.length) this.#reader.push(from === 0 ? chunk : chunk.subarray(from));
+      while (this.#waitsFor === undefined && !this.#isSpent && this.#kept.length > 0) this.#takeChunk(this.#kept[0]!);
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       this.#end(error.code);
+    } finally {
+      this.#isReading = false;
     }
+    if (this.#isSpent) this.#end(CODE.calm);
     this.#calls.tell();
     this.#passage.flush();
-  };
+  }
+
+  #takeChunk(chunk: Buffer): void {
+    let at = this.#prefaceRead < PREFACE.length ? this.#preface(chunk) : 0;
+    if (at < chunk.length) at += this.#reader.push(at === 0 ? chunk : chunk.subarray(at));
+    if (at < chunk.length) this.#kept[0] = chunk.subarray(at);
+    else this.#kept.shift();
+  }
+
+  /** Reads nothing more before it is time for it. */
+  #waitFor(what: "turn" | "room" | "refusals"): void {
+    this.#waitsFor = what;
+    this.#reader.hold();
+    this.#socket.pause();
+    if (what === "turn") setImmediate(this.#goOnInTurn);
+    else if (what === "room") this.#forgetUnread = after(UNREAD_MS, () => this.#end(CODE.calm));
+  }
 
   #preface(chunk: Buffer): number {
     const end = Math.min(chunk.length, PREFACE.length - this.#prefaceRead);
@@ -207,6 +331,7 @@ export class Session implements PassageWay {
 
   #frame(type: number, flags: number, id: number, payload: Buffer): void {
     this.#check(type, id, payload.length);
+    if (this.outbox.isFull && this.#waitsFor === undefined) this.#waitFor("room");
     switch (type) {
       case FRAME.headers:
         this.#block(this.#blocks.begin(id, flags, payload));
@@ -258,17 +383,30 @@ export class Session implements PassageWay {
   #open(id: number, head: Head, ends: boolean): void {
     if (id % 2 === 0) throw new Fault(CODE.protocol, "a stream of an even number");
     this.#highestId = id;
-    if (this.#isRetired) return;
+    this.#countTurn();
+    if (this.#isRetired) {
+      this.#idle.spend();
+      return;
+    }
     this.#lastId = id;
     const isFull = this.#size >= this.#house.limits.maxSessionStreams;
     if (head.isTooLarge || isFull) {
       this.outbox.number(FRAME.reset, id, head.isTooLarge ? CODE.calm : CODE.refused);
-      if (!(head.isTooLarge ? this.#costs.spendLarge() : this.#costs.spend())) this.#end(CODE.calm);
+      if (!(head.isTooLarge ? this.#costs.spendLarge() : this.#costs.spend())) this.#cutOff();
       return;
     }
     this.#served++;
     if (head.plain === undefined) this.#passage.open(id, head, ends);
     else this.#calls.open(id, head.plain, ends);
+  }
+
+  #countTurn(): void {
+    countRequest();
+    const turn = currentTurn();
+    if (turn !== this.#turn) this.#begun = 0;
+    this.#turn = turn;
+    if (++this.#begun < MOST_STREAMS_A_TURN && !isTurnSpent()) return;
+    if (this.#waitsFor === undefined) this.#waitFor("turn");
   }
 
   #wasReset(id: number, code: number): void {
@@ -282,7 +420,7 @@ export class Session implements PassageWay {
       return;
     }
     if (!isAnswered) this.tax();
-    if (!this.#costs.spendReset()) throw new Fault(CODE.calm, "too many resets");
+    if (!this.#costs.spendReset()) this.#cutOff();
   }
 
   #settings(flags: number, payload: Buffer): void {
@@ -312,6 +450,7 @@ export class Session implements PassageWay {
   #ping(flags: number, payload: Buffer): void {
     if ((flags & FLAG.ack) !== 0) {
       this.#idle.spend();
+      if (this.#isDraining && payload.equals(LEAVE_PING)) this.#retire();
       return;
     }
     this.#answer(FRAME.ping, payload);
@@ -375,8 +514,8 @@ export class Session implements PassageWay {
     if (this.#isRetired && this.#size === 0) this.#end(CODE.none);
   }
 
-  #farewell(code: number): void {
-    this.outbox.frame(FRAME.goaway, 0, 0, packFarewell(this.#lastId, code));
+  #farewell(code: number, lastId = this.#lastId): void {
+    this.outbox.frame(FRAME.goaway, 0, 0, packFarewell(lastId, code));
   }
 
   /** Ends everything, once; tells the client why as far as it still listens. */
@@ -384,14 +523,17 @@ export class Session implements PassageWay {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#reader.stop();
+    this.#kept = [];
     this.#forgetRest();
+    this.#forgetHeard();
+    this.#forgetUnread();
     if (!this.#isRetired || code !== CODE.none) this.#farewell(code);
     this.#isRetired = true;
     this.outbox.close();
     hangUp(this.#socket, code);
     this.#passage.destroy();
     this.#calls.destroy();
-    if (this.#costs.wasDear) this.#house.cutOff(this.address);
+    if (code === CODE.calm) this.#house.cutOff(this.address);
     this.#house.left(this);
   }
 }

@@ -12,6 +12,10 @@ export interface Way {
   readonly peerWindow: number;
   /** A stream cost more than it asked. */
   tax(): void;
+  /** The gate refused a call to its caller: nothing was done for it, and it has to cost something. */
+  refused(): void;
+  /** The answer to a stream waits for its turn, or does so no longer. */
+  held(change: 1 | -1): void;
   /** A stream is over. */
   left(): void;
 }

@@ -69,5 +69,14 @@ export function readPlainHead(bytes: Buffer, before?: PlainHead): PlainHead | un
   return { path, headers, bodyAt, bodyBytes, bytes: Buffer.from(bytes.subarray(0, bodyAt)) };
 }
 
+/** Whether these bytes, which are no plain head, may be the beginning of one. */
+export const mayBecomePlain = (bytes: Buffer): boolean =>
+  bytes.length < MOST.headBytes &&
+  bytes.compare(BEGINNING, 0, Math.min(BEGINNING.length, bytes.length), 0, Math.min(BEGINNING.length, bytes.length)) ===
+    0 &&
+  !bytes.includes(END);
+
+const BEGINNING = Buffer.from("POST /", "latin1");
+
 const isSame = (head: Buffer, bytes: Buffer): boolean =>
   bytes.length >= head.length && head.compare(bytes, 0, head.length) === 0;

@@ -142,10 +142,15 @@ export class LoopBoard {
     return this.#draining;
   }
 
-  /** Ends every loop as soon as no answer is awaited in it. */
+  /** Ends every loop that runs now as soon as no answer is awaited in it. */
+  move(): void {
+    this.each((loop) => loop.drain());
+  }
+
+  /** The same, and takes in no other. */
   drain(): void {
     this.#draining = true;
-    this.each((loop) => loop.drain());
+    this.move();
   }
 
   /** Cuts, from now on, every loop that an emergency stop covers. */

@@ -11,6 +11,7 @@ import {
   lookAtLoopSession,
   takeLoopSession,
 } from "../../../store/replicas/loop-sessions.ts";
+import type { Vault } from "../../../vault.ts";
 import type { LoopBoard } from "./board.ts";
 
 /** The last chunk that a session's stream was charged for. */
@@ -29,6 +30,7 @@ const MOST_ENDED = 10_000;
 /** Who has which session, shared by the replicas through the database. Without it, loops begin as if nothing had been. */
 export class Resumption {
   readonly #sql: Sql;
+  readonly #vault: Vault;
   readonly #off: () => void;
   /** Where streams of this replica ended, until the database knows it. */
   readonly #ended = new Map<string, LastChunk>();
@@ -38,8 +40,12 @@ export class Resumption {
   readonly #board: Pick<LoopBoard, "streamOf" | "taken">;
 
   /** The board is told of sessions that another stream has taken, on whatever replica. */
-  constructor(sql: Sql, notices: Notices, board: Pick<LoopBoard, "streamOf" | "taken">) {
+  constructor(
+    { sql, notices, vault }: { sql: Sql; notices: Notices; vault: Vault },
+    board: Pick<LoopBoard, "streamOf" | "taken">,
+  ) {
     this.#sql = sql;
+    this.#vault = vault;
     this.#board = board;
     this.#off = notices.on("loop_taken", (payload) => {
       const [session = "", stream = ""] = payload.split(" ");
@@ -62,10 +68,10 @@ export class Resumption {
     });
   }
 
-  /** Notes where a stream ended. */
-  end(session: string, stream: string, last: LastChunk | undefined): void {
+  /** Notes where a stream ended. The chunk is sealed where the organisation retains no data, and forgotten with the session. */
+  end(session: string, stream: string, last: LastChunk | undefined, sealed: boolean): void {
     const here = last && byNow(last);
-    const kept = here && { step: here.chunk.startStep, chunk: toBinary(LoopChunkSchema, here.chunk) };
+    const kept = here && { step: here.chunk.startStep, chunk: this.#kept(session, here, sealed), sealed };
     if (here && this.#ended.size < MOST_ENDED) this.#ended.set(session, here);
     // A stream may end before the database knows that it began.
     const begun = this.#taking.get(session)?.catch(() => {}) ?? Promise.resolve();
@@ -103,7 +109,19 @@ export class Resumption {
       await sleep(LOOK_MS);
       before = await lookAtLoopSession(this.#sql, session);
     }
-    return before && lastOf(before);
+    return before && this.#lastOf(session, before);
+  }
+
+  #kept(session: string, { chunk }: LastChunk, sealed: boolean): Uint8Array {
+    const bytes = toBinary(LoopChunkSchema, chunk);
+    return sealed ? this.#vault.seal(bytes, contextOf(session)) : bytes;
+  }
+
+  #lastOf(session: string, { last }: Before): LastChunk | undefined {
+    if (!last) return undefined;
+    const { sealed, chunk } = last;
+    const bytes = sealed ? this.#vault.openBytes(chunk, contextOf(session)) : chunk;
+    return { chunk: fromBinary(LoopChunkSchema, bytes), toldAt: steadyNow() - last.agoMs };
   }
 }
 
@@ -113,6 +131,4 @@ function byNow({ chunk, toldAt }: LastChunk): LastChunk {
   return { chunk: { ...chunk, observationAgeMs: chunk.observationAgeMs + now - toldAt }, toldAt: now };
 }
 
-function lastOf({ last }: Before): LastChunk | undefined {
-  return last && { chunk: fromBinary(LoopChunkSchema, last.chunk), toldAt: steadyNow() - last.agoMs };
-}
+const contextOf = (session: string): string => JSON.stringify(["loop_session", session]);

@@ -379,7 +379,7 @@ export class Robot implements Carried {
     this.#house.loops.leave(this, this.#tally.whole.figures);
     this.#tally.close();
     if (this.session !== undefined) {
-      this.#house.resumption.end(this.session, this.id, this.last);
+      this.#house.resumption.end(this.session, this.id, this.last, keyOf(this.#call).settings.zdr);
     }
     this.#tab.close(refusal);
   }

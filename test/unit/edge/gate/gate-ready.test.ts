@@ -3,6 +3,7 @@ import type { DescService } from "@bufbuild/protobuf";
 import { expect, it, onTestFinished } from "vitest";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../../../gen/limber/v1/operations_service_pb.ts";
+import { LoadShedder } from "../../../../src/edge/gate/admission.ts";
 import { proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
 import { Limits } from "../../../../src/edge/gate/limits.ts";
 import { createGate } from "../../../../src/edge/gate.ts";
@@ -17,9 +18,10 @@ function gateOf(state: { closing: boolean; loaded: boolean }) {
   onTestFinished(() => limits.close());
   return createGate({
     services: [silent(InferenceService), silent(OperationsService)],
-    keys: { find: never },
-    idempotency: { claim: never, release: never },
+    keys: { find: never, peek: never },
+    idempotency: { claim: never, release: never, seal: never, hashes: never, open: never },
     limits,
+    load: new LoadShedder(),
     adminToken: "token",
     publicSignup: false,
     trustedProxies: proxiesOf([]),

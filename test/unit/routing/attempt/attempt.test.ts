@@ -18,6 +18,61 @@ describe("down the plan", () => {
     expect(clock.pending).toBe(0);
   });
 
+  test("four that wait at an offering that has long been silent, and all after them, go on to another", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const upstream = calls({ a: hangs, b: answers("from b") });
+    const waiting = Array.from({ length: 5 }, () => attemptPlan(plan(), world, upstream));
+    await clock.advance(1_100);
+    expect((await attemptPlan(plan(), world, upstream)).answer).toBe("from b");
+    for (const { answer, tries } of await Promise.all(waiting)) {
+      expect(answer).toBe("from b");
+      expect(tries[0]).toMatchObject({ status: "error", reason: AttemptFailure.TIMEOUT, latencyMs: 1_100 });
+    }
+    expect(upstream.given.slice(0, 5).every(({ options }) => options.signal.aborted)).toBe(true);
+    expect(upstream.asked()).toEqual([..."aaaaabbbbbb"]);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("three that wait are no sign of silence, nor are four of which one was just answered", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    let release = (_: string): void => {};
+    const held = new Promise<string>((resolve) => (release = resolve));
+    const upstream = calls({ a: () => held, b: answers("from b") });
+    const three = Array.from({ length: 3 }, () => attemptPlan(plan(), world, upstream));
+    await clock.advance(1_100);
+    const fourth = attemptPlan(plan(), world, upstream);
+    await settle();
+    expect(upstream.asked()).toEqual([..."aaaa"]);
+    release("from a");
+    expect((await Promise.all([...three, fourth])).map(({ answer }) => answer)).toEqual(Array(4).fill("from a"));
+    expect((await attemptPlan(plan(), world, upstream)).answer).toBe("from a");
+  });
+
+  test("what may not fall back, and what holds to its order, waits on at a silent offering", async () => {
+    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const bound = house([offering("a"), offering("b")], { order: [], allowFallbacks: false }).plan();
+    const upstream = calls({ a: hangs, b: answers("from b") });
+    const waiting = Array.from({ length: 4 }, () => refusalOf(attemptPlan(bound, world, upstream)));
+    await clock.advance(1_100);
+    expect((await attemptPlan(plan(), world, upstream)).answer).toBe("from b");
+    await settle();
+    expect(upstream.asked()).toEqual([..."aaaab"]);
+    await clock.advance(120_000);
+    for (const { reason } of await Promise.all(waiting)) expect(reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
+  });
+
+  test("a silent offering is asked all the same where no other serves", async () => {
+    const { world, plan, clock } = house([offering("a")]);
+    const upstream = calls({ a: hangs });
+    const waiting = Array.from({ length: 5 }, () => refusalOf(attemptPlan(plan(), world, upstream)));
+    await clock.advance(1_100);
+    waiting.push(refusalOf(attemptPlan(plan(), world, upstream)));
+    await clock.advance(0);
+    expect(upstream.asked()).toHaveLength(6);
+    await clock.advance(120_000);
+    for (const { reason } of await Promise.all(waiting)) expect(reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
+  });
+
   test("a failure falls to the next step, and both are in the record", async () => {
     const { world, plan } = house([offering("a"), offering("b")]);
     const upstream = calls({ a: fails(AttemptFailure.UPSTREAM_ERROR), b: answers("from b") });

@@ -9,6 +9,7 @@ import { Till } from "../../../../src/money/till.ts";
 import { Reason, Refusal, refuse } from "../../../../src/refusal.ts";
 import { planFor } from "../../../../src/routing/index.ts";
 import { Bill } from "../../../../src/services/inference/bill.ts";
+import { Cancel } from "../../../../src/signal.ts";
 import type { IntentRecord, RequestRecord } from "../../../../src/store/money/ledger.ts";
 import { eventually } from "../../../support/eventually.ts";
 import { keyCall } from "../../../support/key-call.ts";
@@ -48,7 +49,7 @@ const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
 
 it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
   const till = await Till.open(fencing);
-  const idempotency = { orgId: "org_1", key: "k", claimId: "req_1", promised: false };
+  const idempotency = { orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false };
   const call = keyCall(idempotency);
   const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
   expect(idempotency.promised).toBe(true);
@@ -72,28 +73,86 @@ describe("while the ledger does not answer", () => {
     restore.push(replaceAmbient({ clock }));
     const answered = Promise.withResolvers<void>();
     const charged: string[] = [];
+    const recorded: string[] = [];
     const port: LedgerPort<IntentRecord, RequestRecord> = {
       ...fencing,
       async commit(_, { intents, settlements, moves }) {
         if (intents.length + settlements.length > 0) await answered.promise;
-        for (const { record } of settlements) if (record.costMicro > 0) charged.push(record.requestId);
+        for (const { record } of settlements) {
+          if (record.costMicro > 0) charged.push(record.requestId);
+          recorded.push(`${record.requestId} ${record.status} ${record.errorCode}`);
+        }
         const takes = moves.flatMap((move) =>
           move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
         );
         return { kind: "done", takes, recalled: [] };
       },
     };
-    return { clock, charged, answer: answered.resolve, till: await Till.open(port) };
+    return { clock, charged, recorded, answer: answered.resolve, till: await Till.open(port) };
   }
 
-  it("a call whose charge is on its way is told that it may be charged: it is, once the ledger answers", async () => {
-    const { clock, charged, answer, till } = await openSilent();
+  it("a call whose promise is not on record is told that nothing was charged: nothing is, when the ledger answers", async () => {
+    const { clock, charged, recorded, answer, till } = await openSilent();
     const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
     const thrown = settle(bill, 1);
     await clock.advance(5_000);
     expect((await thrown).reason).toBe(Reason.STORE_UNAVAILABLE);
-    expect((await thrown).message).toContain("may still be charged");
+    expect((await thrown).message).toContain("nothing was charged");
+    answer();
+    await eventually(async () => {
+      await clock.advance(100);
+      expect(recorded).toEqual(["req_1 failed store_unavailable"]);
+    });
     expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a call is answered at its deadline, and not charged", async () => {
+    const { clock, charged, recorded, answer, till } = await openSilent();
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    const thrown = settle(bill, 1);
+    await clock.advance(501);
+    expect((await thrown).reason).toBe(Reason.DEADLINE_EXCEEDED);
+    answer();
+    await eventually(async () => {
+      await clock.advance(100);
+      expect(recorded).toEqual(["req_1 failed deadline_exceeded"]);
+    });
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("an answer that comes when its deadline is over is none, even where the ledger was quick", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    answer();
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    await clock.advance(501);
+    expect((await settle(bill, 1)).reason).toBe(Reason.DEADLINE_EXCEEDED);
+    await clock.advance(1_000);
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a caller that left before its answer did is not charged", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    answer();
+    const gone = new Cancel();
+    const bill = await Bill.open(till, plan, { ...keyCall(), signal: gone }, { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
+    await clock.advance(1_000);
+    expect((await thrown).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a call with an idempotency key is told to call again: its answer is kept and charged once", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    const call = keyCall({ orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false });
+    const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    await clock.advance(5_000);
+    expect((await thrown).message).toContain("call again with the same idempotency key");
     answer();
     await eventually(async () => {
       await clock.advance(100);

@@ -2,17 +2,20 @@
 import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import type { Refusal } from "../../../../refusal.ts";
 import type { ErrorAnswer, Given } from "../../../messages/errors.ts";
+import type { BodyLimits } from "../body.ts";
 import type { Request } from "../exchange.ts";
 import type { RestRoute } from "../route.ts";
 
 /** One convention. */
 export interface Dialect {
+  /** Where its paths begin: what is asked for below and is not there is refused by this convention too. */
+  readonly root?: string;
   /** The content type of answers. */
   readonly contentType: string;
   /** The request's body, or a promise of it, as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
-  readBody(route: RestRoute, request: Request): unknown;
+  readBody(route: RestRoute, request: Request, limits: BodyLimits): unknown;
   /** The message of a request whose body has come with it, is all of the message, and is of the plainest form; undefined for any other. */
-  readPlain?(route: RestRoute, request: Request): Message | undefined;
+  readPlain?(route: RestRoute, request: Request, limits: BodyLimits): Message | undefined;
   /** Whether members and parameters that the schema does not know are passed over rather than refused. */
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */

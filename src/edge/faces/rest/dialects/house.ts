@@ -1,7 +1,7 @@
 /** The gateway's own convention. */
 import { restAnswer } from "../../../messages/errors.ts";
-import { parseBody, readPlain } from "../../../messages/json.ts";
-import { MAX_BODY_BYTES, readBody } from "../body.ts";
+import { type Expected, parseCounted, readPlain } from "../../../messages/json.ts";
+import { type BodyLimits, readBody } from "../body.ts";
 import type { Request } from "../exchange.ts";
 import type { Dialect } from "./dialect.ts";
 
@@ -10,25 +10,27 @@ const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/
 /** The JSON value, or a promise of it, of a body of one of the content types that `type` matches; an empty object where there is no body. */
 export function readJson(
   request: Request,
-  { type = JSON_TYPE, named = "application/json", most = MAX_BODY_BYTES } = {},
+  expected: Expected,
+  limits: BodyLimits,
+  { type = JSON_TYPE, named = "application/json" } = {},
 ): unknown {
-  const bytes = readBody(request, type, named, most);
+  const parsed = (bytes: Buffer): unknown => (bytes.length === 0 ? {} : parseCounted(bytes, expected));
+  const bytes = readBody(request, type, named, limits);
   return bytes instanceof Promise ? bytes.then(parsed) : parsed(bytes);
 }
-
-const parsed = (bytes: Buffer): unknown => (bytes.length === 0 ? {} : parseBody(bytes));
 
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
 export const house: Dialect = {
   contentType: "application/json",
-  readBody: (route, request) => {
-    const most = route.maxBodyBytes;
-    if (route.raw) return readBody(request, JSON_TYPE, "application/json", most);
-    return route.verb === "GET" ? {} : readJson(request, { most });
+  readBody: (route, request, limits) => {
+    if (route.raw) return readBody(request, JSON_TYPE, "application/json", limits);
+    if (route.verb === "GET") return {};
+    const desc = route.body === "*" ? route.method.input : route.body?.message;
+    return readJson(request, { bounds: route.bounds, desc }, limits);
   },
-  readPlain: (route, request) => {
+  readPlain: (route, request, limits) => {
     if (!("body" in request) || route.body !== "*" || route.path.length > 0) return undefined;
-    const bytes = readBody(request, JSON_TYPE, "application/json", route.maxBodyBytes);
+    const bytes = readBody(request, JSON_TYPE, "application/json", limits);
     return bytes instanceof Promise ? undefined : readPlain(route.method.input, bytes);
   },
   ignoresUnknown: false,

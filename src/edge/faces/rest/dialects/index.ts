@@ -14,5 +14,11 @@ const DIALECTS: Readonly<Record<Name, Dialect>> = {
   [Name.SCIM]: scim,
 };
 
+/** The convention by which what is not there at an address is refused. */
+export function dialectAt(url: string): Dialect {
+  const path = url.split("?", 1)[0] ?? "";
+  return Object.values(DIALECTS).find(({ root }) => root === path || path.startsWith(`${root}/`)) ?? house;
+}
+
 /** The convention of a name. */
 export const dialectOf = (name: Name): Dialect => DIALECTS[name] ?? house;

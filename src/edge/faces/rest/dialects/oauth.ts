@@ -24,11 +24,12 @@ const WORDS: ReadonlySet<Reason> = new Set([
 /** Forms or JSON in, JSON out; refusals are `{error, error_description}`. */
 export const oauth: Dialect = {
   contentType: "application/json",
-  async readBody(route, request) {
+  async readBody(route, request, limits) {
     if (route.verb === "GET") return {};
-    const most = route.maxBodyBytes;
     const isForm = FORM.test(request.headers["content-type"] ?? "");
-    const given = isForm ? formOf(await readBody(request, FORM, "a form", most)) : await readJson(request, { most });
+    const given = isForm
+      ? formOf(await readBody(request, FORM, "a form", limits))
+      : await readJson(request, { bounds: route.bounds }, limits);
     return knownOf(route, given);
   },
   ignoresUnknown: true,

@@ -13,10 +13,11 @@ const NAMED = "application/scim+json or application/json";
 
 /** `application/scim+json` in and out, versions as ETags, refusals of SCIM's own schema. */
 export const scim: Dialect = {
+  root: "/v1/scim/v2",
   contentType: "application/scim+json",
-  async readBody(route, request) {
+  async readBody(route, request, limits) {
     if (route.body === undefined) return {};
-    const given = await readJson(request, { type: TYPE, named: NAMED, most: route.maxBodyBytes });
+    const given = await readJson(request, { bounds: route.bounds }, limits, { type: TYPE, named: NAMED });
     const desc = route.body === "*" ? route.method.input : route.body.message;
     return desc === undefined ? given : toHouse(desc, given);
   },

@@ -1,12 +1,19 @@
 /** What callers are told when the database is away. */
 import { Reason, refuse } from "../../refusal.ts";
-import { isOutage, isUnstorableText } from "../../store/database/unavailable.ts";
+import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
 export function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
   if (!isOutage(thrown)) return thrown;
+  if (isStarting(thrown))
+    return refuse(
+      Reason.NOT_READY,
+      "the gateway's database is starting; call again",
+      {},
+      { retryAfter: 1, cause: thrown },
+    );
   return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
 }
 

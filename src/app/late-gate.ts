@@ -1,0 +1,65 @@
+/** The gate of a house whose port is open before its database is there. */
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import { GetHealthResponseSchema, OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { API_VERSION } from "../brand.ts";
+import type { Admission, CallContext, CallHead, Gate, Overload } from "../edge/gate.ts";
+import { Reason, type Refusal, refuse } from "../refusal.ts";
+import type { KeyPrincipal, Listener, Speaker } from "../services/call.ts";
+import type { KeyRecord } from "../store/account/keys.ts";
+
+const { getHealth } = OperationsService.method;
+
+/** Says that the process lives, and refuses everything else with `not_ready`, until `open` gives it the gate that serves. */
+export class LateGate implements Gate {
+  #gate: Gate | undefined;
+
+  /** From now on every call passes `gate`. */
+  open(gate: Gate): void {
+    this.#gate = gate;
+  }
+
+  get overload(): Overload | undefined {
+    return this.#gate?.overload;
+  }
+
+  admit(method: DescMethod, head: CallHead): Admission | Promise<Admission> {
+    if (this.#gate) return this.#gate.admit(method, head);
+    if (method !== getHealth) throw notReady();
+    return { principal: { kind: "public" }, headers: [], leave: () => {} };
+  }
+
+  inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal {
+    if (!this.#gate) throw notReady();
+    return this.#gate.inNameOf(method, record);
+  }
+
+  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message> {
+    if (this.#gate) return this.#gate.unary(method, admission, request, context);
+    if (method !== getHealth) return Promise.reject(notReady());
+    const health = { status: "ok", inference: "simulated", version: API_VERSION };
+    return Promise.resolve(create(GetHealthResponseSchema, health));
+  }
+
+  serverStream(
+    method: DescMethod,
+    admission: Admission,
+    request: Message,
+    context: CallContext,
+  ): AsyncIterable<Message> {
+    if (!this.#gate) throw notReady();
+    return this.#gate.serverStream(method, admission, request, context);
+  }
+
+  conversation(
+    method: DescMethod,
+    admission: Admission,
+    speaker: Speaker<Message>,
+    context: CallContext,
+  ): Listener<Message> {
+    if (!this.#gate) throw notReady();
+    return this.#gate.conversation(method, admission, speaker, context);
+  }
+}
+
+const notReady = (): Refusal =>
+  refuse(Reason.NOT_READY, "the gateway is starting and waits for its database; call again", {}, { retryAfter: 1 });

@@ -1,0 +1,150 @@
+/** Calls that wait for their turn: fair between organisations, and within one the more important class first. */
+import type { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
+
+/** A call that waits. */
+export interface Waiting {
+  readonly org: string;
+  readonly priority: Priority;
+  /** When it came, and when its answer is of no use any more; on the steady clock in milliseconds. */
+  readonly since: number;
+  readonly deadline: number | undefined;
+}
+
+/** The calls of one organisation, by class, oldest first. */
+class Line<T extends Waiting> {
+  readonly #classes: T[][] = [];
+  size = 0;
+
+  push(call: T): void {
+    let list = this.#classes[call.priority];
+    if (list === undefined) {
+      list = [];
+      this.#classes[call.priority] = list;
+    }
+    list.push(call);
+    this.size++;
+  }
+
+  /** The next one of the most important class. */
+  next(newestFirst: boolean): T | undefined {
+    for (let priority = this.#classes.length - 1; priority >= 0; priority--) {
+      const list = this.#classes[priority];
+      if (list === undefined || list.length === 0) continue;
+      this.size--;
+      return newestFirst ? list.pop() : list.shift();
+    }
+    return undefined;
+  }
+
+  /** The class that gives way first; undefined where nothing waits. */
+  get lowest(): Priority | undefined {
+    const found = this.#classes.findIndex((list) => list !== undefined && list.length > 0);
+    return found < 0 ? undefined : (found as Priority); // sound: lists stand at the numbers of their classes
+  }
+
+  /** Takes the oldest of the least important class out. */
+  dropOldest(): T | undefined {
+    const { lowest } = this;
+    if (lowest === undefined) return undefined;
+    this.size--;
+    return this.#classes[lowest]?.shift();
+  }
+
+  /** Takes out what `isOver` says. */
+  takeOut(isOver: (call: T) => boolean, out: T[]): void {
+    for (const list of this.#classes) {
+      if (list === undefined) continue;
+      let kept = 0;
+      for (const call of list) {
+        if (isOver(call)) out.push(call);
+        else list[kept++] = call;
+      }
+      this.size -= list.length - kept;
+      list.length = kept;
+    }
+  }
+}
+
+/** All that wait. The caller bounds how many. */
+export class FairQueue<T extends Waiting> {
+  /** In the order of their turns: the organisation that is served goes to the end. */
+  readonly #lines = new Map<string, Line<T>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  push(call: T): void {
+    let line = this.#lines.get(call.org);
+    if (line === undefined) {
+      line = new Line();
+      this.#lines.set(call.org, line);
+    }
+    line.push(call);
+    this.#size++;
+  }
+
+  /** Takes out the next call of the organisation whose turn it is. */
+  next(newestFirst: boolean): T | undefined {
+    for (const [org, line] of this.#lines) {
+      this.#lines.delete(org);
+      const call = line.next(newestFirst);
+      if (call === undefined) continue;
+      if (line.size > 0) this.#lines.set(org, line);
+      this.#size--;
+      return call;
+    }
+    return undefined;
+  }
+
+  /**
+   * The organisation that gives a place of a full queue to one more call of `org`: the one with the most places where that is more than
+   * `org` has, or `org` itself where it has something less important; undefined where nobody does.
+   */
+  giver(org: string, priority: Priority): string | undefined {
+    const own = this.#lines.get(org);
+    let most = (own?.size ?? 0) + 1;
+    let giver: string | undefined;
+    for (const [name, { size }] of this.#lines)
+      if (name !== org && size > most) {
+        most = size;
+        giver = name;
+      }
+    if (giver !== undefined) return giver;
+    const lowest = own?.lowest;
+    return lowest !== undefined && lowest < priority ? org : undefined;
+  }
+
+  /** Takes out the oldest call of the least important class of an organisation, or of the one with the most places. */
+  evict(org = this.#largest()): T | undefined {
+    const line = org === undefined ? undefined : this.#lines.get(org);
+    const call = line?.dropOldest();
+    if (call === undefined || org === undefined) return undefined;
+    if (line?.size === 0) this.#lines.delete(org);
+    this.#size--;
+    return call;
+  }
+
+  /** Takes out every call of which `isOver` is true. */
+  takeOut(isOver: (call: T) => boolean): T[] {
+    const out: T[] = [];
+    for (const [org, line] of this.#lines) {
+      line.takeOut(isOver, out);
+      if (line.size === 0) this.#lines.delete(org);
+    }
+    this.#size -= out.length;
+    return out;
+  }
+
+  #largest(): string | undefined {
+    let most = 0;
+    let largest: string | undefined;
+    for (const [org, { size }] of this.#lines)
+      if (size > most) {
+        most = size;
+        largest = org;
+      }
+    return largest;
+  }
+}

@@ -1,0 +1,123 @@
+/**
+ * The listener for operations: health, readiness, metrics and emergency stops over HTTP/1.1 on a port of its own. Its connections are
+ * accepted from a queue that no flood of calls fills, and are not counted against those of the port for calls.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
+import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
+import { after, newId } from "../ambient.ts";
+import { Reason, refuse } from "../refusal.ts";
+import type { RestRoute } from "./faces/rest/route.ts";
+import { RestFace, type RestOptions, sayNo } from "./faces/rest.ts";
+import { type MetricsDoor, sayMetrics } from "./metrics.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./port/owned.ts";
+
+/** What the listener needs. */
+export interface OperationsOptions extends RestOptions {
+  readonly metrics: MetricsDoor;
+  readonly host: string;
+  /** 0 picks a free one. */
+  readonly port: number;
+  /** The certificate and key, in PEM; in cleartext when absent. */
+  readonly tls?: { readonly key: Buffer; readonly cert: Buffer } | undefined;
+}
+
+/** The listener, listening. */
+export interface OperationsListener {
+  readonly port: number;
+  /** Takes no new connection and ends those that there are, each after its answer or after a second. */
+  close(): Promise<void>;
+}
+
+/** Probes, scrapers and emergency stops are few. Further connections are closed at once. */
+const MOST_CONNECTIONS = 1_000;
+/** How long a request may take to come, and a connection may rest between two, in milliseconds. */
+const REQUEST_MS = 10_000;
+const IDLE_MS = 60_000;
+/** How long running answers have when the listener closes. */
+const CLOSE_MS = 1_000;
+
+const SERVED = new Set(
+  [OperationsService.method.getHealth, OperationsService.method.getReadiness, RobotService.method.stopRobots].map(
+    ({ name }) => name,
+  ),
+);
+const METRICS = "/metrics";
+
+/** Listens. */
+export async function serveOperations(options: OperationsOptions): Promise<OperationsListener> {
+  const face = new RestFace([OperationsService, RobotService], options);
+  const routes = new Map<string, RestRoute>();
+  for (const route of face.routes) if (SERVED.has(route.method.name)) routes.set(route.template, route);
+
+  const answer = (request: IncomingMessage, response: ServerResponse): void => {
+    const [path = ""] = (request.url ?? "").split("?", 1);
+    const route = routes.get(path);
+    const verb = request.method === "HEAD" ? "GET" : request.method;
+    const served = path === METRICS ? "GET" : route?.verb;
+    if (served === undefined) {
+      sayNo(response, refuse(Reason.NOT_FOUND, `${NOT_HERE} ${[...routes.keys(), METRICS].join(", ")}`), newId("req"));
+    } else if (verb !== served) {
+      const allow = served === "GET" ? "GET, HEAD" : served;
+      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
+      sayNo(response, refusal, newId("req"), { headers: ["allow", allow] });
+    } else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
+    else face.serve(route, {}, request, response);
+  };
+
+  const server = serverOf(options, answer);
+  const sockets = new Set<Socket>();
+  server.maxConnections = MOST_CONNECTIONS;
+  server.on("connection", (socket: Socket) => {
+    hearErrors(socket);
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on("secureConnection", hearErrors);
+  server.on("clientError", (_, socket) => void socket.destroy());
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host: options.host, port: options.port, exclusive: true }, () => {
+      server.off("error", reject).on("error", () => undefined);
+      resolve();
+    });
+  });
+  const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
+  return {
+    port,
+    close: () =>
+      new Promise((resolve) => {
+        const forget = after(CLOSE_MS, () => {
+          for (const socket of sockets) socket.destroy();
+        });
+        server.close(() => {
+          forget();
+          resolve();
+        });
+        server.closeIdleConnections();
+      }),
+  };
+}
+
+const NOT_HERE = "this port serves operations alone:";
+
+function serverOf(
+  { tls }: OperationsOptions,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Server {
+  const limits = {
+    headersTimeout: REQUEST_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: 1_000,
+    keepAliveTimeout: IDLE_MS,
+    maxHeaderSize: 16 << 10,
+    IncomingMessage: OwnedRequest,
+    ServerResponse: OwnedResponse,
+    noDelay: true,
+  };
+  return tls === undefined
+    ? createServer(limits, answer)
+    : createTlsServer({ ...limits, ...tls, handshakeTimeout: REQUEST_MS }, answer);
+}

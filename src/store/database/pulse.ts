@@ -1,0 +1,63 @@
+/** Whether the database answers: asked all the time on one connection, so that nobody waits long for a server that stands still. */
+import { every, setWall, steadyNow } from "../../ambient.ts";
+
+/** Without an answer for this long, in milliseconds, the database counts as silent. */
+export const SILENCE_MS = 3_000;
+/** How often silence is measured. */
+const LOOK_MS = 250;
+
+/**
+ * The pulse of one database. Whoever listens to its notifications asks it for its time twice a second (`listen.ts`) and tells of each
+ * answer. A server that is frozen, or behind a network that swallows everything, closes no connection: statements would wait for it
+ * without an end, and its own `statement_timeout` does not run. After three seconds of silence clients of the database give up what
+ * waits, count their connections as lost, and refuse at once until it answers again. Before the first answer nothing counts as silent.
+ */
+export class Pulse {
+  readonly #listeners = new Set<() => void>();
+  readonly #stop: () => void;
+  #heard = false;
+  #silent = false;
+  #silentForMs = 0;
+  #lookedAt = steadyNow();
+
+  constructor() {
+    this.#stop = every(LOOK_MS, () => this.#look());
+  }
+
+  /** Whether the database has not answered for a while. */
+  get silent(): boolean {
+    return this.#silent;
+  }
+
+  /** The database answered with its time in unix milliseconds; the question left and the answer came at these steady moments. */
+  answered(wallMs: number, askedAt: number, answeredAt: number): void {
+    setWall(wallMs, askedAt, answeredAt);
+    this.#heard = true;
+    this.#silentForMs = 0;
+    this.#silent = false;
+  }
+
+  /** Calls `run` whenever the database falls silent, until the returned function is called. */
+  onSilence(run: () => void): () => void {
+    this.#listeners.add(run);
+    return () => this.#listeners.delete(run);
+  }
+
+  /** Measures no more. */
+  close(): void {
+    this.#stop();
+  }
+
+  /** A process that stood still itself has not read the answers that came meanwhile: no look counts for more than its own span. */
+  #look(): void {
+    const at = steadyNow();
+    const spanMs = at - this.#lookedAt;
+    this.#lookedAt = at;
+    if (!this.#heard || this.#silent) return;
+    this.#silentForMs += Math.min(spanMs, LOOK_MS);
+    if (this.#silentForMs < SILENCE_MS) return;
+    this.#silent = true;
+    // Who gives up a client opens the next one, which listens too.
+    for (const run of [...this.#listeners]) run();
+  }
+}

@@ -1,0 +1,81 @@
+/** Emergency stops on their way to the database, where words between replicas are lost. */
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { after, newId } from "../../../src/ambient.ts";
+import { StopBook } from "../../../src/services/robot/stop-book.ts";
+import { type StopOrder, StopOrders } from "../../../src/services/robot/stop-orders.ts";
+import { writeStop } from "../../../src/services/robot.ts";
+import { Notices } from "../../../src/store/database/notices.ts";
+import { tx } from "../../../src/store/database/tx.ts";
+import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
+import { type App, type Caller, openApp } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+
+let app: App;
+let owner: Caller;
+let notices: Notices;
+let book: StopBook;
+let orders: StopOrders;
+const faults: unknown[] = [];
+
+/** Another replica, as far as stops go, which nobody hears. */
+beforeAll(async () => {
+  app = await openApp();
+  owner = await app.caller(0);
+  notices = await Notices.open(app.database.url);
+  book = new StopBook(app.sql, notices, after);
+  orders = new StopOrders({
+    stops: book,
+    replica: "other",
+    write: (order) => writeStop(app.sql, order),
+    tell: () => new Set(),
+    warn: (_text, cause) => faults.push(cause),
+  });
+  await book.load();
+});
+afterAll(async () => {
+  orders.close();
+  book.close();
+  await notices.close();
+  await app.close();
+});
+
+const orderOf = (more: Partial<StopOrder> = {}): StopOrder => ({
+  id: newId("stop"),
+  orgId: owner.org,
+  workspaceId: null,
+  scope: "robot",
+  subject: "r1",
+  reason: "",
+  created: 1,
+  createdBy: "admin",
+  released: null,
+  releasedBy: null,
+  requestId: newId("req"),
+  ...more,
+});
+
+const stopsR1 = (): boolean =>
+  book.refusalOf({
+    key: { orgId: owner.org, keyId: "key", workspaceId: undefined },
+    sessionId: undefined,
+    robotIds: ["r1"],
+  }) !== undefined;
+
+it("a stop that was written and released stands no more on a replica that was told to hold it, and heard nothing since", async () => {
+  const order = orderOf();
+  orders.hear(JSON.stringify({ hold: order }));
+  expect(stopsR1()).toBe(true);
+  await writeStop(app.sql, order);
+  await tx(app.sql, (tx) => releaseStop(tx, order.id, "admin"));
+  await eventually(() => expect(orders.size).toBe(0));
+  expect(stopsR1()).toBe(false);
+});
+
+it("a stop that fails for another reason than an outage stays in force, and is complained of once", async () => {
+  const order = orderOf({ createdBy: "\0" });
+  orders.hear(JSON.stringify({ hold: order }));
+  await eventually(() => expect(faults).toHaveLength(1));
+  expect(stopsR1()).toBe(true);
+  orders.hear(JSON.stringify({ refused: order.id }));
+  expect(stopsR1()).toBe(false);
+});

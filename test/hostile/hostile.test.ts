@@ -1,0 +1,21 @@
+/**
+ * What anyone may send, against a gateway as operators run it: it lives, it serves the good client beside the attacker, and its memory
+ * comes back. A sample from a seed; `npm run chaos:hostile -- 60` tries everything for an hour.
+ */
+import { afterAll, describe, expect, it } from "vitest";
+import { lineOf, Suite } from "./suite.ts";
+
+const SEED = Number(process.env.HOSTILE_SEED ?? 1);
+const suite = new Suite();
+afterAll(() => suite.stop());
+
+describe(`a gateway under attack (HOSTILE_SEED=${SEED})`, () => {
+  it.each(suite.attacks.map((attack) => [attack.name, attack] as const))(
+    "lives, serves the good client and gives its memory back: %s",
+    async (_name, attack) => {
+      const outcome = await suite.run(attack, SEED, false);
+      expect(outcome.findings, lineOf(outcome)).toEqual([]);
+    },
+    300_000,
+  );
+});

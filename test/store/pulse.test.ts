@@ -1,0 +1,71 @@
+/** A database that stands still without closing anything. */
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { now, setWall, steadyNow } from "../../src/ambient.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../src/store/database/embedded.ts";
+import { Notices } from "../../src/store/database/notices.ts";
+import { Pulse } from "../../src/store/database/pulse.ts";
+import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
+import { isOutage } from "../../src/store/database/unavailable.ts";
+import { eventually } from "../support/eventually.ts";
+import { freeze } from "../support/freeze.ts";
+import { scratchDir } from "../support/gateway.ts";
+
+const dir = scratchDir();
+let postgres: EmbeddedPostgres;
+let pulse: Pulse;
+let notices: Notices;
+let sql: Sql;
+
+beforeAll(async () => {
+  postgres = await startPostgres({ dataDir: join(dir.path, "pulse") });
+  pulse = new Pulse();
+  sql = connect(postgres.url, { max: 2, pulse });
+  notices = await Notices.open(postgres.url, pulse);
+});
+afterAll(async () => {
+  await notices.close();
+  await sql.end();
+  pulse.close();
+  await postgres.stop();
+  dir.remove();
+});
+
+describe("a database that is frozen", () => {
+  it("frees whoever waits, refuses at once while it lasts, and is used again when it is over", async () => {
+    await sql`create table kept (n int)`;
+    const thaw = freeze(postgres.pid);
+    try {
+      // More than there are connections, so that some wait for one.
+      const statements = Array.from({ length: 6 }, () => sql`select 1`.then(() => "answered", isOutage));
+      const transactions = Array.from({ length: 6 }, (_, n) =>
+        tx(sql, (tx) => tx`insert into kept values (${n})`).then(() => "answered", isOutage),
+      );
+      expect(await Promise.all([...statements, ...transactions])).toEqual(Array(12).fill(true));
+      expect(pulse.silent).toBe(true);
+      await expect(sql`select 1`).rejects.toSatisfy(isOutage);
+      await expect(tx(sql, (tx) => tx`select 1`)).rejects.toSatisfy(isOutage);
+    } finally {
+      thaw();
+    }
+    await eventually(async () => expect(await sql`select 1 as one`).toMatchObject([{ one: 1 }]));
+    await tx(sql, (tx) => tx`insert into kept values (7)`);
+    expect(await sql`select n from kept where n = 7`).toHaveLength(1);
+  });
+
+  it("is not one that a statement keeps busy for longer", async () => {
+    const slow = sql`select pg_sleep(4)`.then(() => "answered");
+    expect(await slow).toBe("answered");
+    expect(pulse.silent).toBe(false);
+  });
+});
+
+it("teaches the process its time, which a wrong clock of the machine does not change", async () => {
+  const [row] = await sql<{ ms: number }[]>`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`;
+  // As if the database were two hours ahead.
+  const at = steadyNow();
+  setWall(row!.ms + 7_200_000, at, at);
+  expect(now() - Date.now()).toBeGreaterThan(7_000_000);
+  // The next pulse knows better.
+  await eventually(() => expect(Math.abs(now() - Date.now())).toBeLessThan(60_000));
+});

@@ -1,0 +1,273 @@
+/** The order of authorities: what a key can reach by making, changing and taking over keys is never more than it has. */
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  attenuates,
+  authorityOf,
+  authorityOfNew,
+  changedAuthority,
+  DIMENSIONS,
+  effective,
+  exceeding,
+  FIELDS,
+  inherited,
+  meet,
+  ORDERS,
+} from "../../../src/services/authority.ts";
+import { ROLE_NAMES } from "../../../src/services/permissions.ts";
+import type { BudgetInterval, KeyChanges, KeyRecord, NewKey } from "../../../src/store/account/keys.ts";
+import { DEFAULT_RATE_LIMIT, rateLimitOf } from "../../../src/store/account/keys.ts";
+import { DEFAULT_SETTINGS } from "../../../src/store/account/settings.ts";
+import { seeded } from "../../support/chance.ts";
+
+const INTERVALS: readonly BudgetInterval[] = ["daily", "weekly", "monthly", "lifetime"];
+const number = fc.integer({ min: -3, max: 3 });
+const bounds = fc.record(
+  {
+    lowest: fc.array(number, { maxLength: 3 }),
+    highest: fc.array(number, { maxLength: 3 }),
+    maxChange: fc.nat(3),
+    maxStartJump: fc.nat(3),
+  },
+  { requiredKeys: ["lowest", "highest"] },
+);
+const budget = fc.record({ limitMicro: fc.nat(40), interval: fc.constantFrom(...INTERVALS) });
+const settings = fc.record({
+  allowedRegions: fc.option(fc.subarray(["eu", "us", "ap"]), { nil: undefined }),
+  zdr: fc.boolean(),
+});
+const facts = fc.record({
+  role: fc.constantFrom(...ROLE_NAMES),
+  permissions: fc.option(fc.subarray(["inference.run", "keys.write", "usage.read"]), { nil: undefined }),
+  userId: fc.constantFrom(undefined, "usr_a", "usr_b"),
+  scopes: fc.subarray(["act", "predict", "ground"]),
+  models: fc.subarray(["a/*", "a/b", "a/c", "d/e", "*"]),
+  settings: settings.map((some) => ({ ...DEFAULT_SETTINGS, ...some })),
+  workspaceId: fc.constantFrom(undefined, "ws_a", "ws_b"),
+  environment: fc.constantFrom("simulation" as const, "hardware" as const),
+  robotId: fc.constantFrom(undefined, "arm", "leg"),
+  bounds: fc.option(bounds, { nil: undefined }),
+  budget: fc.option(budget, { nil: undefined }),
+  rateLimit: fc.record({
+    requests: fc.integer({ min: 1, max: 4 }),
+    windowS: fc.integer({ min: 1, max: 4 }),
+    burst: fc.integer({ min: 1, max: 4 }),
+    concurrency: fc.integer({ min: 1, max: 4 }),
+    streams: fc.integer({ min: 1, max: 4 }),
+  }),
+  expiresAt: fc.option(fc.nat(5), { nil: undefined }),
+});
+
+const key = (more: Partial<KeyRecord>): KeyRecord => ({
+  id: "key_1",
+  orgId: "org_1",
+  workspaceId: undefined,
+  name: "",
+  prefix: "",
+  role: "owner",
+  userId: undefined,
+  userInactive: false,
+  permissions: undefined,
+  scopes: [],
+  models: [],
+  environment: "hardware",
+  disabled: false,
+  revoked: false,
+  orgSuspended: false,
+  expiresAt: undefined,
+  budget: undefined,
+  rateLimit: DEFAULT_RATE_LIMIT,
+  robotId: undefined,
+  settings: DEFAULT_SETTINGS,
+  createdAt: 0,
+  bounds: undefined,
+  parentId: undefined,
+  ancestors: [],
+  ...more,
+});
+const authority = fc
+  .array(facts, { minLength: 1, maxLength: 3 })
+  .map(([own, ...above]) => authorityOf(key({ ...own, ancestors: above.map(key) })));
+
+describe("attenuates", () => {
+  it("holds of an authority and itself", () => {
+    fc.assert(
+      fc.property(authority, (a) => {
+        expect(exceeding(a, a)).toEqual([]);
+      }),
+    );
+  });
+
+  it("holds of the first and the last of three where it holds of neighbours", () => {
+    fc.assert(
+      fc.property(authority, authority, authority, (a, b, c) => {
+        // Met, so that neighbours are within one another often.
+        const [second, third] = [meet(a, b), meet(meet(a, b), c)];
+        expect(attenuates(third, second) && attenuates(second, a) && attenuates(third, a)).toBe(true);
+        for (const dimension of DIMENSIONS) {
+          const within = ORDERS[dimension].within as (inner: unknown, outer: unknown) => boolean;
+          if (within(a[dimension], b[dimension]) && within(b[dimension], c[dimension]))
+            expect(within(a[dimension], c[dimension]), dimension).toBe(true);
+        }
+      }),
+    );
+  });
+
+  it("has a meet that is within both, and that holds whatever is within both", () => {
+    fc.assert(
+      fc.property(authority, authority, authority, (a, b, c) => {
+        const met = meet(a, b);
+        expect([exceeding(met, a), exceeding(met, b)]).toEqual([[], []]);
+        for (const dimension of DIMENSIONS) {
+          const within = ORDERS[dimension].within as (inner: unknown, outer: unknown) => boolean;
+          if (within(c[dimension], a[dimension]) && within(c[dimension], b[dimension]))
+            expect(within(c[dimension], met[dimension]), dimension).toBe(true);
+        }
+      }),
+    );
+  });
+
+  it("compares budgets by what the one could spend in any interval of the other", () => {
+    const within = (inner: [number, BudgetInterval], outer: [number, BudgetInterval]): boolean =>
+      ORDERS.budget.within(
+        [{ limitMicro: inner[0], interval: inner[1] }],
+        [{ limitMicro: outer[0], interval: outer[1] }],
+      );
+    expect(within([10, "daily"], [70, "weekly"])).toBe(true);
+    expect(within([10, "daily"], [69, "weekly"])).toBe(false);
+    expect(within([10, "weekly"], [59, "monthly"])).toBe(false);
+    expect(within([10, "lifetime"], [10, "daily"])).toBe(true);
+    expect(within([1, "daily"], [1_000_000, "lifetime"])).toBe(false);
+    expect(within([0, "daily"], [0, "lifetime"])).toBe(true);
+  });
+
+  it("knows one number of bounds as one for every dimension, and no number as no bound", () => {
+    const within = (inner: object, outer: object): boolean =>
+      attenuates(authorityOf(key({ bounds: inner })), authorityOf(key({ bounds: outer })));
+    expect(within({ lowest: [0], highest: [1] }, { lowest: [0, -1], highest: [1, 2] })).toBe(true);
+    expect(within({ lowest: [0, -1], highest: [1, 2] }, { lowest: [0], highest: [1] })).toBe(false);
+    expect(within({ lowest: [0, 0], highest: [1, 1] }, { lowest: [0], highest: [1] })).toBe(false);
+    expect(within({ lowest: [], highest: [] }, { lowest: [0], highest: [] })).toBe(false);
+    expect(within({ lowest: [0], highest: [], maxChange: 1 }, { lowest: [0], highest: [] })).toBe(true);
+  });
+
+  it("reads every dimension from some field of a key", () => {
+    const read = new Set<string>(Object.values(FIELDS));
+    expect(DIMENSIONS.filter((dimension) => !read.has(dimension) && dimension !== "zdr")).toEqual([]);
+  });
+});
+
+describe("a key with ancestors", () => {
+  it("acts by no more than its own fields, and no more than any of theirs", () => {
+    fc.assert(
+      fc.property(facts, facts, (own, above) => {
+        const child = key({ ...own, ancestors: [key(above)] });
+        const acts = authorityOf({ ...effective(child), ancestors: [key(above)] });
+        expect(attenuates(acts, authorityOf(key(above)))).toBe(true);
+        const { disabled } = effective(child);
+        expect(disabled).toBe(
+          own.robotId !== undefined && above.robotId !== undefined && own.robotId !== above.robotId,
+        );
+      }),
+    );
+  });
+
+  it("is disabled, revoked and over with any of them", () => {
+    const made = (above: Partial<KeyRecord>) => effective(key({ ancestors: [key({}), key(above)] }));
+    expect(made({ disabled: true }).disabled).toBe(true);
+    expect(made({ revoked: true }).revoked).toBe(true);
+    expect(made({ userInactive: true }).userInactive).toBe(true);
+    expect(made({ expiresAt: 5 }).expiresAt).toBe(5);
+    expect(made({ scopes: ["act"] }).scopes).toEqual(["act"]);
+    const left = effective(key({ scopes: ["ground"], ancestors: [key({ scopes: ["act"] })] }));
+    expect(left.scopes).toEqual(["-"]);
+  });
+});
+
+describe("100,000 operations by narrowed keys", () => {
+  it("reach no authority outside that of the key that they began with", () => {
+    const random = seeded(16);
+    const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+    const draws = fc.sample(facts, { numRuns: 4000, seed: 16 });
+    const lines = (keys: Map<string, KeyRecord>, of: KeyRecord): readonly KeyRecord[] =>
+      of.parentId === undefined ? [] : [keys.get(of.parentId)!, ...lines(keys, keys.get(of.parentId)!)];
+    let [done, given, refused] = [0, 0, 0];
+    for (let round = 0; round < 1000; round++) {
+      // A world: wider keys of the organisation, and one that an attacker holds.
+      const keys = new Map<string, KeyRecord>();
+      const looked = (id: string): KeyRecord => ({ ...keys.get(id)!, ancestors: lines(keys, keys.get(id)!) });
+      for (let i = 0; i < 4; i++) keys.set(`key_${i}`, key({ ...pick(draws), id: `key_${i}`, orgId: "org_1" }));
+      const start = authorityOf(looked("key_0"));
+      const held = ["key_0"];
+      for (let step = 0; step < 100; step++, done++) {
+        const actor = looked(pick(held));
+        const giver = authorityOf(actor);
+        const draw = pick(draws);
+        const operation = pick(["make", "change", "rotate"] as const);
+        if (operation === "make") {
+          if (actor.ancestors.length >= 8) continue;
+          const asked: NewKey = Object.fromEntries(
+            Object.entries({ ...draw, orgId: "org_1" }).filter(([field]) => field === "orgId" || random() < 0.3),
+          ) as unknown as NewKey; // some of its fields
+          const wanted = inherited(asked, actor);
+          if (!attenuates(authorityOfNew(wanted, actor.settings, actor), giver)) refused++;
+          else {
+            const id = `key_${keys.size}`;
+            const { rateLimit, permissions, scopes = [], models = [], ...rest } = wanted;
+            keys.set(
+              id,
+              key({
+                environment: "simulation",
+                role: "developer",
+                ...rest,
+                name: "",
+                id,
+                rateLimit: rateLimitOf(rateLimit),
+                permissions: permissions && [...permissions],
+                scopes: [...scopes],
+                models: [...models],
+                settings: actor.settings,
+              } as Partial<KeyRecord>),
+            );
+            held.push(id);
+            given++;
+          }
+        } else {
+          const target = looked(pick([...keys.keys()]));
+          if (actor.ancestors.some(({ id }) => id === target.id) || !attenuates(authorityOf(target), giver)) {
+            refused++;
+            continue;
+          }
+          if (operation === "rotate") {
+            if (!held.includes(target.id)) held.push(target.id);
+            given++;
+            continue;
+          }
+          const { scopes, models, environment, robotId, budget, expiresAt, rateLimit } = draw;
+          const all: KeyChanges = {
+            scopes,
+            models,
+            environment,
+            rateLimit,
+            robotId: robotId ?? null,
+            budget: budget ?? null,
+            expiresAt: expiresAt ?? null,
+          };
+          const changes = Object.fromEntries(Object.entries(all).filter(() => random() < 0.3)) as KeyChanges;
+          const fields = Object.fromEntries(Object.entries(changes).map(([name, value]) => [name, value ?? undefined]));
+          const after = { ...target, ...fields } as KeyRecord; // a change names fields of a key
+          if (!attenuates(changedAuthority(authorityOf(target), after, changes), giver)) refused++;
+          else {
+            keys.set(target.id, { ...after, ancestors: [] });
+            given++;
+          }
+        }
+        const last = held.at(-1)!;
+        if (!attenuates(authorityOf(looked(last)), start))
+          expect(exceeding(authorityOf(looked(last)), start)).toEqual([]);
+      }
+      for (const id of held) expect(exceeding(authorityOf(looked(id)), start)).toEqual([]);
+    }
+    expect([done, given > 10_000, refused > 10_000]).toEqual([100_000, true, true]);
+  }, 120_000);
+});
