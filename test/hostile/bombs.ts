@@ -318,6 +318,8 @@ function overHttp2(port: number, path: string, headers: object, body: Buffer): P
   });
 }
 
+/** What a caller can cause above 499: a method or a version of HTTP (conversations need HTTP/2) that isn't served, and overload. */
+const REFUSALS = new Set([501, 503, 505]);
 const OUR_FAULT = new Set(["2", "13"]);
 
 async function drop(context: AttackContext, charge: Charge, account: Account): Promise<void> {
@@ -335,7 +337,7 @@ async function drop(context: AttackContext, charge: Charge, account: Account): P
     const { status, code } = await within(sent, `an answer to ${nameOf(charge)}`, ANSWER_HANGS_MS);
     context.count(status === 0 ? "cut off" : `answered ${status}`);
     if (context.isOver()) context.find(`it died of ${nameOf(charge)}`);
-    else if ((status >= 500 && status !== 501 && status !== 503) || OUR_FAULT.has(code))
+    else if ((status >= 500 && !REFUSALS.has(status)) || OUR_FAULT.has(code))
       context.find(`${nameOf(charge)} was answered ${status} ${code}`);
   } catch (thrown) {
     context.find(String(thrown));
