@@ -1,10 +1,10 @@
 /** Reads the environment, opens the house, drains it on SIGTERM or Ctrl-C. */
 
 import { after } from "./ambient.ts";
-import { type House, openHouse } from "./app.ts";
+import { type House, openHouse } from "./app/gateway.ts";
 import { tuneCollector } from "./collector.ts";
 import { ConfigError, readConfig } from "./config.ts";
-import { onUnhandledErrors } from "./unhandled.ts";
+import { onUnhandledErrors } from "./app/unhandled.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long running calls have to end after an unhandled error. */

@@ -16,7 +16,7 @@ import * as ground from "../src/contracts/ground.ts";
 import * as predict from "../src/contracts/predict.ts";
 import { decoderOf, Faults, toText } from "../src/edge/messages/json.ts";
 import { assertValid, invalid, violationOf } from "../src/edge/messages/validate.ts";
-import { factsOf, Refusal } from "../src/refusal.ts";
+import { factsOf, Refusal } from "../src/errors.ts";
 import {
   buildSnapshot,
   explain,

@@ -3,22 +3,22 @@
 import type { Logger } from "pino";
 import { breatheOut, every, inSlices, steadyNow } from "../ambient.ts";
 import type { OfferingSample } from "../edge/metrics.ts";
-import { Grapevine } from "../events/grapevine.ts";
+import { Grapevine } from "../events/gossip-transport.ts";
 import { triedSpaces } from "../scenarios/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { RegistryShelf } from "../services/registry/shelf.ts";
-import { Circuits } from "../services/supply/live/circuits.ts";
-import { SupplyOpener } from "../services/supply/live/facts.ts";
-import { Gossip } from "../services/supply/live/gossip.ts";
-import { LiveSupply } from "../services/supply/live/live.ts";
-import { SupplyLoader } from "../services/supply/live/loader.ts";
-import { Rollup } from "../services/supply/live/rollup.ts";
+import { RegistryShelf } from "../supply/registry-view.ts";
+import { Circuits } from "../supply/circuits.ts";
+import { SupplyOpener } from "../supply/facts.ts";
+import { Gossip } from "../supply/gossip.ts";
+import { LiveSupply } from "../supply/live-supply.ts";
+import { SupplyLoader } from "../supply/loader.ts";
+import { Rollup } from "../supply/rollup.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
 import { loadCatalog } from "../store/supply/catalog.ts";
 import { SupplyReader } from "../store/supply/supply-reader.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Closers } from "./closers.ts";
-import type { Ground } from "./ground.ts";
+import type { Ground } from "./storage.ts";
 
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;

@@ -1,6 +1,6 @@
 /** What a request must not say at once: the checks that the schema cannot state and every contract shares. */
 import type { ProviderPreferences } from "../../gen/limber/v1/preferences_pb.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { ACTION_SPACES, actionSpaceOf } from "./action-spaces.ts";
 
 /** The most frames or steps of one answer, and how many are meant when a request does not say. */

@@ -2,7 +2,7 @@
 import type { PredictRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../gen/limber/v1/prediction_pb.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import { actionSpaceOf } from "./action-spaces.ts";
 import { chainOf, DEFAULT_HORIZON, knownActionSpace, refuseConflicts, violation } from "./conflicts.ts";
 import { Contract, type Intent, type Parameter, type PredictAnswer, type PredictInput } from "./contract.ts";

@@ -5,11 +5,11 @@ import type { FastifyInstance } from "fastify";
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { newId } from "../ambient.ts";
 import { ADMIN_HEADER, BRAND } from "../brand.ts";
-import { asRefusal, Reason, refuse } from "../refusal.ts";
-import type { Response } from "./faces/rest/exchange.ts";
-import { sayNo, send } from "./faces/rest.ts";
-import type { LoadFigures } from "./gate/admission.ts";
-import type { LogLine } from "./log.ts";
+import { asRefusal, Reason, refuse } from "../errors.ts";
+import type { Response } from "./transports/rest/exchange.ts";
+import { sayNo, send } from "./transports/rest/rest.ts";
+import type { LoadFigures } from "./gate/admission/admission.ts";
+import type { LogLine } from "./call-log.ts";
 
 /** One offering as this replica sees it. */
 export interface OfferingSample {

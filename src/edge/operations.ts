@@ -8,11 +8,11 @@ import type { AddressInfo, Socket } from "node:net";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { after, newId } from "../ambient.ts";
-import { Reason, refuse } from "../refusal.ts";
-import type { RestRoute } from "./faces/rest/route.ts";
-import { RestFace, type RestOptions, sayNo } from "./faces/rest.ts";
+import { Reason, refuse } from "../errors.ts";
+import type { RestRoute } from "./transports/rest/route.ts";
+import { RestFace, type RestOptions, sayNo } from "./transports/rest/rest.ts";
 import { type MetricsDoor, sayMetrics } from "./metrics.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./port/owned.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
 
 /** What the listener needs. */
 export interface OperationsOptions extends RestOptions {

@@ -1,9 +1,9 @@
 /** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
 import { after, random, sleep } from "../ambient.ts";
-import type { Notices } from "../store/database/notices.ts";
+import type { Notices } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { carryEvents } from "../store/events/outbox.ts";
-import { NatsLink } from "./link.ts";
+import { NatsLink } from "./nats/link.ts";
 
 /** What a relay needs of the house. */
 export interface RelayParts {

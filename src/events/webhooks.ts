@@ -1,6 +1,6 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
 import { after, nowSeconds, random } from "../ambient.ts";
-import type { Notices } from "../store/database/notices.ts";
+import type { Notices } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {
   type ClaimedDelivery,
@@ -12,7 +12,7 @@ import {
   type TakenDelivery,
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
-import { Rounds } from "./rounds.ts";
+import { Rounds } from "./polling.ts";
 import { Signer } from "./signer.ts";
 
 /** How a POST was answered. */

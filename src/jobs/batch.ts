@@ -1,8 +1,8 @@
 /** A batch: each request runs once, is billed once, and its end is written down with those that ended with it. */
 import { newId, sleep } from "../ambient.ts";
-import { emit, type Happening } from "../services/emit.ts";
+import { emit, type Happening } from "../events/emit.ts";
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
-import { Cancel, type Signal } from "../signal.ts";
+import { Cancel, type Signal } from "../cancellation.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
 import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";

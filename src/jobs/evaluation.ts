@@ -1,13 +1,13 @@
 /** An evaluation: episode after episode, each held, run, charged and written down before the next begins. */
 import { createHash } from "node:crypto";
-import { factsOf, Refusal } from "../refusal.ts";
+import { factsOf, Refusal } from "../errors.ts";
 import type { Chunk } from "../scenarios/episode.ts";
 import { ScenarioError } from "../scenarios/failure.ts";
 import { digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, Variant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
-import type { KeyPrincipal } from "../services/call.ts";
+import type { KeyPrincipal } from "../call.ts";
 import { type EvaluationEnd, endEvaluation } from "../services/evaluation/end.ts";
 import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
@@ -24,7 +24,7 @@ import {
   type EvaluationResult,
   isExternal,
 } from "../services/evaluation/request.ts";
-import type { HouseTill } from "../services/inference/bill.ts";
+import type { HouseTill } from "../inference/call-billing.ts";
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";

@@ -6,7 +6,7 @@ import {
   AddCreditsResponseSchema,
   CreateOrgResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
-import { fromUsd, toUsd } from "../money/price.ts";
+import { fromUsd, toUsd } from "../billing/price.ts";
 import { audit } from "../store/account/audit.ts";
 import { addMember } from "../store/account/members.ts";
 import { addOrg, grantCredits } from "../store/account/orgs.ts";
@@ -16,7 +16,7 @@ import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { settingsCalls } from "./account/settings.ts";
 import { usageCalls } from "./account/usage.ts";
-import { byCall, type Implementation } from "./call.ts";
+import { byCall, type Implementation } from "../call.ts";
 
 /** What accounts need of the house. */
 export type AccountParts = KeyParts;

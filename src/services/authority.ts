@@ -3,7 +3,7 @@
  * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import {
   DEFAULT_RATE_LIMIT,
   DEFAULT_ROLE,

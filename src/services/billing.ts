@@ -14,19 +14,19 @@ import {
 } from "../../gen/limber/v1/billing_service_pb.ts";
 import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import { now } from "../ambient.ts";
-import { toUsd } from "../money/price.ts";
-import type { Processor } from "../payments.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { toUsd } from "../billing/price.ts";
+import type { Processor } from "../billing/payments.ts";
+import { Reason, refuse } from "../errors.ts";
 import { balanceOf } from "../store/account/orgs.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { commitmentOf } from "../store/money/commitments.ts";
-import { findPayment, listPayments, type PaymentRecord } from "../store/money/payments.ts";
-import { ownKeySpending } from "../store/money/usage.ts";
+import { commitmentOf } from "../store/billing/commitments.ts";
+import { findPayment, listPayments, type PaymentRecord } from "../store/billing/payments.ts";
+import { ownKeySpending } from "../store/billing/usage.ts";
 import { commitmentMessage } from "./account/commitment.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { returnUrls } from "./billing/urls.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
-import type { HouseTill } from "./inference/bill.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
+import type { HouseTill } from "../inference/call-billing.ts";
 
 /** What billing needs of the house. */
 export interface BillingParts {

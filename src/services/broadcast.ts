@@ -24,7 +24,7 @@ import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
 import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
@@ -33,7 +33,7 @@ import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
 import { AddressRefused } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What broadcast needs of the house. */

@@ -14,7 +14,7 @@ import {
   VerifyCredentialResponseSchema,
 } from "../../gen/limber/v1/credential_service_pb.ts";
 import { newId, nowSeconds } from "../ambient.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import {
@@ -29,8 +29,8 @@ import {
 } from "../store/account/credentials.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
-import type { OwnKeyBook } from "./inference/own-keys.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
+import type { OwnKeyBook } from "../inference/own-keys.ts";
 
 /** What credentials need of the house. */
 export interface CredentialParts {

@@ -13,7 +13,7 @@ import {
 import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/member_pb.ts";
 import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { createKey, revokeKeys } from "../store/account/keys.ts";
 import {
@@ -33,8 +33,8 @@ import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
-import type { Implementation } from "./call.ts";
-import { emit } from "./emit.ts";
+import type { Implementation } from "../call.ts";
+import { emit } from "../events/emit.ts";
 import { matrixOf } from "./identity/matrix.ts";
 import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
 import { settleRole } from "./identity/roles.ts";

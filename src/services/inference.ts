@@ -36,15 +36,15 @@ import {
 } from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
-import { toUsd } from "../money/price.ts";
-import { asRefusal } from "../refusal.ts";
+import { toUsd } from "../billing/price.ts";
+import { asRefusal } from "../errors.ts";
 import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
-import { type Call, type Implementation, keyOf } from "./call.ts";
-import { actStream } from "./inference/act-stream.ts";
-import type { Charge } from "./inference/bill.ts";
-import { streamPredict } from "./inference/predict-stream.ts";
-import { prepareInTime } from "./inference/prepare.ts";
-import { SentAction } from "./inference/sent-action.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
+import { actStream } from "../inference/loops/act-stream.ts";
+import type { Charge } from "../inference/call-billing.ts";
+import { streamPredict } from "../inference/predict-stream.ts";
+import { prepareInTime } from "../inference/prepare.ts";
+import { SentAction } from "../inference/sent-action.ts";
 import {
   assertSound,
   type InferenceHouse,
@@ -54,7 +54,7 @@ import {
   robotIn,
   speaking,
   Trip,
-} from "./inference/trip.ts";
+} from "../inference/call.ts";
 import { assertMayCall } from "./permissions.ts";
 
 /** The inference RPCs. */

@@ -21,14 +21,14 @@ import {
 } from "../../gen/limber/v1/job_service_pb.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
-import { toUsd } from "../money/price.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { toUsd } from "../billing/price.ts";
+import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import * as parts from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
-import { emit } from "./emit.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
+import { emit } from "../events/emit.ts";
 import { dataGone, type JobSeal, type JobSeals } from "./job/seal.ts";
 import { assertMayCall } from "./permissions.ts";
 

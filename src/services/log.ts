@@ -7,10 +7,10 @@ import {
   type LogService,
 } from "../../gen/limber/v1/log_service_pb.ts";
 import { nowSeconds } from "../ambient.ts";
-import { toUsd } from "../money/price.ts";
+import { toUsd } from "../billing/price.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
-import { type Implementation, keyOf } from "./call.ts";
+import { type Implementation, keyOf } from "../call.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 100;

@@ -16,8 +16,8 @@ import {
 import { now, nowSeconds, secretBytes } from "../ambient.ts";
 import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { fromUsd } from "../money/price.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { fromUsd } from "../billing/price.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey, type KeyRecord, MOST_ANCESTORS, revokeKeys } from "../store/account/keys.ts";
 import { findMember } from "../store/account/members.ts";
@@ -39,8 +39,8 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { authorityOf, effective } from "./authority.ts";
-import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
-import { emit } from "./emit.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { emit } from "../events/emit.ts";
 import { isRedirectUri, withCode } from "./oauth/redirect.ts";
 import { consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
 

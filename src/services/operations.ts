@@ -13,18 +13,18 @@ import {
 import { inTime, now, nowSeconds, steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { countJobs } from "../store/jobs/jobs.ts";
-import { announceSunset } from "../store/money/alerts.ts";
+import { announceSunset } from "../store/billing/alerts.ts";
 import { forceCircuit } from "../store/replicas/circuits.ts";
 import { countReplicas } from "../store/replicas/replicas.ts";
-import { byCall, type Implementation } from "./call.ts";
-import { emit } from "./emit.ts";
+import { byCall, type Implementation } from "../call.ts";
+import { emit } from "../events/emit.ts";
 import { featuresOf, LIMITS, type Setup } from "./operations/platform.ts";
 import { statusOf } from "./operations/status.ts";
-import type { LiveSupply } from "./supply/live/live.ts";
+import type { LiveSupply } from "../supply/live-supply.ts";
 
 /** What there is to know about this instance. */
 export interface OperationsParts {

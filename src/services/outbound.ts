@@ -8,10 +8,10 @@ import {
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { UpstreamFailure } from "../contracts/failure.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { Sql } from "../store/database/tx.ts";
-import type { Berth, Dock, Question } from "../upstream/limber-outbound/dock.ts";
-import type { Call, Implementation, Listener, Speaker } from "./call.ts";
+import type { Berth, Dock, Question } from "../upstream/limber-outbound/hub.ts";
+import type { Call, Implementation, Listener, Speaker } from "../call.ts";
 import { ownProvider } from "./supply/declare.ts";
 
 /** What outbound supply needs of the house. */

@@ -1,7 +1,7 @@
 /** Which role holds which permission: the one table that the gate enforces and `GET /v1/permissions` shows. */
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { type Rpc, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 
 /** The roles, highest first: where several could apply to a person, the first one does. */
 export const ROLES = [

@@ -12,9 +12,9 @@ import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflic
 import { audit } from "../store/account/audit.ts";
 import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
-import { configOf, type PresetBook, presetNotFound } from "./inference/presets.ts";
-import { refuseLargeMetadata } from "./inference/trip.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
+import { configOf, type PresetBook, presetNotFound } from "../inference/presets.ts";
+import { refuseLargeMetadata } from "../inference/call.ts";
 
 /** What presets need of the house. */
 export interface PresetParts {

@@ -22,16 +22,16 @@ import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../ambient.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
 import { CONTRACT_WORDS, Contract, UNIT } from "../contracts/contract.ts";
-import { toUsd, usdFromNano } from "../money/price.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { toUsd, usdFromNano } from "../billing/price.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
 import type { Upstream } from "../upstream/index.ts";
-import type { Implementation } from "./call.ts";
+import type { Implementation } from "../call.ts";
 import type { Entry } from "./registry/entry.ts";
 import { FACET_NAMES, FACETS, type Facet } from "./registry/facets.ts";
 import { runtimesOf } from "./registry/runtimes.ts";
-import type { RegistryShelf, RegistryView } from "./registry/shelf.ts";
-import type { LiveSupply } from "./supply/live/live.ts";
+import type { RegistryShelf, RegistryView } from "../supply/registry-view.ts";
+import type { LiveSupply } from "../supply/live-supply.ts";
 
 /** What the registry needs of the house. */
 export interface RegistryParts {

@@ -10,7 +10,7 @@ import {
 } from "../../gen/limber/v1/robot_service_pb.ts";
 import { inTime, now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, Refusal, refuse } from "../refusal.ts";
+import { Reason, Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findOrg } from "../store/account/orgs.ts";
@@ -18,10 +18,10 @@ import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
-import { byCall, type Call, type Implementation } from "./call.ts";
-import { emit } from "./emit.ts";
-import type { StopBook } from "./robot/stop-book.ts";
-import type { StopOrder, StopOrders } from "./robot/stop-orders.ts";
+import { byCall, type Call, type Implementation } from "../call.ts";
+import { emit } from "../events/emit.ts";
+import type { StopBook } from "../inference/stops/active-stops.ts";
+import type { StopOrder, StopOrders } from "../inference/stops/stop-orders.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 50;

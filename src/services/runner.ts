@@ -13,19 +13,19 @@ import {
   type RunnerService,
 } from "../../gen/limber/v1/runner_service_pb.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import type { Scenario, Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
 import { Fenced, findJob, type Hold, type JobRecord, type Renewed, renew } from "../store/jobs/jobs.ts";
 import { beginItem, takeOutside } from "../store/jobs/outside.ts";
-import { type Call, type Implementation, type KeyPrincipal, keyOf } from "./call.ts";
+import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { type EvaluationEnd, endEvaluation } from "./evaluation/end.ts";
 import { openEpisodeBill } from "./evaluation/episode-bill.ts";
 import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./evaluation/request.ts";
 import { shownEvaluation } from "./evaluation/show.ts";
-import type { HouseTill } from "./inference/bill.ts";
+import type { HouseTill } from "../inference/call-billing.ts";
 import type { JobSeal, JobSeals } from "./job/seal.ts";
 import { denialOf } from "./permissions.ts";
 

@@ -8,8 +8,8 @@ import {
   ListSchemasResponseSchema,
   type ScimService,
 } from "../../gen/limber/scim/v2/scim_service_pb.ts";
-import { Reason, refuse } from "../refusal.ts";
-import type { Implementation } from "./call.ts";
+import { Reason, refuse } from "../errors.ts";
+import type { Implementation } from "../call.ts";
 import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
 import { groupCalls } from "./scim/groups.ts";
 import { LIST_SCHEMA } from "./scim/lists.ts";

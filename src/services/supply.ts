@@ -6,19 +6,19 @@ import {
   type SupplyService,
   VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
-import { HARDWARE } from "../money/hardware.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { HARDWARE } from "../billing/hardware.ts";
+import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { FrameOptions } from "../upstream/pictures/frames.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Implementation, keyOf } from "./call.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
-import { PROBEABLE, verify } from "./supply/probe/verify.ts";
+import { PROBEABLE, verify } from "../supply/probe/verify.ts";
 import { providerRpcs } from "./supply/providers.ts";
 
 /** What supply needs of the house. */

@@ -20,7 +20,7 @@ import {
 } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { newId, now, secretBytes } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, refuse } from "../refusal.ts";
+import { Reason, refuse } from "../errors.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
@@ -28,8 +28,8 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Call, type Implementation, keyOf } from "./call.ts";
-import { EVENT_NAMES, emit, eventOf } from "./emit.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What webhooks need of the house. */

@@ -12,7 +12,7 @@ import {
 } from "../../gen/limber/v1/workspace_service_pb.ts";
 import { now } from "../ambient.ts";
 import { violation } from "../contracts/conflicts.ts";
-import { Reason, type Refusal, refuse } from "../refusal.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { listKeys, revokeKeys } from "../store/account/keys.ts";
 import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
@@ -30,7 +30,7 @@ import { type Budget, budgetMessage, budgetOf, byokWordOf, settingsMessage } fro
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
-import { byCall, type Call, type Implementation } from "./call.ts";
+import { byCall, type Call, type Implementation } from "../call.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
 /** What workspaces need of the house. */

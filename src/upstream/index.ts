@@ -5,7 +5,7 @@ import { cosmosNim } from "./cosmos-nim/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
-import { Dock } from "./limber-outbound/dock.ts";
+import { Dock } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";

@@ -11,7 +11,7 @@ import type {
   PredictAnswerPart,
   PredictInput,
 } from "../contracts/contract.ts";
-import type { Signal } from "../signal.ts";
+import type { Signal } from "../cancellation.ts";
 import type { FrameSet } from "./pictures/frames.ts";
 
 /** Where and how one offering is reached. */

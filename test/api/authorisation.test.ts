@@ -8,7 +8,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { Access, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
-import { SERVICES } from "../../src/edge/services.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";
 import { refusalIn } from "../support/clients.ts";

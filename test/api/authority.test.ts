@@ -5,7 +5,7 @@
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Access, rpc, Yield } from "../../gen/limber/edge/v1/options_pb.ts";
-import { SERVICES } from "../../src/edge/services.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { eventually } from "../support/eventually.ts";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
-import { sessionOf } from "../../src/services/inference/sessions.ts";
+import { sessionOf } from "../../src/inference/sessions.ts";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
 import { type App, type Caller, openApp } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";

@@ -8,12 +8,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { newId, sleep } from "../../src/ambient.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
-import type { IntentRecord, RequestRecord } from "../../src/store/money/ledger.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import type { IntentRecord, RequestRecord } from "../../src/store/billing/ledger.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type TestTill } from "../support/money.ts";
 
 const CALLS = Number(process.argv[2] ?? 20_000);
@@ -118,7 +118,7 @@ function print(name: string, { calls, node, server, seconds, roundTrips, medianM
 
 const rate = ({ calls, seconds }: Run): number => calls / seconds;
 
-/** How a call of a robot ended, as `services/inference/bill.ts` says it. */
+/** How a call of a robot ended, as `inference/call-billing.ts` says it. */
 function recordOf(intent: IntentRecord, robot: number): RequestRecord {
   const latencyMs = 20 + (robot % 7) / 8;
   const log = { model_requested: intent.model, session_id: `robot-${robot}`, region: "eu-central", precision: "bf16" };

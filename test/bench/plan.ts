@@ -14,7 +14,7 @@ import { inSlices } from "../../src/ambient.ts";
 import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
 import { Contract } from "../../src/contracts/contract.ts";
 import { microOf } from "../../src/contracts/price.ts";
-import { Refusal } from "../../src/refusal.ts";
+import { Refusal } from "../../src/errors.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { Offering } from "../../src/routing/offering.ts";
 import type { PlanArgs } from "../../src/routing/plan/intent.ts";

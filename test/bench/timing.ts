@@ -7,7 +7,7 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { KeyCache } from "../../src/store/account/key-cache.ts";
 import { hashSecret, newSecret } from "../../src/store/account/secret.ts";
-import type { Notices } from "../../src/store/database/notices.ts";
+import type { Notices } from "../../src/store/database/notifications.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 
 const ROUNDS = 100;

@@ -9,7 +9,7 @@ import { Worker } from "node:worker_threads";
 import { create } from "@bufbuild/protobuf";
 import { WebSocket } from "ws";
 import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { Cancel } from "../../src/signal.ts";
+import { Cancel } from "../../src/cancellation.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { Wire } from "../../src/upstream/wire.ts";

@@ -1,15 +1,15 @@
 /** Replicas, payers and time that a seed plays with, and what callers were told meanwhile. */
 import { expect } from "vitest";
 import { newId } from "../../src/ambient.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import { Reason, Refusal } from "../../src/refusal.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { Reason, Refusal } from "../../src/errors.ts";
 import type { BudgetInterval } from "../../src/store/account/keys.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
 import { type Tx, tx } from "../../src/store/database/tx.ts";
 import { StoreUnavailable } from "../../src/store/database/unavailable.ts";
-import type { IntentRecord } from "../../src/store/money/ledger.ts";
-import { addPayment, conclude, reverse } from "../../src/store/money/payments.ts";
+import type { IntentRecord } from "../../src/store/billing/ledger.ts";
+import { addPayment, conclude, reverse } from "../../src/store/billing/payments.ts";
 import { seeded } from "../support/chance.ts";
 import type { FreshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";

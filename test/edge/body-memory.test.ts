@@ -8,8 +8,8 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/memory.ts";
-import type { Speaker } from "../../src/services/call.ts";
+import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
+import type { Speaker } from "../../src/call.ts";
 import { eventually } from "../support/eventually.ts";
 import { type House, KEY, message, openForTest } from "./house.ts";
 

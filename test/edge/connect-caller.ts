@@ -1,5 +1,5 @@
 import { ActResponseSchema, PredictStreamResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Signal } from "../../src/signal.ts";
+import type { Signal } from "../../src/cancellation.ts";
 import { type House, type HouseOptions, KEY, message, openForTest } from "./house.ts";
 
 /** Opens a house for the test that runs, whose RPCs are `rpcs`. */

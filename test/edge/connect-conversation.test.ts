@@ -12,13 +12,13 @@ import {
   ActResponseSchema as PolicyActResponseSchema,
   PolicyService,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { serveConnect } from "../../src/edge/faces/connect.ts";
-import type { CallContext, Gate } from "../../src/edge/gate.ts";
-import type { LogLine } from "../../src/edge/log.ts";
-import { BodyMemory } from "../../src/edge/memory.ts";
-import { onePort, type PortHandler } from "../../src/edge/port.ts";
-import { Reason } from "../../src/refusal.ts";
-import type { Listener, Speaker } from "../../src/services/call.ts";
+import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
+import type { CallContext, Gate } from "../../src/edge/gate/gate.ts";
+import type { LogLine } from "../../src/edge/call-log.ts";
+import { BodyMemory } from "../../src/edge/body-memory.ts";
+import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
+import { Reason } from "../../src/errors.ts";
+import type { Listener, Speaker } from "../../src/call.ts";
 import { untilAborted } from "./connect-caller.ts";
 import { message, until } from "./house.ts";
 

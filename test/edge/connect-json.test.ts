@@ -7,8 +7,8 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type ActRequest, ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { Reason } from "../../src/refusal.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { Reason } from "../../src/errors.ts";
 import { ACT, AUTH, CHUNK, open, SOUND, untilAborted } from "./connect-caller.ts";
 import { type House, KEY, message, until } from "./house.ts";
 

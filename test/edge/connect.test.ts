@@ -8,8 +8,8 @@ import {
   InferenceService,
   PreviewRoutesResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { Reason, refuse } from "../../src/errors.ts";
 import { AUTH, CHUNK, frame, open, SOUND, untilAborted } from "./connect-caller.ts";
 import { type House, message, until } from "./house.ts";
 

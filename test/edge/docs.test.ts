@@ -1,7 +1,7 @@
 /** The documentation pages: served by us alone, and true to the schema. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
-import { factsOf, type Reason } from "../../src/refusal.ts";
+import { factsOf, type Reason } from "../../src/errors.ts";
 import { type House, openHouse } from "./house.ts";
 
 let house: House;

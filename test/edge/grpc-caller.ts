@@ -11,7 +11,7 @@ import {
   PredictStreamRequestSchema,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { Signal } from "../../src/signal.ts";
+import type { Signal } from "../../src/cancellation.ts";
 import { type House, KEY, message } from "./house.ts";
 
 export const AUTH = { authorization: `Bearer ${KEY}` };

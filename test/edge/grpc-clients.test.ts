@@ -5,8 +5,8 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { describe, expect, it } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/grpc/health/v1/health_pb.ts";
 import { ActResponseSchema, InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { SERVICES } from "../../src/edge/services.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
+import { SERVICES } from "../../src/app/services.ts";
+import { Reason, refuse } from "../../src/errors.ts";
 import {
   ACT,
   AUTH,

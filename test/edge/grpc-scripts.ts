@@ -15,9 +15,9 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
-import type { Listener, Speaker } from "../../src/services/call.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { Reason, refuse } from "../../src/errors.ts";
+import type { Listener, Speaker } from "../../src/call.ts";
 import { message } from "./house.ts";
 
 export const ACT = "/limber.v1.InferenceService/Act";

@@ -10,9 +10,9 @@ import {
   ActResponseSchema,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
-import type { Signal } from "../../src/signal.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { Reason, refuse } from "../../src/errors.ts";
+import type { Signal } from "../../src/cancellation.ts";
 import {
   ACT,
   aborted,

@@ -10,15 +10,15 @@ import {
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { grpcCalls } from "../../src/edge/faces/grpc.ts";
-import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate.ts";
-import type { Log, LogLine } from "../../src/edge/log.ts";
-import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/memory.ts";
+import { grpcCalls } from "../../src/edge/transports/grpc/grpc.ts";
+import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate/gate.ts";
+import type { Log, LogLine } from "../../src/edge/call-log.ts";
+import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
-import type { PortOptions } from "../../src/edge/port.ts";
-import { buildServer, type EdgeServer } from "../../src/edge/server.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
-import type { Listener } from "../../src/services/call.ts";
+import type { PortOptions } from "../../src/edge/server/port.ts";
+import { buildServer, type EdgeServer } from "../../src/edge/server/server.ts";
+import { Reason, refuse } from "../../src/errors.ts";
+import type { Listener } from "../../src/call.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";

@@ -5,10 +5,10 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { readPlainHead } from "../../src/edge/port/lane/head.ts";
-import type { PortOptions, UpgradeTaker } from "../../src/edge/port.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { readPlainHead } from "../../src/edge/server/fast-http1/head.ts";
+import type { PortOptions, UpgradeTaker } from "../../src/edge/server/port.ts";
+import { Reason, refuse } from "../../src/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
 

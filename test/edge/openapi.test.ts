@@ -4,12 +4,12 @@ import { create, type DescMessage } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
-import { EXAMPLES } from "../../src/edge/docs/openapi/examples.ts";
-import { routesOf } from "../../src/edge/faces/rest/route.ts";
+import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
+import { routesOf } from "../../src/edge/transports/rest/route.ts";
 import { decoderOf, encoderOf, Faults } from "../../src/edge/messages/json.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
-import { SERVICES } from "../../src/edge/services.ts";
-import { factsOf, type Reason } from "../../src/refusal.ts";
+import { SERVICES } from "../../src/app/services.ts";
+import { factsOf, type Reason } from "../../src/errors.ts";
 import { type House, openHouse } from "./house.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the tests say what is inside

@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
-import type { PlainRequest, PlainResponse } from "../../src/edge/port/lane.ts";
+import type { PlainRequest, PlainResponse } from "../../src/edge/server/fast-http1.ts";
 import { eventually } from "../support/eventually.ts";
 import { answersIn } from "../support/wire-client.ts";
 import { type House, KEY, message, openForTest } from "./house.ts";

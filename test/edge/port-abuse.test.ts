@@ -1,6 +1,6 @@
 import { ServerResponse } from "node:http";
 import { describe, expect, it } from "vitest";
-import type { PortOptions } from "../../src/edge/port.ts";
+import type { PortOptions } from "../../src/edge/server/port.ts";
 import {
   answersIn,
   endOf,

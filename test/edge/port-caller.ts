@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
-import { onePort, type PortHandler, type PortOptions } from "../../src/edge/port.ts";
+import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
 import { answersIn, openWire, selfSigned, type Wire, type WireOptions } from "../support/wire-client.ts";
 
 export const tls = selfSigned();

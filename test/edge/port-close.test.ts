@@ -4,7 +4,7 @@ import * as http from "node:http";
 import * as http2 from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import type { PortOptions } from "../../src/edge/port.ts";
+import type { PortOptions } from "../../src/edge/server/port.ts";
 import {
   answersIn,
   endOf,

@@ -5,7 +5,7 @@ import * as http2 from "node:http2";
 import * as https from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { expect } from "vitest";
-import { onePort, type PortHandler, type PortOptions } from "../../src/edge/port.ts";
+import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
 import {
   answersIn,
   FLAG,

@@ -6,8 +6,8 @@ import type { AddressInfo } from "node:net";
 import Fastify from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
 import { packFields } from "../../src/codecs/http2/hpack.ts";
-import type { CallStream } from "../../src/edge/port/http2/call.ts";
-import { onePort, type PortHandler, type PortOptions } from "../../src/edge/port.ts";
+import type { CallStream } from "../../src/edge/server/http2/call.ts";
+import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
 import { answersIn, endOf, FRAME, framesIn, HELLO, request } from "../support/wire-client.ts";
 import { WAYS } from "./port-caller.ts";
 import {

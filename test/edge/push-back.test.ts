@@ -3,7 +3,7 @@ import { type ClientHttp2Session, connect as connectHttp2, constants } from "nod
 import { connect } from "node:net";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import type { Overload } from "../../src/edge/gate.ts";
+import type { Overload } from "../../src/edge/gate/gate.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { KEY, openForTest } from "./house.ts";

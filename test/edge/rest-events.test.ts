@@ -8,7 +8,7 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { replaceAmbient } from "../../src/ambient.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
+import { Reason, refuse } from "../../src/errors.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { message, until } from "./house.ts";
 import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";

@@ -1,8 +1,8 @@
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { PredictStreamResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
-import { Reason } from "../../src/refusal.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { Reason } from "../../src/errors.ts";
 import { KEY, message, until } from "./house.ts";
 import { CHUNK, open, post, SOUND } from "./rest-caller.ts";
 

@@ -4,7 +4,7 @@ import * as http from "node:http";
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { Reason, refuse } from "../../src/refusal.ts";
+import { Reason, refuse } from "../../src/errors.ts";
 import { KEY, message } from "./house.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 

@@ -13,7 +13,7 @@ import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { type PreviewRoutesRequest, PreviewRoutesResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { VerifyOfferingResponseSchema } from "../../gen/limber/v1/supply_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { KEY, message } from "./house.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 

@@ -11,7 +11,7 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { UNREAD_MS } from "../../src/edge/faces/unread.ts";
+import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 import { type House, KEY, message, openHouse } from "./house.ts";
 

@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { newId } from "../../src/ambient.ts";
 import { Broadcaster, MOST_WAITING } from "../../src/events/broadcast/broadcaster.ts";
-import type { EndedCall } from "../../src/events/broadcast/call.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import type { EndedCall } from "../../src/events/broadcast/ended-call.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { createTarget, findTargetById } from "../../src/store/events/broadcast.ts";
 import { openOtlp } from "../../src/upstream/post/otlp.ts";

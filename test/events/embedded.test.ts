@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { startEmbeddedNats } from "../../src/events/embedded.ts";
+import { startEmbeddedNats } from "../../src/embedded/nats.ts";
 import { callRest } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { descendantsOf, type Gateway, scratchDir, startGateway, stillRunning } from "../support/gateway.ts";

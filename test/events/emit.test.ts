@@ -2,7 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { EVENT_NAMES } from "../../src/services/emit.ts";
+import { EVENT_NAMES } from "../../src/events/emit.ts";
 import { type OutboxEvent, pruneUnsent, unsentEvents } from "../../src/store/events/outbox.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
 import { startModel } from "../support/model.ts";

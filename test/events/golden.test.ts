@@ -12,7 +12,7 @@ import {
 import { expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { eventText } from "../../src/edge/messages/event-text.ts";
-import { EVENT_NAMES } from "../../src/services/emit.ts";
+import { EVENT_NAMES } from "../../src/events/emit.ts";
 
 const FILE = join(import.meta.dirname, "../golden/events.json");
 

@@ -1,7 +1,7 @@
 /** Workers are woken over NATS where there is one: by a work queue with JetStream, by a plain subject without. */
 import { connect } from "nats";
 import { afterEach, describe, expect, it } from "vitest";
-import { JobBell } from "../../src/events/job-bell.ts";
+import { JobBell } from "../../src/events/job-notifier.ts";
 import { openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { startModel } from "../support/model.ts";

@@ -2,9 +2,9 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { NatsLink } from "../../src/events/link.ts";
+import { NatsLink } from "../../src/events/nats/link.ts";
 import { Relay } from "../../src/events/relay.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { appendEvents, carryEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import { openApp } from "../support/app.ts";

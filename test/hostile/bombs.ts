@@ -6,7 +6,7 @@ import { type DescField, type DescMessage, type DescMethod, getOption, ScalarTyp
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { Dialect, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { SERVICES } from "../../src/edge/services.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import { type Attack, type AttackContext, attackerAddress, spread } from "./attack.ts";
 import { type Account, within } from "./target.ts";
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { stringify } from "yaml";
 import { type DropReason, DropReasonSchema } from "../../gen/limber/v1/plan_pb.ts";
-import { factsOf, Refusal } from "../../src/refusal.ts";
+import { factsOf, Refusal } from "../../src/errors.ts";
 import { explain, type PlanArgs, planFor } from "../../src/routing/index.ts";
 import { argsOf, type PlanCase, readStated, supplyOf } from "../../tools/plan.ts";
 

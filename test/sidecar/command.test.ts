@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 
 const run = (args: readonly string[], env: Record<string, string>): Promise<{ code: unknown; said: string }> =>
   new Promise((resolve) =>
-    execFile(process.execPath, ["src/limber.ts", ...args], { env }, (error, stdout, stderr) =>
+    execFile(process.execPath, ["src/cli.ts", ...args], { env }, (error, stdout, stderr) =>
       resolve({ code: error?.code ?? 0, said: stdout + stderr }),
     ),
   );

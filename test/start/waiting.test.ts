@@ -2,7 +2,7 @@
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { ADMIN_TOKEN, callRest } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";

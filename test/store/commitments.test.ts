@@ -3,9 +3,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { replaceAmbient } from "../../src/ambient.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
-import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/money/commitments.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
-import { usageTotals } from "../../src/store/money/usage.ts";
+import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/billing/commitments.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { usageTotals } from "../../src/store/billing/usage.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { call, estimate, makePayer, openReplica, type Replica, SettableWall } from "../support/money.ts";
 

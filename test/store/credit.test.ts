@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import { Reason } from "../../src/refusal.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { Reason } from "../../src/errors.ts";
 import { budgetsSpent } from "../../src/store/account/key-spending.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
 import { tx } from "../../src/store/database/tx.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
-import { usageTotals } from "../../src/store/money/usage.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { usageTotals } from "../../src/store/billing/usage.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
 

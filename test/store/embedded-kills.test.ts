@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { connect, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
 import { eventually } from "../support/eventually.ts";

@@ -2,7 +2,7 @@ import { chmodSync, chownSync, cpSync, lstatSync, mkdirSync, readFileSync, write
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { databaseReachable, type Queryable, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
 import {

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ambient.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import { Reason, Refusal } from "../../src/refusal.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
-import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/money/idempotency.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/billing/idempotency.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import {
   endOf,

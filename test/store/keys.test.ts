@@ -13,7 +13,7 @@ import {
 } from "../../src/store/account/keys.ts";
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";

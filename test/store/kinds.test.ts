@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { migrate } from "../../src/store/database/migrate.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { freshDatabase } from "../support/database.ts";
 import { useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makePayer, type TestTill } from "../support/money.ts";

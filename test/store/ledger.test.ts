@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Payer } from "../../src/money/purse.ts";
-import { Reason } from "../../src/refusal.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { Reason } from "../../src/errors.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { listCalls } from "../../src/store/events/logs.ts";
-import type { RequestRecord } from "../../src/store/money/ledger.ts";
-import { listUsage } from "../../src/store/money/usage.ts";
+import type { RequestRecord } from "../../src/store/billing/ledger.ts";
+import { listUsage } from "../../src/store/billing/usage.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makePayer } from "../support/money.ts";
 

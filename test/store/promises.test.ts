@@ -1,7 +1,7 @@
 /** Batches of promises alone, which leave the till's own row as it is. */
 import { afterEach, describe, expect, it } from "vitest";
 import { newId, replaceAmbient } from "../../src/ambient.ts";
-import type { Ledger } from "../../src/store/money/ledger.ts";
+import type { Ledger } from "../../src/store/billing/ledger.ts";
 import { useLedger } from "../support/ledger.ts";
 import { intentOf, makePayer, SettableWall } from "../support/money.ts";
 

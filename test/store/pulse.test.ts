@@ -2,8 +2,8 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { now, setWall, steadyNow } from "../../src/ambient.ts";
-import { type EmbeddedPostgres, startPostgres } from "../../src/store/database/embedded.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { Pulse } from "../../src/store/database/pulse.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Reason } from "../../src/refusal.ts";
+import { Reason } from "../../src/errors.ts";
 import { createOrg } from "../../src/store/account/orgs.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { appendEvents, markSent, pruneEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import {

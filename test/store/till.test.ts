@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient, sleep } from "../../src/ambient.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import { Reason, Refusal } from "../../src/refusal.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
-import { listUsage, usageTotals } from "../../src/store/money/usage.ts";
+import { listUsage, usageTotals } from "../../src/store/billing/usage.ts";
 import { refusalOf, useLedger } from "../support/ledger.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {

@@ -4,7 +4,7 @@ import { WebSocket } from "ws";
 import { Request } from "zeromq";
 import { decodeGr00t, encodeGr00t } from "../../src/codecs/python/gr00t.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../src/codecs/python/ndarray.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../support/app.ts";
 import { bearer, inference, readEvents } from "../support/clients.ts";
 import { robot } from "../support/loop-client.ts";

@@ -1,6 +1,6 @@
 /** An episode: a robot's loop with a session, whose provider dies under it and comes back. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../support/app.ts";
 import { type Model, startModel } from "../support/model.ts";
 

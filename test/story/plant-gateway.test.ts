@@ -4,7 +4,7 @@
  * seed gives the same trace, whoever served it and wherever.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { ACT_DECLARATION } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { eventually } from "../support/eventually.ts";

@@ -1,7 +1,7 @@
 /** Two houses on one database. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { setKeyDisabled } from "../../src/store/account/keys.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Model, startModel } from "../support/model.ts";

@@ -1,6 +1,6 @@
 /** Two gateways, each a process of its own, on one PostgreSQL. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { Answer } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { honestSteps } from "../support/model.ts";

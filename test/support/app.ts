@@ -1,7 +1,7 @@
 /** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
-import { type House, openHouse } from "../../src/app.ts";
+import { type House, openHouse } from "../../src/app/gateway.ts";
 import type { Config } from "../../src/config.ts";
-import { BODY_MEMORY } from "../../src/edge/memory.ts";
+import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";

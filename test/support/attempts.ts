@@ -1,6 +1,6 @@
 /** Offerings to try, on a clock that stands still, and what their calls come to. */
 import { type AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
-import { Refusal } from "../../src/refusal.ts";
+import { Refusal } from "../../src/errors.ts";
 import type { AttemptOptions, AttemptWorld } from "../../src/routing/attempt/attempt.ts";
 import { HedgeBudget } from "../../src/routing/attempt/hedge.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";

@@ -19,7 +19,7 @@ export function compiled(tree: string, isHome: boolean): string {
   const newest = String(Math.max(...["src", "gen"].map((part) => newestIn(join(tree, part)))));
   if (existsSync(note) && readFileSync(note, "utf8") === newest) return folder;
   mkdirSync(folder, { recursive: true });
-  const script = `await import(${JSON.stringify(pathToFileURL(join(tree, "src/app.ts")).href)})`;
+  const script = `await import(${JSON.stringify(pathToFileURL(join(tree, "src/app/gateway.ts")).href)})`;
   const env = { ...process.env, NODE_COMPILE_CACHE: folder };
   execFileSync(process.execPath, ["--input-type=module", "-e", script], { env, stdio: "ignore" });
   writeFileSync(note, newest);

@@ -1,5 +1,5 @@
 /** A call by a key, for what is tested without the gate that makes calls. */
-import type { Call, KeyPrincipal } from "../../src/services/call.ts";
+import type { Call, KeyPrincipal } from "../../src/call.ts";
 import { DEFAULT_SETTINGS } from "../../src/store/account/settings.ts";
 
 /** A key that nothing narrows. */

@@ -1,8 +1,8 @@
 /** A ledger of a test file's own, the replicas on it, and what is usual to ask of them. */
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
-import type { Payer } from "../../src/money/purse.ts";
-import { type Reason, Refusal } from "../../src/refusal.ts";
-import { brokenInvariants } from "../../src/store/money/invariants.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import { type Reason, Refusal } from "../../src/errors.ts";
+import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { openReplica, type Replica } from "./money.ts";
 

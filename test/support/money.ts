@@ -1,14 +1,14 @@
 /** Tills, payers and records for tests of money, on a real database. */
 import { type Clock, newId } from "../../src/ambient.ts";
-import type { Hold } from "../../src/money/hold.ts";
-import type { Payer } from "../../src/money/purse.ts";
-import type { Estimate } from "../../src/money/shortage.ts";
-import { Till } from "../../src/money/till.ts";
+import type { Hold } from "../../src/billing/hold.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Estimate } from "../../src/billing/insufficient-credit.ts";
+import { Till } from "../../src/billing/credit-leaser.ts";
 import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";
 import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
-import { Notices } from "../../src/store/database/notices.ts";
+import { Notices } from "../../src/store/database/notifications.ts";
 import { connect, type Sql } from "../../src/store/database/tx.ts";
-import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/money/ledger.ts";
+import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/billing/ledger.ts";
 
 /** A clock whose wall a test sets, while everything that waits runs in real time. */
 export class SettableWall implements Clock {

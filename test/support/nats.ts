@@ -16,7 +16,7 @@ import { delimiter, join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
 import { connect, type Msg, type NatsConnection } from "nats";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { dial } from "../../src/events/dial.ts";
+import { dial } from "../../src/events/nats/connect.ts";
 
 /** A server that a test owns. Its address stays the same, and so does what its streams hold. */
 export interface Nats {

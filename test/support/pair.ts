@@ -1,6 +1,6 @@
 /** Two gateways, each a process of its own, on one PostgreSQL: what operators run, and what a test may kill any part of. */
 import { join } from "node:path";
-import { type EmbeddedPostgres, startPostgres } from "../../src/store/database/embedded.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
 import { connect, type Sql } from "../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type Answer, type Caller, type CallOptions, callRest } from "./app.ts";
 import { type Gateway, type Launched, launchGateway, scratchDir } from "./gateway.ts";

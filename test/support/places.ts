@@ -2,7 +2,7 @@
 import { type DescField, type DescMessage, type DescMethod, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { SERVICES } from "../../src/edge/services.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import type { Answer } from "./app.ts";
 import type { Belongings } from "./belongings.ts";
 import { pkce, REDIRECT } from "./oauth.ts";

@@ -1,5 +1,5 @@
 /** A process that owns an embedded PostgreSQL, for tests to kill: `node postgres-owner.ts DATA_DIR`. */
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 
 const dataDir = process.argv[2] ?? "";
 process.on("SIGINT", () => {});

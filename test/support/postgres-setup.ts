@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { startPostgres } from "../../src/store/database/embedded.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
 import { connect } from "../../src/store/database/tx.ts";
 import { databaseUrl, TEMPLATE } from "./database.ts";

@@ -1,6 +1,6 @@
 /** Pictures as robots hold them, rows of red, green and blue, made into files that every wire takes. */
 import sharp from "sharp";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { NdArray } from "../python/ndarray.ts";
 
 const MOST_PIXELS = 4096 * 4096;

@@ -7,7 +7,7 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { Access, rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 
 /** The most that a request message may be. */
 export interface Bounds {

@@ -6,9 +6,9 @@ import { ErrorType, ErrorTypeSchema } from "../../../gen/limber/edge/v1/options_
 import { ErrorDetailsSchema, type Violation } from "../../../gen/limber/v1/error_pb.ts";
 import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../../brand.ts";
-import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../refusal.ts";
-import type { Signal } from "../../signal.ts";
-import { asToldToCallers } from "./away.ts";
+import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../errors.ts";
+import type { Signal } from "../../cancellation.ts";
+import { asToldToCallers } from "./store-outage.ts";
 import { encoderOf, wordsOf } from "./json.ts";
 
 /** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */

@@ -1,7 +1,7 @@
 /** An event as the webhooks of its organisation get it: thin JSON, by the REST names. */
 import { fromBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { EVENT_NAMES } from "../../services/emit.ts";
+import { EVENT_NAMES } from "../../events/emit.ts";
 import { encoderOf } from "./json.ts";
 
 /** The text of an event message. */

@@ -1,6 +1,6 @@
 /** The `stream` field of requests whose answer may be had piece by piece. */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 
 /** Whether a request asks for its answer as a stream, by a field `stream` of its own. */
 export const wantsStream = (method: DescMethod, request: Message): boolean =>

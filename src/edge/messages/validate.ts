@@ -5,7 +5,7 @@ import { createValidator, type Violation as RuleViolation } from "@bufbuild/prot
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { inline } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { type Violation, ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { sentenceOf } from "./errors.ts";
 import { type Fault, MAX_FAULTS, wordsOf } from "./json.ts";
 import { surelyObeys } from "./validate/quick.ts";

@@ -2,10 +2,10 @@
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { every, now, steadyNow } from "../../ambient.ts";
-import type { Notices } from "../../store/database/notices.ts";
+import type { Notices } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { loadTargets, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
-import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./call.ts";
+import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./ended-call.ts";
 import { resourceOf, spansOf } from "./spans.ts";
 
 /** A way to one target. */

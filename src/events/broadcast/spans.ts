@@ -5,7 +5,7 @@ import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { newId, now } from "../../ambient.ts";
 import { API_VERSION, BRAND } from "../../brand.ts";
 import type { TargetRecord } from "../../store/events/broadcast.ts";
-import { digestOf, type EndedCall, spanIdOf, traceOf } from "./call.ts";
+import { digestOf, type EndedCall, spanIdOf, traceOf } from "./ended-call.ts";
 
 const SCOPE = { name: BRAND, version: API_VERSION };
 

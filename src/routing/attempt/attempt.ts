@@ -1,7 +1,7 @@
 /** Stage 5: down the plan until one answers. Time and I/O come in as arguments. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type Flow, flowOf, Items, type Taker } from "../../flow.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import type { Plan, PlanStep } from "../plan/plan.ts";
 import type { Outcome } from "./record.ts";
 import { type AttemptOptions, type AttemptWorld, CALLED_OFF, type Ending, type Flight, Run, type Won } from "./run.ts";

@@ -11,7 +11,7 @@ import {
   RouteSchema,
 } from "../../../gen/limber/v1/route_pb.ts";
 import { AttemptFailure, failureWord } from "../../contracts/failure.ts";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { PlanStep } from "../plan/plan.ts";
 
 /** One try while it runs and after. */

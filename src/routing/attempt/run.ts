@@ -2,8 +2,8 @@
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import type { Clock } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { Reason, Refusal, refuse } from "../../refusal.ts";
-import { Cancel, type Signal } from "../../signal.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
 import type { Waiter } from "../health/cell.ts";
 import type { HealthBoard } from "../health/health.ts";
 import { isNeutral } from "../plan/own-keys.ts";

@@ -7,7 +7,7 @@ import {
   type Suggestion,
   SuggestionSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
-import { Reason, type Refusal, type RefusalDetails, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, type RefusalDetails, refuse } from "../../errors.ts";
 import { CONSTRAINTS, type Constraint } from "./constrain.ts";
 import { consideredRows, withoutSupply, wrongActionSpace } from "./expand.ts";
 import type { Ask } from "./intent.ts";

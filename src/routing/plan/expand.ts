@@ -1,5 +1,5 @@
 /** Stage 2: every offering that a model or alias of the request stands for. */
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type Candidates, Flag, servesBits } from "../snapshot/snapshot.ts";
 import type { Ask, Target } from "./intent.ts";
 

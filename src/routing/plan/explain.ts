@@ -11,7 +11,7 @@ import {
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
-import { factsOf } from "../../refusal.ts";
+import { factsOf } from "../../errors.ts";
 import { droppedOf, dropsOf, refusalOf } from "./drops.ts";
 import { consideredRows, universeOf, wrongActionSpace } from "./expand.ts";
 import { type Ask, declare, type PlanArgs } from "./intent.ts";

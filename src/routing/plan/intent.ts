@@ -2,7 +2,7 @@
 import { type Hedge, Preference, type ProviderPreferences, SortAxis } from "../../../gen/limber/v1/preferences_pb.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Contract, type Intent } from "../../contracts/contract.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } from "../aliases.ts";
 import type { HealthView } from "../health/health-view.ts";
 import { inScope, parameterBits, type Snapshot, servesBits } from "../snapshot/snapshot.ts";

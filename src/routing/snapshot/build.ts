@@ -3,7 +3,7 @@ import { atOnce, type Sliced } from "../../ambient.ts";
 import { ALIASES, type Alias, standsFor, standsForAll } from "../aliases.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
 import { emptyColumns, writeRow } from "./facts.ts";
-import { Ground } from "./ground.ts";
+import { Ground } from "./base-table.ts";
 import { inLay } from "./lay.ts";
 import { Names } from "./names.ts";
 import { patching } from "./patch.ts";

@@ -3,7 +3,7 @@ import type { Sliced } from "../../ambient.ts";
 import { Contract } from "../../contracts/contract.ts";
 import { EMBODIMENTS, Embodiment } from "../../contracts/embodiments.ts";
 import type { Offering } from "../offering.ts";
-import type { Ground } from "./ground.ts";
+import type { Ground } from "./base-table.ts";
 import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
 
 /** A number of each offering, by the name of its column. */

@@ -4,7 +4,7 @@ import { type Contract, PARAMETERS } from "../../contracts/contract.ts";
 import { EMBODIMENTS, type Embodiment } from "../../contracts/embodiments.ts";
 import type { Alias } from "../aliases.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
-import type { Ground } from "./ground.ts";
+import type { Ground } from "./base-table.ts";
 import type { Serving } from "./serving.ts";
 
 /** What a snapshot is made from. */

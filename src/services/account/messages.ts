@@ -17,7 +17,7 @@ import {
 import type { NewKeyBudget } from "../../../gen/limber/v1/account_service_pb.ts";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../../gen/limber/v1/credential_pb.ts";
-import { fromUsd, toUsd } from "../../money/price.ts";
+import { fromUsd, toUsd } from "../../billing/price.ts";
 import type { ByokMode as ByokWord } from "../../store/account/credentials.ts";
 import type { BudgetSpent, KeySpending } from "../../store/account/key-spending.ts";
 import { type KeyRecord, type RateLimit, rateLimitOf } from "../../store/account/keys.ts";

@@ -1,11 +1,11 @@
 /** Whose organisations a call reaches, and what its caller may give away. */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { findKey } from "../../store/account/keys.ts";
 import { findOrg } from "../../store/account/orgs.ts";
 import { orgSettings } from "../../store/account/settings.ts";
 import type { Queryable, Sql } from "../../store/database/tx.ts";
 import { type Authority, authorityOf, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
-import type { Call } from "../call.ts";
+import type { Call } from "../../call.ts";
 
 /** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
 export async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {

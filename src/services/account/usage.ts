@@ -13,12 +13,12 @@ import {
   ListUsageResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { nowSeconds } from "../../ambient.ts";
-import { secondOf } from "../../money/hardware.ts";
-import { toUsd } from "../../money/price.ts";
-import { type MarginRow, readMargin } from "../../store/money/margin.ts";
-import { listUsage, type UsageRow, usageTotals } from "../../store/money/usage.ts";
-import { type Implementation, keyOf } from "../call.ts";
-import { ASSUMED_SCALEDOWN_S } from "../supply/live/facts.ts";
+import { secondOf } from "../../billing/hardware.ts";
+import { toUsd } from "../../billing/price.ts";
+import { type MarginRow, readMargin } from "../../store/billing/margin.ts";
+import { listUsage, type UsageRow, usageTotals } from "../../store/billing/usage.ts";
+import { type Implementation, keyOf } from "../../call.ts";
+import { ASSUMED_SCALEDOWN_S } from "../../supply/facts.ts";
 import { workspaceFor } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
 import { assertReachable } from "./reach.ts";

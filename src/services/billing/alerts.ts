@@ -1,13 +1,13 @@
 /** Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more. */
 import { now } from "../../ambient.ts";
-import { toUsd } from "../../money/price.ts";
-import { Reason } from "../../refusal.ts";
+import { toUsd } from "../../billing/price.ts";
+import { Reason } from "../../errors.ts";
 import { tellExhausted, tellLow } from "../../store/account/orgs.ts";
-import type { Notices } from "../../store/database/notices.ts";
+import type { Notices } from "../../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
-import { type ReachedShare, reachedShares } from "../../store/money/alerts.ts";
-import type { KeyPrincipal } from "../call.ts";
-import { emit, type Happening } from "../emit.ts";
+import { type ReachedShare, reachedShares } from "../../store/billing/alerts.ts";
+import type { KeyPrincipal } from "../../call.ts";
+import { emit, type Happening } from "../../events/emit.ts";
 
 /** What alerts need of the house. */
 export interface AlertParts {

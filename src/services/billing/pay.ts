@@ -1,9 +1,9 @@
 /** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
 import { newId, nowSeconds } from "../../ambient.ts";
 import { violation } from "../../contracts/conflicts.ts";
-import { fromUsd, toUsd } from "../../money/price.ts";
-import type { Processor, Word } from "../../payments.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { fromUsd, toUsd } from "../../billing/price.ts";
+import type { Processor, Word } from "../../billing/payments.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Sql, tx } from "../../store/database/tx.ts";
 import {
@@ -17,8 +17,8 @@ import {
   type ReversalFact,
   reverse,
   takeForgotten,
-} from "../../store/money/payments.ts";
-import { emit } from "../emit.ts";
+} from "../../store/billing/payments.ts";
+import { emit } from "../../events/emit.ts";
 
 /** What payments need of the house. */
 export interface PayParts {

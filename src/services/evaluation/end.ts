@@ -2,7 +2,7 @@
 
 import { type Sql, tx } from "../../store/database/tx.ts";
 import { advance, dropRest, type Hold, workspaceOf } from "../../store/jobs/jobs.ts";
-import { emit, type Happening } from "../emit.ts";
+import { emit, type Happening } from "../../events/emit.ts";
 import type { JobSeal } from "../job/seal.ts";
 import type { EvaluationResult } from "./request.ts";
 

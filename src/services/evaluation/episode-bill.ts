@@ -1,12 +1,12 @@
 /** What an episode costs: held before it begins, charged once when it has run to its end, however often its worker dies. */
 import { createHash } from "node:crypto";
 import { newId } from "../../ambient.ts";
-import { Reason } from "../../refusal.ts";
+import { Reason } from "../../errors.ts";
 import type { Sql } from "../../store/database/tx.ts";
-import { claim, unclaim } from "../../store/money/idempotency.ts";
-import type { RequestRecord } from "../../store/money/ledger.ts";
-import type { KeyPrincipal } from "../call.ts";
-import type { HouseTill } from "../inference/bill.ts";
+import { claim, unclaim } from "../../store/billing/idempotency.ts";
+import type { RequestRecord } from "../../store/billing/ledger.ts";
+import type { KeyPrincipal } from "../../call.ts";
+import type { HouseTill } from "../../inference/call-billing.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** Whose episode it is. */

@@ -6,7 +6,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
-import { Cancel, type Signal } from "../../signal.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
 import type { Upstream } from "../../upstream/index.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";

@@ -9,7 +9,7 @@ import {
   EvaluationSchema,
   type EvaluationScoresSchema,
 } from "../../../gen/limber/v1/evaluation_pb.ts";
-import { toUsd } from "../../money/price.ts";
+import { toUsd } from "../../billing/price.ts";
 import { digestOf, variantFor } from "../../scenarios/index.ts";
 import { ENGINE_FACTS, type Scenario } from "../../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../../scenarios/scores.ts";

@@ -5,7 +5,7 @@ import { orgSettings } from "../../store/account/settings.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import { refuseStandingBeyond } from "../account/reach.ts";
 import { type Authority, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
-import { byCall, type Call } from "../call.ts";
+import { byCall, type Call } from "../../call.ts";
 
 /** What a member has of the organisation. */
 export const standingOf = ({ id, role, workspaceIds }: MemberRecord): Standing => ({ role, workspaceIds, userId: id });

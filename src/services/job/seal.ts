@@ -1,11 +1,11 @@
 /** What a job holds of its caller's, sealed where the organisation retains no data, under a key that dies with it. */
 import { createHash } from "node:crypto";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import type { ItemEnd, ItemRecord } from "../../store/jobs/job-items.ts";
 import { findJobKey, forgetJobKey, type JobRecord, jobKeyContext, type NewJob } from "../../store/jobs/jobs.ts";
 import { type DataKey, type Vault, VaultError } from "../../vault.ts";
-import type { KeyPrincipal } from "../call.ts";
+import type { KeyPrincipal } from "../../call.ts";
 
 /** A sealed value as a column of JSON holds it. */
 interface Sealed {

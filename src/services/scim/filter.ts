@@ -1,6 +1,6 @@
 /** Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2): read by SCIMMY, behind a guard, into a tree whose attributes exist. */
 import SCIMMY from "scimmy";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type Attribute, type Kind, type Place, partOf, placeOf } from "./attributes.ts";
 import { assertNests, type Outer, outerOf, withoutTexts } from "./filter/guard.ts";
 

@@ -12,7 +12,7 @@ import {
   type ScimService,
   SearchGroupsResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
-import { Reason, type Refusal, refuse } from "../../refusal.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { findMembers, lockMembers } from "../../store/account/members.ts";
 import {
@@ -32,7 +32,7 @@ import {
 import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import type { Authority } from "../authority.ts";
-import { type Call, type Implementation, keyOf } from "../call.ts";
+import { type Call, type Implementation, keyOf } from "../../call.ts";
 import { actOn } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
 import { KINDS } from "./attributes.ts";

@@ -1,5 +1,5 @@
 /** Lists of resources: filtered, sorted, page by page (RFC 7644 section 3.4.2). */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { ScimQuery } from "../../store/account/scim.ts";
 import { type Kind, placeOf } from "./attributes.ts";
 import { MAX_RESULTS } from "./discovery.ts";

@@ -1,5 +1,5 @@
 /** Changes of resources (RFC 7644 section 3.5.2), on their JSON. */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { type Attribute, type Kind, partOf, placeOf } from "./attributes.ts";
 import { type Filter, type Path, parsePath } from "./filter.ts";
 import { applied, EACH } from "./patch/apply.ts";

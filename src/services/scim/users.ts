@@ -12,7 +12,7 @@ import {
   type ScimService,
   SearchUsersResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { revokeKeys } from "../../store/account/keys.ts";
 import {
@@ -34,8 +34,8 @@ import {
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { toldRevoked } from "../account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
-import { type Call, type Implementation, keyOf } from "../call.ts";
-import { emit } from "../emit.ts";
+import { type Call, type Implementation, keyOf } from "../../call.ts";
+import { emit } from "../../events/emit.ts";
 import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";

@@ -1,5 +1,5 @@
 /** Versions of resources (RFC 7644 section 3.14). */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { ScimResource } from "../../store/account/scim.ts";
 
 /** Refuses with `version_mismatch` when a resource is not of a version that `If-Match` asks for. */

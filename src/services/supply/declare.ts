@@ -8,9 +8,9 @@ import { assertBounds } from "../../contracts/bounds.ts";
 import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
-import { hardwareOf } from "../../money/hardware.ts";
-import { nanoFromUsd } from "../../money/price.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { hardwareOf } from "../../billing/hardware.ts";
+import { nanoFromUsd } from "../../billing/price.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import {
   findProvider,
@@ -23,7 +23,7 @@ import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
-import { type Call, keyOf } from "../call.ts";
+import { type Call, keyOf } from "../../call.ts";
 import type { SupplyParts } from "../supply.ts";
 import { checkProfile } from "./profile.ts";
 

@@ -12,17 +12,17 @@ import {
   UpdateOfferingRequestSchema,
   UpdateOfferingResponseSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { hardwareOf } from "../../money/hardware.ts";
-import { nanoFromUsd } from "../../money/price.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { hardwareOf } from "../../billing/hardware.ts";
+import { nanoFromUsd } from "../../billing/price.ts";
+import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-care.ts";
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
-import { byCall, type Call, type Implementation } from "../call.ts";
+import { byCall, type Call, type Implementation } from "../../call.ts";
 import type { SupplyParts } from "../supply.ts";
 import { offeringMessage, STATUSES } from "./messages.ts";
-import { withdraw } from "./withdraw.ts";
+import { withdraw } from "../../supply/withdraw.ts";
 
 type OfferingRpcs = Pick<
   Implementation<typeof SupplyService>,

@@ -12,7 +12,7 @@ import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
 import { createProvider } from "../../store/supply/supply.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
+import { byCall, type Implementation, keyOf } from "../../call.ts";
 import type { SupplyParts } from "../supply.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage } from "./messages.ts";

@@ -14,7 +14,7 @@ import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply/supply.ts";
 import { SupplyReader } from "../../store/supply/supply-reader.ts";
-import type { Call } from "../call.ts";
+import type { Call } from "../../call.ts";
 import { type SupplyParts, supplyService } from "../supply.ts";
 
 const PROVIDER = "reference";

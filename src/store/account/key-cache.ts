@@ -1,6 +1,6 @@
 /** Keys in memory, so that no warm call asks the database who is calling. */
 import { inTime, steadyNow } from "../../ambient.ts";
-import type { Notices } from "../database/notices.ts";
+import type { Notices } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";

@@ -1,6 +1,6 @@
 /** The people of organisations. */
 import { newId, now } from "../../ambient.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** Where a member stands. */

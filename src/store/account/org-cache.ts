@@ -1,6 +1,6 @@
 /** What belongs to an organisation and every call looks at, in memory, so that no warm call asks the database. */
 import { steadyNow } from "../../ambient.ts";
-import type { Channel, Notices } from "../database/notices.ts";
+import type { Channel, Notices } from "../database/notifications.ts";
 
 /** After this long it is read again behind the call that uses it: a notification may have been lost. */
 const FRESH_MS = 30_000;

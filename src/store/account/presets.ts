@@ -1,5 +1,5 @@
 /** Presets: what organisations saved under a name, version by version. */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
 
 /** One version of a preset. */

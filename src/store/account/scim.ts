@@ -1,6 +1,6 @@
 /** Members and groups as an identity provider sees them. Resources are JSON by the names of RFC 7643. */
 import { newId, now } from "../../ambient.ts";
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import type { MemberStatus } from "./members.ts";
 

@@ -3,7 +3,7 @@
  */
 import postgres from "postgres";
 import { type Client, openClient, type Queryable } from "./client.ts";
-import { type Lane, Lanes } from "./lanes.ts";
+import { type Lane, Lanes } from "./transaction-connections.ts";
 import type { Pulse } from "./pulse.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 

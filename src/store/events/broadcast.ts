@@ -1,5 +1,5 @@
 /** Targets of spans: where organisations want to see their calls. */
-import { Reason, refuse } from "../../refusal.ts";
+import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
 
 /** How spans travel. */

@@ -2,7 +2,7 @@
 -- and pays nothing. Rows are of use as long as a pin lives.
 
 create table loop_session (
-  -- Names the session among those of all organisations (see services/inference/sessions.ts).
+  -- Names the session among those of all organisations (see inference/sessions.ts).
   session text primary key,
   -- The stream that has the session, or had it last.
   stream text not null,

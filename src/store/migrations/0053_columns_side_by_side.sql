@@ -4,7 +4,7 @@
 -- Commits one batch of a till: returns and takes of credit, intents, settlements, the answers of idempotent calls, events,
 -- and leases that end, in this order. A batch that was committed before is not applied again: its takes are read back.
 -- Answers null when there is nothing to say, else {fenced} or {takes, recalled, kinds}. (A batch of intents alone needs none of this: see
--- `PROMISE` in `store/money/ledger.ts`.)
+-- `PROMISE` in `store/billing/ledger.ts`.)
 --
 -- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 13 fields, as `request_kinds` takes them, for each kind that the
 -- till has no name of yet; the answer has their names. Of the requests themselves there is one array for each column: a kind's name (or -n

@@ -5,7 +5,7 @@
 -- Commits one batch of a till: returns and takes of credit, intents, settlements, the answers of idempotent calls, events,
 -- and leases that end, in this order. A batch that was committed before is not applied again: its takes are read back.
 -- Answers null when there is nothing to say, else {fenced} or {takes, recalled, kinds}. (Most batches of intents alone need none of this: see
--- `PROMISE` in `store/money/ledger.ts`. They leave `last_batch` as it is, so that batches are numbered upwards here, and not one by one. One
+-- `PROMISE` in `store/billing/ledger.ts`. They leave `last_batch` as it is, so that batches are numbered upwards here, and not one by one. One
 -- that was committed that way and comes again by this one is there already.)
 --
 -- `p_more` has what few batches have: {moves, claims, events}. `p_kinds` has 13 fields, as `request_kinds` takes them, for each kind that the

@@ -1,5 +1,5 @@
 /** Emergency stops: rows that stand until they are released. */
-import { notify } from "../database/notices.ts";
+import { notify } from "../database/notifications.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** What a stop covers. */

@@ -1,7 +1,7 @@
 /** What a Cog container is asked over HTTP. Its shutdown route is never among it. */
 
 import { after } from "../../ambient.ts";
-import { Cancel } from "../../signal.ts";
+import { Cancel } from "../../cancellation.ts";
 import { malformed } from "../transport/failures.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
 import type { CallOptions, Target } from "../wire.ts";

@@ -6,7 +6,7 @@ import { connect, type Socket } from "node:net";
 import { after } from "../../ambient.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";

@@ -13,7 +13,7 @@ import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts
 import { encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
 import { malformed, unreachable } from "../transport/failures.ts";
 import type { Target, Wire } from "../wire.ts";
-import type { Berth, Dock } from "./dock.ts";
+import type { Berth, Dock } from "./hub.ts";
 
 /** The runtime's name. */
 export const OUTBOUND = "limber-outbound";

@@ -5,7 +5,7 @@
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Items } from "../../flow.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import { Connection } from "../http2/connection.ts";
 import type { Stream } from "../http2/stream.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";

@@ -1,6 +1,6 @@
 /** What an OpenAI-compatible server is asked over HTTP. Source: the OpenAI API reference, and vLLM's and SGLang's servers. */
 
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
 import { type CallOptions, type Target, traceOf } from "../wire.ts";
 import { type Completion, readCompletion } from "./decode.ts";

@@ -9,7 +9,7 @@ import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import type { Room } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { nativeOf, type Signal } from "../../signal.ts";
+import { nativeOf, type Signal } from "../../cancellation.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
 import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";

@@ -7,7 +7,7 @@ import { after, newId } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { Cancel } from "../../signal.ts";
+import { Cancel } from "../../cancellation.ts";
 import { GrpcCalls } from "../transport/grpc.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
 import { PostFailed, type PostFailure, post } from "./post.ts";

@@ -5,7 +5,7 @@ import { MessageReader } from "../../codecs/grpc.ts";
 import { type Field, packFields } from "../../codecs/http2/hpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type Flow, Items, type Taker } from "../../flow.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import { Connection } from "../http2/connection.ts";
 import type { Fields } from "../http2/fields.ts";
 import type { Stream, StreamHearer } from "../http2/stream.ts";

@@ -11,7 +11,7 @@ import { Agent, buildConnector, type Dispatcher } from "undici";
 import { after, inTime } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */
 export type AddressReason =

@@ -3,7 +3,7 @@ import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../signal.ts";
+import type { Signal } from "../../cancellation.ts";
 import type { Target } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";

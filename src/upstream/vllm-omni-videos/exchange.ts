@@ -1,6 +1,6 @@
 /** Jobs of vLLM-Omni: made, asked after until they're done, fetched; deleted when nobody waits any more. */
 import { after, sleep } from "../../ambient.ts";
-import { Cancel } from "../../signal.ts";
+import { Cancel } from "../../cancellation.ts";
 import { calledOff } from "../transport/failures.ts";
 import type { HttpServers } from "../transport/http.ts";
 import type { CallOptions, Target } from "../wire.ts";

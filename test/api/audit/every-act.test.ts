@@ -7,7 +7,7 @@ import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { SERVICES } from "../../../src/edge/services.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { ADMIN_TOKEN } from "../../support/app.ts";
 import { ACTS } from "./acts.ts";
 import { openStage, type Stage } from "./stage.ts";

@@ -4,7 +4,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AccountService } from "../../../gen/limber/v1/account_service_pb.ts";
 import { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, refusalIn } from "../../support/clients.ts";
 import { StripeServer } from "../../support/stripe.ts";

@@ -1,6 +1,6 @@
 /** GET /v1/billing/balance. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
 import { type Model, startModel } from "../../support/model.ts";

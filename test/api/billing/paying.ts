@@ -2,7 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { StripeServer } from "../../support/stripe.ts";
 

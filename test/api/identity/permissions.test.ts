@@ -2,7 +2,7 @@
 import { getOption } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { SERVICES } from "../../../src/edge/services.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { type App, openApp } from "../../support/app.ts";
 
 let app: App;

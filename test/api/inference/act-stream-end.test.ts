@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { ActStreamRequestSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../../src/codecs/grpc.ts";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { pruneLoopSessions } from "../../../src/store/replicas/loop-sessions.ts";
 import { ADMIN_TOKEN, openApp } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";

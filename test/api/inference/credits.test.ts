@@ -1,6 +1,6 @@
 /** 402 on inference: refused before anything is asked of anybody. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Model, startModel } from "../../support/model.ts";

@@ -1,6 +1,6 @@
 /** What is deducted: the list price, the wake-up of a container that slept, and both providers of a hedge. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";
 

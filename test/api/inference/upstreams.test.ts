@@ -1,6 +1,6 @@
 /** Upstreams that misbehave: each a failed attempt with the gateway's own word for it, nothing of theirs in the answer, no harm done. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { ActServer, Behaviour } from "../../support/act-server.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../../support/bad-upstream.ts";

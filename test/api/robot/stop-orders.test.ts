@@ -1,10 +1,10 @@
 /** Emergency stops on their way to the database, where words between replicas are lost. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { after, newId } from "../../../src/ambient.ts";
-import { StopBook } from "../../../src/services/robot/stop-book.ts";
-import { type StopOrder, StopOrders } from "../../../src/services/robot/stop-orders.ts";
+import { StopBook } from "../../../src/inference/stops/active-stops.ts";
+import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
 import { writeStop } from "../../../src/services/robot.ts";
-import { Notices } from "../../../src/store/database/notices.ts";
+import { Notices } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";

@@ -3,7 +3,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { StopScope } from "../../../gen/limber/v1/robot_pb.ts";
-import { notify } from "../../../src/store/database/notices.ts";
+import { notify } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { unsentEvents } from "../../../src/store/events/outbox.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";

@@ -1,6 +1,6 @@
 /** Offerings are probed again when their time has come: failures degrade, then suspend; a pass makes them live again. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { probeDue } from "../../../src/services/supply/probe/schedule.ts";
+import { probeDue } from "../../../src/supply/probe/schedule.ts";
 import type { SupplyParts } from "../../../src/services/supply.ts";
 import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";

@@ -1,6 +1,6 @@
 /** Workspaces: parts of an organisation with a budget of their own. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { ADMIN_TOKEN, type App, type Caller, openApp } from "../../support/app.ts";
 import { type Model, startModel } from "../../support/model.ts";
 

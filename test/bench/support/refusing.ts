@@ -5,13 +5,13 @@
 import { createServer } from "node:net";
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { grpcCalls } from "../../../src/edge/faces/grpc.ts";
-import { LoadShedder } from "../../../src/edge/gate/admission.ts";
+import { grpcCalls } from "../../../src/edge/transports/grpc/grpc.ts";
+import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../../src/edge/gate/limits.ts";
-import { createGate, type Gate } from "../../../src/edge/gate.ts";
-import { BodyMemory } from "../../../src/edge/memory.ts";
-import { buildServer } from "../../../src/edge/server.ts";
+import { Limits } from "../../../src/edge/gate/rate-limits.ts";
+import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
+import { BodyMemory } from "../../../src/edge/body-memory.ts";
+import { buildServer } from "../../../src/edge/server/server.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";
 
 process.on("SIGTERM", () => process.exit(0));

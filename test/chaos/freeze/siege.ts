@@ -1,6 +1,6 @@
 /** Two gateways under load while their PostgreSQL stands still again and again: SIGSTOP of all its processes, and SIGCONT. */
 import { setTimeout as pause } from "node:timers/promises";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { ACT_DECLARATION, type Answer, type Caller } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
 import { freeze } from "../../support/freeze.ts";

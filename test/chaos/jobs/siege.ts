@@ -1,6 +1,6 @@
 /** Kills workers in the middle of batches, and judges what is left. */
 import { setTimeout as rest } from "node:timers/promises";
-import { brokenInvariants } from "../../../src/store/money/invariants.ts";
+import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
 import { Crew } from "../../support/crew.ts";

@@ -16,7 +16,7 @@ type Bug =
 /** The bugs by their names. */
 export const BUGS = {
   "answers before the intent is durable": {
-    file: "src/services/inference/bill.ts",
+    file: "src/inference/call-billing.ts",
     right: "      if (!this.#isLate) await this.durableInTime;\n",
     wrong: "",
   },
@@ -52,7 +52,7 @@ export const BUGS = {
       $$;`,
   },
   "lets an expired key run again": {
-    file: "src/store/money/idempotency.ts",
+    file: "src/store/billing/idempotency.ts",
     // biome-ignore lint/suspicious/noTemplateCurlyInString: it's the text of a template.
     right: "    where i.created < now() - make_interval(hours => ${LIFE_HOURS})\n",
     wrong: "    where i.created < now() - interval '1 second'\n",

@@ -2,8 +2,8 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { onTestFinished } from "vitest";
 import { packFields } from "../../../src/codecs/http2/hpack.ts";
-import type { CallStream, FindTaker } from "../../../src/edge/port/http2/call.ts";
-import type { PortHandler, PortOptions } from "../../../src/edge/port.ts";
+import type { CallStream, FindTaker } from "../../../src/edge/server/http2/call.ts";
+import type { PortHandler, PortOptions } from "../../../src/edge/server/port.ts";
 import { FLAG, FRAME, fieldBlock, frame } from "../../support/wire-client.ts";
 import { open } from "../port-caller.ts";
 

@@ -2,8 +2,8 @@
 import { connect } from "node:http2";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
-import type { PortOptions } from "../../../src/edge/port.ts";
-import { Reason, refuse } from "../../../src/refusal.ts";
+import type { PortOptions } from "../../../src/edge/server/port.ts";
+import { Reason, refuse } from "../../../src/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, framesIn, goawayIn, HELLO, uint32 } from "../../support/wire-client.ts";

@@ -1,7 +1,7 @@
 /** Requests that nobody takes: they pass to node:http2 and back, and nobody can tell that they did. */
 import { constants, type Http2ServerResponse } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { PortHandler } from "../../../src/edge/port.ts";
+import type { PortHandler } from "../../../src/edge/server/port.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
   endOf,

@@ -6,7 +6,7 @@ import { checkAnswer, inputOf, intentOf, unitsOf } from "../../../src/contracts/
 import { ACTION_SPACES } from "../../../src/contracts/action-spaces.ts";
 import { type ActAnswer, Contract } from "../../../src/contracts/contract.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
-import { Reason, Refusal } from "../../../src/refusal.ts";
+import { Reason, Refusal } from "../../../src/errors.ts";
 
 const request = (init: Parameters<typeof create<typeof ActRequestSchema>>[1] = {}) =>
   create(ActRequestSchema, { model: "acme/arm", observations: [{}], ...init });

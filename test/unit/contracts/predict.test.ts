@@ -5,7 +5,7 @@ import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { type PredictedFrame, PredictedFrameSchema } from "../../../gen/limber/v1/prediction_pb.ts";
 import { AttemptFailure } from "../../../src/contracts/failure.ts";
 import { checkAnswer, checkFrame, inputOf, intentOf, refuseStream, unitsOf } from "../../../src/contracts/predict.ts";
-import { Reason, Refusal } from "../../../src/refusal.ts";
+import { Reason, Refusal } from "../../../src/errors.ts";
 
 type Init = Parameters<typeof create<typeof PredictRequestSchema>>[1];
 const request = (init: Init = {}) => create(PredictRequestSchema, { model: "acme/dream", observations: [{}], ...init });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { microOf } from "../../../src/contracts/price.ts";
-import { charge } from "../../../src/money/price.ts";
+import { charge } from "../../../src/billing/price.ts";
 
 /** Half to even, in integers without bounds. */
 function exactly(units: number, nano: number): number {

@@ -1,5 +1,5 @@
 /** What is looked at of a filter or path before SCIMMY reads it, which finds its way by patterns: length, depth, texts, brackets. */
-import type { Refusal } from "../../../refusal.ts";
+import type { Refusal } from "../../../errors.ts";
 
 const MAX_LENGTH = 4096;
 const MAX_DEPTH = 32;

@@ -1,5 +1,5 @@
 /** Values as identity providers send them, made what their attributes take, before SCIMMY looks at their types. */
-import { Reason, refuse } from "../../../refusal.ts";
+import { Reason, refuse } from "../../../errors.ts";
 import { type Attribute, partOf } from "../attributes.ts";
 
 /** Whether a value is a JSON object. */

@@ -6,7 +6,7 @@ import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_p
 import { seenAnswer } from "../../../../src/codecs/protobuf/loop.ts";
 import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
 import { writeJson } from "../../../../src/edge/messages/json/write.ts";
-import { SentAction } from "../../../../src/services/inference/sent-action.ts";
+import { SentAction } from "../../../../src/inference/sent-action.ts";
 
 const finite = fc.oneof(
   fc.double({ noNaN: true, noDefaultInfinity: true }),

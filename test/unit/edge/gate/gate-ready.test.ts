@@ -3,11 +3,11 @@ import type { DescService } from "@bufbuild/protobuf";
 import { expect, it, onTestFinished } from "vitest";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../../../gen/limber/v1/operations_service_pb.ts";
-import { LoadShedder } from "../../../../src/edge/gate/admission.ts";
+import { LoadShedder } from "../../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../../../src/edge/gate/limits.ts";
-import { createGate } from "../../../../src/edge/gate.ts";
-import { Reason, Refusal } from "../../../../src/refusal.ts";
+import { Limits } from "../../../../src/edge/gate/rate-limits.ts";
+import { createGate } from "../../../../src/edge/gate/gate.ts";
+import { Reason, Refusal } from "../../../../src/errors.ts";
 
 const never = (): never => expect.unreachable();
 const silent = (service: DescService) =>

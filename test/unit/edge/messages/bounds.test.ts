@@ -15,8 +15,8 @@ import { atOnce, inSlices } from "../../../../src/ambient.ts";
 import { assertBounded, boundsFor, boundsOf } from "../../../../src/edge/messages/bounds.ts";
 import { countingJson, decoderOf, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
-import { SERVICES } from "../../../../src/edge/services.ts";
-import { Reason, Refusal } from "../../../../src/refusal.ts";
+import { SERVICES } from "../../../../src/app/services.ts";
+import { Reason, Refusal } from "../../../../src/errors.ts";
 import { dice, messageOf, type Roll } from "../../../support/messages.ts";
 import { mutations } from "../../codecs/fuzz.ts";
 

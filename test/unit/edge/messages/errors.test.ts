@@ -9,9 +9,9 @@ import { ErrorDetailsSchema, ViolationSchema } from "../../../../gen/limber/v1/e
 import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/plan_pb.ts";
 import { ReasonSchema } from "../../../../gen/limber/v1/reason_pb.ts";
 import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../../gen/limber/v1/route_pb.ts";
-import { grpcTrailersOf } from "../../../../src/edge/faces/grpc/status.ts";
+import { grpcTrailersOf } from "../../../../src/edge/transports/grpc/status.ts";
 import { connectError, refusalOf, restAnswer, wireBody } from "../../../../src/edge/messages/errors.ts";
-import { factsOf, Reason, refuse } from "../../../../src/refusal.ts";
+import { factsOf, Reason, refuse } from "../../../../src/errors.ts";
 
 const ID = "req_1";
 const headersOf = (headers: readonly string[]): Record<string, string> =>

@@ -7,7 +7,7 @@ import { ActRequestSchema, PredictRequestSchema } from "../../../../gen/limber/v
 import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { Preference, SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { decoderOf, Faults, parseBody } from "../../../../src/edge/messages/json.ts";
-import { Refusal } from "../../../../src/refusal.ts";
+import { Refusal } from "../../../../src/errors.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {
   const faults = new Faults();

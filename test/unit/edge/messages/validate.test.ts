@@ -14,7 +14,7 @@ import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_serv
 import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
 import { surelyObeys } from "../../../../src/edge/messages/validate/quick.ts";
 import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
-import { Reason, Refusal } from "../../../../src/refusal.ts";
+import { Reason, Refusal } from "../../../../src/errors.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };
 const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: [Contract.ACT] };

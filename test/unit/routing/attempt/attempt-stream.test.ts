@@ -1,10 +1,10 @@
 /** Answers that come in parts. */
 import { describe, expect, test } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
-import { Reason } from "../../../../src/refusal.ts";
+import { Reason } from "../../../../src/errors.ts";
 import { type AttemptOptions, attemptStream } from "../../../../src/routing/attempt/attempt.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
-import type { Signal } from "../../../../src/signal.ts";
+import type { Signal } from "../../../../src/cancellation.ts";
 import { house, refusalOf } from "../../../support/attempts.ts";
 import { type ManualClock, settle } from "../../../support/manual-clock.ts";
 import { offering } from "../../../support/supply.ts";

@@ -2,7 +2,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { PreviewRoutesResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
-import { Reason, Refusal } from "../../../../src/refusal.ts";
+import { Reason, Refusal } from "../../../../src/errors.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts";

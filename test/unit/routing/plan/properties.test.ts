@@ -6,7 +6,7 @@ import type { Suggestion } from "../../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection, type ProviderPreferences } from "../../../../gen/limber/v1/preferences_pb.ts";
 import { Embodiment } from "../../../../gen/limber/v1/registry_pb.ts";
 import { Contract, type Parameter } from "../../../../src/contracts/contract.ts";
-import { Refusal } from "../../../../src/refusal.ts";
+import { Refusal } from "../../../../src/errors.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import type { Offering } from "../../../../src/routing/offering.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";

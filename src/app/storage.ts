@@ -1,0 +1,109 @@
+/** What a process stands on: the database, the vault, and how it hears of what others did. */
+import { join } from "node:path";
+import type { Logger } from "pino";
+import { sleep } from "../ambient.ts";
+import type { Config } from "../config.ts";
+import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
+import { startEmbeddedNats } from "../embedded/nats.ts";
+import { Relay } from "../events/relay.ts";
+import { type EmbeddedPostgres, startPostgres } from "../embedded/postgres.ts";
+import { migrate } from "../store/database/migrate.ts";
+import { Notices } from "../store/database/notifications.ts";
+import { Pulse } from "../store/database/pulse.ts";
+import { connect, databaseReachable, type Sql } from "../store/database/tx.ts";
+import { mayPass } from "../store/database/unavailable.ts";
+import { importCatalog } from "../store/supply/catalog.ts";
+import { createVault, type Vault } from "../vault.ts";
+import type { Closers } from "./closers.ts";
+
+const MIGRATIONS = join(import.meta.dirname, "..", "store", "migrations");
+const CATALOG = join(import.meta.dirname, "..", "..", "data");
+const POOL = 10;
+
+/** What everything else stands on. */
+export interface Ground {
+  sql: Sql;
+  /** A connection for the ledger alone. */
+  line: Sql;
+  /** Whether the database answers. */
+  pulse: Pulse;
+  notices: Notices;
+  /** NATS, where there is one. */
+  natsUrl: string | undefined;
+  vault: Vault;
+  adminToken: string;
+  /** Of an embedded database: what this process made up itself. */
+  secrets: DevelopmentSecrets | undefined;
+}
+
+/**
+ * Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. A database that is away
+ * is waited for.
+ */
+export async function openGround(config: Config, closers: Closers, log: Logger): Promise<Ground> {
+  const url =
+    config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
+  await patiently(log, async () => {
+    await databaseReachable(url);
+    const setup = connect(url, { max: 1, unbounded: true });
+    await migrate(setup, MIGRATIONS).finally(() => setup.end());
+  });
+  const pulse = new Pulse();
+  closers.add(async () => pulse.close());
+  const sql = connect(url, { max: POOL, pulse });
+  closers.add(() => sql.end());
+  const line = connect(url, { max: 1, plansOnce: true, pulse });
+  closers.add(() => line.end());
+  // A database that others share is their operator's to fill.
+  if (config.databaseUrl === undefined) await importCatalog(sql, CATALOG);
+
+  const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
+  const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
+  const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
+  const vault = createVault(masterKey, config.otherMasterKeys);
+
+  const notices = await Notices.open(url, pulse);
+  closers.add(() => notices.close());
+  const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
+  if (natsUrl !== undefined) {
+    const relay = new Relay({ sql, notices, url: natsUrl, warn: (text) => log.warn(text) });
+    closers.add(() => relay.close());
+  }
+  return { sql, line, pulse, notices, natsUrl, vault, adminToken, secrets };
+}
+
+/** How long to wait until a database that is away is looked for again, in milliseconds. */
+const RETRY_MS = { first: 250, most: 5_000 };
+
+/** Does `work`, again and again while the database is away, and says in the log what is waited for. Anything else that fails is thrown. */
+export async function patiently<T>(log: Logger, work: () => Promise<T>): Promise<T> {
+  for (let waitMs = RETRY_MS.first; ; waitMs = Math.min(waitMs * 2, RETRY_MS.most)) {
+    try {
+      return await work();
+    } catch (thrown) {
+      if (!mayPass(thrown)) throw thrown;
+      const why = thrown instanceof Error ? thrown.message : String(thrown);
+      log.warn({ retryMs: waitMs }, `waiting for the database: ${why}`);
+      await sleep(waitMs);
+    }
+  }
+}
+
+async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
+  const database = await startPostgres({ dataDir: config.dataDir, log });
+  closers.add(() => database.stop());
+  return database;
+}
+
+/** The nats-server of the embedded default; one that doesn't start is done without. */
+async function openNats({ natsServer, dataDir }: Config, closers: Closers, warn: (text: string) => void) {
+  if (natsServer === undefined) return undefined;
+  try {
+    const nats = await startEmbeddedNats({ program: natsServer, dataDir, warn });
+    closers.add(() => nats.stop());
+    return nats.url;
+  } catch (error) {
+    warn(`events stay in the outbox: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  }
+}

@@ -1,0 +1,144 @@
+/** What a process does in the role of an API: the faces that callers know. */
+import { hostname, networkInterfaces } from "node:os";
+import type { Logger } from "pino";
+import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Config } from "../config.ts";
+import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
+import { grpcCalls } from "../edge/transports/grpc/grpc.ts";
+import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
+import type { Gate } from "../edge/gate/gate.ts";
+import { CallLines, type LogLine } from "../edge/call-log.ts";
+import type { BodyMemory } from "../edge/body-memory.ts";
+import type { Metrics } from "../edge/metrics.ts";
+import { serveOperations } from "../edge/operations.ts";
+import { buildServer } from "../edge/server/server.ts";
+import type { Closers } from "./closers.ts";
+
+/** What the faces need of the house. */
+export interface FacesHouse {
+  config: Config;
+  gate: Gate;
+  log: Logger;
+  /** Where lines of the log are written. */
+  logged: { write(text: string): unknown };
+  metrics: Metrics;
+  memory: BodyMemory;
+  adminToken(): string | undefined;
+  ready(): boolean;
+  closers: Closers;
+}
+
+/** The faces, listening. */
+export interface Faces {
+  readonly url: string;
+  /** Where else they listen, where the host stands for every address of the machine. */
+  readonly otherUrls: readonly string[];
+  readonly gr00tPort: number | undefined;
+  readonly operationsPort: number | undefined;
+  /** Asks every peer to send its next request on another connection. Everything is served as before. */
+  leave(): void;
+  /**
+   * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Calling it
+   * twice is calling it once.
+   */
+  drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
+}
+
+const nobody = (): undefined => undefined;
+
+/** Opens the faces. */
+export async function openFaces({
+  config,
+  gate,
+  log,
+  logged,
+  metrics,
+  memory,
+  adminToken,
+  ready,
+  closers,
+}: FacesHouse): Promise<Faces> {
+  const closing = new AbortController();
+  const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
+  closers.add(async () => lines.close());
+  const note = (line: LogLine): void => {
+    metrics.count(line);
+    if (line.status >= 500 && line.cause !== undefined) {
+      const { cause, ...told } = line;
+      log.error({ ...told, err: cause }, "call");
+    } else if (log.isLevelEnabled("info")) lines.add(line);
+  };
+  const proxies = proxiesOf(config.trustedProxies);
+  const { act, actStream, predict, predictStream } = InferenceService.method;
+  const hot = [act, actStream, predict, predictStream];
+  const findTaker = grpcCalls({
+    gate,
+    methods: hot,
+    memory,
+    closing: closing.signal,
+    log: note,
+  });
+  const metricsDoor = { metrics, adminToken, token: config.metricsToken };
+  const { host, tls } = config;
+  const operations =
+    config.operationsPort === undefined
+      ? undefined
+      : await serveOperations({
+          gate,
+          log: note,
+          memory,
+          closing: closing.signal,
+          metrics: metricsDoor,
+          host,
+          port: config.operationsPort,
+          tls,
+        });
+  if (operations) closers.add(() => operations.close());
+  const server = buildServer({
+    gate,
+    readiness: ready,
+    log: note,
+    memory,
+    metrics: metricsDoor,
+    closing,
+    port: {
+      maxConnections: config.maxConnections,
+      ...(config.tls && { tls: config.tls }),
+      ...(config.http2FastPath && { findTaker: config.grpcFastPath ? findTaker : nobody }),
+      ...(!config.http1FastPath && { lane: undefined }),
+      sharedReads: config.sharedReads,
+      chargedAs: (address) => chargedAs(address, proxies),
+    },
+  });
+  const port = await server.listen(config.host, config.port);
+  const gr00t =
+    config.gr00tPort === undefined
+      ? undefined
+      : await serveGr00t({ gate, log: note, memory, host: config.host, port: config.gr00tPort });
+  const [url = "", ...otherUrls] = hostsOf(config.host).map((host) => {
+    const written = host.includes(":") ? `[${host}]` : host;
+    return `${config.tls ? "https" : "http"}://${written}:${port}`;
+  });
+  let drained: Promise<void> | undefined;
+  return {
+    url,
+    otherUrls,
+    gr00tPort: gr00t?.port,
+    operationsPort: operations?.port,
+    leave: () => server.leave(),
+    drain(patienceMs, enough) {
+      drained ??= Promise.all([server.drain(patienceMs, enough), gr00t?.close(patienceMs)]).then(() => {});
+      return drained;
+    },
+  };
+}
+
+/** The hosts by which callers reach it: of one that stands for all of the machine's addresses loopback first, which is always there. */
+function hostsOf(host: string): string[] {
+  if (host !== "0.0.0.0" && host !== "::") return [host];
+  const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  const others = addresses
+    .filter(({ internal, family, scopeid }) => !internal && !scopeid && (host === "::" || family === "IPv4"))
+    .map(({ address }) => address);
+  return ["127.0.0.1", ...new Set(others)];
+}

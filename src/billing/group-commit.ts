@@ -1,0 +1,308 @@
+/**
+ * Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. An answer
+ * waits for its promise alone, so ends gather for longer: to write many of them costs little more than to write one.
+ */
+import { after, newId, sleep, steadyNow } from "../ambient.ts";
+import { Reason, Refusal, refuse } from "../errors.ts";
+import type { Batch, BatchOutcome, LedgerPort, Move } from "./ledger-port.ts";
+import {
+  compose,
+  Done,
+  type IntentWork,
+  type SettlementWork,
+  type TakeOutcome,
+  takesEndsAlong,
+  type Work,
+} from "./commit-ops.ts";
+
+/** The most works in one batch, and the most gathered ends beside them: what a dying process can lose of answered calls' charges. */
+const MOST_WORKS = 512;
+/**
+ * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
+ * works': a lone call waits for nothing, and under load many calls share a batch, a quick call's promise and its end too. It
+ * is nothing beside an inference; credit that a call waits for does not wait for it.
+ */
+const DISTANCE_MS = { perWork: 0.25, most: 5 };
+/**
+ * Ends that nobody waits for leave together: when as many are here as a batch takes, or when the first of them has waited for so long.
+ * A batch's own price is that of fifty ends. What a dying process loses of them is on record, since it was promised, and isn't charged.
+ */
+const GATHER = { works: MOST_WORKS, ms: 20 };
+/** How long a batch may take until callers are told that the store is away. */
+const STALL_MS = 3_000;
+/** How often a closing pump tries again. */
+const LAST_ATTEMPTS = 3;
+const RETRY_MS = { first: 20, most: 1_000 };
+
+/** What the pump tells its till. */
+export interface PumpListener {
+  /** Other tills want what is idle in these leases. */
+  recalled(leases: readonly string[]): void;
+  /** The till was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
+  fenced(): void;
+}
+
+/** Writes works in batches, in the order in which they came, one batch at a time. */
+export class Pump<I, S> {
+  readonly #port: LedgerPort<I, S>;
+  readonly #listener: PumpListener;
+  #till: string;
+  #committed = 0;
+  #queue: Work<I, S>[] = [];
+  /** Ends that gather. */
+  #ends: SettlementWork<I, S>[] = [];
+  /** Whether they leave with the next batch. */
+  #due = false;
+  /** Forgets how long the first of them has waited; undefined while none waits. */
+  #patience: (() => void) | undefined;
+  #underway: Work<I, S>[] = [];
+  #running: Promise<void> | undefined;
+  #closing = false;
+  #startedAt = 0;
+  /** Works in the last batch that had any beside gathered ends. */
+  #carried = 0;
+  /** Whether nobody came while it was under way. */
+  #alone = false;
+  /** Ends the rest before the next batch; undefined while there is none. */
+  #wake: (() => void) | undefined;
+  #endedAt = steadyNow();
+
+  constructor(port: LedgerPort<I, S>, till: string, listener: PumpListener) {
+    this.#port = port;
+    this.#till = till;
+    this.#listener = listener;
+  }
+
+  /** The name of the present till. */
+  get till(): string {
+    return this.#till;
+  }
+
+  /** Writes an intent; its `done` resolves when it is durable. */
+  intend(record: I): IntentWork<I> {
+    return this.#add({ kind: "intent", record, done: new Done(), page: undefined, ended: false });
+  }
+
+  /**
+   * Writes the end of a request, charged to `lease`; kept when it is committed. One that `presses`, because a caller waits for it,
+   * leaves with the next batch; others gather.
+   */
+  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined, presses: boolean): Done {
+    const work: SettlementWork<I, S> = { kind: "settlement", lease, record, intent, done: new Done() };
+    if (presses || this.#closing) this.#add(work);
+    else if (this.#ends.push(work) >= GATHER.works) this.#press();
+    else this.#patience ??= after(GATHER.ms, () => this.#press());
+    return work.done;
+  }
+
+  /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
+  move(move: Move, taken?: (outcome: TakeOutcome) => void): Promise<void> {
+    return this.#add({ kind: "move", move, done: new Done(), taken }).done.promise;
+  }
+
+  /** Resolves when all that was added until now is written, or can't be. */
+  async caughtUp(): Promise<void> {
+    const last = [this.#ends.at(-1), this.#queue.at(-1) ?? this.#underway.at(-1)];
+    this.#press();
+    for (const work of last) await work?.done.promise.catch(() => {});
+  }
+
+  /** Whether the store answers. */
+  get well(): boolean {
+    return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
+  }
+
+  /** Renews the till's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
+  beat(ms: number): void {
+    if (!this.well) this.#rejectAll([...this.#underway, ...this.#ends, ...this.#queue], new StoreAway("nothing"));
+    else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
+  }
+
+  /** Resolves when everything that was added is written, or can't be because the store is away. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    this.#wake?.();
+    while (this.#running !== undefined || this.#queue.length + this.#ends.length > 0) {
+      this.#start();
+      await this.#running;
+    }
+  }
+
+  #add<W extends Work<I, S>>(work: W): W {
+    this.#queue.push(work);
+    if (this.#wake && (work.kind === "move" || this.#isGathered)) this.#wake();
+    // Everything that this turn of the event loop brings shares the batch.
+    if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
+    return work;
+  }
+
+  /** Lets the ends that have gathered leave with the next batch, and sees to it that there is one. */
+  #press(): void {
+    if (this.#ends.length === 0) return;
+    this.#due = true;
+    if (this.#running === undefined && this.#queue.length === 0) setImmediate(() => this.#start());
+  }
+
+  /** What the next batch carries. Gathered ends come first: a lease that they are charged to may end with this batch. */
+  #next(): Work<I, S>[] {
+    const works = this.#queue.splice(0, MOST_WORKS);
+    this.#carried = works.length || this.#carried;
+    if (this.#ends.length === 0 || !(this.#due || this.#closing || works.some(takesEndsAlong))) return works;
+    const ends = this.#ends;
+    this.#ends = ends.splice(MOST_WORKS);
+    if (this.#ends.length === 0) this.#forgetDue();
+    else this.#queue.unshift(...works.splice(0));
+    return works.length === 0 ? ends : [...ends, ...works];
+  }
+
+  #forgetDue(): void {
+    this.#due = false;
+    this.#patience?.();
+    this.#patience = undefined;
+  }
+
+  /** Milliseconds until the next batch may start; 0 when it must not wait. */
+  #restMs(): number {
+    if (this.#closing || this.#isGathered || this.#queue.some(({ kind }) => kind === "move")) return 0;
+    const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perWork * this.#carried);
+    return Math.max(0, this.#startedAt + distanceMs - steadyNow());
+  }
+
+  /**
+   * Whether the next batch has nobody to wait for: it is full, or as many works are here as the last one carried while nobody else
+   * came. Those are callers who go round, and to wait longer gathers none; where calls come by themselves batches keep their distance.
+   */
+  get #isGathered(): boolean {
+    const { length } = this.#queue;
+    return length >= MOST_WORKS || (this.#alone && length >= this.#carried);
+  }
+
+  /** Rests for `ms`, or until there is nobody to wait for. */
+  async #rest(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const forget = after(ms, resolve);
+    this.#wake = () => {
+      this.#wake = undefined;
+      setImmediate(resolve);
+    };
+    await promise;
+    this.#wake = undefined;
+    forget();
+  }
+
+  #start(): void {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+      this.#endedAt = steadyNow();
+      if (this.#queue.length > 0 || this.#due) this.#start();
+    });
+  }
+
+  /** One batch at least, so that a beat with an empty queue renews the till's life. */
+  async #run(): Promise<void> {
+    do {
+      const restMs = this.#restMs();
+      if (restMs > 0) await this.#rest(restMs);
+      this.#underway = this.#next();
+      this.#startedAt = steadyNow();
+      try {
+        await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
+      } catch {
+        // Only a closing pump gives up; whoever recovers its till puts the open intents on record.
+        this.#rejectAll(this.#underway, new StoreAway("nothing"));
+      }
+      this.#underway = [];
+    } while (this.#queue.length > 0 || this.#due);
+  }
+
+  async #commit(works: Work<I, S>[], batch: Batch<I, S>): Promise<void> {
+    const outcome = await this.#insist(() => this.#port.commit(this.#till, batch));
+    if (outcome.kind === "fenced") return this.#beginAnew(works);
+    if (outcome.kind === "refused") return this.#commitEach(works, outcome.cause);
+    this.#committed = batch.number;
+    this.#conclude(works, outcome);
+    if (outcome.recalled.length > 0) this.#listener.recalled(outcome.recalled);
+  }
+
+  #conclude(works: Work<I, S>[], outcome: BatchOutcome & { kind: "done" }): void {
+    this.#alone = this.#queue.length === 0;
+    for (const work of works) {
+      work.done.resolve();
+      if (work.kind === "move" && work.taken) {
+        const { entry } = work.move;
+        work.taken(outcome.takes.find((take) => take.entry === entry));
+      }
+    }
+  }
+
+  /** One bad work must not sink the others: each gets a batch of its own. Intents stay in the journal until the till ends. */
+  async #commitEach(works: Work<I, S>[], cause: unknown): Promise<void> {
+    if (works.length === 1) {
+      const refused = refuse(Reason.INTERNAL_ERROR, "the gateway could not record this call", {}, { cause });
+      this.#rejectAll(works, refused);
+      for (const work of works) if (work.kind === "move") work.taken?.(refused);
+      return;
+    }
+    const life = this.#till;
+    for (const work of works) {
+      if (this.#till !== life) {
+        work.done.reject(leaseLost());
+        continue;
+      }
+      if (work.kind === "intent") work.ended = false;
+      if (work.kind === "settlement") work.intent = undefined;
+      await this.#commit([work], compose(this.#committed + 1, [work]));
+    }
+  }
+
+  async #beginAnew(works: Work<I, S>[]): Promise<void> {
+    this.#till = await this.#insist(() => this.#port.open());
+    this.#committed = 0;
+    this.#rejectAll([...works, ...this.#ends, ...this.#queue], leaseLost());
+    this.#queue = [];
+    this.#ends = [];
+    this.#forgetDue();
+    this.#listener.fenced();
+  }
+
+  /** Tries until the store answers: what isn't known to be written can't be given up. */
+  async #insist<T>(attempt: () => Promise<T>): Promise<T> {
+    for (let failures = 0; ; failures++) {
+      try {
+        return await attempt();
+      } catch (cause) {
+        if (this.#closing && failures >= LAST_ATTEMPTS) throw cause;
+        await sleep(Math.min(RETRY_MS.first * 2 ** failures, RETRY_MS.most));
+      }
+    }
+  }
+
+  #rejectAll(works: Work<I, S>[], refusal: Refusal): void {
+    for (const work of works) work.done.reject(refusal);
+  }
+}
+
+/** The refusal of a call whose credit was taken back because this replica was thought dead. */
+export const leaseLost = (): Refusal =>
+  refuse(
+    Reason.STORE_UNAVAILABLE,
+    "the gateway lost its hold on the credit of this call; nothing was charged",
+    {},
+    { retryAfter: 1 },
+  );
+
+/** What a caller is told of money when a call can't be put on record. */
+const OWED = {
+  nothing: "the gateway can't record calls at the moment; nothing was charged",
+  once: "the gateway can't record calls at the moment; call again with the same idempotency key, which answers and charges this call once",
+} as const;
+
+/** The refusal of a call that can't be put on record at the moment: `nothing` is charged, or `once`, to who asks again by an idempotency key. */
+export class StoreAway extends Refusal {
+  constructor(owed: keyof typeof OWED) {
+    super(Reason.STORE_UNAVAILABLE, OWED[owed], {}, { retryAfter: 1 });
+  }
+}
+
+/** A fresh name for a row of the ledger. */
+export const newEntry = (): string => newId("entry");

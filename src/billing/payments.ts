@@ -1,0 +1,261 @@
+/** The payment processor: Stripe, through its own package. Nothing of what it says in text reaches a caller. */
+import Stripe from "stripe";
+import { after, now } from "../ambient.ts";
+import { BRAND } from "../brand.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
+import type { CheckoutFact, ReversalFact } from "../store/billing/payments.ts";
+
+/** A checkout to open. The same payment opens the same checkout, however often it is asked for. */
+export interface Checkout {
+  paymentId: string;
+  orgId: string;
+  amountMicro: number;
+  successUrl: string;
+  cancelUrl: string;
+  /** Unix seconds. */
+  expiresAt: number;
+}
+
+/** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`. */
+export type Word = CheckoutFact | ReversalFact | { kind: "hint"; intentId: string };
+
+/** What the house needs of a payment processor. Each rejects with `processor_unavailable` while it can't be reached. */
+export interface Processor {
+  /** What callers call it. */
+  readonly name: string;
+  /** Opens a checkout; answers its name and where it is paid. */
+  open(checkout: Checkout): Promise<{ sessionId: string; url: string }>;
+  /** All that there is to say of a checkout: what became of it, then what went back. */
+  ask(sessionId: string): Promise<(CheckoutFact | ReversalFact)[]>;
+  /** The checkout by which `intentId` was paid. */
+  find(intentId: string): Promise<string | undefined>;
+  /** The words in a message that the processor signed. Refuses with `invalid_signature` what it did not, or too long ago. */
+  read(payload: Uint8Array, signature: string): Word[];
+}
+
+/** How Stripe is reached. */
+export interface StripeSettings {
+  secretKey: string;
+  /** Signs its messages; without it none is taken. */
+  webhookSecret: string | undefined;
+  /** A server that speaks for Stripe's, with the path before its `/v1` where it has one; Stripe's own when absent. */
+  apiBase: string | undefined;
+}
+
+const TIMEOUT_MS = 10_000;
+const RETRIES = 2;
+/** How long a question may take in all, with every retry and every page of its answer. */
+const PATIENCE_MS = 20_000;
+/** How old a signed message may be. */
+const TOLERANCE_S = 300;
+const MICRO_PER_CENT = 10_000;
+
+/** Stripe as the house's payment processor. */
+export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSettings): Processor {
+  const stripe = new Stripe(secretKey, {
+    ...(apiBase !== undefined && reachedAt(new URL(apiBase))),
+    timeout: TIMEOUT_MS,
+    maxNetworkRetries: RETRIES,
+    telemetry: false,
+    appInfo: { name: BRAND },
+  });
+
+  return {
+    name: "stripe",
+
+    async open({ paymentId, orgId, amountMicro, successUrl, cancelUrl, expiresAt }) {
+      const metadata = { payment_id: paymentId, org_id: orgId };
+      const price = { currency: "usd", unit_amount: amountMicro / MICRO_PER_CENT, product_data: { name: CREDIT } };
+      const session = await reached(() =>
+        stripe.checkout.sessions.create(
+          {
+            mode: "payment",
+            client_reference_id: paymentId,
+            line_items: [{ quantity: 1, price_data: price }],
+            success_url: successUrl,
+            cancel_url: cancelUrl,
+            expires_at: expiresAt,
+            metadata,
+            payment_intent_data: { metadata },
+          },
+          { idempotencyKey: paymentId },
+        ),
+      );
+      // The answer of an idempotent request is that of its first time, which may have ended before there was an address.
+      const url = session.url ?? (await reached(() => stripe.checkout.sessions.retrieve(session.id))).url;
+      if (!url) throw away(new Error(`the checkout ${session.id} has no address`));
+      return { sessionId: session.id, url };
+    },
+
+    ask: (sessionId) =>
+      reached(async () => {
+        const session = checkoutOf(await stripe.checkout.sessions.retrieve(sessionId));
+        if (!session) return [];
+        const { intentId } = session;
+        if (intentId === undefined) return [session];
+        const [refunds, disputes] = await Promise.all([
+          listed(stripe.refunds.list({ payment_intent: intentId, limit: 100 })),
+          listed(stripe.disputes.list({ payment_intent: intentId, limit: 100 })),
+        ]);
+        return [session, ...refunds.flatMap(refundOf), ...disputes.flatMap(disputeOf)];
+      }),
+
+    find: (intentId) =>
+      reached(async () => {
+        const { data } = await stripe.checkout.sessions.list({ payment_intent: intentId, limit: 1 });
+        return data[0]?.id;
+      }),
+
+    read(payload, signature) {
+      if (webhookSecret === undefined)
+        throw refuse(Reason.BILLING_UNAVAILABLE, "no messages of a payment processor are taken here");
+      const event = verified(stripe, payload, signature, webhookSecret);
+      try {
+        return wordsOf(event);
+      } catch (cause) {
+        throw noEvent(cause);
+      }
+    },
+  };
+}
+
+const CREDIT = `${BRAND[0]?.toUpperCase()}${BRAND.slice(1)} credit`;
+
+/** How Stripe's package is told of another server. It knows no path before `/v1` and no brackets around a host: both are seen to here. */
+function reachedAt({ protocol, hostname, port, pathname }: URL) {
+  const before = pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
+  const httpClient = Stripe.createNodeHttpClient();
+  const send = httpClient.makeRequest.bind(httpClient);
+  httpClient.makeRequest = (host, to, path, ...rest) => send(host, to, before + path, ...rest);
+  return {
+    protocol: protocol === "http:" ? ("http" as const) : ("https" as const),
+    host: hostname.replace(/^\[(.+)\]$/, "$1"),
+    port: port || (protocol === "http:" ? 80 : 443),
+    httpClient,
+  };
+}
+
+/** The things in a list; none where there is no such list, as at servers that know checkouts alone. */
+async function listed<T>(list: Promise<Stripe.ApiList<T>>): Promise<T[]> {
+  try {
+    return (await list).data;
+  } catch (thrown) {
+    if (thrown instanceof Stripe.errors.StripeInvalidRequestError && thrown.statusCode === 404) return [];
+    throw thrown;
+  }
+}
+
+/** Nothing that goes wrong at the processor is the caller's affair: it's told to come again, and the log is told why. */
+async function reached<T>(ask: () => Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const forget = after(PATIENCE_MS, () => late.reject(new Error(`no answer within ${PATIENCE_MS} ms`)));
+  try {
+    return await Promise.race([ask(), late.promise]);
+  } catch (cause) {
+    throw away(cause);
+  } finally {
+    forget();
+  }
+}
+
+function away(cause: unknown): Refusal {
+  const text = isRefused(cause)
+    ? "the payment processor does not take what the gateway asks; its operator's log says why; nothing was changed"
+    : "the payment processor cannot be reached at the moment; nothing was changed";
+  return refuse(Reason.PROCESSOR_UNAVAILABLE, text, {}, { retryAfter: 5, cause });
+}
+
+/** Whether it answered that it will not, now or later: a wrong key, say, or a parameter that it does not know. */
+function isRefused(cause: unknown): boolean {
+  const { StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError } = Stripe.errors;
+  return [StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError].some(
+    (kind) => cause instanceof kind,
+  );
+}
+
+function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret: string): Stripe.Event {
+  try {
+    return stripe.webhooks.constructEvent(payload, signature, secret, TOLERANCE_S, undefined, now());
+  } catch (cause) {
+    if (cause instanceof Stripe.errors.StripeSignatureVerificationError) {
+      const text = "the message is not signed by the payment processor, or was signed too long ago";
+      throw refuse(Reason.INVALID_SIGNATURE, text, {}, { cause });
+    }
+    throw noEvent(cause);
+  }
+}
+
+const noEvent = (cause: unknown): Refusal =>
+  refuse(Reason.MALFORMED_BODY, "the message is no event of the payment processor", {}, { cause });
+
+/** What an event says; nothing where it is of a kind that is no affair of ours. */
+function wordsOf(event: Stripe.Event): Word[] {
+  switch (event.type) {
+    case "checkout.session.completed":
+    case "checkout.session.async_payment_succeeded":
+    case "checkout.session.expired": {
+      const word = checkoutOf(event.data.object);
+      return word ? [word] : [];
+    }
+    case "checkout.session.async_payment_failed": {
+      const word = checkoutOf(event.data.object);
+      return word?.status === "pending" ? [{ ...word, status: "failed" }] : [];
+    }
+    case "refund.created":
+    case "refund.updated":
+    case "refund.failed":
+    case "charge.refund.updated":
+      return refundOf(event.data.object);
+    case "charge.refunded":
+      return idOf(event.data.object.payment_intent).map((intentId) => ({ kind: "hint", intentId }));
+    case "charge.dispute.created":
+    case "charge.dispute.updated":
+    case "charge.dispute.closed":
+    case "charge.dispute.funds_withdrawn":
+    case "charge.dispute.funds_reinstated":
+      return disputeOf(event.data.object);
+    default:
+      return [];
+  }
+}
+
+function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | undefined {
+  const { id, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
+  if (!paymentId || currency !== "usd") return undefined;
+  const [intentId] = idOf(session.payment_intent);
+  const amountMicro = (session.amount_subtotal ?? session.amount_total ?? 0) * MICRO_PER_CENT;
+  const became = paid === "paid" ? "succeeded" : status === "expired" ? "expired" : "pending";
+  return { kind: "checkout", paymentId, sessionId: id, intentId, amountMicro, status: became };
+}
+
+/** A refund takes the money at once, unless it has come to nothing. */
+const refundOf = (refund: Stripe.Refund): ReversalFact[] =>
+  reversalOf("refund", refund, refund.status === "failed" || refund.status === "canceled" ? "returned" : "taken");
+
+/** The states of a dispute in which the bank has the money, and those after which it never will; the others are warnings. */
+const DISPUTES: Readonly<Record<string, ReversalFact["state"]>> = {
+  needs_response: "taken",
+  under_review: "taken",
+  appeal_needs_response: "taken",
+  appeal_under_review: "taken",
+  lost: "taken",
+  won: "returned",
+};
+
+const disputeOf = (dispute: Stripe.Dispute): ReversalFact[] => reversalOf("dispute", dispute, DISPUTES[dispute.status]);
+
+function reversalOf(
+  of: ReversalFact["of"],
+  { id, amount, payment_intent }: Pick<Stripe.Refund | Stripe.Dispute, "id" | "amount" | "payment_intent">,
+  state: ReversalFact["state"] | undefined,
+): ReversalFact[] {
+  if (state === undefined || !Number.isSafeInteger(amount) || amount <= 0) return [];
+  const amountMicro = amount * MICRO_PER_CENT;
+  return idOf(payment_intent).map((intentId) => ({ kind: "reversal", id, of, intentId, amountMicro, state }));
+}
+
+/** The name of a thing that is there in whole or by name, in a list of one; an empty list where there is none. */
+function idOf(thing: string | { id: string } | null): string[] {
+  if (thing === null || thing === undefined) return [];
+  return [typeof thing === "string" ? thing : thing.id];
+}

@@ -1,0 +1,143 @@
+/** What a service function knows of the call that it answers, whatever face it came in by. */
+
+import type {
+  DescMethodBiDiStreaming,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  DescService,
+  MessageShape,
+} from "@bufbuild/protobuf";
+import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
+import { steadyNow } from "./ambient.ts";
+import { Reason, type Refusal, refuse } from "./errors.ts";
+import type { Signal } from "./cancellation.ts";
+
+import type { OrgSettings } from "./store/account/settings.ts";
+
+/** An API key as the gate hands it on: who pays, and what the key may do. */
+export interface KeyPrincipal {
+  kind: "key";
+  keyId: string;
+  orgId: string;
+  role: string;
+  /** The member whose key it is; undefined for a key of the organisation itself. */
+  userId?: string | undefined;
+  /** All that the key may do within its role, by permission; undefined: all that the role may. */
+  permissions?: readonly string[] | undefined;
+  /** How far each permission reaches where the keys that this one descends from narrow it: `all`, or the user whose own things it reaches. */
+  held?: ReadonlyMap<string, string> | undefined;
+  /** The keys that it descends from, whose budgets count too; undefined: none. */
+  ancestors?: readonly string[] | undefined;
+  /** The robot that the key is for; undefined where it is for none in particular. */
+  robotId?: string | undefined;
+  /** Contracts that the key may call; all when empty. */
+  scopes: readonly string[];
+  /** Models that the key may use, `owner/*` for all of an owner; every model when empty. */
+  models: readonly string[];
+  /** A hardware key is never served placeholder output. */
+  environment: "hardware" | "simulation";
+  /** What no action that it is given may exceed; undefined where nothing is said. */
+  bounds?: SafetyBounds | undefined;
+  /** The workspace whose budget counts too; undefined: none. */
+  workspaceId: string | undefined;
+  /** What the organisation and the workspace settled. */
+  settings: OrgSettings;
+}
+
+/** Whose call it is. */
+export type Principal = KeyPrincipal | { kind: "admin" } | { kind: "public" };
+
+/** A claim on an idempotency key: the settlement that answers the call keeps the answer under it. */
+export interface IdempotencyClaim {
+  orgId: string;
+  /** The workspace of the key that calls; undefined: none. */
+  workspaceId: string | undefined;
+  key: string;
+  /** Names this claim among those that ever held the key, so that a fenced owner writes nothing. */
+  claimId: string;
+  /** Seals the answer before it is kept; undefined where it is kept as it is. */
+  readonly seal?: ((answer: Uint8Array) => Uint8Array) | undefined;
+  /** Set once credit is held for the call: from then on the record of its end keeps the key or frees it, and nobody else may. */
+  promised: boolean;
+}
+
+/** One call. */
+export interface Call {
+  requestId: string;
+  principal: Principal;
+  /** Aborted when the caller leaves, when time runs out, or when the house closes. */
+  signal: Signal;
+  /** When it arrived, on the steady clock in milliseconds; what it waited for before it was served counts against its time. */
+  arrivedAt?: number | undefined;
+  /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
+  deadline: number | undefined;
+  /** The caller's `traceparent` header, unread. */
+  traceparent?: string | undefined;
+  /** Of a control loop: counts a step against the key's rate limit, at once where it can; throws or rejects with 429. */
+  step?: (() => Promise<void> | undefined) | undefined;
+  /** Told while the call waits for an upstream, which is no load of this process. */
+  work?: { away(): void; back(): void } | undefined;
+  /** Present when the call carries an idempotency key. */
+  idempotency: IdempotencyClaim | undefined;
+}
+
+/** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */
+const LONGEST_MS = 120_000;
+
+/** How long a call may still wait, in milliseconds: by its face's deadline, by its own `deadline_ms`, and 120 seconds at most. */
+export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadline">, request: object): number {
+  const at = steadyNow();
+  const { deadlineMs = LONGEST_MS } =
+    ("provider" in request && (request.provider as { deadlineMs?: number } | undefined)) || {}; // inference requests alone have it
+  return Math.min((arrivedAt ?? at) + Math.min(deadlineMs, LONGEST_MS), deadline ?? Number.POSITIVE_INFINITY) - at;
+}
+
+/** The refusal of a call whose time is over before there is an answer. */
+export const tooLate = (): Refusal =>
+  refuse(Reason.DEADLINE_EXCEEDED, "time ran out before there was an answer; nothing was charged");
+
+/** The caller's key, for the services that only a key may call. */
+export function keyOf(call: Call): KeyPrincipal {
+  if (call.principal.kind !== "key")
+    throw new Error("this RPC is declared with ACCESS_KEY, and the gate lets no one else in");
+  return call.principal;
+}
+
+/** Who acts by a call, as the audit log has it: `admin`, `public` or the name of the key. Spread it into `audit(tx, {...})`. */
+export const byCall = ({ principal, requestId }: Call): { actor: string; requestId: string } => ({
+  actor: principal.kind === "key" ? principal.keyId : principal.kind,
+  requestId,
+});
+
+/** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
+export type Implementation<S extends DescService> = {
+  [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>, call: Call) => Promise<MessageShape<O>>
+    : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageShape<I>, call: Call) => AsyncIterable<MessageShape<O>>
+      : S["method"][M] extends DescMethodBiDiStreaming<infer I, infer O>
+        ? (speaker: Speaker<MessageShape<O>>, call: Call) => Listener<MessageShape<I>>
+        : never;
+};
+
+/** The caller's side of a conversation, as its service sees it. */
+export interface Speaker<O> {
+  /** Sends a message; nothing after the end. */
+  say(message: O): void;
+  /** What was said before is not read yet: who goes on talking fills memory. */
+  readonly behind: boolean;
+  /** Ends the conversation, well or with a refusal; further calls do nothing. */
+  end(refusal?: unknown): void;
+}
+
+/** The service's side of a conversation, as the faces see it. A refusal that it throws ends the conversation. */
+export interface Listener<I> {
+  /** Takes a message of the caller; `sound` where it is known to keep every rule of the schema. */
+  hear(message: I, sound?: boolean): void;
+  /** The caller has read on. */
+  room(): void;
+  /** The caller says no more. */
+  close(): void;
+  /** The caller may not go on: what there is to say is said, then it ends with this refusal. */
+  cut(refusal: Refusal): void;
+}

@@ -1,0 +1,315 @@
+/** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
+import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { steadyNow } from "../../ambient.ts";
+import { Refusal } from "../../errors.ts";
+import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
+import type { Signal } from "../../cancellation.ts";
+import type { KeyRecord } from "../../store/account/keys.ts";
+import type { Claim, Claimant } from "../../store/billing/idempotency.ts";
+import type { Advice, LoadShedder, Work } from "./admission/admission.ts";
+import { createDoorkeeper } from "./authenticate.ts";
+import type { Proxies } from "./caller-address.ts";
+import { type Door, doorsOf } from "./method-rules.ts";
+import type { Limits } from "./rate-limits.ts";
+import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./idempotency.ts";
+import { watch, watched } from "./recheck.ts";
+import { asToldToCallers } from "../messages/store-outage.ts";
+import { invalid, violationsOf } from "../messages/validate.ts";
+
+/** What the gate reads of a call before its body. */
+export interface CallHead {
+  /** The `authorization` header. */
+  authorization: string | undefined;
+  /** The admin token's header. */
+  adminToken: string | undefined;
+  /** The address that connected, for limits on calls without a key. */
+  remoteAddress: string;
+  /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
+  forwardedFor?: string | undefined;
+  requestId: string;
+  /** The class of the call under overload, where the face knows better than the schema. */
+  priority?: Priority | undefined;
+  /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
+  deadline?: number | undefined;
+}
+
+/** A caller that the gate let in, with what the limits leave to him. */
+export interface Admission {
+  principal: Principal;
+  /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
+  readonly headers: readonly string[];
+  /** The same as lines of HTTP/1, where somebody has them. */
+  readonly lines?: string | undefined;
+  /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
+  leave(): void;
+  /** Counts a step of a control loop against the key's rate limit; throws or rejects with 429. */
+  step?: (() => Promise<void> | undefined) | undefined;
+  /** Whether the caller would be let in again; throws or rejects with the refusal when not. For calls that last. */
+  again?(): unknown;
+  /** Called when the place is given back. */
+  left?: () => void;
+  /** What the call counts for in the load of this process; ended by `leave`. */
+  work?: Work | undefined;
+}
+
+/** What a call carries beside its message. */
+export interface CallContext {
+  requestId: string;
+  signal: Signal;
+  /** When the call arrived, on the steady clock in milliseconds; the moment at which the gate has its message where that is not known. */
+  arrivedAt?: number | undefined;
+  /** The caller's deadline on the steady clock, in milliseconds. */
+  deadline: number | undefined;
+  /** The `Idempotency-Key` header. */
+  idempotencyKey: string | undefined;
+  /** The `traceparent` header, unread. */
+  traceparent?: string | undefined;
+}
+
+export type { Advice };
+
+/** Overload, for faces that refuse calls before anything is made for them. */
+export interface Overload {
+  /** Whose share such a call takes, where it is refused at this moment, and counts it; undefined where it is not refused. */
+  refuses(method: DescMethod, authorization: string | undefined, adminToken: string | undefined): string | undefined;
+  /**
+   * Runs what answers a refusal to one of these: at once, or later where refusing has cost its share of the processor, and then true. `drop`
+   * runs instead where too many are held: it ends the call without an answer.
+   */
+  pace(org: string, refuse: () => void, drop: () => void): boolean;
+  /** When the caller is told to come again. */
+  advice(): Advice;
+}
+
+/** The three steps of a call. Each throws a `Refusal` to say no. */
+export interface Gate {
+  /**
+   * Before the body is read: room for it, key or token, permission, rate and concurrency. Synchronous for keys that are known, while the
+   * gateway is not overloaded.
+   */
+  admit(method: DescMethod, head: CallHead): Admission | Promise<Admission>;
+  /** Who calls with this key, for a call that a job makes in its name; refuses a key that may not make it, or not any more. */
+  inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
+  /** Absent where nothing is refused for overload. */
+  readonly overload?: Overload | undefined;
+  /** A whole message in, a whole message out: validates, replays, serves. */
+  unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message>;
+  /** A message in, a stream out. */
+  serverStream(
+    method: DescMethod,
+    admission: Admission,
+    request: Message,
+    context: CallContext,
+  ): AsyncIterable<Message>;
+  /** Both talk as they like: each message of the caller is validated as it comes. A caller whose key is revoked is cut off. */
+  conversation(
+    method: DescMethod,
+    admission: Admission,
+    speaker: Speaker<Message>,
+    context: CallContext,
+  ): Listener<Message>;
+}
+
+/** A hash of what was asked, and the other forms in which it may have been kept. */
+type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
+
+/** What a call with an idempotency key asks for. */
+interface KeyedCall extends KeptHashes {
+  method: string;
+  /** Its answer will be kept sealed. */
+  sealed: boolean;
+}
+
+/** What the gate asks of the house. */
+export interface GateParts {
+  /** Every RPC's service function, by service. */
+  services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
+  keys: {
+    find(secret: string, wantedFor?: "call" | "stop"): KeyRecord | undefined | Promise<KeyRecord | undefined>;
+    /** The key where it is in memory; asks nobody. */
+    peek(secret: string): KeyRecord | undefined;
+  };
+  idempotency: {
+    /** Claims a key for a call, answers it from the first one, or refuses. */
+    claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
+    /** Frees a key whose call ended before anything was promised. */
+    release(claim: IdempotencyClaim): Promise<void>;
+    /** The sealed form of an answer of an organisation that retains no data; opens only at the same place. */
+    seal(answer: Uint8Array, place: string): Uint8Array;
+    /** The hash of what was asked as it is kept, keyed or not. */
+    hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
+    /** The answer; undefined where it does not open any more. */
+    open(sealed: Uint8Array, place: string): Uint8Array | undefined;
+  };
+  limits: Limits;
+  load: LoadShedder;
+  adminToken: string;
+  publicSignup: boolean;
+  trustedProxies: Proxies;
+  /** Whether the house takes no new work. */
+  closing(): boolean;
+  /** Whether the house has read its state from the database, without which it knows no model. */
+  loaded(): boolean;
+}
+
+// Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
+type ServiceFunction = (request: never, call: Call) => unknown;
+
+function assertValid(schema: DescMessage, message: Message): void {
+  const violations = violationsOf(schema, message);
+  if (violations.length > 0) throw invalid(violations);
+}
+
+/** Builds the gate over the services of the house. */
+export function createGate(parts: GateParts): Gate {
+  const doors = doorsOf(parts.services);
+  const doorkeeper = createDoorkeeper(parts);
+
+  const doorOf = (method: DescMethod): Door => {
+    const door = doors.get(method);
+    if (!door) throw new Error(`${method.parent.typeName}.${method.name} has no service function`);
+    return door;
+  };
+
+  const admitted = (method: DescMethod, door: Door, head: CallHead, work: Work): Admission | Promise<Admission> => {
+    try {
+      const admission = doorkeeper.admit(method, door, head);
+      if (!(admission instanceof Promise)) return working(admission, work);
+      return admission.then(
+        (late) => working(late, work),
+        (thrown) => {
+          work.end();
+          throw thrown;
+        },
+      );
+    } catch (thrown) {
+      work.end();
+      throw thrown;
+    }
+  };
+
+  return {
+    admit(method, head) {
+      const door = doorOf(method);
+      const priority = head.priority ?? door.priority;
+      const work = parts.load.enter(
+        priority,
+        () => doorkeeper.orgOf(head.authorization, head.adminToken),
+        head.deadline,
+      );
+      if (!(work instanceof Promise)) return admitted(method, door, head, work);
+      return work.then((ready) => admitted(method, door, head, ready));
+    },
+
+    inNameOf: (method, record) => doorkeeper.inNameOf(doorOf(method), record),
+
+    overload: {
+      refuses: (method, authorization, adminToken) =>
+        parts.load.refuses(doorOf(method).priority, () => doorkeeper.orgOf(authorization, adminToken)),
+      pace: (org, answer, drop) => parts.load.pace(org, answer, { drop }),
+      advice: () => parts.load.advice(),
+    },
+
+    async unary(method, admission, request, context) {
+      const door = doorOf(method);
+      // Work of jobs comes without being admitted.
+      doorkeeper.assertLoaded(door.rule);
+      takeKeyFromHeader(method, request, context);
+      const { principal, work } = admission;
+      work?.back();
+      assertValid(method.input, request);
+      const withinMs = work && work.waitedMs > 0 ? withinOf(request) : undefined;
+      if (work && withinMs !== undefined) parts.load.assertInTime(work, door.priority, withinMs);
+      try {
+        const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
+        if (key === undefined || principal.kind !== "key")
+          return await answerOf(door, request, callOf(admission, context, undefined));
+        return await serveOnce(parts.idempotency, { method, principal, key, request }, context, (claim) =>
+          answerOf(door, request, callOf(admission, context, claim)),
+        );
+      } catch (thrown) {
+        throw asToldToCallers(thrown, "begun");
+      }
+    },
+
+    serverStream(method, admission, request, context) {
+      assertValid(method.input, request);
+      if (idempotencyKeyOf(streamedRequest(request), context) !== undefined) {
+        throw streamReplay();
+      }
+      const signal = watched(admission, context.signal);
+      // What lasts is no work that others wait for.
+      admission.work?.end();
+      return streamOf(doorOf(method).serve(request, callOf(admission, { ...context, signal }, undefined)));
+    },
+
+    conversation(method, admission, speaker, context) {
+      if (context.idempotencyKey !== undefined) throw streamReplay();
+      let rest = nothing;
+      const told: Speaker<Message> = {
+        say: (message) => speaker.say(message),
+        get behind() {
+          return speaker.behind;
+        },
+        end: (refusal) => {
+          rest();
+          speaker.end(refusal);
+        },
+      };
+      admission.work?.end();
+      const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
+      const listener = doorOf(method).serve(told, call) as Listener<Message>;
+      rest = watch(admission, listener, context.signal);
+      return {
+        hear: (message, sound) => {
+          try {
+            if (!sound) assertValid(method.input, message);
+            listener.hear(message);
+          } catch (thrown) {
+            if (!(thrown instanceof Refusal)) throw thrown;
+            // What has begun is brought to its end, with the last words that the schema promises.
+            listener.cut(thrown);
+          }
+        },
+        room: () => listener.room(),
+        close: () => listener.close(),
+        cut: (refusal) => listener.cut(refusal),
+      };
+    },
+  };
+}
+
+const answerOf = (door: Door, request: Message, call: Call): Promise<Message> =>
+  door.serve(request, call) as Promise<Message>;
+
+const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
+
+const callOf = (
+  { principal, work }: Admission,
+  context: CallContext,
+  idempotency: IdempotencyClaim | undefined,
+): Call => ({
+  requestId: context.requestId,
+  principal,
+  work,
+  signal: context.signal,
+  arrivedAt: context.arrivedAt ?? steadyNow(),
+  deadline: context.deadline,
+  traceparent: context.traceparent,
+  idempotency,
+});
+
+/** Counts an admission as work until it leaves. */
+function working(admission: Admission, work: Work): Admission {
+  admission.work = work;
+  return admission;
+}
+
+/** The milliseconds that a routed request gives its call; undefined where it names none. */
+function withinOf(request: Message): number | undefined {
+  const { provider } = request as { provider?: { deadlineMs?: unknown } };
+  return typeof provider?.deadlineMs === "number" ? provider.deadlineMs : undefined;
+}
+
+const nothing = (): void => {};

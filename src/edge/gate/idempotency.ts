@@ -1,0 +1,123 @@
+/** Calls that were seen before: the idempotency key of a call, and its answer for whoever asks again. */
+import { createHash } from "node:crypto";
+import {
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  getOption,
+  type Message,
+  type MessageShape,
+  toJson,
+} from "@bufbuild/protobuf";
+import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { inTime } from "../../ambient.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../call.ts";
+import type { CallContext, GateParts } from "./gate.ts";
+import { asToldToCallers } from "../messages/store-outage.ts";
+import { wantsStream } from "../messages/stream.ts";
+
+/** What is called once per idempotency key. */
+export interface Keyed {
+  readonly method: DescMethod;
+  readonly principal: KeyPrincipal;
+  readonly key: string;
+  readonly request: Message;
+}
+
+/** Serves a whole call once per idempotency key: later calls get the first one's answer. */
+export async function serveOnce(
+  idempotency: GateParts["idempotency"],
+  { method, principal, key, request }: Keyed,
+  context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
+  serve: (claim: IdempotencyClaim) => Promise<Message>,
+): Promise<Message> {
+  if (wantsStream(method, request)) throw streamReplay();
+
+  const { orgId, workspaceId, settings } = principal;
+  const { requestId: claimId } = context;
+  const place = JSON.stringify(["idempotency", orgId, workspaceId ?? "", key]);
+  // Where no data is retained, the answer is kept under a key of its own, which is forgotten with it.
+  const seal = settings.zdr ? (answer: Uint8Array) => idempotency.seal(answer, place) : undefined;
+  const claim = { orgId, workspaceId, key, claimId, promised: false, seal };
+  // Where no data is retained, what is kept of the request tells nothing to who tries what it may have been.
+  const hashes = idempotency.hashes(fingerprint(method, request), settings.zdr, place);
+  const named = { method: `${method.parent.typeName}/${method.name}`, sealed: settings.zdr };
+  const claimant = { orgId, workspaceId, key, claimId, ...hashes, ...named };
+  const release = (): Promise<void> => idempotency.release(claim).catch(() => {});
+  const claimed = await inTime(idempotency.claim(claimant), {
+    ms: leftOf(context, request),
+    late: tooLate,
+    // A key that is claimed for nobody is free again.
+    unwanted: ({ kind }) => void (kind === "run" && release()),
+  }).catch((thrown: unknown) => {
+    throw asToldToCallers(thrown, "not begun");
+  });
+  if (claimed.kind === "replay") {
+    const { response, sealed } = claimed;
+    const answer = sealed ? idempotency.open(response, place) : response;
+    if (answer) return fromBinary(method.output, answer);
+    // It was charged, so it must not run again.
+    throw refuse(
+      Reason.DATA_GONE,
+      "the answer to the first call with this idempotency key can't be read any more, and it does not run again",
+    );
+  }
+  try {
+    return await serve(claim);
+  } catch (thrown) {
+    // Refused before anything was promised, so the same key may try again. Else a charge may still be on its way.
+    if (!claim.promised)
+      await inTime(release(), { ms: leftOf(context, request), late: () => undefined }).catch(() => {});
+    throw thrown;
+  }
+}
+
+/** The refusal of a key on a call whose answer is a stream. */
+export const streamReplay = (): Refusal =>
+  refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "a stream cannot be replayed: leave the idempotency key out");
+
+const KEY_FORM = /^[!-~]{1,255}$/;
+
+/** The call's idempotency key: the field wins over the header. */
+export function idempotencyKeyOf(request: Message, context: CallContext): string | undefined {
+  const field =
+    "idempotencyKey" in request && typeof request.idempotencyKey === "string" ? request.idempotencyKey : undefined;
+  const key = field ?? context.idempotencyKey;
+  if (key !== undefined && !KEY_FORM.test(key)) {
+    throw refuse(
+      Reason.VALIDATION_FAILED,
+      "Idempotency-Key must be 1 to 255 printable ASCII characters",
+      {},
+      { param: "idempotency_key" },
+    );
+  }
+  return key;
+}
+
+/** Where a call keeps its idempotency key itself, the header is another way to give it. */
+export function takeKeyFromHeader(method: DescMethod, request: Message, { idempotencyKey }: CallContext): void {
+  if (idempotencyKey === undefined || method.input.field.idempotencyKey === undefined) return;
+  if (getOption(method, rpc).idempotent || ("idempotencyKey" in request && request.idempotencyKey !== undefined))
+    return;
+  Object.assign(request, { idempotencyKey });
+}
+
+/** The message of a stream whose fields are the caller's: the one inside, where the RPC wraps it. */
+export function streamedRequest(request: Message): Message {
+  const inner = "predict" in request ? request.predict : undefined;
+  return typeof inner === "object" && inner !== null && "$typeName" in inner ? (inner as Message) : request;
+}
+
+/** SHA-256 of what was asked, free of face, field order and the key itself. */
+function fingerprint<D extends DescMessage>(method: DescMethod & { input: D }, request: MessageShape<D>): Buffer {
+  const fields = toJson(method.input, { ...request, idempotencyKey: undefined });
+  return createHash("sha256").update(method.name).update(canonical(fields)).digest();
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
+}

@@ -1,0 +1,451 @@
+/**
+ * How often keys may call, and how much of that at once: token buckets and places that all replicas share. A replica takes
+ * tokens ahead, so that a warm call asks nobody; taken once they are nobody else's, so that all replicas together let no more
+ * in than one would.
+ */
+import { every, inTime, now, sleep, steadyNow } from "../../ambient.ts";
+import { Refusal } from "../../errors.ts";
+import type { Signal } from "../../cancellation.ts";
+import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
+import { Bucket, type Limit, type Pool, type Wanted } from "./token-bucket.ts";
+
+/** What a call took from its key's limits, and what it left. */
+export interface Place {
+  /** Header names and values in turn: the IETF pair, and OpenRouter's. */
+  readonly headers: readonly string[];
+  /** The same as lines of HTTP/1. */
+  readonly lines: string;
+  /** Ends the call; further calls do nothing. */
+  leave(): void;
+  /** Of work that waits: gives all of it back, because nothing began. */
+  unused(): void;
+  /** Takes one request for a step of the control loop that runs here, at once when one is at hand. Rejects with 429 when the key has none left. */
+  step(): Promise<void> | undefined;
+}
+
+/** A key and its limits. */
+export interface KeyLimit {
+  readonly id: string;
+  readonly limit: Limit;
+}
+
+/** What work that waits was given of a key's limits, and after how many milliseconds there may be more. */
+export interface Spared {
+  readonly places: Place[];
+  readonly againMs: number;
+}
+
+/** Asks the database for what many keys need, at once. */
+export type TakeRates = (asks: readonly RateAsk[]) => Promise<readonly RateGrant[]>;
+
+/** What isn't used is returned after this long, and looked for this often. */
+const IDLE_MS = 2_000;
+const TICK_MS = 1_000;
+/** Places are renewed this often; it must be well below the life that the store gives them. */
+const RENEW_MS = 5_000;
+/** No call waits longer than this for what it needs of other replicas. */
+const PATIENCE_MS = 1_000;
+/** How many keys one question is about at most. */
+const MOST_ASKS = 500;
+/** A limit may be raised meanwhile: who waits looks again this often. */
+const LOOK_MS = 1_000;
+/** Who is not the first to wait for a key looks again this often. */
+const QUEUE_MS = 10;
+
+/** The limits of all keys that this process has seen lately. */
+export class Limits {
+  readonly #take: TakeRates;
+  readonly #buckets = new Map<string, Bucket>();
+  /** Those that the next question is about, and whether what they hold is to be given back. */
+  readonly #asking = new Map<Bucket, { idle: boolean }>();
+  #underway: Promise<void> | undefined;
+  /** Who waits for a turn of a key, the first first. */
+  readonly #turns = new Map<string, object[]>();
+  #untick: () => void;
+  #running = 0;
+  #whenIdle = (): void => {};
+
+  constructor(take: TakeRates) {
+    this.#take = take;
+    this.#untick = every(TICK_MS, () => this.#tick());
+  }
+
+  /**
+   * Takes one request from a key's bucket, at once when one is at hand; a stream takes a place among the streams instead of
+   * among the calls. A key that descends from others takes from their buckets too. Refuses with 429 and the time after which it would be let
+   * in.
+   */
+  enter(keyId: string, limit: Limit, pool: Pool = "calls", above: readonly KeyLimit[] = ALONE): Place | Promise<Place> {
+    if (above.length > 0) return this.#enterLine([{ id: keyId, limit }, ...above], pool);
+    const at = steadyNow();
+    const bucket = this.#bucketOf(keyId, limit, at);
+    const taken = this.#taken(bucket, pool, at);
+    return taken ? taken.then(() => this.#place(bucket, pool, steadyNow())) : this.#place(bucket, pool, at);
+  }
+
+  /**
+   * Takes up to `most` requests for work that nobody waits for, from a key and all that it descends from, and none of the last quarter of any
+   * of their limits. Such work does not count as running.
+   */
+  async spare(line: readonly KeyLimit[], most: number): Promise<Spared> {
+    const places: Place[] = [];
+    while (places.length < most) {
+      const at = steadyNow();
+      const againMs = Math.max(...line.map(({ id, limit }) => this.#bucketOf(id, limit, at).spareIn(at)));
+      if (againMs > 0) return { places, againMs };
+      try {
+        const place = this.#enterLine(line, "calls", false);
+        places.push(place instanceof Promise ? await place : place);
+      } catch (thrown) {
+        if (!(thrown instanceof Refusal)) {
+          for (const place of places) place.unused();
+          throw thrown;
+        }
+        return { places, againMs: 1000 * (thrown.retryAfter ?? 1) };
+      }
+    }
+    return { places, againMs: 0 };
+  }
+
+  /**
+   * Waits until `spare` gives a place; rejects when the signal is aborted. Those who wait for one key are served in the order in which they
+   * came. `waits` is called where there is none at once, and what it answers when the wait is over.
+   */
+  async turn(line: readonly KeyLimit[], signal: Signal, waits: () => () => void = ATTENTIVE): Promise<Place> {
+    const id = line[0]?.id ?? "";
+    const queue = this.#turns.get(id) ?? [];
+    const own = {};
+    queue.push(own);
+    this.#turns.set(id, queue);
+    let over: (() => void) | undefined;
+    try {
+      for (;;) {
+        signal.throwIfAborted();
+        let restMs = QUEUE_MS;
+        if (queue[0] === own) {
+          const { places, againMs } = await this.spare(line, 1);
+          if (places[0]) return places[0];
+          restMs = Math.min(againMs, LOOK_MS);
+        }
+        over ??= waits();
+        await sleep(restMs, signal);
+      }
+    } finally {
+      over?.();
+      queue.splice(queue.indexOf(own), 1);
+      if (queue.length === 0) this.#turns.delete(id);
+    }
+  }
+
+  /** What a key may do in time has changed: those who are inside go by it from now on. */
+  change(keyId: string, limit: Limit): void {
+    const bucket = this.#buckets.get(keyId);
+    if (!bucket || bucket.limit === limit) return;
+    bucket.limit = limit;
+    // What was taken ahead may be more than may come at once now.
+    bucket.tokens = Math.min(bucket.tokens, limit.burst);
+  }
+
+  /** Takes what is wanted, at once where it is at hand; throws or rejects with the refusal. */
+  #taken(bucket: Bucket, wanted: Wanted, at: number): Promise<void> | undefined {
+    if (bucket.waiting.length === 0) {
+      if (bucket.take(wanted, at)) {
+        if (bucket.low && !bucket.asked) this.#ask(bucket, false);
+        return undefined;
+      }
+      const refusal = bucket.refusal(wanted, at);
+      if (refusal) throw withHeaders(refusal, bucket, at);
+    }
+    return this.#wait(bucket, wanted);
+  }
+
+  /** Waits for the database's answer. Apart from what is asked first: who waits for nothing makes nothing. */
+  #wait(bucket: Bucket, wanted: Wanted): Promise<void> {
+    return new Promise((resolve, reject) => {
+      bucket.waiting.push({
+        wanted,
+        enter: resolve,
+        refuse: (why) => reject(why instanceof Refusal ? withHeaders(why, bucket, steadyNow()) : why),
+      });
+      this.#ask(bucket, false);
+    });
+  }
+
+  /** Calls that are running. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Resolves as soon as no call is running. */
+  idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+      if (this.#running === 0) resolve();
+    });
+  }
+
+  /**
+   * What is left to a key, and when it has all of it again in unix seconds: the least of what it has itself and what those have that it
+   * descends from. Asks the database where this replica doesn't know.
+   */
+  async left(keyId: string, limit: Limit, above: readonly KeyLimit[] = ALONE): Promise<Left> {
+    const all = await Promise.all([this.#leftOf(keyId, limit), ...above.map((key) => this.#leftOf(key.id, key.limit))]);
+    return all.reduce((least, each) => (each.remaining < least.remaining ? each : least));
+  }
+
+  async #leftOf(keyId: string, limit: Limit): Promise<Left> {
+    const known = this.#buckets.get(keyId);
+    const bucket = known ?? new Bucket(keyId, limit, steadyNow());
+    if (!known) {
+      const nothing = { ...bucket.ask(steadyNow(), false), tokens: 0, calls: 0, streams: 0 };
+      const grant = (await this.#answer([nothing]))?.[0];
+      if (grant) bucket.granted(grant, steadyNow());
+    }
+    const { left, resetAt } = standing(bucket, steadyNow());
+    return { remaining: left, resetAt };
+  }
+
+  /** Returns what was taken ahead. */
+  async close(): Promise<void> {
+    this.#untick();
+    for (const bucket of this.#buckets.values()) this.#ask(bucket, true);
+    while (this.#underway) await this.#underway;
+  }
+
+  #place(bucket: Bucket, pool: Pool, at: number): Place {
+    this.#running += 1;
+    return new Held(bucket, standing(bucket, at), {
+      left: () => {
+        bucket.running[pool] -= 1;
+        this.#ended();
+      },
+      step: () => this.#taken(bucket, "steps", steadyNow()),
+    });
+  }
+
+  #ended(): void {
+    this.#running -= 1;
+    if (this.#running === 0) this.#whenIdle();
+  }
+
+  /** Enters by a key's bucket and those of all that it descends from. */
+  #enterLine(line: readonly KeyLimit[], pool: Pool, counts = true): Place | Promise<Place> {
+    const at = steadyNow();
+    const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
+    const inside = (): Place => {
+      if (counts) this.#running += 1;
+      return new Held(buckets[0]!, leastStanding(buckets, steadyNow()), {
+        left: () => {
+          for (const bucket of buckets) bucket.running[pool] -= 1;
+          if (counts) this.#ended();
+        },
+        unused: () => {
+          for (const bucket of buckets) bucket.putBack(pool);
+          if (counts) this.#ended();
+        },
+        step: () => this.#takeLine(buckets, "steps"),
+      });
+    };
+    const taken = this.#takeLine(buckets, pool);
+    return taken ? taken.then(inside) : inside();
+  }
+
+  /** Takes what is wanted from each bucket in turn. Where one refuses, the others get back what they gave. */
+  #takeLine(buckets: readonly Bucket[], wanted: Wanted): Promise<void> | undefined {
+    for (const [at, bucket] of buckets.entries()) {
+      let taken: Promise<void> | undefined;
+      try {
+        taken = this.#taken(bucket, wanted, steadyNow());
+      } catch (refusal) {
+        for (const each of buckets.slice(0, at)) each.putBack(wanted);
+        throw refusal;
+      }
+      if (taken) return this.#takeRest(buckets, at, taken, wanted);
+    }
+    return undefined;
+  }
+
+  async #takeRest(buckets: readonly Bucket[], from: number, first: Promise<void>, wanted: Wanted): Promise<void> {
+    let at = from;
+    try {
+      await first;
+      for (at = from + 1; at < buckets.length; at++) await this.#taken(buckets[at]!, wanted, steadyNow());
+    } catch (refusal) {
+      for (const each of buckets.slice(0, at)) each.putBack(wanted);
+      throw refusal;
+    }
+  }
+
+  #bucketOf(keyId: string, limit: Limit, at: number): Bucket {
+    const known = this.#buckets.get(keyId);
+    if (known) {
+      known.limit = limit;
+      return known;
+    }
+    const bucket = new Bucket(keyId, limit, at);
+    this.#buckets.set(keyId, bucket);
+    return bucket;
+  }
+
+  #ask(bucket: Bucket, idle: boolean): void {
+    bucket.asked = true;
+    const before = this.#asking.get(bucket);
+    this.#asking.set(bucket, { idle: idle && before?.idle !== false });
+    this.#underway ??= this.#run();
+  }
+
+  /** One question at a time; those that come meanwhile share the next one. */
+  async #run(): Promise<void> {
+    // Everything that this turn of the event loop brings shares the question.
+    await new Promise(setImmediate);
+    while (this.#asking.size > 0) {
+      const round = [...this.#asking].slice(0, MOST_ASKS);
+      const at = steadyNow();
+      const asks = round.map(([bucket, { idle }]) => {
+        this.#asking.delete(bucket);
+        bucket.asked = false;
+        return bucket.ask(at, idle && bucket.waiting.length === 0);
+      });
+      const grants = await this.#answer(asks);
+      const granted = new Map(grants?.map((grant) => [grant.id, grant]));
+      for (const [bucket] of round) {
+        const grant = granted.get(bucket.id);
+        if (grant) bucket.granted(grant, steadyNow());
+        else bucket.alone(steadyNow());
+      }
+    }
+    this.#underway = undefined;
+  }
+
+  /** What the database says; undefined when it doesn't, or too late. */
+  async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
+    return inTime(this.#take(asks), { ms: PATIENCE_MS, late: () => undefined }).catch(() => undefined);
+  }
+
+  #tick(): void {
+    const at = steadyNow();
+    for (const [id, bucket] of this.#buckets) {
+      const idle = at - bucket.usedAt >= IDLE_MS;
+      if (idle && bucket.holds) this.#ask(bucket, true);
+      else if (bucket.isBusy && at - bucket.renewedAt >= RENEW_MS) this.#ask(bucket, idle);
+      else if (idle && bucket.isIdle) this.#buckets.delete(id);
+    }
+  }
+}
+
+const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
+  new Refusal(refusal.reason, refusal.message, refusal.details, {
+    ...(refusal.retryAfter !== undefined && { retryAfter: refusal.retryAfter }),
+    headers: headersOf(bucket.limit, standing(bucket, at)),
+  });
+
+/** What a key has left, and how long until it has all of it. */
+interface Standing {
+  left: number;
+  fullInS: number;
+  resetAt: number;
+}
+
+/** What is left to a key, and when it has all of it again in unix seconds. */
+export interface Left {
+  remaining: number;
+  resetAt: number;
+}
+
+const ALONE: readonly KeyLimit[] = [];
+const ATTENTIVE = () => (): void => {};
+
+const leastStanding = (buckets: readonly Bucket[], at: number): Standing =>
+  buckets.map((bucket) => standing(bucket, at)).reduce((least, each) => (each.left < least.left ? each : least));
+
+function standing(bucket: Bucket, at: number): Standing {
+  const left = bucket.left(at);
+  const fullInS = Math.ceil((bucket.limit.burst - left) / bucket.perMs / 1000);
+  return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
+}
+
+/** A place that is held. What the limits left when it was taken is written for the face that asks, in its own form. */
+class Held implements Place {
+  readonly #limit: Limit;
+  readonly #standing: Standing;
+  readonly #does: Does;
+  #inside = true;
+
+  constructor({ limit }: Bucket, standing: Standing, does: Does) {
+    this.#limit = limit;
+    this.#standing = standing;
+    this.#does = does;
+  }
+
+  get headers(): readonly string[] {
+    return headersOf(this.#limit, this.#standing);
+  }
+
+  get lines(): string {
+    const { left, fullInS, resetAt } = this.#standing;
+    const { before, between } = policyOf(this.#limit);
+    return `${before}${left};t=${fullInS}${between}${left}\r\nx-ratelimit-reset: ${resetAt}\r\n`;
+  }
+
+  leave(): void {
+    if (!this.#inside) return;
+    this.#inside = false;
+    this.#does.left();
+  }
+
+  unused(): void {
+    if (!this.#inside) return;
+    this.#inside = false;
+    this.#does.unused?.();
+  }
+
+  step(): Promise<void> | undefined {
+    return this.#does.step();
+  }
+}
+
+/** What a place does to the buckets that it was taken from. */
+interface Does {
+  left(): void;
+  /** Of work that waits. */
+  unused?(): void;
+  step(): Promise<void> | undefined;
+}
+
+/** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */
+interface Policy {
+  policy: string;
+  most: string;
+  before: string;
+  between: string;
+}
+
+const policies = new WeakMap<Limit, Policy>();
+
+function policyOf(limit: Limit): Policy {
+  let said = policies.get(limit);
+  if (said === undefined) {
+    const policy = `"key";q=${limit.requests};w=${limit.windowS}`;
+    const most = String(limit.requests);
+    const before = `ratelimit-policy: ${policy}\r\nratelimit: "key";r=`;
+    said = { policy, most, before, between: `\r\nx-ratelimit-limit: ${most}\r\nx-ratelimit-remaining: ` };
+    policies.set(limit, said);
+  }
+  return said;
+}
+
+function headersOf(limit: Limit, { left, fullInS, resetAt }: Standing): readonly string[] {
+  const { policy, most } = policyOf(limit);
+  return [
+    "ratelimit-policy",
+    policy,
+    "ratelimit",
+    `"key";r=${left};t=${fullInS}`,
+    "x-ratelimit-limit",
+    most,
+    "x-ratelimit-remaining",
+    String(left),
+    "x-ratelimit-reset",
+    String(resetAt),
+  ];
+}

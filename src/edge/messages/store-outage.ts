@@ -1,0 +1,24 @@
+/** What callers are told when the database is away. */
+import { Reason, refuse } from "../../errors.ts";
+import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
+
+/** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
+export function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {
+  if (isUnstorableText(thrown))
+    return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
+  if (!isOutage(thrown)) return thrown;
+  if (isStarting(thrown))
+    return refuse(
+      Reason.NOT_READY,
+      "the gateway's database is starting; call again",
+      {},
+      { retryAfter: 1, cause: thrown },
+    );
+  return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
+}
+
+/** What a caller is told when the database is away. */
+const AWAY = {
+  "not begun": "the gateway cannot reach its own state at the moment; nothing was done and nothing was charged",
+  begun: "the gateway cannot reach its own state at the moment; whether this call took effect is not known",
+} as const;

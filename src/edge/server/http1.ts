@@ -1,0 +1,160 @@
+/** The HTTP/1 half of the port: checks each head before the handler sees it, and answers what it refuses. */
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { UpgradeTaker } from "./port.ts";
+import { answerTo, bytesOf, FAULTS, faultOfError, faultOfHead, type RefusalBody, type WireFault } from "./wire-faults.ts";
+
+/** What is known of one HTTP/1 connection. */
+interface Peer {
+  /** Called when a whole head has arrived. */
+  greeted: () => void;
+  /** The response to the newest request; those of earlier, pipelined ones end before it. */
+  last?: ServerResponse;
+  /** The response before that one. */
+  before?: ServerResponse | undefined;
+  refused: boolean;
+}
+
+/** The HTTP/1 connections of one server. */
+interface Http1Side {
+  /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
+  accept(socket: Socket, greeted: () => void): void;
+  /** Ends each connection after its next response, which says so. */
+  leave(): void;
+  /** Ends each connection after the responses it owes; idle ones are closed by the server's own `close`. */
+  drain(): void;
+  /** Destroys the connections that owe no response. */
+  destroyIdle(): void;
+  /** Answers 408 to a connection whose head is overdue; false when `socket` is not one of these. */
+  expire(socket: Socket): boolean;
+}
+
+/** Puts `handler` behind the checks on `server`, whose own listener for new connections is `attach`. */
+export function http1Side(
+  server: Server,
+  attach: (socket: Socket) => void,
+  handler: (request: IncomingMessage, response: ServerResponse) => void,
+  { refusal: bodyOf, upgrade }: { refusal: RefusalBody; upgrade?: UpgradeTaker },
+): Http1Side {
+  const peers = new Map<Socket, Peer>();
+  let leaving = false;
+  let draining = false;
+
+  const refuse = (socket: Socket, peer: Peer, fault: WireFault): void => {
+    if (peer.refused) return;
+    peer.refused = true;
+    const answer = (): void => {
+      // Not destroyed at once: unread bytes would turn the close into a reset, which can overtake the answer.
+      if (socket.writable) socket.end(bytesOf(answerTo(fault, bodyOf)));
+    };
+    const { last } = peer;
+    if (last === undefined || last.writableFinished) answer();
+    // The fault lies behind a sound request, whose answer comes first.
+    else if (last.req.complete) last.once("close", answer);
+    // It lies in the body of the newest request, which can be answered only in its turn and from the start.
+    else
+      inTurn(last, peer, () => {
+        if (last.writableEnded) last.once("close", () => socket.end());
+        else if (last.headersSent) socket.destroy();
+        else answer();
+      });
+  };
+
+  /** Runs `then` when `response`, the newest, is the one that is sent next; never where its connection ends before. */
+  const inTurn = (response: ServerResponse, { before }: Peer, then: () => void): void => {
+    if (response.socket !== null) then();
+    else before?.once("close", () => response.socket !== null && then());
+  };
+
+  const admit = (request: IncomingMessage, response: ServerResponse, expectation?: WireFault): boolean => {
+    const peer = peers.get(request.socket);
+    const fault = faultOfHead(request) ?? expectation;
+    // Node parses pipelined requests ahead; none behind a refused one may run.
+    if (peer === undefined || peer.refused || fault !== undefined) {
+      request.resume();
+      if (peer !== undefined && fault !== undefined) refuse(request.socket, peer, fault);
+      return false;
+    }
+    peer.greeted();
+    peer.before = peer.last;
+    peer.last = response;
+    if (leaving) response.shouldKeepAlive = false;
+    return true;
+  };
+
+  server.on("request", (request, response) => {
+    if (admit(request, response)) handler(request, response);
+  });
+  server.on("checkContinue", (request, response) => {
+    if (!admit(request, response)) return;
+    const peer = peers.get(request.socket);
+    // Written into a response that waits for its turn, the word would stand in the middle of another answer.
+    if (peer !== undefined)
+      inTurn(response, peer, () => {
+        response.writeContinue();
+        handler(request, response);
+      });
+  });
+  server.on("checkExpectation", (request, response) => void admit(request, response, FAULTS.expectation));
+  // Only those that are wanted come here; every other is a request like any.
+  server.on("upgrade", (request, stream, head) => {
+    const peer = peers.get(request.socket);
+    const fault = faultOfHead(request);
+    if (peer === undefined || peer.refused || draining || fault !== undefined) {
+      stream.on("error", () => stream.destroy()).resume();
+      if (peer !== undefined && fault !== undefined) refuse(request.socket, peer, fault);
+      else stream.destroy();
+      return;
+    }
+    peer.greeted();
+    peers.delete(request.socket);
+    upgrade?.take(request, stream, head);
+  });
+  server.on("connect", (request, stream) => {
+    const peer = peers.get(request.socket);
+    // Node has let go of the socket, and with it of its errors.
+    stream.on("error", () => stream.destroy()).resume();
+    if (peer !== undefined) refuse(request.socket, peer, FAULTS.method);
+  });
+  server.on("clientError", (error, stream) => {
+    const socket = stream as Socket; // sound: an HTTP server's streams are the sockets it was given
+    const peer = peers.get(socket);
+    const fault = faultOfError(error);
+    if (peer === undefined || fault === undefined) return void socket.destroy();
+    refuse(socket, peer, fault);
+  });
+
+  const owes = ({ last }: Peer): boolean => last !== undefined && !last.writableFinished;
+
+  return {
+    accept(socket, greeted) {
+      peers.set(socket, { greeted, refused: false });
+      socket.once("close", () => peers.delete(socket));
+      attach(socket);
+      socket.resume();
+    },
+    leave() {
+      leaving = true;
+      for (const { last } of peers.values()) if (last !== undefined) last.shouldKeepAlive = false;
+    },
+    drain() {
+      leaving = true;
+      draining = true;
+      for (const [socket, peer] of peers) {
+        const { last } = peer;
+        if (last === undefined || !owes(peer)) continue;
+        last.shouldKeepAlive = false;
+        // An answer that already promised to keep the connection is followed by its end, unless a request slipped in.
+        last.once("close", () => peer.last === last && socket.end());
+      }
+    },
+    destroyIdle() {
+      for (const [socket, peer] of peers) if (!owes(peer)) socket.destroy();
+    },
+    expire(socket) {
+      const peer = peers.get(socket);
+      if (peer !== undefined) refuse(socket, peer, FAULTS.slow);
+      return peer !== undefined;
+    },
+  };
+}

@@ -1,0 +1,251 @@
+/** One port for everything: HTTP/1.1, HTTP/2 with prior knowledge, and both over TLS, behind one server for Fastify. */
+import * as http from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import * as https from "node:https";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { after } from "../../ambient.ts";
+import type { RefusalBody } from "./wire-faults.ts";
+import { http1Side } from "./http1.ts";
+import type { Patience } from "./http2/budget.ts";
+import type { FindTaker } from "./http2/call.ts";
+import { http2Side } from "./http2.ts";
+import { type LaneFace, openLane } from "./fast-http1.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
+import { Penalties } from "./penalties.ts";
+import { tellProtocol } from "./preface.ts";
+
+/** What answers a request of either protocol, as Fastify and Connect provide it. */
+export type PortHandler = (
+  request: http.IncomingMessage | Http2ServerRequest,
+  response: http.ServerResponse | Http2ServerResponse,
+) => void;
+
+/** What takes over HTTP/1 connections, such as a face that speaks WebSocket. */
+export interface UpgradeTaker {
+  wants(request: http.IncomingMessage): boolean;
+  take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Ends each connection after the answers that it owes, and takes no other. */
+  drain(): void;
+}
+
+/** The port's limits and extension points; sizes in bytes, times in milliseconds. */
+export interface PortOptions {
+  /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
+  readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
+  /** Who takes calls over HTTP/2, which then never reach the handler; where absent, node:http2 serves every connection alone. */
+  readonly findTaker?: FindTaker;
+  /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
+  readonly lane?: LaneFace | undefined;
+  /** Whether the lane's connections, and those of sessions of our own, read into one block that all share. */
+  readonly sharedReads?: boolean;
+  /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
+  readonly upgrade?: UpgradeTaker;
+  /** Makes the JSON body of what is refused at this level. */
+  readonly refusal?: RefusalBody;
+  /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
+  readonly headersTimeoutMs?: number;
+  /** How long a whole request may take to arrive, on either protocol. */
+  readonly requestTimeoutMs?: number;
+  /** Whether HTTP/2 requests for this path may go on for as long as they like, as conversations do. */
+  readonly endless?: (path: string) => boolean;
+  /** How long a connection may rest between requests; HTTP/2 sessions end between one and two of these. */
+  readonly idleTimeoutMs?: number;
+  /** How long a peer has to close its side after ours. */
+  readonly lingerMs?: number;
+  /** The most bytes of one request's headers, on either protocol. */
+  readonly maxHeaderSize?: number;
+  /** The most concurrent streams of one HTTP/2 session. */
+  readonly maxSessionStreams?: number;
+  /** The flow-control window of each HTTP/2 stream. */
+  readonly streamWindow?: number;
+  /** The flow-control window of each HTTP/2 session. */
+  readonly sessionWindow?: number;
+  /** How many HTTP/2 frames that only cost (resets before an answer, pings, settings) a session may send. */
+  readonly patience?: Patience;
+  /** What an address is charged as for connections that were cut off; undefined for one that all callers share, such as a trusted proxy's. */
+  readonly chargedAs?: (address: string) => string | undefined;
+  /** The most connections at once; further ones are closed unheard. Unbounded when absent. */
+  readonly maxConnections?: number;
+}
+
+const DEFAULTS = {
+  endless: () => false,
+  sharedReads: true,
+  chargedAs: (address) => address,
+  refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 120_000,
+  idleTimeoutMs: 120_000,
+  lingerMs: 1000,
+  maxHeaderSize: 16 * 1024,
+  maxSessionStreams: 1000,
+  streamWindow: 1 << 20,
+  sessionWindow: 8 << 20,
+  patience: { burst: 200, perSecond: 50 },
+} as const satisfies PortOptions;
+
+type Limits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
+
+/** A port as a server. */
+export type Port = (http.Server | https.Server) & {
+  /**
+   * Tells every peer, with its next answer, to send its next request on another connection. New connections and requests are served
+   * as before.
+   */
+  leave(): void;
+};
+
+/** How long a connection on which nothing was said yet is kept when the port closes: its first request may be on its way. */
+const FIRST_WORD_MS = 1_000;
+
+/**
+ * A server that speaks HTTP/1.1 and HTTP/2 on the one port it is told to listen on, for Fastify's `serverFactory`.
+ * `close` drains: idle connections end at once, the others after the answers they owe, and nothing a peer leaves unsaid
+ * or unread holds its callback; only a running request does, and `closeAllConnections` ends those. What is refused here
+ * is answered here: Fastify is to be given a `clientErrorHandler` that does nothing.
+ */
+export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
+  const limits: Limits = { ...DEFAULTS, ...options };
+  const server = listenerFor(limits);
+  const opened = options.tls === undefined ? "connection" : "secureConnection";
+  const [attach] = server.listeners(opened) as ((socket: Socket) => void)[]; // sound: Node's own, asserted next
+  if (attach === undefined) throw new Error(`this Node serves HTTP/1 without a "${opened}" listener`);
+  server.removeAllListeners(opened);
+
+  const http1 = http1Side(server, attach.bind(server), handler, limits);
+  const lane =
+    limits.lane &&
+    openLane({
+      face: limits.lane,
+      idleTimeoutMs: limits.idleTimeoutMs,
+      sharedReads: limits.sharedReads,
+      handOver: http1.accept,
+    });
+  const penalties = new Penalties();
+  const { chargedAs } = limits;
+  const http2 = http2Side(handler, limits.findTaker, limits.refusal, limits, (address) => {
+    const charged = chargedAs(address);
+    if (charged !== undefined) penalties.add(charged);
+  });
+  const sockets = new Set<Socket>();
+  const undecided = new Set<Socket>();
+
+  // A connection that could not be accepted is nobody's; whoever listens hears of a port that is taken.
+  server.on("listening", () => server.on("error", () => undefined));
+  server.on("connection", (socket: Socket) => {
+    hearErrors(socket);
+    // A server counts what it accepted itself, and not what other listeners on its port gave it.
+    if (sockets.size >= (limits.maxConnections ?? Number.POSITIVE_INFINITY)) {
+      socket.destroy();
+      return;
+    }
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+
+  const begin = (socket: Socket): void => {
+    const greeted = after(limits.headersTimeoutMs, () => http1.expire(socket) || socket.destroy());
+    socket.once("close", greeted);
+    // A peer that never closes its side would hold the connection, and `close`, for ever.
+    const letGo = (): unknown => socket.destroy();
+    socket.once("finish", () => socket.once("close", after(limits.lingerMs, letGo)));
+    const serve = (protocol: "http1" | "http2"): void => {
+      undecided.delete(socket);
+      (protocol === "http2" ? http2 : (lane ?? http1)).accept(socket, greeted);
+    };
+    if ("alpnProtocol" in socket) {
+      serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
+      return;
+    }
+    undecided.add(socket);
+    socket.once("close", () => undecided.delete(socket));
+    tellProtocol(socket, serve);
+  };
+
+  server.on(opened, (socket: Socket) => {
+    hearErrors(socket);
+    if (socket.destroyed) return;
+    const charged = chargedAs(socket.remoteAddress ?? "");
+    const waitMs = charged === undefined ? 0 : penalties.waitMs(charged);
+    if (waitMs === 0) {
+      begin(socket);
+      return;
+    }
+    undecided.add(socket);
+    const forget = after(waitMs, () => {
+      socket.off("close", forget);
+      if (!socket.destroyed) begin(socket);
+    });
+    socket.once("close", forget).once("close", () => undecided.delete(socket));
+  });
+
+  // The server closes before the connections that other listeners on its port gave it.
+  const onceGone = (forget: () => void): void => {
+    server.once("close", () => {
+      if (sockets.size === 0) forget();
+    });
+  };
+  const closeIdle = server.closeIdleConnections.bind(server);
+  server.closeIdleConnections = () => {
+    closeIdle();
+    lane?.drain();
+    http2.drain();
+    limits.upgrade?.drain();
+    const forget = after(FIRST_WORD_MS, () => {
+      for (const socket of undecided) socket.destroy();
+    });
+    onceGone(forget);
+  };
+  server.closeAllConnections = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  const close = server.close.bind(server);
+  server.close = (done) => {
+    lane?.drain();
+    http1.drain();
+    // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
+    onceGone(after(limits.headersTimeoutMs, http1.destroyIdle));
+    return close(done);
+  };
+  return Object.assign(server, {
+    leave() {
+      lane?.leave();
+      http1.leave();
+      http2.leave();
+    },
+  });
+}
+
+// The HTTP/1 server has to be the one that listens: Node starts its watch over slow heads nowhere else.
+function listenerFor(limits: Limits): http.Server | https.Server {
+  // The watch looks in intervals; taking one off the limit keeps the promise that a head never takes longer.
+  const interval = Math.min(1000, Math.ceil(limits.headersTimeoutMs / 10));
+  const headersTimeout = limits.headersTimeoutMs - interval;
+  const options = {
+    connectionsCheckingInterval: interval,
+    headersTimeout,
+    requestTimeout: Math.max(limits.requestTimeoutMs, headersTimeout),
+    keepAliveTimeout: limits.idleTimeoutMs,
+    maxHeaderSize: limits.maxHeaderSize,
+    IncomingMessage: OwnedRequest,
+    ServerResponse: OwnedResponse,
+    shouldUpgradeCallback: (request: http.IncomingMessage) => limits.upgrade?.wants(request) === true,
+    requireHostHeader: false, // checked with the rest of the head, for an answer in the house's form
+    noDelay: true,
+    keepAlive: true,
+  };
+  const server =
+    limits.tls === undefined
+      ? http.createServer(options)
+      : https.createServer({
+          ...options,
+          ...limits.tls,
+          ALPNProtocols: ["h2", "http/1.1"],
+          handshakeTimeout: limits.headersTimeoutMs,
+        });
+  // Node would drop the headers past its count in silence, and hide them from the checks; their size is bounded anyway.
+  server.maxHeadersCount = 0;
+  if (limits.maxConnections !== undefined) server.maxConnections = limits.maxConnections;
+  return server;
+}

@@ -1,0 +1,245 @@
+/** The edge as one server: every face on one port. */
+import { type EventEmitter, setMaxListeners } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
+import { createServer as createListener, isIP, type Server } from "node:net";
+import { Code, ConnectError } from "@connectrpc/connect";
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerFactory,
+} from "fastify";
+import { after, newId } from "../../ambient.ts";
+import { API_VERSION, BRAND } from "../../brand.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../../errors.ts";
+import { serveDocs } from "../openapi/pages.ts";
+import type { Readiness } from "../transports/connect/health.ts";
+import { serveConnect } from "../transports/connect/connect.ts";
+import { grpcTrailersOf } from "../transports/grpc/status.ts";
+import { openpiFace } from "../transports/openpi/openpi.ts";
+import { dialectAt } from "../transports/rest/dialects/index.ts";
+import { RestFace, sayNo, serveRest } from "../transports/rest/rest.ts";
+import type { Gate } from "../gate/gate.ts";
+import type { Log } from "../call-log.ts";
+import { BodyMemory } from "../body-memory.ts";
+import { wireBody } from "../messages/errors.ts";
+import { warmUp } from "../messages/validate.ts";
+import { type MetricsDoor, serveMetrics } from "../metrics.ts";
+import type { LaneFace } from "./fast-http1.ts";
+import { onePort, type Port, type PortHandler, type PortOptions } from "./port.ts";
+import { SERVICES } from "../../app/services.ts";
+
+/** What the edge is built from. */
+export interface ServerOptions {
+  readonly gate: Gate;
+  readonly readiness: Readiness;
+  readonly log: Log;
+  /** Where the bodies of requests are counted; the defaults where it is absent. */
+  readonly memory?: BodyMemory;
+  /** Serves `/metrics`; undefined: nobody does. */
+  readonly metrics?: MetricsDoor;
+  /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
+  readonly closing?: AbortController;
+  /** The port's own limits, its certificate, and what takes HTTP/2 streams before the faces. */
+  readonly port?: PortOptions;
+}
+
+/** The edge, not yet listening. */
+export interface EdgeServer {
+  readonly fastify: FastifyInstance;
+  /** Listens; resolves with the port's number, which is chosen freely when 0 is asked for. */
+  listen(host: string, port: number): Promise<number>;
+  /** Asks every peer to send its next request on another connection. Everything is served as before. */
+  leave(): void;
+  /**
+   * Takes no new connection, lets running calls end for `patienceMs`, or until shortly after `enough` resolves, then ends them, and
+   * resolves when all are gone.
+   */
+  drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
+}
+
+/** How long calls that were told to end have for their last words. */
+const LAST_WORDS_MS = 1000;
+/** How long answers have to be written when no more calls are waited for. */
+const WRITTEN_MS = 100;
+
+/** Builds the edge over a gate: REST, Connect, gRPC, gRPC-Web, health, reflection and the documentation. */
+export function buildServer(options: ServerOptions): EdgeServer {
+  const closing = options.closing ?? new AbortController();
+  // Every running call listens.
+  setMaxListeners(0, closing.signal);
+  const unreadable = (request: FastifyRequest, reply: FastifyReply): void =>
+    answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the request names no host"));
+  const faces = {
+    unreadable,
+    gate: options.gate,
+    readiness: options.readiness,
+    log: options.log,
+    memory: options.memory ?? new BodyMemory(),
+    closing: closing.signal,
+  };
+  warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
+  const rest = new RestFace(SERVICES, faces);
+  const endless = new Set<string>();
+  let port: Port | undefined;
+  const open = portFactory(rest, endless, { upgrade: openpiFace(faces), ...options.port });
+  const fastify = Fastify({
+    serverFactory: (handler) => {
+      port = open(handler);
+      return port;
+    },
+    forceCloseConnections: "idle",
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: MAX_PARAMETER },
+    // The port answers what breaks HTTP, behind the answers that it owes.
+    clientErrorHandler: () => undefined,
+    frameworkErrors: (_, request, reply) => noSuchPath(request, reply),
+  });
+  fastify.addHook("onSend", async (_, reply) => void reply.header("x-request-id", newId("req")));
+  leaveBodiesAlone(fastify);
+  fastify.setNotFoundHandler(noSuchPath);
+  fastify.setErrorHandler((error, request, reply) => answerAny(request, reply, frameworkRefusal(error)));
+  fastify.get("/", async (_, reply) => reply.type("application/json").send(WELCOME));
+  serveDocs(fastify);
+  if (options.metrics) serveMetrics(fastify, options.metrics);
+  serveRest(fastify, rest);
+  for (const path of serveConnect(fastify, SERVICES, faces)) endless.add(path);
+
+  const more: Server[] = [];
+  let ended: Promise<unknown> = Promise.resolve();
+  fastify.addHook("preClose", async () => {
+    ended = Promise.all(more.map((listener) => new Promise((resolve) => listener.close(resolve))));
+  });
+  // Each listener knows of the connections alone that it accepted.
+  fastify.addHook("onClose", () => ended);
+
+  return {
+    fastify,
+    async listen(host, port) {
+      const shares = canShare(host);
+      if (shares && port !== 0) await assertFree(host, port);
+      await fastify.listen({ host, port, ...(shares && { reusePort: true }) });
+      const address = fastify.server.address();
+      if (address === null || typeof address === "string") throw new Error("the server listens on no port");
+      if (shares) more.push(...(await listenMore(fastify.server, host, address.port)));
+      return address.port;
+    },
+    leave() {
+      port?.leave();
+    },
+    async drain(patienceMs, enough) {
+      const reason = new ConnectError("the gateway is closing; call again elsewhere", Code.Unavailable);
+      const timers: (() => void)[] = [];
+      let closed = false;
+      const endAfter = (ms: number): void => {
+        if (closed) return;
+        timers.push(after(ms, () => closing.abort(reason)));
+        timers.push(after(ms + LAST_WORDS_MS, () => fastify.server.closeAllConnections()));
+      };
+      endAfter(patienceMs);
+      void enough?.then(() => endAfter(WRITTEN_MS));
+      await fastify.close();
+      closed = true;
+      for (const forget of timers) forget();
+    },
+  };
+}
+
+/**
+ * The kernel hands each listener one new connection in each turn of the event loop: with a single one, hundreds of new connections stand
+ * before somebody who asks about health. So several listen on one port, among which Linux shares what comes.
+ */
+const MORE_LISTENERS = 7;
+
+/** Whether several may listen on one port. `localhost` may be two addresses. */
+const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0;
+
+/** Fails where somebody listens: a port that is shared would be shared with another process, too. */
+function assertFree(host: string, port: number): Promise<void> {
+  const probe = createListener();
+  return new Promise((resolve, reject) => {
+    probe.once("error", reject);
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
+  });
+}
+
+/** Further listeners on the port of a server, which is given their connections. */
+function listenMore(server: EventEmitter, host: string, port: number): Promise<Server[]> {
+  const options = { allowHalfOpen: true, noDelay: true, keepAlive: true };
+  const listeners = Array.from({ length: MORE_LISTENERS }, () =>
+    createListener(options, (socket) => void server.emit("connection", socket)),
+  );
+  const listening = listeners.map(
+    (listener) =>
+      new Promise<Server>((resolve, reject) => {
+        listener.once("error", reject);
+        // Told of a connection that could not be accepted, which is nobody's.
+        listener.on("listening", () => listener.on("error", () => undefined));
+        listener.listen({ host, port, reusePort: true, exclusive: true }, () => resolve(listener));
+      }),
+  );
+  return Promise.all(listening);
+}
+
+const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs", openapi: "/openapi.json" });
+
+/** Names in paths may be as long as the schema lets names be, percent-encoded. */
+const MAX_PARAMETER = 1024;
+
+function portFactory(
+  rest: RestFace,
+  endless: ReadonlySet<string>,
+  port: PortOptions | undefined,
+): (handler: Parameters<FastifyServerFactory>[0]) => Port {
+  return (handler) => {
+    // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
+    const route = handler as PortHandler;
+    const answer: PortHandler = (request, response) => void (rest.take(request, response) || route(request, response));
+    const lane: LaneFace = {
+      takes: (path) => rest.takesPost(path),
+      serve: (request, response) => void rest.take(request, response),
+    };
+    return onePort(answer, { refusal: wireBody, lane, endless: (path) => endless.has(path), ...port });
+  };
+}
+
+/** No body is read but by the face that knows what it should be. */
+function leaveBodiesAlone(fastify: FastifyInstance): void {
+  fastify.removeAllContentTypeParsers();
+  fastify.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
+}
+
+const GRPC = /^application\/grpc/;
+
+function noSuchPath(request: FastifyRequest, reply: FastifyReply): void {
+  const reason = isGrpc(request) ? Reason.METHOD_NOT_ALLOWED : Reason.NOT_FOUND;
+  answerAny(request, reply, refuse(reason, isGrpc(request) ? "there is no such method" : "there is no such path"));
+}
+
+const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
+
+/** Answers what no face has taken. A gRPC client reads no JSON: it is told in trailers that stand alone. */
+function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
+  reply.hijack();
+  const requestId = newId("req");
+  if (!isGrpc(request)) {
+    sayNo(reply.raw, refusal, requestId, { dialect: dialectAt(request.url) });
+    return;
+  }
+  const head = { "content-type": request.headers["content-type"], "x-request-id": requestId };
+  const trailers = { ...head, ...grpcTrailersOf(refusal, requestId) };
+  // Fastify's type knows HTTP/1 only.
+  const raw = reply.raw as ServerResponse | Http2ServerResponse;
+  // Over HTTP/2 the head itself has to end the stream, or clients do not take it for trailers.
+  if ("stream" in raw) raw.stream.respond({ ":status": 200, ...trailers }, { endStream: true });
+  else raw.writeHead(200, trailers).end();
+}
+
+function frameworkRefusal(error: unknown): Refusal {
+  const status = typeof error === "object" && error !== null && "statusCode" in error ? error.statusCode : undefined;
+  if (status === 415)
+    return refuse(Reason.UNSUPPORTED_MEDIA_TYPE, "the content type cannot be read", {}, { cause: error });
+  if (status === 400) return refuse(Reason.MALFORMED_BODY, "the request cannot be read", {}, { cause: error });
+  return asRefusal(error);
+}

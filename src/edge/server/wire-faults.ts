@@ -1,0 +1,108 @@
+/** What a caller can do wrong before there is a request to route: the table of wire faults and how each is answered. */
+import type { IncomingMessage } from "node:http";
+import { STATUS_CODES } from "node:http";
+import { newId, now } from "../../ambient.ts";
+import { factsOf, Reason } from "../../errors.ts";
+
+/** One way to break HTTP/1.1: the status that answers it, its code in the error body, and a sentence for the caller. */
+export interface WireFault {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Makes the JSON body of a wire refusal; `requestId` is also sent as `x-request-id`. */
+export type RefusalBody = (status: number, code: string, message: string, requestId: string) => string;
+
+/** Every wire fault by name. */
+export const FAULTS = {
+  malformed: fault(Reason.MALFORMED_REQUEST, "The bytes received are not a valid HTTP/1.1 request."),
+  host: fault(Reason.MALFORMED_REQUEST, "A request carries exactly one valid Host header."),
+  oldCoding: fault(Reason.MALFORMED_REQUEST, "HTTP/1.0 knows no Transfer-Encoding."),
+  slow: fault(Reason.REQUEST_TIMEOUT, "The request did not arrive in time."),
+  extensions: fault(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
+  expectation: fault(Reason.EXPECTATION_FAILED, "The only expectation this server meets is 100-continue."),
+  headers: fault(Reason.HEADERS_TOO_LARGE, "The request line and headers are too large."),
+  coding: fault(Reason.TRANSFER_CODING_UNSUPPORTED, "The only Transfer-Encoding this server reads is chunked."),
+  method: fault(Reason.METHOD_NOT_IMPLEMENTED, "This server does not implement the request's method."),
+  version: fault(Reason.HTTP_VERSION_UNSUPPORTED, "This port speaks HTTP/1.0, HTTP/1.1 and HTTP/2."),
+} as const satisfies Record<string, WireFault>;
+
+function fault(reason: Reason, message: string): WireFault {
+  const { status, code } = factsOf(reason);
+  return { status, code, message };
+}
+
+const BY_ERROR_CODE: Readonly<Record<string, WireFault>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: FAULTS.slow,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: FAULTS.extensions,
+  HPE_HEADER_OVERFLOW: FAULTS.headers,
+};
+
+/** The fault behind an error of Node's HTTP/1 parser, or undefined for a broken connection, which hears no answer. */
+export function faultOfError(error: Error & { code?: string; reason?: string }): WireFault | undefined {
+  const { code = "", reason } = error;
+  // The parser gives the same code to a sound version that bytes of no sense follow.
+  if (code === "HPE_INVALID_VERSION" && reason === "Invalid HTTP version") return FAULTS.version;
+  return BY_ERROR_CODE[code] ?? (code.startsWith("HPE_") ? FAULTS.malformed : undefined);
+}
+
+// Node's parser knows some forty methods, among them those of RTSP and ICE under their own protocol names.
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+const HOST = /^[\w.\-~%:[\]]*$/;
+
+/** Whether the value of a Host header has the form of one. */
+export const isHost = (text: string): boolean => HOST.test(text);
+
+/**
+ * The fault in a head that Node's parser let pass though a proxy in front might read it otherwise (RFC 9112 sections
+ * 3.2 and 6.1: the stuff that request smuggling is made of), or undefined for a sound one.
+ */
+export function faultOfHead(request: IncomingMessage): WireFault | undefined {
+  const { httpVersionMajor: major, httpVersionMinor: minor } = request;
+  if (major !== 1 || minor > 1) return FAULTS.version;
+  if (!METHODS.has(request.method ?? "")) return FAULTS.method;
+  const coding = request.headers["transfer-encoding"];
+  if (coding !== undefined && minor === 0) return FAULTS.oldCoding;
+  if (coding !== undefined && coding !== "chunked") return FAULTS.coding;
+  const hosts = countOf(request.rawHeaders, "host");
+  const sound = (hosts === 1 || (hosts === 0 && minor === 0)) && isHost(request.headers.host ?? "");
+  return sound ? undefined : FAULTS.host;
+}
+
+// Duplicates of Host leave no trace in `headers`: the first one wins there.
+function countOf(rawHeaders: readonly string[], name: string): number {
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const each = rawHeaders[i]!;
+    if (each.length === name.length && each.toLowerCase() === name) count++;
+  }
+  return count;
+}
+
+/** What every answer to a wire fault says on either protocol: its headers, with a request id of its own, and its body. */
+export function answerTo({ status, code, message }: WireFault, bodyOf: RefusalBody) {
+  const requestId = newId("req");
+  const body = bodyOf(status, code, message, requestId);
+  const headers = {
+    date: new Date(now()).toUTCString(),
+    "content-type": "application/json; charset=utf-8",
+    "content-length": String(Buffer.byteLength(body)),
+    "x-request-id": requestId,
+  };
+  return { status, headers, body };
+}
+
+/** The same answer as the bytes of a closing HTTP/1.1 response. */
+export function bytesOf({ status, headers, body }: ReturnType<typeof answerTo>): string {
+  const fields = Object.entries({ ...headers, connection: "close" }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields.join("")}\r\n${body}`;
+}
+
+/** The size of a header list as HTTP/2 counts it: its bytes, and 32 for each field (RFC 9113 section 6.5.2). */
+export function sizeOf(rawHeaders: readonly string[]): number {
+  let size = 16 * rawHeaders.length;
+  for (const each of rawHeaders) size += each.length;
+  return size;
+}

@@ -1,0 +1,341 @@
+/** The Connect, gRPC and gRPC-Web faces: every RPC of the schema through the gate, by Connect. */
+import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import {
+  ConnectError,
+  type ContextValues,
+  createConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+  type MethodImpl,
+} from "@connectrpc/connect";
+import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
+import { newId, steadyNow } from "../../../ambient.ts";
+import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { Cancel, type Signal } from "../../../cancellation.ts";
+import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
+import { callerIdOf, type Face, type Log } from "../../call-log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import { boundsOf } from "../../messages/bounds.ts";
+import { complete, connectError, refusalOf, refusalOfConnect } from "../../messages/errors.ts";
+import { refuseStream, wantsStream } from "../../messages/stream.ts";
+import { untilAbort } from "../abort.ts";
+import { type BodyReader, boundedRequest } from "./body.ts";
+import { converse } from "./conversation.ts";
+import { healthService, type Readiness } from "./health.ts";
+import { serveReflection } from "./reflection.ts";
+import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
+import { whileRead } from "../stalled-reader.ts";
+
+/** What these faces need of the house. */
+export interface ConnectOptions {
+  readonly gate: Gate;
+  readonly readiness: Readiness;
+  readonly log: Log;
+  readonly memory: BodyMemory;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+  /** Answers a request whose head names no host. */
+  readonly unreadable: (request: FastifyRequest, reply: FastifyReply) => void;
+}
+
+/** Smaller answers are sent as they are: compressing an action chunk costs a control loop a millisecond. */
+const COMPRESS_FROM_BYTES = 1 << 20;
+
+/** Timers hold no more than 31 bits of milliseconds, and fire at once beyond. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** Serves `services`, the health protocol and server reflection; answers the paths of those RPCs whose callers stream. */
+export function serveConnect(
+  fastify: FastifyInstance,
+  services: readonly DescService[],
+  options: ConnectOptions,
+): string[] {
+  const router = createConnectRouter({
+    acceptCompression: CODINGS.map(forQueries),
+    compressMinBytes: COMPRESS_FROM_BYTES,
+    readMaxBytes: boundsOf(Health.method.check).bytes,
+    jsonOptions: { ignoreUnknownFields: false },
+    // What the schema does not know is dropped.
+    binaryOptions: { readUnknownFields: false },
+    shutdownSignal: options.closing,
+  });
+  const requestGate = gateOf(options);
+  for (const method of services.flatMap(({ methods }) => methods)) {
+    router.rpc(method, handlerOf(method, options), { requestGate, readMaxBytes: boundsOf(method).bytes });
+  }
+  const names = services.map(({ typeName }) => typeName);
+  router.service(Health, healthService(names, options.readiness));
+  serveReflection(router, [...services, Health]);
+  for (const handle of router.handlers) {
+    fastify.all(
+      handle.requestPath,
+      { onRequest: async (request, reply) => answer(handle, request, reply, options) },
+      unreachable,
+    );
+  }
+  const streaming = router.handlers.filter(({ method }) => /client|bidi/.test(method.methodKind));
+  return streaming.map(({ requestPath }) => requestPath);
+}
+
+/** Bodies come to Connect unpacked; what it unpacks itself are the messages of queries, and heads are short. */
+const forQueries = ({ name, compress, decompress }: Coding): Compression => ({
+  name,
+  compress,
+  decompress: (bytes, most) => decompress(bytes, Math.min(most, MOST_IN_QUERY)).catch(thrownAsConnect),
+});
+
+const MOST_IN_QUERY = 64 << 10;
+
+const thrownAsConnect = (thrown: unknown): never => {
+  throw thrown instanceof Refusal ? connectError(thrown, newId("req")) : thrown;
+};
+
+const unreachable = (): never => {
+  throw new Error("the call was answered before");
+};
+
+/** Hands one call to Connect, and never leaves a caller without an answer. */
+async function answer(
+  handle: UniversalHandler,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: ConnectOptions,
+): Promise<void> {
+  const { raw } = request;
+  // Connect makes an address of it, and throws where it cannot.
+  if (!URL.canParse(`http://${raw.headers[":authority"] ?? raw.headers.host ?? ""}`)) {
+    options.unreadable(request, reply);
+    return;
+  }
+  reply.hijack();
+  dropEndlessTimeout(raw.headers);
+  const values = createContextValues().set(peerKey, raw.socket.remoteAddress ?? "");
+  try {
+    const universal = universalRequestFromNodeRequest(raw, reply.raw, undefined, values);
+    const response = await handle(boundedRequest(universal, raw, readerOf(handle.method, values, options)));
+    const { body } = response;
+    const streamed = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
+    const read = streamed ? { ...response, body: whileRead(body, () => reply.raw.destroy()) } : response;
+    await universalResponseToNodeResponse(read, reply.raw);
+  } catch {
+    // The answer could not be written, for the caller is gone; the gate has noted why.
+    reply.raw.destroy();
+  }
+}
+
+/** What the reading of a body does to the call that `values` belong to. */
+function readerOf(method: DescMethod, values: ContextValues, { memory }: ConnectOptions): BodyReader {
+  return {
+    method,
+    hold(bytes) {
+      const exchange = values.get(exchangeKey);
+      if (exchange === undefined || exchange.ended || (bytes <= UNCOUNTED_BYTES && !exchange.held)) return;
+      exchange.held ??= memory.open(ownerOf(exchange.admission.principal));
+      exchange.held.to(bytes);
+    },
+    refused(refusal) {
+      const exchange = values.get(exchangeKey);
+      if (exchange) exchange.refusal ??= refusal;
+      return connectError(refusal, exchange?.context.requestId ?? newId("req"));
+    },
+  };
+}
+
+/** A timeout that no timer can hold is none at all, which is what clients mean by it. */
+function dropEndlessTimeout(headers: Record<string, unknown>): void {
+  const [, amount, unit] = /^(\d{1,8})([HMS])$/.exec(String(headers["grpc-timeout"])) ?? [];
+  if (unit !== undefined && Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS] > MAX_TIMEOUT_MS)
+    delete headers["grpc-timeout"];
+  if (Number(headers["connect-timeout-ms"]) > MAX_TIMEOUT_MS) delete headers["connect-timeout-ms"];
+}
+
+const UNIT_MS = { H: 3_600_000, M: 60_000, S: 1000 } as const;
+
+/** One call on its way through these faces. */
+interface Exchange {
+  readonly admission: Admission;
+  readonly context: CallContext;
+  /** The gate has nothing more to say. */
+  over?: boolean;
+  /** How the call was refused, once it was. */
+  refusal?: Refusal;
+  /** What its body takes. */
+  held?: HeldBytes;
+  /** Nothing is held any more. */
+  ended?: boolean;
+}
+
+const peerKey = createContextKey("");
+const exchangeKey = createContextKey<Exchange | undefined>(undefined);
+
+/** Lets a call in before its body is read, and notes the end of it. */
+function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<void> {
+  return async (context) => {
+    const startedAt = steadyNow();
+    const requestId = newId("req");
+    const caller = new Cancel();
+    let exchange: Exchange | undefined;
+    let refusal: Refusal | undefined;
+    context.responseHeader.set("x-request-id", requestId);
+    context.responseHeader.set("x-api-version", API_VERSION);
+    const encodings = encodingsFor(context.requestHeader.get("grpc-encoding"));
+    if (encodings !== undefined) context.responseHeader.set("grpc-accept-encoding", encodings);
+    // Connect aborts its signal at the end of every call, with the error that it is about to write if there is one.
+    context.signal.addEventListener("abort", () => {
+      const { reason } = context.signal;
+      refusal ??= exchange?.refusal ?? endOf(reason, exchange);
+      const bare = reason instanceof ConnectError && reason.details.length === 0;
+      // The reason of closing belongs to all calls.
+      if (bare && refusal !== undefined && reason !== options.closing.reason) complete(reason, refusal, requestId);
+      if (exchange !== undefined && !exchange.over) caller.abort(refusal);
+      if (exchange !== undefined) exchange.ended = true;
+      exchange?.held?.release();
+      exchange?.admission.leave();
+      options.log(lineOf(context, requestId, startedAt, exchange, refusal));
+    });
+    // Without any time the signal is aborted before there is a call, and tells nobody.
+    const timeless = context.signal.aborted;
+    try {
+      const admission = await options.gate.admit(context.method, headOf(context, requestId, startedAt));
+      for (let i = 0; i < admission.headers.length; i += 2) {
+        context.responseHeader.set(admission.headers[i] ?? "", admission.headers[i + 1] ?? "");
+      }
+      if (context.signal.aborted) admission.leave();
+      if (context.signal.aborted && !timeless) return;
+      admission.work?.reading();
+      exchange = { admission, context: callContextOf(context, requestId, startedAt, caller) };
+      if (timeless) throw refuse(Reason.DEADLINE_EXCEEDED, "the operation timed out");
+      context.values.set(exchangeKey, exchange);
+    } catch (thrown) {
+      refusal = refusalOf(thrown, context.signal);
+      if (timeless) options.log(lineOf(context, requestId, startedAt, exchange, refusal));
+      throw connectError(refusal, requestId);
+    }
+  };
+}
+
+/** Why a call ended that the gate did not refuse; undefined where it was answered. */
+function endOf(reason: unknown, exchange: Exchange | undefined): Refusal | undefined {
+  const plain = reason instanceof DOMException && reason.name === "AbortError";
+  // What Connect itself throws before the gate has answered is about the request, and afterwards a bug.
+  if (!plain) return reason instanceof ConnectError && !exchange?.over ? refusalOfConnect(reason) : asRefusal(reason);
+  return exchange?.over ? undefined : refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer");
+}
+
+function headOf(context: HandlerContext, requestId: string, startedAt: number) {
+  const { requestHeader, values } = context;
+  return {
+    authorization: requestHeader.get("authorization") ?? undefined,
+    adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
+    remoteAddress: values.get(peerKey),
+    forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
+    requestId,
+    deadline: deadlineOf(context, startedAt),
+  };
+}
+
+/** When the caller's own deadline ends, on the steady clock in milliseconds. */
+function deadlineOf(context: HandlerContext, startedAt: number): number | undefined {
+  const timeoutMs = context.timeoutMs();
+  return timeoutMs === undefined ? undefined : startedAt + timeoutMs;
+}
+
+function callContextOf(context: HandlerContext, requestId: string, startedAt: number, signal: Signal): CallContext {
+  return {
+    requestId,
+    signal,
+    arrivedAt: startedAt,
+    deadline: deadlineOf(context, startedAt),
+    idempotencyKey: context.requestHeader.get("idempotency-key") ?? undefined,
+    traceparent: context.requestHeader.get("traceparent") ?? undefined,
+  };
+}
+
+const FACES: Readonly<Record<string, Face>> = { grpc: "grpc", "grpc-web": "grpc-web" };
+
+function lineOf(
+  context: HandlerContext,
+  requestId: string,
+  startedAt: number,
+  exchange: Exchange | undefined,
+  refusal: Refusal | undefined,
+) {
+  const facts = refusal && factsOf(refusal.reason);
+  const principal = exchange?.admission.principal;
+  return {
+    requestId,
+    face: FACES[context.protocolName] ?? "connect",
+    rpc: `${context.service.typeName}/${context.method.name}`,
+    status: facts?.status ?? 200,
+    latencyMs: steadyNow() - startedAt,
+    ...(facts && { code: facts.code }),
+    ...(principal?.kind === "key" && { keyId: principal.keyId }),
+    ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    callerRequestId: callerIdOf(context.requestHeader.get("x-request-id")),
+  };
+}
+
+/** The gate's answer to one RPC, with refusals in Connect's form. */
+function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<DescMethod> {
+  const answered = async (request: Message, context: HandlerContext): Promise<Message> => {
+    const exchange = exchangeOf(context);
+    try {
+      if (wantsStream(method, request)) throw refuseStream();
+      return await gate.unary(method, exchange.admission, request, exchange.context);
+    } catch (thrown) {
+      throw refused(exchange, thrown);
+    } finally {
+      exchange.over = true;
+    }
+  };
+  const streamed = (request: Message, context: HandlerContext): AsyncIterable<Message> => {
+    const exchange = exchangeOf(context);
+    return guarded(exchange, () => gate.serverStream(method, exchange.admission, request, exchange.context));
+  };
+  const conversed = (requests: AsyncIterable<Message>, context: HandlerContext): AsyncIterable<Message> => {
+    const exchange = exchangeOf(context);
+    const heard = untilAbort(readable(requests, exchange), exchange.context.signal);
+    const { admission, context: call } = exchange;
+    return guarded(exchange, () => converse(heard, (speaker) => gate.conversation(method, admission, speaker, call)));
+  };
+  const handlers = { unary: answered, server_streaming: streamed, bidi_streaming: conversed };
+  if (method.methodKind === "client_streaming")
+    throw new Error(`${method} streams to the server alone, which no face serves`);
+  // Sound: each handler is taken for the kind of RPC that it serves.
+  return handlers[method.methodKind] as MethodImpl<DescMethod>;
+}
+
+function exchangeOf(context: HandlerContext): Exchange {
+  const exchange = context.values.get(exchangeKey);
+  if (exchange === undefined) throw new Error("a call came in past the gate");
+  return exchange;
+}
+
+function refused(exchange: Exchange, thrown: unknown): ConnectError {
+  exchange.refusal = refusalOf(thrown, exchange.context.signal);
+  return connectError(exchange.refusal, exchange.context.requestId);
+}
+
+async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
+  try {
+    yield* untilAbort(open(), exchange.context.signal);
+  } catch (thrown) {
+    throw refused(exchange, thrown);
+  } finally {
+    exchange.over = true;
+  }
+}
+
+/** Messages of the caller, with complaints about them, Connect's own or of the body's reading, as refusals. */
+async function* readable(messages: AsyncIterable<Message>, exchange: Exchange): AsyncGenerator<Message> {
+  try {
+    yield* messages;
+  } catch (thrown) {
+    throw thrown instanceof ConnectError ? (exchange.refusal ?? refusalOfConnect(thrown)) : thrown;
+  }
+}

@@ -1,0 +1,62 @@
+/** A conversation for faces that know streams only as iterables: what the service says is read as one. */
+import type { Message } from "@bufbuild/protobuf";
+import type { Listener, Speaker } from "../../../call.ts";
+
+/** Messages that may wait to be read before the reader counts as slow. */
+const MOST_UNREAD = 1;
+
+/** What a service says to `requests`. `open` begins the conversation; a refusal on either side ends it by being thrown. */
+export async function* converse(
+  requests: AsyncIterable<Message>,
+  open: (speaker: Speaker<Message>) => Listener<Message>,
+): AsyncGenerator<Message, void, undefined> {
+  const said = new Said();
+  const listener = open(said);
+  hearAll(requests, listener).catch((thrown) => said.end(thrown));
+  yield* said.read(listener);
+}
+
+async function hearAll(requests: AsyncIterable<Message>, listener: Listener<Message>): Promise<void> {
+  for await (const request of requests) listener.hear(request);
+  listener.close();
+}
+
+/** What was said and is not read yet. */
+class Said implements Speaker<Message> {
+  readonly #messages: Message[] = [];
+  #over = false;
+  #refusal: unknown;
+  #wake = (): void => {};
+
+  get behind(): boolean {
+    return this.#messages.length > MOST_UNREAD;
+  }
+
+  say(message: Message): void {
+    if (this.#over) return;
+    this.#messages.push(message);
+    this.#wake();
+  }
+
+  end(refusal?: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#refusal = refusal;
+    this.#wake();
+  }
+
+  async *read(listener: Listener<Message>): AsyncGenerator<Message, void, undefined> {
+    for (;;) {
+      while (this.#messages.length > 0) {
+        const wasBehind = this.behind;
+        yield this.#messages.shift()!;
+        if (wasBehind && !this.behind) listener.room();
+      }
+      if (this.#over) break;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    if (this.#refusal !== undefined) throw this.#refusal;
+  }
+}

@@ -1,0 +1,271 @@
+/**
+ * The face for Isaac-GR00T's clients: ZeroMQ REQ over TCP, one MessagePack map a message, whose `api_token` is the key. Every
+ * `get_action` is an act call through the gate that all faces share. `kill` is answered with an error, and nothing else happens.
+ * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
+ */
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import { after, newId, steadyNow } from "../../../ambient.ts";
+import { BRAND } from "../../../brand.ts";
+import { CodecError } from "../../../codecs/error.ts";
+import { decodeGr00t, encodeGr00t } from "../../../codecs/python/gr00t.ts";
+import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
+import { NdArray } from "../../../codecs/python/ndarray.ts";
+import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../codecs/zmtp.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { numbersOwed } from "../../../inference/owed.ts";
+import { Cancel } from "../../../cancellation.ts";
+import type { Gate } from "../../gate/gate.ts";
+import type { Log } from "../../call-log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
+import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
+import { refusalOf } from "../../messages/errors.ts";
+import { type AskedAction, actionAsked } from "./observation.ts";
+
+/** What this face needs of the house. */
+export interface Gr00tOptions {
+  readonly gate: Gate;
+  readonly log: Log;
+  readonly memory: BodyMemory;
+  readonly host: string;
+  /** 0 picks one. */
+  readonly port: number;
+}
+
+/** The face while it listens. */
+export interface Gr00tFace {
+  readonly port: number;
+  /** Takes no new connection, and ends each after the answer that it owes, or after `patienceMs`. */
+  close(patienceMs: number): Promise<void>;
+}
+
+/** Values of one message, those of its arrays apart. */
+const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
+/** Whose memory messages take before their connection has shown a key: all of those share what one key may take. */
+const UNKNOWN = "gr00t";
+/** A peer has this long to say who it is. */
+const GREETING_MS = 10_000;
+const MOST_CONNECTIONS = 1_000;
+/** A peer that pings and leaves more than this unread is hung up on. */
+const MOST_UNREAD_BYTES = 64 << 10;
+
+/** What a command takes beside its name and what it says: flags, its size, and the size of its name. */
+const COMMAND_BYTES = 3;
+
+const method = InferenceService.method.act;
+
+/** Listens. */
+export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
+  const peers = new Map<Socket, Peer>();
+  const server = createServer({ noDelay: true, keepAlive: true }, (socket) => {
+    const peer = new Peer(options, socket);
+    peers.set(socket, peer);
+    socket.on("error", () => socket.destroy());
+    socket.once("close", () => peers.delete(socket));
+    peer.begin();
+  });
+  server.maxConnections = MOST_CONNECTIONS;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  const { port } = server.address() as AddressInfo; // a TCP server's address is never a string
+  return {
+    port,
+    close: (patienceMs) =>
+      new Promise((resolve) => {
+        const forget = after(patienceMs, () => {
+          for (const socket of peers.keys()) socket.destroy();
+        });
+        server.close(() => {
+          forget();
+          resolve();
+        });
+        for (const peer of peers.values()) void peer.drain();
+      }),
+  };
+}
+
+/** One client. It sends its next message when it has the answer to the last one. */
+class Peer {
+  readonly #options: Gr00tOptions;
+  readonly #socket: Socket;
+  readonly #gone = new Cancel();
+  readonly #session = `gr00t ${newId("req")}`;
+  #turn: Promise<void> = Promise.resolve();
+  /** Bytes of a message that has not come whole, or is not answered. */
+  #coming = 0;
+  #owner = UNKNOWN;
+  #held: HeldBytes;
+
+  constructor(options: Gr00tOptions, socket: Socket) {
+    this.#options = options;
+    this.#held = options.memory.open(this.#owner);
+    this.#socket = socket;
+  }
+
+  /** Ends the connection after the answer that it owes. */
+  async drain(): Promise<void> {
+    await this.#turn.catch(() => {}); // noted where it failed
+    // A peer that reads nothing does not hold the end.
+    this.#socket.end(() => this.#socket.destroy());
+  }
+
+  begin(): void {
+    const socket = this.#socket;
+    const forget = after(GREETING_MS, () => socket.destroy());
+    socket.once("close", () => {
+      forget();
+      this.#held.release();
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    });
+    const reader = new ZmtpReader(CONVERSATION_BYTES, {
+      onGreeting: () => void socket.write(READY_TO_ANSWER),
+      onCommand: (name, data) => {
+        this.#coming = Math.max(0, this.#coming - COMMAND_BYTES - name.length - data.length);
+        if (name === "READY") forget();
+        else if (name !== "PING") return;
+        else if (socket.writableLength > MOST_UNREAD_BYTES) socket.destroy();
+        else socket.write(pong(data.subarray(2)));
+      },
+      onMessage: (body) => this.#hear(body),
+    });
+    socket.write(GREETING);
+    socket.on("data", (chunk) => {
+      try {
+        this.#coming += chunk.length;
+        this.#held.to(this.#coming);
+        reader.push(chunk);
+      } catch (thrown) {
+        socket.destroy(); // no peer of this protocol, or no room for what it sends
+        if (thrown instanceof Refusal) this.#note(newId("req"), 0, thrown);
+      }
+    });
+  }
+
+  #hear(body: Buffer): void {
+    this.#socket.pause();
+    this.#turn = this.#turn.then(async () => {
+      const answer = encodeGr00t(await this.#answer(body));
+      this.#coming = 0;
+      this.#held.to(0);
+      if (!this.#socket.destroyed) this.#socket.write(Buffer.concat([requestHead(answer.length), answer]));
+      this.#socket.resume();
+    });
+    this.#turn.catch((thrown) => {
+      this.#socket.destroy();
+      this.#note(newId("req"), 0, asRefusal(thrown));
+    });
+  }
+
+  async #answer(body: Buffer): Promise<Packable<NdArray>> {
+    const requestId = newId("req");
+    const startedAt = steadyNow();
+    let refusal: Refusal | undefined;
+    try {
+      const message = read(body);
+      const endpoint = message.get("endpoint") ?? "get_action";
+      if (endpoint === "ping") return { status: "ok", message: "Server is running" };
+      if (endpoint === "reset") return {};
+      if (endpoint === "get_modality_config") return MODALITIES;
+      if (endpoint !== "get_action") return { error: `Unknown endpoint: ${String(endpoint).slice(0, 64)}` };
+      const token = message.get("api_token");
+      const admission = await this.#options.gate.admit(method, {
+        authorization: typeof token === "string" ? `Bearer ${token}` : undefined,
+        adminToken: undefined,
+        remoteAddress: this.#socket.remoteAddress ?? "",
+        priority: Priority.LOOP,
+        requestId,
+      });
+      try {
+        this.#known(ownerOf(admission.principal), body.length);
+        const asked = await actionAsked(message.get("data"), this.#session);
+        // Before anything is asked: a refusal must cost nothing. Sizes that only a model knows are looked at in its answer.
+        const owed = numbersOwed(asked.request);
+        if (owed !== undefined) assertWhole(asked.parts, owed);
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const answer = await this.#options.gate.unary(method, admission, asked.request, context);
+        return written(answer as ActResponse, asked); // what the method answers
+      } finally {
+        admission.leave();
+      }
+    } catch (thrown) {
+      refusal = refusalOf(thrown);
+      const { code, status } = factsOf(refusal.reason);
+      const said = status === 401 ? "Unauthorized: Invalid API token" : `${code} (${status}): ${refusal.message}`;
+      return { error: `${said} [${requestId}]` };
+    } finally {
+      this.#note(requestId, steadyNow() - startedAt, refusal);
+    }
+  }
+
+  /** From now on it is this key's memory that messages take. */
+  #known(owner: string, bytes: number): void {
+    if (owner === this.#owner || this.#gone.aborted) return;
+    this.#held.release();
+    this.#owner = owner;
+    this.#held = this.#options.memory.open(owner);
+    this.#held.to(bytes);
+  }
+
+  #note(requestId: string, latencyMs: number, refusal: Refusal | undefined): void {
+    const facts = refusal && factsOf(refusal.reason);
+    this.#options.log({
+      requestId,
+      face: "gr00t",
+      rpc: `${method.parent.typeName}/${method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs,
+      ...(facts && { code: facts.code }),
+      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    });
+  }
+}
+
+/** The gateway itself asks for nothing: what is needed depends on the model. */
+const MODALITIES = Object.fromEntries(
+  ["video", "state", "action", "language"].map((modality) => [
+    modality,
+    { delta_indices: [0], modality_keys: modality === "action" ? ["action"] : [] },
+  ]),
+);
+
+function read(body: Buffer): ReadonlyMap<unknown, ReturnType<typeof decodeGr00t>> {
+  try {
+    const message = decodeGr00t(body, LIMITS);
+    if (message instanceof Map) return message;
+  } catch (thrown) {
+    if (!(thrown instanceof CodecError)) throw thrown;
+  }
+  throw refuse(Reason.MALFORMED_BODY, "a message is a map of msgpack with numpy arrays");
+}
+
+/** Refuses parts that do not make up an action of `dim` numbers. */
+function assertWhole(parts: AskedAction["parts"], dim: number): void {
+  if (parts.length > 0 && parts.reduce((sum, [, size]) => sum + size, 0) !== dim)
+    throw refuse(Reason.VALIDATION_FAILED, `options.action_keys must add up to the ${dim} numbers of an action`);
+}
+
+/** N1.5: a map of [T, D]. Later: `[actions, info]`, the actions [1, T, D]. */
+function written(
+  { id, model, action, route, usage }: ActResponse,
+  { dotted, bare, parts }: AskedAction,
+): Packable<NdArray> {
+  const steps = action?.steps ?? [];
+  const dim = steps[0]?.values.length ?? 0;
+  assertWhole(parts, dim);
+  const named = parts.length > 0 ? parts : [["action", dim] as const];
+  const actions = new Map<string, NdArray>();
+  let from = 0;
+  for (const [name, size] of named) {
+    const start = from;
+    const values = steps.flatMap((step) => step.values.slice(start, start + size));
+    const shape = bare ? [steps.length, size] : [1, steps.length, size];
+    actions.set(dotted ? `action.${name}` : name, NdArray.float32(values, shape));
+    from += size;
+  }
+  if (bare) return actions;
+  const info = { gateway: BRAND, id, model, provider: route?.provider ?? "", cost_usd: usage?.costUsd ?? 0 };
+  return [actions, info];
+}

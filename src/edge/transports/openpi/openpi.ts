@@ -1,0 +1,386 @@
+/**
+ * The openpi face: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
+ * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
+ * faces share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call.
+ * Source: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi).
+ */
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { create } from "@bufbuild/protobuf";
+import { type WebSocket, WebSocketServer } from "ws";
+import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
+import {
+  GetModelRequestSchema,
+  type GetModelResponse,
+  RegistryService,
+} from "../../../../gen/limber/v1/registry_service_pb.ts";
+import { after, every, newId, steadyNow } from "../../../ambient.ts";
+import { API_VERSION, BRAND } from "../../../brand.ts";
+import { CodecError } from "../../../codecs/error.ts";
+import { UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
+import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
+import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { Cancel } from "../../../cancellation.ts";
+import type { CallHead, Gate } from "../../gate/gate.ts";
+import type { Log } from "../../call-log.ts";
+import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
+import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
+import { refusalOf, restAnswer } from "../../messages/errors.ts";
+import { unknown } from "../../messages/json/near.ts";
+import type { UpgradeTaker } from "../../server/port.ts";
+import { type Asked, requestOf } from "./observation.ts";
+
+/** What this face needs of the house. */
+export interface OpenpiOptions {
+  readonly gate: Gate;
+  readonly log: Log;
+  readonly memory: BodyMemory;
+  /** Aborted when running calls have to end. */
+  readonly closing: AbortSignal;
+}
+
+const PATH = /^\/v1\/openpi(?:\/([^/]+)\/([^/]+))?$/;
+/** What a caller may send ahead of its answers before it is hung up on. */
+const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
+/** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
+const PING_MS = 30_000;
+const MOST_MISSED = 2;
+/** What a slow reader may leave unread before it is hung up on. */
+const MOST_UNREAD_BYTES = 8 << 20;
+/** The same where a caller sends pings. */
+const MOST_UNREAD_PONGS = 64 << 10;
+/** The codes of WebSocket: the service restarts, a reader who does not read, and no room now. */
+const CLOSE = { restart: 1012, policy: 1008, later: 1013 } as const;
+/** How long the last words have before a caller that is not heard any more is cut off. */
+const LINGER_MS = 1_000;
+/** What a frame without a body takes: two bytes, and its mask. */
+const FRAME_BYTES = 6;
+/** Values of one observation, those of its arrays apart. */
+const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
+
+const method = InferenceService.method.act;
+
+/** Makes the face. */
+export function openpiFace(options: OpenpiOptions): UpgradeTaker {
+  // No compression: openpi offers none, and a control loop has no time for it.
+  const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: CONVERSATION_BYTES });
+  const robots = new Set<Robot>();
+  let draining = false;
+  options.closing.addEventListener("abort", () => {
+    for (const robot of robots) robot.leave();
+  });
+  const serve = (client: WebSocket, robot: Admitted, socket: Duplex): void => {
+    const served = new Robot(options, client, robot);
+    robots.add(served);
+    client.once("close", () => robots.delete(served));
+    served.begin(socket);
+    if (draining) served.drain();
+  };
+  return {
+    wants: ({ url = "", headers }) =>
+      /^websocket$/i.test(headers.upgrade ?? "") && (PATH.test(pathOf(url)) || pathOf(url) === "/"),
+    take: (request, socket, head) => {
+      socket.on("error", () => socket.destroy());
+      admit(options, request)
+        .then((robot) => server.handleUpgrade(request, socket, head, (client) => serve(client, robot, socket)))
+        .catch((thrown) => refuseUpgrade(socket, refusalOf(thrown)));
+    },
+    drain() {
+      draining = true;
+      for (const robot of robots) robot.drain();
+    },
+  };
+}
+
+const pathOf = (url: string): string => url.split("?", 1)[0] ?? "";
+const queryOf = (url: string): URLSearchParams => new URLSearchParams(url.slice(pathOf(url).length));
+
+/** Who connects, and what for. */
+interface Admitted {
+  /** Whose memory its messages take. */
+  readonly owner: string;
+  readonly caller: Omit<CallHead, "requestId">;
+  readonly asked: Asked;
+  /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
+  readonly fault: Refusal | undefined;
+}
+
+/** Refuses keys that may not act, before the connection is taken over. */
+async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise<Admitted> {
+  const { key, user } = credentialsOf(request.headers.authorization);
+  const caller = {
+    authorization: key === undefined ? undefined : `Bearer ${key}`,
+    adminToken: undefined,
+    remoteAddress: request.socket.remoteAddress ?? "",
+    priority: Priority.LOOP,
+  };
+  const requestId = newId("req");
+  const admission = await gate.admit(method, { ...caller, requestId });
+  admission.leave();
+  const asked = askedOf(request.url ?? "", user, requestId);
+  const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
+  const fault = faultIn(queryOf(request.url ?? ""));
+  const owner = ownerOf(admission.principal);
+  return { owner, caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
+}
+
+/** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
+async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
+  const { getModel } = RegistryService.method;
+  const [owner = "", name = ""] = model.split(":")[0]!.split("/");
+  const requestId = newId("req");
+  const head = { authorization: undefined, adminToken: undefined, remoteAddress: "", requestId };
+  const context = { requestId, signal: new Cancel(), deadline: undefined, idempotencyKey: undefined };
+  try {
+    const request = create(GetModelRequestSchema, { owner, name });
+    const admission = await gate.admit(getModel, head);
+    const answer = await gate.unary(getModel, admission, request, context).finally(() => admission.leave());
+    return (answer as GetModelResponse).model?.actionSpaces[0]; // what the method answers
+  } catch (thrown) {
+    if (thrown instanceof Refusal) return undefined;
+    throw thrown;
+  }
+}
+
+/** `Api-Key`, `Bearer`, or an address with a user: the user is the model, the password the key. */
+function credentialsOf(header = ""): { key?: string; user?: string } {
+  const [, scheme = "", value = ""] = /^(\S+) +(\S+) *$/.exec(header) ?? [];
+  if (/^(api-key|bearer)$/i.test(scheme)) return { key: value };
+  if (!/^basic$/i.test(scheme)) return {};
+  const [user = "", ...key] = Buffer.from(value, "base64").toString("utf8").split(":");
+  // openpi's client does not undo the percent signs of the address.
+  return { key: decoded(key.join(":")), ...(user !== "" && { user: decoded(user) }) };
+}
+
+/** What an address may say beside the model. */
+const PARAMETERS = ["preset", "action_space", "horizon", "session_id"];
+
+/** What is wrong with the query of an address. */
+function faultIn(query: URLSearchParams): Refusal | undefined {
+  const no = (param: string, text: string): Refusal =>
+    refuse(Reason.VALIDATION_FAILED, `${param}: ${text}`, {}, { param });
+  const stranger = [...query.keys()].find((name) => !PARAMETERS.includes(name));
+  if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, PARAMETERS));
+  const horizon = query.get("horizon");
+  return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
+}
+
+function askedOf(url: string, user: string | undefined, requestId: string): Asked {
+  const [, owner, name] = PATH.exec(pathOf(url)) ?? [];
+  const model = owner === undefined ? user : `${decoded(owner)}/${decoded(name ?? "")}`;
+  if (model === undefined)
+    throw refuse(Reason.NOT_FOUND, "name the model: /v1/openpi/{owner}/{name}, or as the user of the address");
+  const query = queryOf(url);
+  const horizon = query.get("horizon");
+  return {
+    model,
+    sessionId: query.get("session_id") ?? `openpi ${requestId}`,
+    ...(query.has("preset") && { preset: query.get("preset")! }),
+    ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),
+    ...(horizon !== null && { horizon: Number(horizon) >>> 0 }),
+  };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
+  if (!socket.writable) return void socket.destroy();
+  const { status, headers, body } = restAnswer(refusal, newId("req"));
+  const head = [`HTTP/1.1 ${status} Refused`, "connection: close", "content-type: application/json"];
+  for (let i = 0; i < headers.length; i += 2) head.push(`${headers[i]}: ${headers[i + 1]}`);
+  head.push(`content-length: ${Buffer.byteLength(body)}`);
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+/** One connection: requests are answered in turn, as a server of openpi does. */
+class Robot {
+  readonly #options: OpenpiOptions;
+  readonly #client: WebSocket;
+  readonly #caller: Omit<CallHead, "requestId">;
+  readonly #asked: Asked;
+  readonly #fault: Refusal | undefined;
+  /** Ends with the connection. */
+  readonly #gone = new Cancel();
+  #turn: Promise<void> = Promise.resolve();
+  /** What was sent and is not answered. */
+  readonly #ahead = { messages: 0, bytes: 0 };
+  /** Bytes of a message that has not come whole. */
+  #coming = 0;
+  readonly #held: HeldBytes;
+  #missed = 0;
+  #isDraining = false;
+
+  constructor(options: OpenpiOptions, client: WebSocket, { owner, caller, asked, fault }: Admitted) {
+    this.#options = options;
+    this.#held = options.memory.open(owner);
+    this.#client = client;
+    this.#caller = caller;
+    this.#asked = asked;
+    this.#fault = fault;
+  }
+
+  /** The metadata comes first and unasked: clients wait for it. */
+  begin(socket: Duplex): void {
+    const { model, actionSpace = "", horizon = 0 } = this.#asked;
+    const client = this.#client;
+    client.on("error", () => undefined);
+    const rest = every(PING_MS, () => {
+      if (this.#missed++ < MOST_MISSED) client.ping();
+      else client.terminate();
+    });
+    client.on("pong", (data) => {
+      this.#missed = 0;
+      this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
+    });
+    // Each ping is answered: a caller that sends them and reads nothing would have them kept without end.
+    client.on("ping", (data) => {
+      this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
+      if (client.bufferedAmount > MOST_UNREAD_PONGS) client.terminate();
+    });
+    // Ahead of the reader of frames, which tells of a message when it has all of it.
+    socket.prependListener("data", this.#came);
+    client.on("close", () => {
+      rest();
+      socket.off("data", this.#came);
+      this.#held.release();
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+    });
+    // Their kind is Buffer, unless somebody asked for another.
+    client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
+    client.send(encodeNumpy({ gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }));
+  }
+
+  readonly #came = (chunk: Buffer): void => {
+    this.#coming += chunk.length;
+    this.#hold();
+  };
+
+  /** Counts what came and is not answered. Where there is no room for it, the caller is told to come again. */
+  #hold(): void {
+    try {
+      this.#held.to(this.#coming + this.#ahead.bytes);
+    } catch (thrown) {
+      const refusal = refusalOf(thrown);
+      this.#held.release();
+      this.#client.close(CLOSE.later, factsOf(refusal.reason).code);
+      this.#client.pause();
+      after(LINGER_MS, () => this.#client.terminate());
+      this.#gone.abort(refusal);
+    }
+  }
+
+  #hear(data: Buffer, isBinary: boolean): void {
+    const ahead = this.#ahead;
+    this.#missed = 0;
+    this.#coming = 0;
+    // The protocol has no ids, so that who sends ahead gets answers in order; but nobody may send far ahead.
+    const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
+    if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
+      this.#client.close(CLOSE.policy, "answers are not waited for, or not read");
+      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller was hung up on"));
+      return;
+    }
+    ahead.messages += 1;
+    ahead.bytes += data.length;
+    this.#turn = this.#turn
+      .then(() => this.#answer(data, isBinary))
+      .finally(() => {
+        ahead.messages -= 1;
+        ahead.bytes -= data.length;
+        this.#hold();
+        if (this.#isDraining) this.drain();
+      });
+  }
+
+  /** Ends the connection once nothing that was asked is unanswered. */
+  drain(): void {
+    this.#isDraining = true;
+    if (this.#ahead.messages === 0) this.leave();
+  }
+
+  /** Ends the connection. */
+  leave(): void {
+    this.#client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
+  }
+
+  async #answer(data: Buffer, isBinary: boolean): Promise<void> {
+    if (this.#gone.aborted) return;
+    const requestId = newId("req");
+    const startedAt = steadyNow();
+    let refusal: Refusal | undefined;
+    let keyId: string | undefined;
+    try {
+      const { gate } = this.#options;
+      const admission = await gate.admit(method, { ...this.#caller, requestId });
+      try {
+        if (admission.principal.kind === "key") keyId = admission.principal.keyId;
+        if (this.#fault) throw this.#fault;
+        const request = await requestOf(observationIn(data, isBinary), this.#asked);
+        const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
+        const answer = (await gate.unary(method, admission, request, context)) as ActResponse; // what the method answers
+        this.#client.send(written(answer, steadyNow() - startedAt));
+      } finally {
+        admission.leave();
+      }
+    } catch (thrown) {
+      refusal = refusalOf(thrown);
+      const { code, status } = factsOf(refusal.reason);
+      // The client raises it as the server's error, and may call again.
+      this.#client.send(`${code} (${status}): ${refusal.message} [${requestId}]`);
+    }
+    const facts = refusal && factsOf(refusal.reason);
+    this.#options.log({
+      requestId,
+      face: "openpi",
+      rpc: `${method.parent.typeName}/${method.name}`,
+      status: facts?.status ?? 200,
+      latencyMs: steadyNow() - startedAt,
+      ...(facts && { code: facts.code }),
+      ...(keyId !== undefined && { keyId }),
+      ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    });
+  }
+}
+
+function observationIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
+  if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
+  try {
+    return decodeNumpy(data, LIMITS);
+  } catch (thrown) {
+    if (thrown instanceof CodecError)
+      throw refuse(Reason.MALFORMED_BODY, "the message is not msgpack with numpy arrays", {}, { cause: thrown });
+    throw thrown;
+  }
+}
+
+/** The answer as openpi's servers write it, and what else there is to know of it. */
+function written({ id, model, action, route, usage, observationAgeMs }: ActResponse, tookMs: number): Buffer {
+  const steps = action?.steps ?? [];
+  const dim = steps[0]?.values.length ?? 0;
+  const actions = NdArray.float32(
+    steps.flatMap(({ values }) => values),
+    [steps.length, dim],
+  );
+  return encodeNumpy({
+    actions,
+    server_timing: { infer_ms: tookMs },
+    gateway: {
+      id,
+      model,
+      provider: route?.provider ?? "",
+      action_space: action?.space ?? "",
+      dt_ms: action?.dtMs ?? 0,
+      fallback_used: route?.fallbackUsed ?? false,
+      simulated: route?.simulated ?? false,
+      cost_usd: usage?.costUsd ?? 0,
+      observation_age_ms: observationAgeMs ?? 0,
+    },
+  });
+}

@@ -1,0 +1,68 @@
+/** A request's body: the right type, no more than the limit, whole. */
+import { Reason, refuse } from "../../../errors.ts";
+import { tooLarge } from "../../messages/bounds.ts";
+import type { PlainRequest } from "../../server/fast-http1.ts";
+import type { Request } from "./exchange.ts";
+
+/** What a body may be, and what is told of its size. */
+export interface BodyLimits {
+  /** The most bytes. */
+  readonly most: number;
+  /** Holds memory for a body of so many bytes, in place of what it held before; throws the refusal where there is none. */
+  hold(bytes: number): void;
+}
+
+/**
+ * The bytes of a body whose content type `wanted` matches; none where there is no body. Refuses other types with 415, naming
+ * `named`, larger bodies with 413, and those that there is no memory for with 429 or 503: before a byte is read where the headers tell
+ * the size. Rejects when the caller leaves before the end. At once where the body has come with the request.
+ */
+export function readBody(
+  request: Request,
+  wanted: RegExp,
+  named: string,
+  { most, hold }: BodyLimits,
+): Buffer | Promise<Buffer> {
+  const { "content-type": type, "content-length": length, "content-encoding": coding } = request.headers;
+  if (length === "0") return Buffer.alloc(0);
+  if (type !== undefined && !wanted.test(type)) throw unsupported(`the body must be ${named} in UTF-8`);
+  if (coding !== undefined && coding !== "identity") throw unsupported("the body must not be compressed");
+  if (Number(length) > most) throw tooLarge(most);
+  if (length !== undefined) hold(Number(length));
+  const typed = (bytes: Buffer): Buffer => {
+    if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
+    return bytes;
+  };
+  return "body" in request ? typed(request.body) : collect(request, { most, hold }).then(typed);
+}
+
+const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text);
+
+function collect(request: Exclude<Request, PlainRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let isRefused = false;
+    request.on("data", (chunk: Buffer) => {
+      // What comes after a refusal is read and dropped: a connection closed on unread bytes is reset before the answer is read.
+      if (isRefused) return;
+      size += chunk.length;
+      try {
+        if (size > most) throw tooLarge(most);
+        hold(Math.max(size, Number(request.headers["content-length"] ?? 0)));
+        chunks.push(chunk);
+      } catch (thrown) {
+        isRefused = true;
+        chunks.length = 0;
+        reject(thrown);
+      }
+    });
+    const left = (): void => reject(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the body was whole"));
+    request.once("end", () => {
+      request.off("close", left); // every request closes; only an early one means that the caller left
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+    });
+    request.once("error", left);
+    request.once("close", left);
+  });
+}

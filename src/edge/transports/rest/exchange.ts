@@ -1,0 +1,78 @@
+/** The kinds of HTTP messages that the port hands on. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { newId, steadyNow } from "../../../ambient.ts";
+import { Reason, refuse } from "../../../errors.ts";
+import { Cancel } from "../../../cancellation.ts";
+import type { Admission, CallContext } from "../../gate/gate.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import type { PlainRequest, PlainResponse } from "../../server/fast-http1.ts";
+import type { RestRoute } from "./route.ts";
+
+/** A request of HTTP/1.1 or HTTP/2; one of the lane has come whole. */
+export type Request = IncomingMessage | Http2ServerRequest | PlainRequest;
+
+/** Its response. */
+export type Response = ServerResponse | Http2ServerResponse | PlainResponse;
+
+/** A header that may be given once; undefined where it is not. */
+export function headerOf(request: Request, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Parameters of a path, by their names. */
+export type Parameters = Readonly<Record<string, string>>;
+
+/** One call on its way through the face. */
+export class Exchange {
+  readonly route: RestRoute;
+  readonly request: Request;
+  readonly response: Response;
+  readonly context: CallContext;
+  /** Calls it off. */
+  readonly call = new Cancel();
+  readonly startedAt = steadyNow();
+  readonly parameters: Parameters;
+  /** What the caller sent, for the answer to a refusal. */
+  body: unknown;
+  query: Record<string, unknown> | undefined;
+  admission: Admission | undefined;
+  readonly #memory: BodyMemory;
+  #held: HeldBytes | undefined;
+  #isOver = false;
+
+  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response, memory: BodyMemory) {
+    this.#memory = memory;
+    this.route = route;
+    this.parameters = parameters;
+    this.request = request;
+    this.response = response;
+    this.context = {
+      requestId: newId("req"),
+      signal: this.call,
+      arrivedAt: this.startedAt,
+      deadline: undefined,
+      idempotencyKey: headerOf(request, "idempotency-key"),
+      traceparent: headerOf(request, "traceparent"),
+    };
+  }
+
+  /** Holds memory for a body of so many bytes; throws the refusal where there is none. */
+  readonly hold = (bytes: number): void => {
+    if (bytes <= UNCOUNTED_BYTES || this.#isOver) return;
+    this.#held ??= this.#memory.open(this.admission === undefined ? "" : ownerOf(this.admission.principal));
+    this.#held.to(bytes);
+  };
+
+  /** Gives the memory back, and the place. */
+  leave(): void {
+    this.#isOver = true;
+    this.#held?.release();
+    this.admission?.leave();
+  }
+
+  /** The caller has left. */
+  readonly left = (): void =>
+    this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
+}

@@ -1,0 +1,108 @@
+/** Tells a reader what comes, as events, as fast as it comes and no faster than he reads. */
+import type { Flow, Taker } from "../../../flow.ts";
+import type { Signal } from "../../../cancellation.ts";
+import type { EventWriter, ServerEvent } from "./sse.ts";
+
+/** How items are told. */
+export interface Telling<T> {
+  readonly signal: Signal;
+  /** Begins the answer, when the first item or the end is there. */
+  begin(): EventWriter;
+  eventOf(item: T): ServerEvent;
+  /** The event that says why there is nothing more. */
+  errorOf(thrown: unknown): ServerEvent;
+}
+
+/** Resolves when all is told; rejects with what ended it early, before which nothing is begun where that was the first to come. */
+export const tell = <T>(flow: Flow<T>, telling: Telling<T>): Promise<void> =>
+  new Promise((resolve, reject) => new Teller(flow, telling, resolve, reject).ask());
+
+class Teller<T> implements Taker<T> {
+  readonly #flow: Flow<T>;
+  readonly #telling: Telling<T>;
+  readonly #told: () => void;
+  readonly #failed: (thrown: unknown) => void;
+  #writer: EventWriter | undefined;
+  #isOver = false;
+  /** An item that is there when it is asked for is told in a loop: answers would stand on the stack, each inside the one before. */
+  #isAsking = false;
+  #again = false;
+
+  constructor(flow: Flow<T>, telling: Telling<T>, told: () => void, failed: (thrown: unknown) => void) {
+    this.#flow = flow;
+    this.#telling = telling;
+    this.#told = told;
+    this.#failed = failed;
+    telling.signal.addEventListener("abort", this.#aborted, { once: true });
+  }
+
+  readonly ask = (): void => {
+    if (this.#isAsking) {
+      this.#again = true;
+      return;
+    }
+    this.#isAsking = true;
+    do {
+      this.#again = false;
+      if (this.#isOver) return;
+      if (this.#telling.signal.aborted) this.#aborted();
+      else this.#flow.next(this);
+    } while (this.#again);
+    this.#isAsking = false;
+  };
+
+  item(item: T): void {
+    if (this.#isOver) return;
+    let room: Promise<void> | undefined;
+    try {
+      this.#writer ??= this.#telling.begin();
+      room = this.#writer.write(this.#telling.eventOf(item));
+    } catch (thrown) {
+      this.#flow.leave();
+      this.failed(thrown);
+      return;
+    }
+    if (room === undefined) this.ask();
+    else room.then(this.ask);
+  }
+
+  over(): void {
+    if (!this.#end()) return;
+    try {
+      this.#writer ??= this.#telling.begin();
+      this.#writer.end();
+      this.#told();
+    } catch (thrown) {
+      this.#failed(thrown);
+    }
+  }
+
+  failed(thrown: unknown): void {
+    if (!this.#end()) return;
+    const writer = this.#writer;
+    if (writer === undefined) {
+      this.#failed(thrown);
+      return;
+    }
+    const room = writer.write(this.#telling.errorOf(thrown)) ?? Promise.resolve();
+    room.then(() => {
+      writer.end();
+      this.#failed(thrown);
+    });
+  }
+
+  /** Who waits for an item that does not hear of the signal would wait for ever. */
+  readonly #aborted = (): void => {
+    if (this.#isOver) return;
+    this.#flow.leave();
+    this.failed(this.#telling.signal.reason);
+  };
+
+  /** True the first time. */
+  #end(): boolean {
+    if (this.#isOver) return false;
+    this.#isOver = true;
+    this.#telling.signal.removeEventListener("abort", this.#aborted);
+    return true;
+  }
+}

@@ -1,0 +1,46 @@
+/** What a first user needs and an operator brings himself: secrets made once per data directory, and a demo organisation. */
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { secretBytes } from "../ambient.ts";
+import { createKey } from "../store/account/keys.ts";
+import { addCredits, createOrg } from "../store/account/orgs.ts";
+import type { Sql } from "../store/database/tx.ts";
+
+/** The secrets of one data directory. */
+export interface DevelopmentSecrets {
+  adminToken: string;
+  /** 32 bytes in base64. */
+  masterKey: string;
+  /** The demo organisation's key; absent until it was made. */
+  demoKey?: string;
+}
+
+const FILE = "development.json";
+const DEMO_CREDIT_MICRO = 100_000_000;
+
+/** Reads the secrets of a data directory, or makes them. Only the owner of the process may read the file. */
+export function developmentSecrets(dataDir: string): DevelopmentSecrets {
+  const path = join(dataDir, FILE);
+  if (existsSync(path)) return JSON.parse(readFileSync(path, "utf8")); // written by keepSecrets alone
+  const secrets = { adminToken: secretBytes(24).toString("base64url"), masterKey: secretBytes(32).toString("base64") };
+  keepSecrets(dataDir, secrets);
+  return secrets;
+}
+
+/** Writes the secrets of a data directory, whole or not at all. */
+function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
+  mkdirSync(dataDir, { recursive: true });
+  const path = join(dataDir, FILE);
+  writeFileSync(`${path}.new`, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600 });
+  renameSync(`${path}.new`, path);
+}
+
+/** The demo organisation's key, made with its credit at the first start. */
+export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
+  if (secrets.demoKey !== undefined) return secrets.demoKey;
+  const org = await createOrg(sql, { name: "demo" });
+  await addCredits(sql, { orgId: org.id, amountMicro: DEMO_CREDIT_MICRO, reason: "demo credit" });
+  const { secret } = await createKey(sql, { orgId: org.id, name: "demo", role: "owner" });
+  keepSecrets(dataDir, { ...secrets, demoKey: secret });
+  return secret;
+}

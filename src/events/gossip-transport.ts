@@ -1,0 +1,88 @@
+/** Short words between replicas that may be lost: over NATS where there is one, else over the database. */
+import type { NatsConnection } from "nats";
+import { sleep, steadyNow } from "../ambient.ts";
+import { BRAND } from "../brand.ts";
+import { type Notices, notify } from "../store/database/notifications.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { dial } from "./nats/connect.ts";
+
+/** What a grapevine needs of the house. */
+export interface GrapevineParts {
+  sql: Sql;
+  notices: Notices;
+  /** Where NATS is; undefined where there is none. */
+  natsUrl: string | undefined;
+  /** Hears every word; answers whether somebody else said it. */
+  hear(word: Uint8Array): boolean;
+}
+
+const SUBJECT = `${BRAND}.replica.v1.gossip`;
+/** What fits into a message of NATS in any usual configuration, and as base64 into a notification of PostgreSQL. */
+const MOST_BYTES = { nats: 512_000, database: 5_900 };
+const REDIAL_MS = 2_000;
+/** Who spoke through the database has no NATS: for so long he is answered there. */
+const ANSWERED_MS = 10_000;
+
+/** What this replica hears and says. */
+export class Grapevine {
+  readonly #parts: GrapevineParts;
+  readonly #leaving = new AbortController();
+  readonly #off: () => void;
+  readonly #stay: Promise<void>;
+  #nats: NatsConnection | undefined;
+  #heardFromDatabaseAt = Number.NEGATIVE_INFINITY;
+
+  /** Begins to listen. Neither NATS nor the database need be there: what is said meanwhile is lost. */
+  constructor(parts: GrapevineParts) {
+    this.#parts = parts;
+    this.#off = parts.notices.on("gossip", (payload) => {
+      if (parts.hear(Buffer.from(payload, "base64"))) this.#heardFromDatabaseAt = steadyNow();
+    });
+    this.#stay = parts.natsUrl === undefined ? Promise.resolve() : this.#dialOn(parts.natsUrl);
+  }
+
+  /** How long a word may be at the moment. */
+  get mostBytes(): number {
+    return this.#needsDatabase() ? MOST_BYTES.database : MOST_BYTES.nats;
+  }
+
+  /** Says a word to all replicas. Never rejects. */
+  async say(word: Uint8Array): Promise<void> {
+    this.#nats?.publish(SUBJECT, word);
+    if (!this.#needsDatabase()) return;
+    await notify(this.#parts.sql, "gossip", Buffer.from(word).toString("base64")).catch(() => {});
+  }
+
+  /** Listens no more. */
+  async close(): Promise<void> {
+    this.#off();
+    this.#leaving.abort();
+    await this.#nats?.close();
+    await this.#stay;
+  }
+
+  #needsDatabase(): boolean {
+    return this.#nats === undefined || steadyNow() - this.#heardFromDatabaseAt < ANSWERED_MS;
+  }
+
+  async #dialOn(url: string): Promise<void> {
+    const { signal } = this.#leaving;
+    while (!signal.aborted) {
+      await this.#once(url).catch(() => {});
+      this.#nats = undefined;
+      await sleep(REDIAL_MS, signal).catch(() => {});
+    }
+  }
+
+  async #once(url: string): Promise<void> {
+    const connection = await dial(url);
+    if (this.#leaving.signal.aborted) return connection.close();
+    connection.subscribe(SUBJECT, {
+      callback: (error, message) => {
+        if (!error) this.#parts.hear(message.data);
+      },
+    });
+    this.#nats = connection;
+    await connection.closed();
+  }
+}

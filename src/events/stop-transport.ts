@@ -1,0 +1,88 @@
+/** Emergency stops between replicas without the database: over NATS, where there is one. Each replica that holds a stop answers. */
+import { createInbox, type NatsConnection } from "nats";
+import { after, sleep } from "../ambient.ts";
+import { BRAND } from "../brand.ts";
+import { dial } from "./nats/connect.ts";
+
+/** What a line needs of the house. */
+export interface StopLineParts {
+  /** Where NATS is; undefined where there is none: then nobody is told. */
+  readonly url: string | undefined;
+  /** Names this replica among those that answer. */
+  readonly replica: string;
+  /** Takes in what another replica says, before it is answered. */
+  hear(word: string): void;
+}
+
+const SUBJECT = `${BRAND}.replica.v1.stop`;
+const REDIAL_MS = 2_000;
+/** How long answers are counted. */
+const ANSWERS_MS = 2_000;
+
+/** The line of one replica. PostgreSQL stays the truth; any word may be lost. */
+export class StopLine {
+  readonly #parts: StopLineParts;
+  readonly #leaving = new AbortController();
+  readonly #stay: Promise<void>;
+  #nats: NatsConnection | undefined;
+
+  /** Begins to listen. NATS need not be there. */
+  constructor(parts: StopLineParts) {
+    this.#parts = parts;
+    this.#stay = parts.url === undefined ? Promise.resolve() : this.#dialOn(parts.url);
+  }
+
+  /** Tells all other replicas; the names of those that answer come into the returned set as they do. */
+  tell(word: string): ReadonlySet<string> {
+    const answered = new Set<string>();
+    const nats = this.#nats;
+    if (nats === undefined) return answered;
+    try {
+      const reply = createInbox();
+      const answers = nats.subscribe(reply, {
+        callback: (error, message) => {
+          if (!error) answered.add(message.string());
+        },
+      });
+      after(ANSWERS_MS, () => answers.unsubscribe());
+      nats.publish(SUBJECT, `${this.#parts.replica} ${word}`, { reply });
+    } catch {
+      // The connection is just being lost: nobody hears.
+    }
+    return answered;
+  }
+
+  /** Listens no more. */
+  async close(): Promise<void> {
+    this.#leaving.abort();
+    await this.#nats?.close();
+    await this.#stay;
+  }
+
+  async #dialOn(url: string): Promise<void> {
+    const { signal } = this.#leaving;
+    while (!signal.aborted) {
+      await this.#once(url).catch(() => {});
+      this.#nats = undefined;
+      await sleep(REDIAL_MS, signal).catch(() => {});
+    }
+  }
+
+  async #once(url: string): Promise<void> {
+    const { replica, hear } = this.#parts;
+    const connection = await dial(url);
+    if (this.#leaving.signal.aborted) return connection.close();
+    connection.subscribe(SUBJECT, {
+      callback: (error, message) => {
+        if (error) return;
+        const text = message.string();
+        const at = text.indexOf(" ");
+        if (text.slice(0, at) === replica) return;
+        hear(text.slice(at + 1));
+        message.respond(replica);
+      },
+    });
+    this.#nats = connection;
+    await connection.closed();
+  }
+}

@@ -1,0 +1,331 @@
+/** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
+import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { AttemptStatus, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
+import { inTime, steadyNow } from "../ambient.ts";
+import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
+import { failureWord } from "../contracts/failure.ts";
+import type { Watch } from "../events/broadcast/broadcaster.ts";
+import type { Hold } from "../billing/hold.ts";
+import { StoreAway } from "../billing/group-commit.ts";
+import type { Till } from "../billing/credit-leaser.ts";
+import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";
+import type { Plan, PlanStep } from "../routing/index.ts";
+import type { EventRecord } from "../store/events/outbox.ts";
+import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
+import { type Call, keyOf, tooLate } from "../call.ts";
+import { eventOf } from "../events/emit.ts";
+import { endedOf } from "./call-spans.ts";
+
+/** The till of this house, with the records of its store. */
+export type HouseTill = Till<IntentRecord, RequestRecord>;
+
+/** What an answered call owes. */
+export interface Charge {
+  step: PlanStep;
+  units: number;
+  /** The winner's part. */
+  costMicro: number;
+  /** The loser's part, where a hedge was sent. */
+  hedgeMicro: number | undefined;
+}
+
+/** Words of the log that the caller's request gives. */
+export interface Asked {
+  modelRequested: string;
+  sessionId?: string | undefined;
+  deadlineMs?: number | undefined;
+  metadata?: object | undefined;
+  preset?: string | undefined;
+  /** The control loop that it is a part of. */
+  streamId?: string;
+  /** Who sees the organisation's calls end; undefined where nobody does. */
+  watch?: Watch | undefined;
+}
+
+/** The bill of one call. It ends once: settled, or void. */
+export class Bill {
+  readonly #hold: Hold<IntentRecord, RequestRecord>;
+  readonly #call: Call;
+  readonly #asked: Asked;
+  readonly #intent: IntentRecord;
+  readonly #plan: Plan;
+  readonly #openedAt = steadyNow();
+  readonly #endsAt: number;
+  #ended = false;
+
+  private constructor(
+    hold: Hold<IntentRecord, RequestRecord>,
+    { plan, call, asked, endsAt }: { plan: Plan; call: Call; asked: Asked; endsAt: number },
+    intent: IntentRecord,
+  ) {
+    this.#endsAt = endsAt;
+    this.#hold = hold;
+    this.#plan = plan;
+    this.#call = call;
+    // Of what callers send, nothing is kept where their organisation retains no data: not in the log, not in spans.
+    this.#asked = keyOf(call).settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined } : asked;
+    this.#intent = intent;
+    hold.intend(intent);
+  }
+
+  /**
+   * Holds the plan's dearest way, at once when the key's lease has it, or refuses with 402 before any upstream is called; the promise
+   * is on its way to the disk. Nothing of it waits for longer than until `endsAt`, on the steady clock in milliseconds: then it refuses
+   * with `deadline_exceeded`.
+   */
+  static open(
+    till: HouseTill,
+    plan: Plan,
+    call: Call,
+    asked: Asked,
+    endsAt = Number.POSITIVE_INFINITY,
+  ): Bill | Promise<Bill> {
+    const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
+    const first = plan.steps[0]!.offering;
+    const held = till.hold({ orgId, keyId, workspaceId, ancestors }, plan.ceilingMicro, estimateOf(plan));
+    const intent: IntentRecord = {
+      orgId,
+      keyId,
+      requestId: call.requestId,
+      contract: wordOfContract(plan.contract),
+      model: first.model,
+      provider: first.provider,
+      offeringId: first.id,
+      unit: unitOf(plan),
+    };
+    const opened = (hold: Hold<IntentRecord, RequestRecord>): Bill => {
+      // From here on the record of the call's end keeps the key with the answer, or frees it.
+      if (call.idempotency) call.idempotency.promised = true;
+      return new Bill(hold, { plan, call, asked, endsAt }, intent);
+    };
+    if (!(held instanceof Promise)) return opened(held);
+    const unwanted = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();
+    return until(endsAt, held, tooLate, unwanted).then(opened);
+  }
+
+  /** The most that may be charged, in micro-dollars. */
+  get ceilingMicro(): number {
+    return this.#hold.ceilingMicro;
+  }
+
+  /**
+   * Charges an answer that leaves. Resolves when it may: when the promise is durable, and with an idempotency key when the charge is
+   * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
+   * time. With an idempotency key it is charged and kept all the same, for whoever asks again.
+   */
+  settle<D extends DescMessage>(
+    charge: Charge,
+    route: Route | undefined,
+    schema: D,
+    answer: MessageShape<D>,
+  ): Promise<void> {
+    const { idempotency } = this.#call;
+    if (idempotency === undefined || this.#isLate) return this.#settleDelivered(charge, route);
+    this.#ended = true;
+    const bytes = toBinary(schema, answer);
+    const record = this.#record(charge, route, this.#claim(idempotency.seal?.(bytes) ?? bytes));
+    const settled = this.#hold.charge(record);
+    const kept = new Promise<void>((leaves, fails) => {
+      const broken = (thrown: unknown): void => fails(thrown instanceof StoreAway ? new StoreAway("once") : thrown);
+      this.#hold.whenDurable(() => settled.hear(leaves, broken), broken);
+    });
+    return until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
+  }
+
+  /** Charges an answer at the moment at which it leaves. */
+  async #settleDelivered(charge: Charge, route: Route | undefined): Promise<void> {
+    try {
+      if (!this.#isLate) await this.durableInTime;
+      if (this.#isLate) throw tooLate();
+      if (this.#call.signal.aborted) throw asRefusal(this.#call.signal.reason);
+    } catch (thrown) {
+      const { reason, message, details, retryAfter } = asRefusal(thrown);
+      const refusal = refuse(reason, message, details, {
+        ...(route && { route }),
+        ...(retryAfter !== undefined && { retryAfter }),
+      });
+      await this.void(refusal);
+      throw refusal;
+    }
+    this.#ended = true;
+    this.#hold.charge(this.#record(charge, route, {}));
+  }
+
+  /** Charges what a stream delivered; nobody waits for it. */
+  close(charge: Charge, route: Route | undefined): void {
+    this.#ended = true;
+    this.#hold.charge(this.#record(charge, route, {}));
+  }
+
+  /** Resolves when the promise is durable: nothing of an answer leaves before. */
+  get durable(): Promise<void> {
+    return this.#hold.durable;
+  }
+
+  /** The same, rejecting with `deadline_exceeded` when time is over before. */
+  get durableInTime(): Promise<void> {
+    return until(this.#endsAt, this.#hold.durable, tooLate);
+  }
+
+  get #isLate(): boolean {
+    return steadyNow() > this.#endsAt;
+  }
+
+  /**
+   * Ends the call without a charge, its failure on record; a bill that was settled stays settled, whatever became of the
+   * answer. Never rejects. With an idempotency key it resolves when the key is free again, or when time is over.
+   */
+  async void(refusal: Refusal): Promise<void> {
+    if (this.#ended) return;
+    this.#ended = true;
+    const { code, status } = factsOf(refusal.reason);
+    const record: RequestRecord = {
+      ...this.#intent,
+      status: "failed",
+      units: 0,
+      costMicro: 0,
+      wakeUpMicro: 0,
+      hedgeCostMicro: null,
+      simulated: false,
+      httpStatus: status,
+      errorCode: code,
+      latencyMs: this.#elapsedMs(),
+      byok: false,
+      ...this.#log(refusal.route),
+      // Who leaves knows it.
+      ...(refusal.reason !== Reason.CLIENT_CLOSED_REQUEST && { events: [this.#failed(code)] }),
+      ...this.#claim(undefined),
+    };
+    this.#tell(record, refusal.route);
+    const released = this.#hold.release(record).catch(nothing);
+    if (this.#call.idempotency) await until(this.#endsAt, released, nothing).catch(nothing);
+  }
+
+  #record(
+    { step, units, costMicro, hedgeMicro }: Charge,
+    route: Route | undefined,
+    claim: Pick<RequestRecord, "claim">,
+  ): RequestRecord {
+    const { model, provider, id, simulated } = step.offering;
+    const record: RequestRecord = {
+      ...this.#intent,
+      model,
+      provider,
+      offeringId: id,
+      status: "settled",
+      units,
+      costMicro: costMicro + (hedgeMicro ?? 0),
+      wakeUpMicro: Math.min(step.wakeUpMicro, costMicro),
+      hedgeCostMicro: hedgeMicro ?? null,
+      simulated,
+      httpStatus: 200,
+      errorCode: null,
+      latencyMs: this.#elapsedMs(),
+      byok: step.ownKey === true,
+      ...this.#log(route),
+      ...(route?.fallbackUsed && { events: [this.#fallbackUsed(route)] }),
+      ...claim,
+    };
+    this.#tell(record, route, step);
+    return record;
+  }
+
+  #tell(record: RequestRecord, route: Route | undefined, step?: PlanStep): void {
+    const { watch } = this.#asked;
+    if (watch) watch.ended(endedOf({ call: this.#call, plan: this.#plan, asked: this.#asked, record, route, step }));
+  }
+
+  #failed(code: string): EventRecord {
+    const { orgId, requestId, contract, keyId } = this.#intent;
+    const value = { requestId, contract, model: this.#asked.modelRequested, code, keyId };
+    return eventOf(orgId, { case: "requestFailed", value }, keyOf(this.#call).workspaceId);
+  }
+
+  #fallbackUsed({ model, provider, offeringId, attempts }: Route): EventRecord {
+    const { orgId, requestId } = this.#intent;
+    const failed = attempts.filter(({ status }) => status === AttemptStatus.ERROR);
+    const failedOfferingIds = failed.map((attempt) => attempt.offeringId);
+    const value = { requestId, model, provider, offeringId, failedOfferingIds };
+    return eventOf(orgId, { case: "routeFallbackUsed", value }, keyOf(this.#call).workspaceId);
+  }
+
+  #claim(response: Uint8Array | undefined): Pick<RequestRecord, "claim"> {
+    const claimed = this.#call.idempotency;
+    if (!claimed) return {};
+    return { claim: { key: claimed.key, claimId: claimed.claimId, ...(response && { response }) } };
+  }
+
+  #elapsedMs(): number {
+    return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
+  }
+
+  #log(route: Route | undefined): Pick<RequestRecord, "log" | "attemptMs"> {
+    const { modelRequested, sessionId, deadlineMs, metadata, preset, streamId } = this.#asked;
+    const attemptMs = onlyAttemptOf(route);
+    const more = sessionId ?? deadlineMs ?? metadata ?? preset ?? streamId;
+    if (route && attemptMs !== undefined && more === undefined && !route.fallbackUsed)
+      return { log: plainLogOf(modelRequested, route), attemptMs };
+    const log = {
+      model_requested: modelRequested,
+      session_id: sessionId,
+      deadline_ms: deadlineMs,
+      metadata,
+      preset,
+      stream_id: streamId,
+      region: route?.region,
+      precision: route?.precision,
+      fallback_used: route?.fallbackUsed || undefined,
+      attempts:
+        attemptMs !== undefined
+          ? undefined
+          : route?.attempts.map(({ offeringId, status, reason, latencyMs }) => ({
+              offering_id: offeringId,
+              status: AttemptStatusSchema.value[status]?.name.slice("ATTEMPT_STATUS_".length).toLowerCase(),
+              reason: failureWord(reason),
+              latency_ms: latencyMs,
+            })),
+    };
+    return { log, attemptMs };
+  }
+}
+
+/** The log of calls that asked for a model and no more, and got it at once: one object for all that are alike. */
+function plainLogOf(modelRequested: string, { region, precision }: Route): object {
+  if (plain.model_requested !== modelRequested || plain.region !== region || plain.precision !== precision)
+    plain = { model_requested: modelRequested, region, precision };
+  return plain;
+}
+
+let plain: { model_requested?: string; region?: string | undefined; precision?: string | undefined } = {};
+
+/** How long the one attempt of a route took that succeeded at once; undefined where there is more to tell. */
+function onlyAttemptOf(route: Route | undefined): number | undefined {
+  const only = route?.attempts.length === 1 ? route.attempts[0] : undefined;
+  return only?.status === AttemptStatus.OK && only.offeringId === route?.offeringId ? only.latencyMs : undefined;
+}
+
+/** The unit of a plan's contract; the schema's zero value plans nothing. */
+const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract, 0>] ?? "";
+
+const nothing = (): void => {};
+
+/** Told to who waited for long enough; the answer comes to who asks again. */
+const KEPT =
+  "time ran out before the answer was on record; call again with the same idempotency key, which answers and charges this call once";
+
+/** What `done` resolves to, or a rejection with what `late` makes, at a moment of the steady clock; Infinity: never. */
+const until = <T>(endsAt: number, done: Promise<T>, late: () => unknown, unwanted?: (value: T) => void): Promise<T> =>
+  endsAt === Number.POSITIVE_INFINITY
+    ? done
+    : inTime(done, { ms: Math.max(0, endsAt - steadyNow()), late, ...(unwanted && { unwanted }) });
+
+function estimateOf(plan: Plan): { unit: string; units: number; priceNano: number; wakeUpMicro: number } {
+  let dearest = plan.steps[0]!;
+  for (const step of plan.steps) if (step.costMicro > dearest.costMicro) dearest = step;
+  return {
+    unit: unitOf(plan),
+    units: plan.intent.units,
+    priceNano: dearest.unitNano,
+    wakeUpMicro: dearest.wakeUpMicro,
+  };
+}

@@ -1,0 +1,267 @@
+/** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
+import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
+import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
+import { ambientClock, random, steadyNow } from "../ambient.ts";
+import { violation } from "../contracts/conflicts.ts";
+import type { Intent } from "../contracts/contract.ts";
+import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { Watch } from "../events/broadcast/broadcaster.ts";
+import { charge } from "../billing/price.ts";
+import { asRefusal, type Reason } from "../errors.ts";
+import {
+  type AttemptOptions,
+  type AttemptWorld,
+  type HedgeBudgets,
+  type Hedges,
+  type Plan,
+  type PlanArgs,
+  type PlanStep,
+  planFor,
+} from "../routing/index.ts";
+import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
+import { frameSources } from "../upstream/pictures/order.ts";
+import type { CallOptions, Wire } from "../upstream/wire.ts";
+import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
+import type { Mover, StopBook } from "./stops/active-stops.ts";
+import type { LiveSupply } from "../supply/live-supply.ts";
+import { type Asked, Bill, type Charge, type HouseTill } from "./call-billing.ts";
+import type { LoopBoard } from "./loops/loop-registry.ts";
+import type { Resumption } from "./loops/resumption.ts";
+import { type CallKeys, reachWith } from "./own-keys.ts";
+import type { Books } from "./prepare.ts";
+import type { Session } from "./sessions.ts";
+import { handedOn } from "./call-spans.ts";
+
+/** What inference needs of the house. */
+export interface InferenceParts extends Books {
+  supply: LiveSupply;
+  /** Action spaces that a policy can be tried in here. */
+  evaluated: ReadonlySet<string>;
+  till: HouseTill;
+  /** The control loops of this replica. */
+  loops: LoopBoard;
+  /** Fetches frames; made with the same `allowPrivate`. */
+  agent: FrameOptions["agent"];
+  allowPrivate: boolean;
+  /** Hears of a key's call that was refused for want of credit or budget. */
+  unpaid(reason: Reason, key: KeyPrincipal): void;
+  stops: StopBook;
+  /** Sends spans of calls to the targets of their organisations. */
+  broadcast: { of(orgId: string): Watch | undefined };
+  /** Lets control loops go on on another stream. */
+  resumption: Resumption;
+}
+
+/** The same, with what inference itself remembers between calls. */
+export interface InferenceHouse extends InferenceParts {
+  hedges: HedgeBudgets;
+}
+
+/** One call on its way. */
+export class Trip {
+  readonly call: Call;
+  readonly plan: Plan;
+  /** When it arrived, on the steady clock in milliseconds. */
+  readonly arrivedAt: number;
+  /** What became of the session's pin, once somebody served. */
+  pin: PinOutcome | undefined;
+  readonly #house: InferenceHouse;
+  readonly #asked: Asked;
+  readonly #ownKeys: CallKeys | undefined;
+  readonly #session: Session | undefined;
+
+  /** Plans the call, or refuses it when nothing may serve it. */
+  constructor(house: InferenceHouse, request: Routed, wanted: Wanted, call: Call) {
+    refuseLargeMetadata(request.metadata);
+    this.#house = house;
+    this.call = call;
+    this.arrivedAt = call.arrivedAt ?? steadyNow();
+    this.#ownKeys = wanted.ownKeys;
+    this.#session = wanted.session;
+    const { deadlineMs } = request.provider ?? {};
+    // What came before may have taken all of its time, and a plan says nothing of time that is over.
+    if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
+    this.plan = planFor(planArgs(house, wanted, call, this.arrivedAt));
+    this.#asked = {
+      modelRequested: wanted.intent.model,
+      sessionId: request.provider?.sessionId,
+      deadlineMs,
+      metadata: request.metadata,
+      preset: request.preset,
+      watch: house.broadcast.of(keyOf(call).orgId),
+    };
+  }
+
+  /** What attempting the plan needs of the world. */
+  get world(): AttemptWorld {
+    const { supply } = this.#house;
+    return {
+      clock: ambientClock,
+      health: supply.health,
+      hedges: hedgesOf(this.#house, this.call),
+      signal: this.call.signal,
+    };
+  }
+
+  /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
+  reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
+    return reachWith(this.#house.supply, step, actionDim, this.#ownKeys);
+  }
+
+  /** The pictures of the call, fetched and decoded when a wire first asks for them. */
+  frames(observations: readonly Observation[], goal?: Frame): FrameSet {
+    const { agent, allowPrivate } = this.#house;
+    return new FrameSet(frameSources(observations, goal), {
+      agent,
+      allowPrivate,
+      signal: this.call.signal,
+      deadline: this.plan.endsAt,
+    });
+  }
+
+  /** What a wire is told of one attempt. */
+  options({ signal, budgetMs }: AttemptOptions, step: PlanStep): CallOptions {
+    const { watch, sessionId } = this.#asked;
+    const traceparent = handedOn(watch, this.call, sessionId, step);
+    return { signal, budgetMs, requestId: this.call.requestId, traceparent };
+  }
+
+  /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
+  get upstreamSession(): string | undefined {
+    return this.#session?.name;
+  }
+
+  /** Notes who served the session, and says what that did to its pin. A promise only when it is a new one or moved. */
+  pinned({ offering }: PlanStep): PinOutcome | undefined | Promise<PinOutcome | undefined> {
+    const outcome = this.#session && this.#house.sessions.served(this.#session, offering);
+    if (!(outcome instanceof Promise)) {
+      this.pin = outcome;
+      return outcome;
+    }
+    return outcome.then((settled) => {
+      this.pin = settled;
+      return settled;
+    });
+  }
+
+  /** What `units` of a step's answer owe. */
+  charge(step: PlanStep, units: number, hedgeMicro?: number): Charge {
+    const costMicro = charge(units, step.unitNano) + step.wakeUpMicro;
+    return { step, units, costMicro, hedgeMicro };
+  }
+
+  /** Holds what the plan may cost, or refuses with 402. */
+  openBill(): Bill | Promise<Bill> {
+    const unpaid = (thrown: unknown): never => {
+      this.#house.unpaid(asRefusal(thrown).reason, keyOf(this.call));
+      throw thrown;
+    };
+    try {
+      const bill = Bill.open(this.#house.till, this.plan, this.call, this.#asked, this.plan.endsAt);
+      return bill instanceof Promise ? bill.catch(unpaid) : bill;
+    } catch (thrown) {
+      return unpaid(thrown);
+    }
+  }
+
+  /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
+  async billed<T>(paid: (bill: Bill) => Promise<T>): Promise<T> {
+    const opening = this.openBill();
+    const bill = opening instanceof Promise ? await opening : opening;
+    try {
+      return await paid(bill);
+    } catch (thrown) {
+      await bill.void(asRefusal(thrown));
+      throw thrown;
+    }
+  }
+
+  /** The name of an answer: the request's own, under another prefix. */
+  named(prefix: "act" | "pred" | "grnd" | "chunk"): string {
+    const { requestId } = this.call;
+    return prefix + requestId.slice(requestId.indexOf("_"));
+  }
+}
+
+/** What is wanted of the router. */
+export interface Wanted {
+  intent: Intent;
+  ownKeys: CallKeys | undefined;
+  session: Session | undefined;
+}
+
+/** The fields of a request that every routed call has. */
+export type Routed = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
+
+/** What a plan is made from at this moment. */
+export function planArgs(
+  house: InferenceHouse,
+  { intent, ownKeys, session }: Wanted,
+  call: Call,
+  arrivedAt: number,
+): PlanArgs {
+  return {
+    intent,
+    snapshot: house.supply.snapshot,
+    health: house.supply.health.view,
+    scope: keyOf(call),
+    ownKeys,
+    pin: session && house.sessions.get(session),
+    seed: intent.seed ?? Math.floor(random() * 2 ** 32),
+    now: steadyNow(),
+    arrivedAt,
+    deadline: call.deadline,
+  };
+}
+
+/** Who moves by a call, as emergency stops know it. */
+export function moverOf({ provider }: Intent, call: Call, robotId: string | undefined): Mover {
+  const key = keyOf(call);
+  return { key, sessionId: provider?.sessionId, robotIds: [key.robotId, robotId] };
+}
+
+/** The robot that metadata names. */
+export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
+  const named = metadata?.robot_id;
+  return typeof named === "string" ? named : undefined;
+}
+
+/** The hedges that a call may send: no more of the organisation's calls than it settled. */
+export function hedgesOf({ hedges }: InferenceHouse, call: Call): Hedges {
+  const { orgId, settings } = keyOf(call);
+  return hedges.of(orgId, settings.maxHedgeRatio);
+}
+
+/** A wire as one that speaks a contract. The probe let no offering live that its wire cannot serve. */
+export function speaking<C extends "act" | "predict" | "ground">(
+  wire: Wire,
+  contract: C,
+): Wire & Required<Pick<Wire, C>> {
+  if (wire[contract] === undefined) throw new Error(`the wire ${wire.id} does not speak this contract`);
+  return wire as Wire & Required<Pick<Wire, C>>; // seen above
+}
+
+/** Fails the attempt whose answer is not what its contract promises. */
+export function assertSound(failure: AttemptFailure | undefined): void {
+  if (failure !== undefined) throw new UpstreamFailure(failure, "the answer is not what the contract promises");
+}
+
+const METADATA_KEYS = 16;
+const METADATA_LETTERS = 512;
+
+/** Refuses metadata beyond 16 keys of 512 characters. */
+export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
+  if (metadata === undefined) return;
+  const entries = Object.entries(metadata);
+  if (entries.length > METADATA_KEYS) throw violation("metadata", `may have at most ${METADATA_KEYS} keys`, "too_long");
+  for (const [key, value] of entries) {
+    const long = key.length > METADATA_LETTERS || (JSON.stringify(value)?.length ?? 0) > METADATA_LETTERS;
+    if (long)
+      throw violation(
+        `metadata.${key.slice(0, 64)}`,
+        `may have at most ${METADATA_LETTERS} characters`,
+        "string_too_long",
+      );
+  }
+}

@@ -1,0 +1,100 @@
+/** ActStream: a talk that begins with `open` and is then one robot's control loop. */
+import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { after } from "../../ambient.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import type { Call, Listener, Speaker } from "../../call.ts";
+import { Robot } from "./loop-session.ts";
+import { type Prepared, prepare } from "../prepare.ts";
+import type { InferenceHouse } from "../call.ts";
+
+/** A caller who has not said by then what he wants is gone. */
+const OPEN_WITHIN_MS = 10_000;
+/** Messages that a caller may send before his preset has been read. */
+const MOST_WAITING = 256;
+
+/** Serves one stream. */
+export function actStream(
+  house: InferenceHouse,
+  speaker: Speaker<ActStreamResponse>,
+  call: Call,
+): Listener<ActStreamRequest> {
+  const talk = new Talk(house, speaker, call);
+  call.signal.addEventListener("abort", () => talk.abandon(), { once: true });
+  return talk;
+}
+
+class Talk implements Listener<ActStreamRequest> {
+  readonly #house: InferenceHouse;
+  readonly #speaker: Speaker<ActStreamResponse>;
+  readonly #call: Call;
+  #robot: Robot | undefined;
+  /** What came while the preset was being read; undefined before `open`. */
+  #waiting: (() => void)[] | undefined;
+  #abandoned = false;
+  readonly #forgetOpen: () => void;
+
+  constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call) {
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
+    this.#house = house;
+    this.#speaker = speaker;
+    this.#call = call;
+  }
+
+  hear({ message }: ActStreamRequest): void {
+    if (message.case === "open") {
+      if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
+      this.#waiting = [];
+      this.#forgetOpen();
+      const open = prepare(this.#house, LoopOpenSchema, message.value, this.#call);
+      if (open instanceof Promise)
+        open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
+      else this.#begin(open);
+      return;
+    }
+    if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
+    if (message.case === "observation") {
+      // What nearly all messages are.
+      if (this.#robot) this.#robot.observe(message.value);
+      else this.#tell((robot) => robot.observe(message.value));
+    } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value.instruction));
+    else this.#tell((robot) => robot.finish());
+  }
+
+  room(): void {
+    this.#robot?.room();
+  }
+
+  close(): void {
+    this.#forgetOpen();
+    if (this.#waiting) this.#tell((robot) => robot.drainAs(undefined));
+    else this.#speaker.end();
+  }
+
+  cut(refusal: Refusal): void {
+    this.#forgetOpen();
+    if (this.#robot) this.#robot.cut(refusal);
+    else this.#speaker.end(refusal);
+    this.#abandoned = true;
+  }
+
+  abandon(): void {
+    this.#forgetOpen();
+    this.#abandoned = true;
+    this.#robot?.abandon();
+  }
+
+  #begin(open: Prepared<LoopOpen>): void {
+    if (this.#abandoned) return;
+    this.#robot = new Robot(this.#house, this.#speaker, this.#call, open);
+    this.#robot.begin();
+    for (const tell of this.#waiting?.splice(0) ?? []) tell();
+  }
+
+  #tell(what: (robot: Robot) => void): void {
+    if (this.#robot) what(this.#robot);
+    else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
+    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });
+  }
+}

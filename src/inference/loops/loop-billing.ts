@@ -1,0 +1,247 @@
+/**
+ * The tab of a control loop: credit for many chunks is held ahead, in bills that each last about a second. The next one is
+ * opened while the last one is still good, so that no chunk waits for the ledger; what a chunk costs is added in memory.
+ */
+import type { Route } from "../../../gen/limber/v1/route_pb.ts";
+import { newId, steadyNow } from "../../ambient.ts";
+import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
+import { type Plan, sameWay } from "../../routing/index.ts";
+import type { Call } from "../../call.ts";
+import { type Asked, Bill, type Charge, type HouseTill } from "../call-billing.ts";
+
+/**
+ * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
+ * so that they share their commits.
+ */
+const BILL_MS = 1_000;
+/** The next bill is opened when this share of the last one is used, in time or in credit. */
+const AHEAD = 0.8;
+/** A bill whose time is over goes on for so long while the next one is being opened: where there is credit left, nobody waits for the ledger. */
+const LATE_MS = 500;
+/** Chunks in the first bill, and the most in any. */
+const CHUNKS = { first: 8, most: 4_096, growth: 4 } as const;
+/** A loop that stands still gives its credit back after this long. */
+const IDLE_MS = 5_000;
+
+/** One bill of the tab. */
+interface Page {
+  readonly bill: Bill;
+  readonly chunks: number;
+  readonly openedAt: number;
+  readonly endsAt: number;
+  /** Credit that is left, in micro-dollars. */
+  leftMicro: number;
+  used: number;
+  usedAt: number;
+  durable: boolean;
+  /** What it owes; undefined while nothing. One page has one offering. */
+  owed: Owed | undefined;
+  route: Route | undefined;
+}
+
+/** A charge that grows. */
+type Owed = { -readonly [K in keyof Charge]: Charge[K] };
+
+/** Credit and charges of one loop. */
+export class Tab {
+  readonly #till: HouseTill;
+  readonly #call: Call;
+  readonly #asked: Asked;
+  #page: Page | undefined;
+  #next: Promise<Page | undefined> | undefined;
+  #ahead: Page | undefined;
+  #opened = 0;
+  #chunks: number = CHUNKS.first;
+  #over = false;
+
+  constructor(till: HouseTill, call: Call, asked: Asked) {
+    this.#till = till;
+    this.#call = call;
+    this.#asked = asked;
+  }
+
+  /**
+   * Makes sure that the dearest chunk of a plan is covered; at once where it is. Rejects with the 402 when there is no
+   * credit for a single one, with `store_unavailable` when the ledger is away.
+   */
+  cover(plan: Plan, at = steadyNow()): void | Promise<void> {
+    if (!this.#has(plan.ceilingMicro, at)) return this.#renew(plan);
+    this.#lookAhead(plan, at);
+    return undefined;
+  }
+
+  /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where somebody would have to be asked. */
+  covers(plan: Plan, chunks: number): boolean {
+    return this.#has(plan.ceilingMicro * chunks, steadyNow());
+  }
+
+  /** Whether the page has so much credit left; where it has not, or is too old, the next one's turn comes if that is open. */
+  #has(wantedMicro: number, at: number): boolean {
+    const page = this.#page;
+    const isGood = page !== undefined && page.leftMicro >= wantedMicro;
+    if (isGood && at < page.endsAt) return true;
+    // What is under way is charged where it lands.
+    if (!this.#ahead || this.#ahead.leftMicro < wantedMicro) return isGood && at < page.endsAt + LATE_MS;
+    this.#turn(this.#ahead);
+    return true;
+  }
+
+  /** Resolves when a chunk of this step may be charged and leave: its promise is durable, on a page of its own offering. */
+  ready(charge: Charge, plan: Plan): void | Promise<void> {
+    const page = this.#page;
+    if (!page) return this.#renew(plan).then(() => this.ready(charge, plan));
+    const other = page.owed !== undefined && !sameWay(page.owed.step, charge.step);
+    // Of several that were under way, one may have been dearer than any that the page was made for.
+    const short = page.used > 0 && page.leftMicro < charge.costMicro + (charge.hedgeMicro ?? 0);
+    if (other || short) {
+      // What it gives back covers the next one.
+      this.#close(page);
+      return this.#renew(plan).then(() => this.ready(charge, plan));
+    }
+    return page.durable ? undefined : this.#made(page);
+  }
+
+  /** Charges a chunk that leaves at `at`, after `ready`. */
+  add({ step, units, costMicro, hedgeMicro }: Charge, route: Route | undefined, at: number): void {
+    const page = this.#page;
+    if (!page) throw new Error("a chunk is charged after its page is ready");
+    page.owed ??= { step, units: 0, costMicro: 0, hedgeMicro: undefined };
+    const { owed } = page;
+    owed.units += units;
+    owed.costMicro += costMicro;
+    if (hedgeMicro !== undefined) owed.hedgeMicro = (owed.hedgeMicro ?? 0) + hedgeMicro;
+    page.route = route ?? page.route;
+    page.leftMicro -= costMicro + (hedgeMicro ?? 0);
+    page.used += 1;
+    page.usedAt = at;
+  }
+
+  /** Settles what is old, and gives back what nobody uses. Call it about once a second while nothing is under way. */
+  tidy(): void {
+    const page = this.#page;
+    if (!page) return;
+    const now = steadyNow();
+    const idle = now - Math.max(page.usedAt, page.openedAt);
+    if (idle >= (page.owed ? BILL_MS : IDLE_MS)) this.end(undefined);
+  }
+
+  /** Settles everything. `refusal` is why it ended, for a page that nothing was charged to. The tab may be used on. */
+  end(refusal: Refusal | undefined): void {
+    const unused = refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the loop stood still");
+    for (const page of [this.#page, this.#ahead]) if (page) this.#close(page, unused);
+    this.#page = undefined;
+    this.#ahead = undefined;
+  }
+
+  /** The loop is over: what is still being opened is closed again. */
+  close(refusal: Refusal | undefined): void {
+    this.#over = true;
+    this.end(refusal);
+  }
+
+  #lookAhead(plan: Plan, at: number): void {
+    const page = this.#page;
+    if (!page || this.#next || this.#ahead) return;
+    const used = 1 - page.leftMicro / (page.chunks * plan.ceilingMicro || 1);
+    const isNew = used < AHEAD && at < page.endsAt - (1 - AHEAD) * BILL_MS;
+    if (page.used === 0 || isNew) return;
+    this.#next = this.#open(plan, this.#size(page)).then(
+      async (next) => {
+        await this.#made(next);
+        this.#next = undefined;
+        if (this.#over) this.#close(next);
+        else this.#ahead = next;
+        return next;
+      },
+      () => {
+        // Nothing is lost yet: whether there is credit is asked again when it is needed.
+        this.#next = undefined;
+        return undefined;
+      },
+    );
+    this.#next.catch(() => {
+      this.#next = undefined;
+    });
+  }
+
+  async #renew(plan: Plan): Promise<void> {
+    const last = this.#page;
+    const chunks = last ? this.#size(last) : this.#chunks;
+    // What it gives back may be what the next one needs, or waits for.
+    if (last) this.#close(last);
+    if (this.#next) await this.#next.catch(() => undefined);
+    if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) return this.#turn(this.#ahead);
+    const page = await this.#open(plan, chunks);
+    if (!this.#over) return this.#turn(page);
+    this.#close(page);
+    throw refuse(Reason.CLIENT_CLOSED_REQUEST, "the loop is over");
+  }
+
+  #turn(page: Page): void {
+    if (this.#page && this.#page !== page) this.#close(this.#page);
+    if (this.#ahead === page) this.#ahead = undefined;
+    this.#page = page;
+  }
+
+  /** About what a second needs, by what the last page was used. */
+  #size(page: Page): number {
+    const perMs = page.used / Math.max(1, steadyNow() - page.openedAt);
+    const wanted = Math.ceil(perMs * BILL_MS * 1.25);
+    this.#chunks = Math.max(CHUNKS.first, Math.min(wanted, this.#chunks * CHUNKS.growth, CHUNKS.most));
+    return this.#chunks;
+  }
+
+  /** Opens a bill for `chunks` of them, or for as many as there is credit for. */
+  async #open(plan: Plan, chunks: number): Promise<Page> {
+    for (let count = chunks; ; ) {
+      try {
+        return await this.#openFor(plan, count);
+      } catch (thrown) {
+        if (count === 1 || !(thrown instanceof Refusal) || factsOf(thrown.reason).status !== 402) throw thrown;
+        const affordable = Math.floor((thrown.details.maxAffordable?.horizon ?? 0) / plan.intent.units);
+        count = Math.max(1, Math.min(count - 1, affordable));
+      }
+    }
+  }
+
+  async #openFor(plan: Plan, chunks: number): Promise<Page> {
+    const { intent, ceilingMicro } = plan;
+    const whole = { ...plan, ceilingMicro: ceilingMicro * chunks, intent: { ...intent, units: intent.units * chunks } };
+    const requestId = this.#opened++ === 0 ? this.#call.requestId : newId("req");
+    const bill = await Bill.open(this.#till, whole, { ...this.#call, requestId }, this.#asked);
+    const now = steadyNow();
+    const page: Page = {
+      bill,
+      chunks,
+      openedAt: now,
+      endsAt: Math.ceil(now / BILL_MS + 0.5) * BILL_MS,
+      leftMicro: whole.ceilingMicro,
+      used: 0,
+      usedAt: now,
+      durable: false,
+      owed: undefined,
+      route: undefined,
+    };
+    this.#made(page).catch(() => {});
+    return page;
+  }
+
+  /** Resolves when a page's promise is durable. One that can't be made so is given up. */
+  async #made(page: Page): Promise<void> {
+    try {
+      await page.bill.durable;
+      page.durable = true;
+    } catch (thrown) {
+      if (this.#page === page) this.#page = undefined;
+      if (this.#ahead === page) this.#ahead = undefined;
+      this.#close(page);
+      throw thrown;
+    }
+  }
+
+  #close(page: Page, unused?: Refusal): void {
+    if (this.#page === page) this.#page = undefined;
+    if (page.owed) page.bill.close(page.owed, page.route);
+    else void page.bill.void(unused ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "nothing was charged"));
+  }
+}

@@ -1,0 +1,118 @@
+/** What a loop's caller is told: chunks, holds, chunks given again, the last words; and whether he reads any of it. */
+import { HoldReason, type LoopChunk, type LoopOpened } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
+import type { Route } from "../../../gen/limber/v1/route_pb.ts";
+import { steadyNow } from "../../ambient.ts";
+import type { Refusal } from "../../errors.ts";
+import { type Deliver, type Hold, routeOf } from "../../routing/index.ts";
+import type { Speaker } from "../../call.ts";
+import type { Charge } from "../call-billing.ts";
+import type { LastChunk } from "./resumption.ts";
+import type { Seen } from "./observation-view.ts";
+import type { Tally } from "./loop-counts.ts";
+import { chunkOf, endedOf, holdOf, type LoopMessage, ownOf, replayOf } from "./messages.ts";
+
+/** How a loop's words are made. */
+export interface VoiceOptions {
+  readonly speaker: Speaker<ActStreamResponse>;
+  /** The stream's identifier, which is a part of the names of its chunks. */
+  readonly streamId: string;
+  readonly space: string;
+  readonly deadlineMs: number;
+  readonly tally: Tally;
+  /** Called, soon, when the caller has stopped to read. */
+  readonly unread: () => void;
+}
+
+/** Speaks to one caller. */
+export class Voice {
+  readonly #options: VoiceOptions;
+  /** What the names of its chunks begin with. */
+  readonly #name: Uint8Array;
+  #behindSince: number | undefined;
+  /** The last chunk that was charged, and the last route that was told. */
+  #last: LoopChunk | undefined;
+  #lastAt = 0;
+  #route: Route | undefined;
+
+  constructor(options: VoiceOptions) {
+    this.#options = options;
+    this.#name = Buffer.from(`chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`);
+  }
+
+  /** The last chunk that was charged, with the route that it came by, for who resumes the session. */
+  get last(): LastChunk | undefined {
+    if (!this.#last) return undefined;
+    const last = ownOf(this.#last);
+    return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
+  }
+
+  /** For how long the caller has read nothing of what waits for him, in milliseconds. */
+  unreadMs(now: number): number {
+    return this.#behindSince === undefined ? 0 : now - this.#behindSince;
+  }
+
+  /** The caller reads again; false where he never stopped. */
+  room(): boolean {
+    const wasBehind = this.#behindSince !== undefined;
+    this.#behindSince = undefined;
+    return wasBehind;
+  }
+
+  /** Takes the last chunk's steps out of what came with them: packed ones hold on to all of it, other loops' chunks too. */
+  tidy(): void {
+    if (this.#last) this.#last = ownOf(this.#last);
+  }
+
+  opened(message: LoopOpened): void {
+    this.#say("opened", message);
+  }
+
+  /** A chunk that was just charged, by `route` where that is news. */
+  chunk(effect: Deliver<Seen>, charge: Charge, at: number, route: Route | undefined): void {
+    const { space, tally } = this.#options;
+    this.#route = route ?? this.#route;
+    tally.chunk(at, charge, effect.answer.gpuSeconds);
+    this.#lastAt = at;
+    this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route });
+    this.#say("chunk", this.#last);
+  }
+
+  /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
+  replay({ chunk, toldAt }: LastChunk, at: number, dropped: number): void {
+    const ageMs = chunk.observationAgeMs + at - toldAt;
+    const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
+    if (ageMs >= this.#options.deadlineMs) this.hold({ ...late, tries: [], dropped });
+    else this.#say("chunk", replayOf(chunk, ageMs, dropped));
+  }
+
+  hold(hold: Hold): void {
+    this.#options.tally.hold(hold.reason === HoldReason.LATE);
+    // Who does not read is told no more.
+    if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow()));
+  }
+
+  /** The last words, and the end. Who was never told that it began is only refused. */
+  end(refusal: Refusal | undefined, opened: boolean, dropped: number): void {
+    const { speaker, tally } = this.#options;
+    if (opened) speaker.say(endedOf(refusal, tally, dropped));
+    speaker.end(refusal);
+  }
+
+  #say<C extends LoopMessage["case"]>(name: C, value: Extract<LoopMessage, { case: C }>["value"]): void {
+    const { speaker, unread } = this.#options;
+    // The pair was just checked.
+    const event = { case: name, value } as LoopMessage;
+    speaker.say({ $typeName: "limber.v1.ActStreamResponse", event });
+    if (this.#behindSince !== undefined || !speaker.behind) return;
+    this.#behindSince = steadyNow();
+    // Not at once: what is being carried out comes first.
+    queueMicrotask(() => {
+      if (this.#behindSince !== undefined) unread();
+    });
+  }
+}
+
+/** A chunk's route, where it is news. */
+export const newRoute = (effect: Deliver<Seen>): Route | undefined =>
+  effect.moved || effect.tries.length > 1 ? routeOf(effect) : undefined;

@@ -1,0 +1,37 @@
+/** Observations as a loop goes by them: the plain ones are never read, for what a loop has to know of them came with them. */
+import type { LoopObservation } from "../../../gen/limber/v1/control_loop_pb.ts";
+import type { Piece } from "../../contracts/contract.ts";
+import type { Sighting } from "../../routing/index.ts";
+
+/** An observation of a loop; packed where it came in the plain form: its `observations`, as an act call has them too. */
+export type Seen = LoopObservation & {
+  readonly packed?: Piece & {
+    /** Numbers and time of the newest. */
+    readonly numbers: number;
+    readonly tMs: number | undefined;
+  };
+};
+
+/** Puts observations into the loop's words. */
+export class Sights {
+  #numbers = -1;
+  #pictures = -1;
+  /** The same text for all of one shape, so that none is made for each. */
+  #shape = "";
+
+  of(seen: Seen): Sighting<Seen> {
+    const { step, packed } = seen;
+    if (packed) return { step, tMs: packed.tMs, shape: this.#shapeOf(packed.numbers, 0), payload: seen };
+    const newest = seen.observations[seen.observations.length - 1]!; // the schema asks for one
+    const shape = this.#shapeOf(newest.proprio.length, newest.frames.length);
+    return { step, tMs: newest.tMs, shape, payload: seen };
+  }
+
+  #shapeOf(numbers: number, pictures: number): string {
+    if (numbers === this.#numbers && pictures === this.#pictures) return this.#shape;
+    this.#numbers = numbers;
+    this.#pictures = pictures;
+    this.#shape = `${numbers} numbers and ${pictures} pictures`;
+    return this.#shape;
+  }
+}

@@ -1,0 +1,71 @@
+/** Who may serve a control loop at the moment: by its plan, which is made anew when supply changed or somebody failed. */
+import { steadyNow } from "../../ambient.ts";
+import { dimensionOf } from "../../contracts/action-spaces.ts";
+import { Refusal } from "../../errors.ts";
+import { type LoopRouter, type Plan, type PlanStep, planFor } from "../../routing/index.ts";
+import type { Call } from "../../call.ts";
+import { hedgesOf, type InferenceHouse, planArgs } from "../call.ts";
+
+/** What a loop is planned from. */
+type Wanted = Parameters<typeof planArgs>[1];
+
+/** The plan of one loop through its time. */
+export class Course implements LoopRouter {
+  readonly #house: InferenceHouse;
+  readonly #wanted: Wanted;
+  readonly #call: Call;
+  readonly #space: string;
+  #plan: Plan;
+  /** The supply that it was made from; undefined where it is to be made anew. */
+  #madeFrom: unknown;
+
+  /** Plans, or refuses when nothing may serve. */
+  constructor(house: InferenceHouse, wanted: Wanted, call: Call, space: string) {
+    this.#house = house;
+    this.#wanted = wanted;
+    // The time of the whole stream is no observation's.
+    this.#call = { ...call, deadline: undefined };
+    this.#space = space;
+    this.#plan = this.#made();
+  }
+
+  /** The newest plan. */
+  get plan(): Plan {
+    return this.#plan;
+  }
+
+  /** The plan is to be made anew before it is used again. */
+  outdate(): void {
+    this.#madeFrom = undefined;
+  }
+
+  steps(): readonly PlanStep[] {
+    if (this.#house.supply.snapshot === this.#madeFrom) return this.#plan.steps;
+    try {
+      this.#plan = this.#made();
+      return this.#plan.steps;
+    } catch (thrown) {
+      if (!(thrown instanceof Refusal)) throw thrown;
+      return [];
+    }
+  }
+
+  admit({ offering }: PlanStep, at: number, budgetMs: number): boolean {
+    return this.#house.supply.health.admit(offering.id, at, budgetMs, this.#plan.strictOrder);
+  }
+
+  hedge(): boolean {
+    return hedgesOf(this.#house, this.#call).spend();
+  }
+
+  dimOf({ offering }: PlanStep): number | undefined {
+    return dimensionOf(this.#space, offering.actionDim);
+  }
+
+  #made(): Plan {
+    const { snapshot } = this.#house.supply;
+    const plan = planFor(planArgs(this.#house, this.#wanted, this.#call, steadyNow()));
+    this.#madeFrom = snapshot;
+    return plan;
+  }
+}

@@ -1,0 +1,309 @@
+/** Predict, frame by frame: one `route`, then the frames of one model, then one `done`. */
+import { create } from "@bufbuild/protobuf";
+import {
+  FinishReason,
+  type PredictDone,
+  PredictDoneSchema,
+  type PredictRequest,
+  PredictRequestSchema,
+  PredictStartedSchema,
+  type PredictStreamResponse,
+} from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Route } from "../../gen/limber/v1/route_pb.ts";
+import { now, nowSeconds, steadyNow } from "../ambient.ts";
+import type { PredictAnswerPart } from "../contracts/contract.ts";
+import { AttemptFailure } from "../contracts/failure.ts";
+import * as predict from "../contracts/predict.ts";
+import { type Flow, flowOf, Items, type Taker } from "../flow.ts";
+import { toUsd } from "../billing/price.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
+import { attemptStream, type Outcome, type PlanStep, routeOf } from "../routing/index.ts";
+import type { Call } from "../call.ts";
+import type { Bill, Charge } from "./call-billing.ts";
+import { prepareInTime } from "./prepare.ts";
+import { assertSound, type InferenceHouse, speaking, Trip } from "./call.ts";
+
+/** Falls back until the first frame is there; from then on the frames are one model's. */
+export const streamPredict = (
+  house: InferenceHouse,
+  asked: PredictRequest,
+  call: Call,
+): AsyncIterable<PredictStreamResponse> => new Items(new Prediction(() => begin(house, asked, call)));
+
+/** A prediction whose first part is there. */
+interface Begun {
+  readonly bill: Bill;
+  readonly delivered: Delivered;
+  readonly first: PredictAnswerPart;
+  readonly rest: Flow<PredictAnswerPart>;
+}
+
+async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<Begun> {
+  const { request, ownKeys, session } = await prepareInTime(house, PredictRequestSchema, asked, call);
+  const intent = predict.intentOf(request);
+  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
+  const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
+  const frames = trip.frames(request.observations, request.goalImage);
+  const bill = await trip.openBill();
+  const delivered = new Delivered(trip);
+  try {
+    await bill.durableInTime;
+    const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
+      open: (step, options) => {
+        const { wire, target } = trip.reach(step);
+        const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
+        return new Items(new SoundParts(flowOf(parts), intent.units));
+      },
+      unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
+    });
+    try {
+      await trip.pinned(step);
+    } catch (thrown) {
+      rest.flow.leave();
+      throw thrown;
+    }
+    delivered.begin(step, tried);
+    return { bill, delivered, first, rest: rest.flow };
+  } catch (thrown) {
+    delivered.settle(bill, asRefusal(thrown));
+    throw thrown;
+  }
+}
+
+/** What its caller hears of it, one thing each time that he asks. */
+class Prediction implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
+  readonly #begin: () => Promise<Begun>;
+  #begun: Begun | undefined;
+  #taker: Taker<PredictStreamResponse> | undefined;
+  #said: "nothing" | "route" | "first" | "done" = "nothing";
+
+  constructor(begin: () => Promise<Begun>) {
+    this.#begin = begin;
+  }
+
+  next(taker: Taker<PredictStreamResponse>): void {
+    this.#taker = taker;
+    const begun = this.#begun;
+    if (this.#said === "done") taker.over();
+    else if (begun === undefined) this.#begin().then(this.#hasBegun, this.#refused);
+    else if (this.#said === "first") begun.rest.next(this);
+    else {
+      this.#said = "first";
+      this.item(begun.first);
+    }
+  }
+
+  leave(): void {
+    this.#taker = undefined;
+    this.#end(undefined);
+  }
+
+  /** As Taker. */
+  item(part: PredictAnswerPart): void {
+    if (this.#begun === undefined || this.#said === "done") return;
+    const { delivered, rest } = this.#begun;
+    delivered.take(part);
+    if (part.kind === "frame") this.#tell(eventOf("frame", part.frame));
+    else rest.next(this);
+  }
+
+  /** As Taker. */
+  over(): void {
+    if (this.#end(undefined)) this.#tellDone(false);
+  }
+
+  /** As Taker. */
+  failed(thrown: unknown): void {
+    const failure = asRefusal(thrown);
+    if (!this.#end(failure)) return;
+    const ranOut = failure.reason === Reason.DEADLINE_EXCEEDED && this.#begun!.delivered.frames > 0; // ended, so begun
+    if (ranOut) this.#tellDone(true);
+    else this.#taker?.failed(failure);
+  }
+
+  readonly #hasBegun = (begun: Begun): void => {
+    this.#begun = begun;
+    if (this.#said === "done") {
+      begun.rest.leave();
+      begun.delivered.settle(begun.bill, undefined);
+      return;
+    }
+    this.#said = "route";
+    this.#tell(begun.delivered.started());
+  };
+
+  readonly #refused = (thrown: unknown): void => {
+    this.#said = "done";
+    this.#taker?.failed(thrown);
+  };
+
+  /** Ends it and settles it, once; true the first time, if it has begun. */
+  #end(failure: Refusal | undefined): boolean {
+    if (this.#said === "done") return false;
+    this.#said = "done";
+    const begun = this.#begun;
+    if (begun === undefined) return false;
+    begun.rest.leave();
+    begun.delivered.settle(begun.bill, failure);
+    return true;
+  }
+
+  #tellDone(ranOut: boolean): void {
+    this.#tell(eventOf("done", this.#begun!.delivered.done(ranOut))); // only what has begun is done
+  }
+
+  #tell(event: PredictStreamResponse): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    taker?.item(event);
+  }
+}
+
+/** What a stream has handed to its caller, and what that owes. */
+class Delivered {
+  frames = 0;
+  readonly #trip: Trip;
+  #step: PlanStep | undefined;
+  #tried: Omit<Outcome, "step"> = { tries: [], hedgeMicro: undefined };
+  #gpuSeconds = 0;
+
+  constructor(trip: Trip) {
+    this.#trip = trip;
+  }
+
+  /** Notes who serves. `tried` is brought up to date by the attempt while the stream runs. */
+  begin(step: PlanStep, tried: Omit<Outcome, "step">): void {
+    this.#step = step;
+    this.#tried = tried;
+  }
+
+  take(part: PredictAnswerPart): void {
+    if (part.kind === "frame") this.frames += 1;
+    else this.#gpuSeconds = part.gpuSeconds;
+  }
+
+  /** Frames that reached the caller are charged, whoever ended the stream, unless its provider broke it. */
+  settle(bill: Bill, failure: Refusal | undefined): void {
+    const owed = failure === undefined || OWED_ALL_THE_SAME.has(failure.reason);
+    if (this.#step && this.frames > 0 && owed) bill.close(this.#charge(this.#step), this.#route());
+    else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the first frame"));
+  }
+
+  started(): PredictStreamResponse {
+    const { model, region, precision, attempts, fallbackUsed, simulated, provider, offeringId } = this.#route();
+    const started = create(PredictStartedSchema, {
+      id: this.#trip.named("pred"),
+      created: nowSeconds(),
+      model,
+      region,
+      precision,
+      attempts,
+      fallbackUsed,
+      simulated,
+      provider,
+      offeringId,
+      estimatedCostUsd: toUsd(this.#step?.costMicro ?? 0),
+      deadlineAt: Math.round(now() + this.#trip.plan.endsAt - steadyNow()),
+    });
+    return eventOf("route", started);
+  }
+
+  done(ranOut: boolean): PredictDone {
+    const { frames } = this;
+    const whole = frames === this.#trip.plan.intent.units;
+    return create(PredictDoneSchema, {
+      id: this.#trip.named("pred"),
+      object: "world.prediction",
+      frames,
+      finishReason: ranOut ? FinishReason.DEADLINE : whole ? FinishReason.COMPLETE : FinishReason.LENGTH,
+      route: this.#route(),
+      usage: {
+        frames,
+        gpuSeconds: this.#gpuSeconds,
+        costUsd: this.#step ? toUsd(this.#charge(this.#step).costMicro) : 0,
+      },
+    });
+  }
+
+  #charge(step: PlanStep): Charge {
+    return this.#trip.charge(step, this.frames, this.#tried.hedgeMicro);
+  }
+
+  #route(): Route {
+    return routeOf({ ...this.#tried, step: this.#step }, this.#trip.pin);
+  }
+}
+
+const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([
+  Reason.DEADLINE_EXCEEDED,
+  Reason.CLIENT_CLOSED_REQUEST,
+  // The key may not go on.
+  Reason.INVALID_API_KEY,
+  Reason.KEY_DISABLED,
+  Reason.KEY_EXPIRED,
+  Reason.KEY_NARROWED,
+  Reason.PERMISSION_DENIED,
+  Reason.SCOPE_DENIED,
+]);
+
+type StreamEvent = Exclude<PredictStreamResponse["event"], { case: undefined }>;
+
+/** Written out: `create` asks the schema about every frame. */
+const eventOf = <C extends StreamEvent["case"]>(
+  name: C,
+  value: Extract<StreamEvent, { case: C }>["value"],
+): PredictStreamResponse => ({
+  $typeName: "limber.v1.PredictStreamResponse",
+  event: { case: name, value } as StreamEvent, // the pair was just checked
+});
+
+/** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
+class SoundParts implements Flow<PredictAnswerPart>, Taker<PredictAnswerPart> {
+  readonly #parts: Flow<PredictAnswerPart>;
+  readonly #most: number;
+  #taker: Taker<PredictAnswerPart> | undefined;
+  #count = 0;
+
+  constructor(parts: Flow<PredictAnswerPart>, most: number) {
+    this.#parts = parts;
+    this.#most = most;
+  }
+
+  next(taker: Taker<PredictAnswerPart>): void {
+    this.#taker = taker;
+    this.#parts.next(this);
+  }
+
+  leave(): void {
+    this.#taker = undefined;
+    this.#parts.leave();
+  }
+
+  /** As Taker. */
+  item(part: PredictAnswerPart): void {
+    if (part.kind === "frame" && this.#count === this.#most) {
+      this.#parts.leave();
+      this.over();
+      return;
+    }
+    try {
+      if (part.kind === "summary") assertSound(this.#count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
+      else assertSound(predict.checkFrame(part.frame, this.#count++));
+    } catch (thrown) {
+      this.#parts.leave();
+      this.failed(thrown);
+      return;
+    }
+    this.#taker?.item(part);
+  }
+
+  /** As Taker. */
+  over(): void {
+    this.#taker?.over();
+  }
+
+  /** As Taker. */
+  failed(thrown: unknown): void {
+    this.#taker?.failed(thrown);
+  }
+}

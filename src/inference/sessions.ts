@@ -1,0 +1,165 @@
+/** The pins of sessions, shared by all replicas: in memory for every warm call, in the database for the first one elsewhere. */
+import { createHash } from "node:crypto";
+import { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
+import { after, now, steadyNow } from "../ambient.ts";
+import { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "../routing/index.ts";
+import type { Notices } from "../store/database/notifications.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { findPin, type PinRecord, putPins } from "../store/replicas/pins.ts";
+import { emit } from "../events/emit.ts";
+
+/** A session of an organisation. */
+export interface Session {
+  /** Names it among those of all organisations, in hexadecimal; nothing of the caller's words can be read from it. */
+  readonly name: string;
+  readonly orgId: string;
+  /** The workspace of the key that calls in it. */
+  readonly workspaceId: string | undefined;
+  /** What events call it: as the caller does, or by its name where the organisation retains no data. */
+  readonly word: string;
+}
+
+/** Whose call it is, as far as sessions go; a key's principal is one. */
+export interface SessionOwner {
+  readonly orgId: string;
+  readonly workspaceId: string | undefined;
+  readonly settings: { readonly zdr: boolean };
+}
+
+/** The session of a call, where it has one. Sessions of two organisations, or of two workspaces, never share a name, whatever they are called. */
+export function sessionOf(
+  { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
+  { orgId, workspaceId, settings }: SessionOwner,
+): Session | undefined {
+  const word = provider?.sessionId;
+  if (word === undefined) return undefined;
+  // No organisation's id begins with a bracket.
+  const whole = workspaceId === undefined ? `${orgId} ${word}` : JSON.stringify([orgId, workspaceId, word]);
+  const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
+  return { name, orgId, workspaceId, word: settings.zdr ? name : word };
+}
+
+/** What a call does not wait longer for, in milliseconds: without the database a pin is what this replica knows. */
+const PATIENCE_MS = 250;
+/** More pins than this wait for no database; what is lost is told with a later call of the session. */
+const MOST_WAITING = 10_000;
+
+interface Change {
+  readonly session: Session;
+  readonly pin: Pin;
+  /** What this replica knew before. */
+  readonly from: Pin | undefined;
+  readonly outcome: PinOutcome;
+  readonly atMs: number;
+  /** Told what the change turned out to be. */
+  readonly done: (outcome: PinOutcome) => void;
+}
+
+/** The sessions of one replica. */
+export class Sessions {
+  readonly #sql: Sql;
+  readonly #pins = new PinBoard();
+  readonly #off: () => void;
+  #waiting = new Map<string, Change>();
+  #writing: Promise<void> | undefined;
+
+  constructor(sql: Sql, notices: Notices) {
+    this.#sql = sql;
+    // Where notifications were lost, what is known here may be out of date: it is looked up again.
+    this.#off = notices.on("pin_moved", this.#hear, () => this.#pins.clear());
+  }
+
+  /** Makes the pin of a session known; undefined where it is already, as on every warm call. */
+  load(session: Session | undefined): Promise<void> | undefined {
+    if (!session || this.#pins.get(session.name, steadyNow())) return undefined;
+    const found = findPin(this.#sql, session.name).then((pin) => pin && this.#learn(pin));
+    return within(PATIENCE_MS, found, undefined).then(() => {});
+  }
+
+  /** The pin of a session that was loaded. */
+  get({ name }: Session): Pin | undefined {
+    return this.#pins.get(name, steadyNow());
+  }
+
+  /** Notes who served a session and says what that did to its pin: at once while it is kept, else once the other replicas can know it. */
+  served(session: Session, by: Pin): PinOutcome | Promise<PinOutcome> {
+    const at = steadyNow();
+    const from = this.#pins.get(session.name, at);
+    const outcome = this.#pins.served(session.name, by, at);
+    if (!this.#pins.isUntold(session.name, at)) return outcome;
+    const settled = Promise.withResolvers<PinOutcome>();
+    if (this.#waiting.size >= MOST_WAITING) return outcome;
+    const earlier = this.#waiting.get(session.name);
+    const done = (actual: PinOutcome): void => {
+      earlier?.done(actual);
+      settled.resolve(actual);
+    };
+    this.#waiting.set(session.name, { session, pin: by, from: earlier?.from ?? from, outcome, atMs: now(), done });
+    this.#writing ??= this.#write();
+    return outcome === PinOutcome.KEPT ? outcome : within(PATIENCE_MS, settled.promise, outcome);
+  }
+
+  /** Writes what waits, and hears no more. */
+  async close(): Promise<void> {
+    this.#off();
+    await this.#writing;
+  }
+
+  /** One batch after the other: the next leaves when the last has returned. */
+  async #write(): Promise<void> {
+    while (this.#waiting.size > 0) {
+      const batch = [...this.#waiting.values()];
+      this.#waiting = new Map();
+      const outcomes = await tx(this.#sql, (tx) => this.#commit(tx, batch)).catch(() => undefined);
+      for (const [i, { done, outcome }] of batch.entries()) done(outcomes?.[i] ?? outcome);
+    }
+    this.#writing = undefined;
+  }
+
+  async #commit(tx: Tx, batch: Change[]): Promise<PinOutcome[]> {
+    const records = batch.map(({ session, pin, atMs }) => ({ session: session.name, ...plain(pin), atMs }));
+    const before = new Map((await putPins(tx, records)).map((pin) => [pin.session, pin]));
+    const outcomes: PinOutcome[] = [];
+    for (const { session, pin, from, outcome, atMs } of batch) {
+      const old = before.get(session.name);
+      const stood = old && atMs - old.atMs < PIN_SILENCE_MS ? old : undefined;
+      // What the others know counts: whoever was moved already by another replica is not moved again.
+      const actual = stood ? pinOutcome(stood, pin) : outcome;
+      outcomes.push(actual);
+      const lost = stood ?? from;
+      if (actual === PinOutcome.MOVED && lost) {
+        const value = { sessionId: session.word, fromModel: lost.model, fromProvider: lost.provider, ...plain(pin) };
+        await emit(tx, session.orgId, { case: "sessionPinLost", value }, session.workspaceId);
+      }
+    }
+    return outcomes;
+  }
+
+  readonly #hear = (payload: string): void => {
+    const moved = JSON.parse(payload) as PinRecord; // only putPins notifies
+    if (this.#pins.get(moved.session, steadyNow())) this.#learn(moved);
+  };
+
+  #learn({ session, atMs, ...pin }: PinRecord): void {
+    this.#pins.learn(session, pin, steadyNow() - Math.max(0, now() - atMs));
+  }
+}
+
+const plain = ({ model, provider }: Pin): Pin => ({ model, provider });
+
+/** What `done` resolves to, or `else_` when it takes longer than `ms` or fails. */
+function within<T>(ms: number, done: Promise<T>, else_: T): Promise<T> {
+  return new Promise((resolve) => {
+    const forget = after(ms, () => resolve(else_));
+    done.then(
+      (value) => {
+        forget();
+        resolve(value);
+      },
+      () => {
+        forget();
+        resolve(else_);
+      },
+    );
+  });
+}

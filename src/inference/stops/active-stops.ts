@@ -1,0 +1,167 @@
+/** The emergency stops that stand, in memory: every action asks, and none may wait for the database. */
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import type { Notices } from "../../store/database/notifications.ts";
+import type { Sql } from "../../store/database/tx.ts";
+import { type StopRecord, type StopScope, standingStops, stopIn } from "../../store/replicas/robot-stops.ts";
+import type { KeyPrincipal } from "../../call.ts";
+
+/** Who is about to move. */
+export interface Mover {
+  readonly key: Pick<KeyPrincipal, "keyId" | "orgId" | "workspaceId">;
+  readonly sessionId: string | undefined;
+  /** The names of the robot: the key's, and the one that the call gives. */
+  readonly robotIds: readonly (string | undefined)[];
+}
+
+const RETRY_MS = 500;
+
+/** Every stop that stands, kept up to date by notifications. */
+export class StopBook {
+  readonly #sql: Sql;
+  readonly #off: () => void;
+  readonly #retry: (ms: number, run: () => void) => () => void;
+  #orgs = new Map<string, StopsOfOrg>();
+  /** What the last reading found. */
+  #read: readonly StopRecord[] = [];
+  /** Stops that were told of since the last reading began. */
+  #heard: StopRecord[] = [];
+  /** Stops that are not in the database yet, by their names: no reading ends them. */
+  readonly #held = new Map<string, StopRecord>();
+  #listeners = new Set<() => void>();
+  #reading: Promise<void> | undefined;
+  #stale = false;
+  #forgetRetry = (): void => {};
+
+  constructor(sql: Sql, notices: Notices, retry: (ms: number, run: () => void) => () => void) {
+    this.#sql = sql;
+    this.#retry = retry;
+    const read = (): void => void this.load().catch(() => {});
+    const hear = (payload: string): void => {
+      const stop = stopIn(payload);
+      if (stop) this.add(stop);
+      else read();
+    };
+    this.#off = notices.on("robots_stopped", hear, read);
+  }
+
+  /** A stop that was just ordered is in force at once: nothing is read before loops are cut. */
+  add(stop: StopRecord): void {
+    this.#heard.push(stop);
+    this.#changed();
+  }
+
+  /** A stop that the database does not have yet is in force at once, until it is dropped. */
+  hold(stop: StopRecord): void {
+    this.#held.set(stop.id, stop);
+    this.#changed();
+  }
+
+  /** Lets a held stop go: the database has it, or nothing that it could stop. */
+  drop(id: string): void {
+    if (this.#held.delete(id)) this.#changed();
+  }
+
+  /** Reads what stands. While the database is away, what was known stays in force, and is read again soon. */
+  load(): Promise<void> {
+    // What changed during a reading is read once more.
+    this.#stale = true;
+    this.#reading ??= this.#readAll().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  /** Why someone may not move; undefined when he may. */
+  refusalOf(mover: Mover): Refusal | undefined {
+    const stops = this.#orgs.get(mover.key.orgId);
+    const stop = stops && stopOf(mover, stops);
+    if (!stop) return undefined;
+    const why = stop.reason ? `: ${stop.reason}` : "";
+    const text = `an emergency stop stands for this ${scopeWord(stop.scope)} (${stop.id})${why}`;
+    return refuse(Reason.ROBOT_STOPPED, text);
+  }
+
+  /** Refuses someone who may not move. */
+  assertMayMove(mover: Mover): void {
+    if (this.#orgs.size === 0) return;
+    const refusal = this.refusalOf(mover);
+    if (refusal) throw refusal;
+  }
+
+  /** Calls `changed` whenever what stands has changed. */
+  follow(changed: () => void): void {
+    this.#listeners.add(changed);
+  }
+
+  /** Hears no more changes. */
+  close(): void {
+    this.#off();
+    this.#forgetRetry();
+  }
+
+  #changed(): void {
+    this.#orgs = byOrg([...this.#read, ...this.#heard, ...this.#held.values()]);
+    for (const changed of this.#listeners) changed();
+  }
+
+  async #readAll(): Promise<void> {
+    try {
+      while (this.#stale) {
+        this.#stale = false;
+        const heard = this.#heard.length;
+        const standing = await standingStops(this.#sql);
+        // What was told of meanwhile may have been too late for this reading.
+        this.#heard.splice(0, heard);
+        this.#read = standing;
+        this.#changed();
+      }
+    } catch (thrown) {
+      this.#forgetRetry = this.#retry(RETRY_MS, () => void this.load().catch(() => {}));
+      throw thrown;
+    }
+  }
+}
+
+/** The stops of one organisation, by scope and subject: it may have ordered any number of them, and each of its actions asks. */
+type StopsOfOrg = ReadonlyMap<StopScope, ReadonlyMap<string, readonly StopRecord[]>>;
+
+const SUBJECTS: Readonly<Record<StopScope, (mover: Mover) => readonly (string | undefined)[]>> = {
+  robot: ({ robotIds }) => robotIds,
+  session: ({ sessionId }) => [sessionId],
+  key: ({ key }) => [key.keyId],
+  workspace: ({ key }) => [key.workspaceId],
+  org: ({ key }) => [key.orgId],
+};
+
+function stopOf(mover: Mover, stops: StopsOfOrg): StopRecord | undefined {
+  for (const [scope, bySubject] of stops) {
+    for (const subject of SUBJECTS[scope](mover)) {
+      const found = subject === undefined ? undefined : bySubject.get(subject);
+      // One of a workspace covers the keys of that workspace alone.
+      const stop = found?.find(({ workspaceId }) => workspaceId === null || workspaceId === mover.key.workspaceId);
+      if (stop) return stop;
+    }
+  }
+  return undefined;
+}
+
+const scopeWord = (scope: StopScope): string => (scope === "org" ? "organisation" : scope);
+
+function byOrg(stops: readonly StopRecord[]): Map<string, StopsOfOrg> {
+  const orgs = new Map<string, Map<StopScope, Map<string, StopRecord[]>>>();
+  for (const stop of stops) {
+    const scopes = entryOf(orgs, stop.orgId, () => new Map<StopScope, Map<string, StopRecord[]>>());
+    const subjects = entryOf(scopes, stop.scope, () => new Map<string, StopRecord[]>());
+    entryOf(subjects, stop.subject, (): StopRecord[] => []).push(stop);
+  }
+  return orgs;
+}
+
+function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  let value = map.get(key);
+  if (value === undefined) {
+    value = make();
+    map.set(key, value);
+  }
+  return value;
+}

@@ -1,0 +1,160 @@
+/** Emergency stops on their way to the database: in force at once, on every replica that can be told, and written as soon as it can be. */
+import { newId, nowSeconds, sleep } from "../../ambient.ts";
+import { Refusal } from "../../errors.ts";
+import { isOutage } from "../../store/database/unavailable.ts";
+import type { NewStop, StopRecord } from "../../store/replicas/robot-stops.ts";
+import type { StopBook } from "./active-stops.ts";
+
+/** A stop that was ordered. What is needed to write it stands in it, so that any replica may. */
+export interface StopOrder extends StopRecord {
+  readonly requestId: string;
+}
+
+/** What orders need of the house. */
+export interface StopOrdersParts {
+  readonly stops: StopBook;
+  readonly replica: string;
+  /**
+   * Writes an order once, however often and by whomever it is written, and answers the stop that stands for it. Rejects with a refusal
+   * when there is nothing that it could stop, with an outage while the database is away.
+   */
+  write(order: StopOrder): Promise<StopRecord>;
+  /** Tells the other replicas; those that answer come into the set. */
+  tell(word: string): ReadonlySet<string>;
+  /** Told of an order that cannot be written, for another reason than an outage; once for each. */
+  warn(text: string, cause: unknown): void;
+}
+
+/** An order that was placed. */
+export interface PlacedStop {
+  readonly order: StopOrder;
+  /** Resolves with the stop as it is written; rejects when it is refused, and then it stands no more. */
+  readonly written: Promise<StopRecord>;
+  /** The replicas that hold it so far. */
+  replicas(): string[];
+}
+
+/** What replicas say to each other: hold this stop; this one is written, or refused. */
+type Word = { readonly hold: StopOrder } | { readonly written: string } | { readonly refused: string };
+
+const RETRY_MS = 500;
+/** So long the replica that took the order is given to write it before those that were told try too: it may have died. */
+const OTHERS_TRY_AFTER_MS = 3_000;
+/** More are not held for other replicas: what is heard is bounded, whoever speaks. */
+const MOST_HELD = 10_000;
+
+/** The orders of one replica. */
+export class StopOrders {
+  readonly #parts: StopOrdersParts;
+  readonly #leaving = new AbortController();
+  /** Those that are not known to be written. */
+  readonly #open = new Map<string, StopOrder>();
+
+  constructor(parts: StopOrdersParts) {
+    this.#parts = parts;
+  }
+
+  /** Orders that are not written yet. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Takes an order: when this returns, what it covers gets no action from this replica any more. */
+  place(stop: Omit<NewStop, "by">, by: { actor: string; requestId: string }): PlacedStop {
+    const { stops, replica, tell } = this.#parts;
+    const order: StopOrder = {
+      ...stop,
+      id: newId("stop"),
+      created: nowSeconds(),
+      createdBy: by.actor,
+      released: null,
+      releasedBy: null,
+      requestId: by.requestId,
+    };
+    this.#open.set(order.id, order);
+    stops.hold(order);
+    const answered = tell(say({ hold: order }));
+    const written = this.#insist(order);
+    written.catch(() => {}); // who waits for it hears of it
+    return { order, written, replicas: () => [replica, ...answered] };
+  }
+
+  /** Takes in what another replica says. */
+  hear(text: string): void {
+    const word = read(text);
+    if (word === undefined) return;
+    const { stops } = this.#parts;
+    if ("hold" in word) {
+      if (this.#open.has(word.hold.id) || this.#open.size >= MOST_HELD) return;
+      this.#open.set(word.hold.id, word.hold);
+      stops.hold(word.hold);
+      void this.#standIn(word.hold);
+    } else if ("refused" in word) this.#forget(word.refused);
+    // It is in the database, and read from there before it is let go here.
+    else if (this.#open.has(word.written))
+      stops.load().then(
+        () => this.#forget(word.written),
+        () => {},
+      );
+  }
+
+  /** Tries no more. */
+  close(): void {
+    this.#leaving.abort();
+  }
+
+  #forget(id: string): void {
+    if (this.#open.delete(id)) this.#parts.stops.drop(id);
+  }
+
+  async #standIn(order: StopOrder): Promise<void> {
+    await sleep(OTHERS_TRY_AFTER_MS, this.#leaving.signal).catch(() => {});
+    if (this.#open.has(order.id)) await this.#insist(order).catch(() => {});
+  }
+
+  /** Writes an order, again and again until it is written or refused. */
+  async #insist(order: StopOrder): Promise<StopRecord> {
+    const { stops, write, tell, warn } = this.#parts;
+    const { signal } = this.#leaving;
+    for (let isWarned = false; ; ) {
+      try {
+        const stop = await write(order);
+        // Another replica may have written it long ago, and somebody released it since.
+        if (stop.released === null) stops.add(stop);
+        this.#forget(order.id);
+        tell(say({ written: order.id }));
+        return stop;
+      } catch (thrown) {
+        if (thrown instanceof Refusal) {
+          this.#forget(order.id);
+          tell(say({ refused: order.id }));
+        }
+        if (thrown instanceof Refusal || signal.aborted) throw thrown;
+        if (!isWarned && !isOutage(thrown)) {
+          warn(`the emergency stop ${order.id} is in force and cannot be written`, thrown);
+          isWarned = true;
+        }
+        await sleep(RETRY_MS, signal).catch(() => {});
+        // Another replica has written it meanwhile, or was refused it.
+        if (!this.#open.has(order.id)) throw thrown;
+      }
+    }
+  }
+}
+
+const say = (word: Word): string => JSON.stringify(word);
+
+/** A word of another replica; undefined where it cannot be read, as one of a later version may be. */
+function read(text: string): Word | undefined {
+  try {
+    const word = JSON.parse(text) as Partial<Record<"hold" | "written" | "refused", unknown>>;
+    if (typeof word.written === "string") return { written: word.written };
+    if (typeof word.refused === "string") return { refused: word.refused };
+    const hold = word.hold as StopOrder | undefined; // ours: nobody else is let into NATS
+    return hold && [hold.id, hold.orgId, hold.scope, hold.subject].every((each) => typeof each === "string")
+      ? { hold }
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

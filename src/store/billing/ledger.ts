@@ -1,0 +1,264 @@
+/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
+ * `0061_budgets_of_lines.sql`. */
+import postgres from "postgres";
+import { steadyNow } from "../../ambient.ts";
+import type { Notices } from "../database/notifications.ts";
+import type { Sql } from "../database/tx.ts";
+import type { EventRecord } from "../events/outbox.ts";
+import { json, Kinds, promisedOf, settledOf } from "./settlements.ts";
+
+/** What is known of a request when it is dispatched. */
+export interface IntentRecord {
+  orgId: string;
+  requestId: string;
+  keyId: string;
+  /** `act`, `predict`, `ground` or `evaluate`. */
+  contract: string;
+  model: string;
+  provider: string;
+  offeringId: string;
+  /** `action_step`, `frame`, `token` or `episode`. */
+  unit: string;
+}
+
+/** How a request ended: a line of the usage list and of the request log. Amounts are micro-dollars. */
+export interface RequestRecord extends IntentRecord {
+  /** `failed` costs nothing. */
+  status: "settled" | "failed";
+  units: number;
+  costMicro: number;
+  wakeUpMicro: number;
+  hedgeCostMicro: number | null;
+  simulated: boolean;
+  httpStatus: number | null;
+  errorCode: string | null;
+  latencyMs: number | null;
+  /** Served with the caller's own key at the provider. */
+  byok: boolean;
+  /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
+  attemptMs?: number | undefined;
+  /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
+  log?: object | undefined;
+  /** The call's idempotency key: with a response it is kept for replays, without one the key is free again. */
+  claim?: { key: string; claimId: string; response?: Uint8Array };
+  /** Events of which this request is the cause. */
+  events?: EventRecord[];
+}
+
+/** Credit that moves; which fields it has depends on its kind (see `billing/ledger-port.ts`). */
+interface LedgerMove {
+  kind: "take" | "return" | "end";
+  entry: string;
+  lease: string;
+  org: string;
+}
+
+/** What is committed together. */
+interface LedgerBatch {
+  number: number;
+  intents: IntentRecord[];
+  settlements: { lease: string | null; record: RequestRecord }[];
+  over: number[];
+  moves: LedgerMove[];
+}
+
+interface Granted {
+  entry: string;
+  grantedMicro: number;
+}
+
+interface FoundShort {
+  entry: string;
+  short: "org_credits" | "workspace_budget" | "key_budget";
+  holder: string | null;
+  roomMicro: number;
+  resetsAt: number | null;
+  heldElsewhere: boolean;
+  recalled: boolean;
+}
+
+type LedgerOutcome =
+  | { kind: "done"; takes: (Granted | FoundShort)[]; recalled: string[] }
+  | { kind: "fenced" }
+  | { kind: "refused"; cause: unknown };
+
+/** What `till_commit` answers. */
+interface Answer {
+  fenced?: true;
+  takes?: (Granted | FoundShort)[] | null;
+  recalled?: string[] | null;
+  kinds?: number[] | null;
+}
+
+/** How long a till lives without a sign of life. */
+const LIFE_MS = 15_000;
+/** Promises alone are no sign of life, so that after such a part of it they go the way of other batches, which are. */
+const RENEWED_AFTER = 1 / 15;
+
+/** How a ledger is reached, and how it differs from the next. */
+export interface LedgerOptions {
+  sql: Sql;
+  /**
+   * The one connection by which batches go. A server's process remembers how to write one, and where; the next process of a pool
+   * would have to be reminded.
+   */
+  line: Sql;
+  notices: Notices;
+  /** Names this process among all that use the database, the same after a restart: a start recovers what its former self left. */
+  replica: string;
+  /** How long a till lives without a sign of life; 15 seconds when absent. */
+  lifeMs?: number;
+}
+
+/** One replica's access to the ledger; `Till.open` takes it. */
+export class Ledger {
+  readonly #sql: Sql;
+  readonly #line: Sql;
+  readonly #notices: Notices;
+  readonly #replica: string;
+  readonly #lifeMs: number;
+  readonly #life: string;
+  readonly #kinds = new Kinds();
+  #till = "";
+  #renewedAt = Number.NEGATIVE_INFINITY;
+
+  constructor({ sql, line, notices, replica, lifeMs = LIFE_MS }: LedgerOptions) {
+    this.#sql = sql;
+    this.#line = line;
+    this.#notices = notices;
+    this.#replica = replica;
+    this.#lifeMs = lifeMs;
+    this.#life = `${lifeMs} milliseconds`;
+  }
+
+  /** Opens a till for this replica and recovers what its earlier ones left; answers its name. */
+  async open(): Promise<string> {
+    const earlier = await this.#sql<{ id: string }[]>`
+      select id from till where replica = ${this.#replica} and fenced_at is null`;
+    for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
+    const [row] = await this.#sql<{ till: string }[]>`
+      select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
+    this.#till = row!.till;
+    this.#kinds.forget();
+    return this.#till;
+  }
+
+  /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
+  async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
+    const promised = promisedOf(batch.intents);
+    const at = steadyNow();
+    try {
+      const isFresh = at - this.#renewedAt < this.#lifeMs * RENEWED_AFTER;
+      if (isFresh && promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
+        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(PROMISE, [till, batch.number, promised], {
+          prepare: true,
+        });
+        if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(till) : [] };
+      }
+      const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
+      const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
+      const [row] = await this.#line.unsafe<{ answer: Answer | null }[]>(
+        TILL_COMMIT,
+        [till, batch.number, this.#life, promised, over, moreOf(batch), ...parameters],
+        { prepare: true },
+      );
+      const answer = row?.answer;
+      if (answer?.kinds) this.#kinds.learn(unknown, answer.kinds);
+      if (answer?.fenced) return { kind: "fenced" };
+      this.#renewedAt = at;
+      return { kind: "done", takes: answer?.takes ?? [], recalled: answer?.recalled ?? [] };
+    } catch (cause) {
+      if (refusedByServer(cause)) return { kind: "refused", cause };
+      throw cause;
+    }
+  }
+
+  /** The leases of a till that others ask for. */
+  async #wanted(till: string): Promise<string[]> {
+    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where till_id = ${till}`;
+    return rows.map(({ lease }) => lease);
+  }
+
+  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it and its descendants. */
+  async recall(till: string, orgId: string, keyId: string | null): Promise<void> {
+    await this.recover();
+    await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;
+  }
+
+  /** Recovers what dead tills left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
+  async recover(): Promise<void> {
+    const dead = await this.#sql<{ id: string }[]>`
+      select id from till where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
+    const failures: unknown[] = [];
+    for (const { id } of dead)
+      await this.#sql`select till_recover(${id}, false)`.catch((cause: unknown) => failures.push(cause));
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */
+  listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
+    const offs = [
+      this.#notices.on("lease_wanted", (payload) => {
+        const [orgId, till] = split(payload);
+        if (till !== this.#till) heard.wanted(orgId);
+      }),
+      this.#notices.on("lease_returned", heard.returned),
+    ];
+    return () => {
+      for (const off of offs) off();
+    };
+  }
+}
+
+/** An organisation's name has no spaces; a till's may. */
+function split(payload: string): [string, string] {
+  const at = payload.indexOf(" ");
+  return [payload.slice(0, at), payload.slice(at + 1)];
+}
+
+/** What few batches have. */
+function moreOf({ moves, settlements }: LedgerBatch): string | null {
+  const claims = settlements.flatMap(({ record }) => claimRow(record));
+  const events = settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow));
+  if (moves.length + claims.length + events.length === 0) return null;
+  const some = <T>(rows: readonly T[]): readonly T[] | undefined => (rows.length === 0 ? undefined : rows);
+  return json({ moves: some(moves), claims: some(claims), events: some(events) });
+}
+
+/** The types of what `till_commit` takes. */
+const TYPES =
+  "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] text text[] text[] int8[] int8[]".split(
+    " ",
+  );
+/** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
+const TILL_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
+
+/**
+ * A batch of promises alone, which under load is most of them, as one row. Nobody fences the till meanwhile: that waits for the lock, and
+ * whoever comes after a fence finds no till. Answers no row when the till was fenced or the batch committed before, which `till_commit`
+ * tells apart.
+ */
+const PROMISE = `
+  insert into intent (till_id, batch, promised)
+  select id, $2::text::int8, $3 from till where id = $1 and last_batch < $2::text::int8 and fenced_at is null for share
+  on conflict do nothing
+  returning exists (select from recall where recall.till_id = $1) as "isWanted"`;
+
+/** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
+const REFUSED = /^(?:22|23|42|P0)/;
+
+const refusedByServer = (cause: unknown): boolean =>
+  cause instanceof postgres.PostgresError && REFUSED.test(cause.code);
+
+function claimRow({ orgId, claim }: RequestRecord): object[] {
+  if (!claim) return [];
+  const response = claim.response && Buffer.from(claim.response).toString("base64");
+  return [{ org: orgId, key: claim.key, claim: claim.claimId, response }];
+}
+
+const eventRow = (event: EventRecord): object => ({
+  event_id: event.id,
+  name: event.name,
+  org_id: event.orgId,
+  payload: Buffer.from(event.payload).toString("base64"),
+});

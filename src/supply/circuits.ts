@@ -1,0 +1,63 @@
+/** Circuits beyond this replica: what opens or closes is told once, and an operator's hand reaches everywhere. */
+import { steadyNow } from "../ambient.ts";
+import type { HealthBoard } from "../routing/index.ts";
+import type { Notices } from "../store/database/notifications.ts";
+import { type Sql, tx } from "../store/database/tx.ts";
+import { forcedCircuits, moveCircuit } from "../store/replicas/circuits.ts";
+import { emit } from "../events/emit.ts";
+
+/** What circuits need of the house. */
+export interface CircuitParts {
+  sql: Sql;
+  notices: Notices;
+  health: HealthBoard;
+  warn(text: string): void;
+}
+
+/** The circuits of one replica. */
+export class Circuits {
+  readonly #parts: CircuitParts;
+  readonly #off: () => void;
+  /** Offerings that an operator has a hand on, as far as this replica knows. */
+  #forced: ReadonlyMap<string, "open" | "closed"> = new Map();
+  /** One change after the other, so that the last one to happen is the last one to be written. */
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(parts: CircuitParts) {
+    this.#parts = parts;
+    const look = (): void => void this.refresh();
+    this.#off = parts.notices.on("circuit_forced", look, look);
+    parts.health.onCircuit = ({ id, simulated }, state) => {
+      if (!simulated) this.#writing = this.#writing.then(() => this.#tell(id, state === "opened"));
+    };
+  }
+
+  /** Takes over what operators decided; also due when supply changed. What can't be read now is read with the next change. */
+  async refresh(): Promise<void> {
+    const { sql, health, warn } = this.#parts;
+    const forced = await forcedCircuits(sql).catch(() => undefined);
+    if (!forced) return warn("the operator's circuits could not be read; the last ones that could are in use");
+    const released = [...this.#forced.keys()].filter((id) => !forced.has(id));
+    this.#forced = forced;
+    for (const id of released) health.force(id, "closed", steadyNow());
+    for (const [id, state] of forced) health.force(id, state === "open" ? "forced_open" : "forced_closed", steadyNow());
+  }
+
+  /** Writes what happened, and hears no more. */
+  async close(): Promise<void> {
+    this.#off();
+    await this.#writing;
+  }
+
+  async #tell(offeringId: string, isOpen: boolean): Promise<void> {
+    const { sql, warn } = this.#parts;
+    await tx(sql, async (tx) => {
+      const moved = await moveCircuit(tx, offeringId, isOpen);
+      if (!moved) return;
+      const { orgId, model, provider } = moved;
+      const value = { offeringId, model, provider };
+      if (isOpen) await emit(tx, orgId, { case: "offeringCircuitOpened", value });
+      else await emit(tx, orgId, { case: "offeringCircuitClosed", value });
+    }).catch(() => warn(`nobody could be told that the circuit of ${offeringId} ${isOpen ? "opened" : "closed"}`));
+  }
+}

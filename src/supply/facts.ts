@@ -1,0 +1,179 @@
+/** What the store knows of supply, in the terms of the router and of the wires. */
+import { fromJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import type { Sliced } from "../ambient.ts";
+import { CONTRACT_WORDS, Contract } from "../contracts/contract.ts";
+import { EPISODE_MICRO } from "../contracts/price.ts";
+import { secondOf } from "../billing/hardware.ts";
+import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
+import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../store/supply/supply.ts";
+import type { Vault } from "../vault.ts";
+import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
+
+/** How long an offering is taken to stay warm, in seconds, where its provider says what it costs and not when it scales down. */
+export const ASSUMED_SCALEDOWN_S = 60;
+
+/** What records are opened with. */
+export interface Opening {
+  readonly vault: Vault;
+  /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
+  readonly evaluated: ReadonlySet<string>;
+  /** Hears of offerings whose record cannot be read; they are left out. */
+  readonly log: (text: string) => void;
+}
+
+/** What a record was opened to, with its model of that time. */
+interface Opened {
+  readonly record: OfferingRecord;
+  readonly model: ModelRecord | undefined;
+  readonly live: LiveOffering;
+}
+
+/** Opens records; one that did not change and whose model did not is what it was. */
+export class SupplyOpener {
+  readonly #opening: Opening;
+  /** By the numbers of their names, and no WeakMap: the collector would look at each of its entries in one pause. */
+  #ids = new Names(0);
+  #opened: readonly (Opened | undefined)[] = [];
+  #slugs = new Names(0);
+  #models: readonly ModelRecord[] = [];
+  #catalog: readonly CatalogModel[] = [];
+
+  constructor(opening: Opening) {
+    this.#opening = opening;
+  }
+
+  /** Everything live, ready for a snapshot. One look at a time. */
+  *facts({ models, offerings: records, providers }: Supply): Sliced<SupplyFacts> {
+    const slugs = yield* naming(models, ({ slug }) => slug, this.#slugs);
+    const catalog: CatalogModel[] = [];
+    for (const model of models) {
+      const before = this.#slugs.of(model.slug);
+      catalog.push(this.#models[before] === model ? this.#catalog[before]! : catalogModel(model));
+      if (catalog.length % 64 === 0) yield;
+    }
+    const ids = yield* naming(records, ({ id }) => id, this.#ids);
+    const opened: (Opened | undefined)[] = [];
+    const offerings: LiveOffering[] = [];
+    for (const record of records) {
+      if (opened.length % 32 === 0) yield;
+      const each = this.#opensOrNot(record, models[slugs.of(record.model)]);
+      opened.push(each);
+      if (each) offerings.push(each.live);
+    }
+    this.#ids = ids;
+    this.#opened = opened;
+    this.#slugs = slugs;
+    this.#models = models;
+    this.#catalog = catalog;
+    return { offerings, catalog, providers: providers.map(({ name }) => name) };
+  }
+
+  #opensOrNot(record: OfferingRecord, model: ModelRecord | undefined): Opened | undefined {
+    if (record.status !== "live" && record.status !== "degraded") return undefined;
+    try {
+      return this.#open(record, model);
+    } catch {
+      this.#opening.log(`offering ${record.id} cannot be opened and is not routed to`);
+      return undefined;
+    }
+  }
+
+  #open(record: OfferingRecord, model: ModelRecord | undefined): Opened {
+    const before = this.#opened[this.#ids.of(record.id)];
+    if (before?.record === record && before.model === model) return before;
+    const declared = liveOffering(record, model, this.#opening.vault);
+    const live = { ...declared, offering: withEpisodes(declared.offering, this.#opening.evaluated) };
+    return { record, model, live };
+  }
+}
+
+/** What acts where a scenario takes place can be evaluated, at the gateway's price. */
+function withEpisodes(offering: Offering, evaluated: ReadonlySet<string>): Offering {
+  const { contracts, actionSpaces, priceNano } = offering;
+  if (!contracts.includes(Contract.ACT) || !actionSpaces.some((space) => evaluated.has(space))) return offering;
+  return {
+    ...offering,
+    contracts: [...contracts, Contract.EVALUATE],
+    priceNano: { ...priceNano, [Contract.EVALUATE]: EPISODE_MICRO * 1000 },
+  };
+}
+
+/** One offering, with its secret opened and its profile read. Throws when either cannot be. */
+export function liveOffering(record: OfferingRecord, model: ModelRecord | undefined, vault: Vault): LiveOffering {
+  const secret = record.authSecret ? vault.open(record.authSecret, offeringContext(record)) : "";
+  const profile = record.profile
+    ? fromJson(WireProfileSchema, record.profile as Parameters<typeof fromJson>[1])
+    : undefined;
+  return {
+    offering: routable(record, model),
+    runtime: record.runtime,
+    hardware: record.hardware,
+    degraded: record.status === "degraded",
+    bounds: record.bounds ? fromJson(SafetyBoundsSchema, record.bounds as Parameters<typeof fromJson>[1]) : undefined,
+    target: {
+      offeringId: record.id,
+      model: record.model,
+      endpoint: record.endpoint,
+      auth: { type: record.authType, secret },
+      profile: profile as WireProfile | undefined,
+      actionDim: record.actionDim ?? undefined,
+      dtMs: record.dtMs,
+    },
+  };
+}
+
+const contractsOf = (words: readonly string[]): Contract[] =>
+  words
+    .filter((word): word is keyof typeof CONTRACT_WORDS => word in CONTRACT_WORDS)
+    .map((word) => CONTRACT_WORDS[word]);
+
+function routable(record: OfferingRecord, model: ModelRecord | undefined): Offering {
+  const { act, predict, ground, evaluate } = CONTRACT_WORDS;
+  const timeoutMs = record.timeoutS * 1000;
+  return {
+    id: record.id,
+    model: record.model,
+    provider: record.provider,
+    region: record.region,
+    precision: record.precision,
+    contracts: contractsOf(record.contracts),
+    actionSpaces: record.actionSpaces,
+    actionDim: record.actionDim ?? undefined,
+    embodiments: record.embodiments.length > 0 ? record.embodiments : (model?.embodiments ?? []),
+    domain: model?.domain ?? "embodied",
+    family: model?.family ?? "",
+    simulated: false,
+    priceNano: {
+      ...(record.priceStepNano !== null && { [act]: record.priceStepNano }),
+      ...(record.priceFrameNano !== null && { [predict]: record.priceFrameNano }),
+      ...(record.priceTokenNano !== null && { [ground]: record.priceTokenNano }),
+      ...(record.priceEpisodeNano !== null && { [evaluate]: record.priceEpisodeNano }),
+    },
+    maxHorizon: record.maxHorizon,
+    dtMs: record.dtMs,
+    parameters: record.parameters,
+    retainsFrames: record.retainsFrames,
+    advertised: {
+      p50Ms: record.p50Ms ?? undefined,
+      p95Ms: record.p95Ms ?? undefined,
+      unitsPerS: record.unitsPerS ?? undefined,
+      uptime30d: record.uptime30d ?? undefined,
+    },
+    costNanoPerSecond: record.costNanoPerSecond ?? secondOf(record.hardware),
+    // Without a cost nothing could be charged for waking it, and it counts as warm.
+    scaledownS: record.scaledownS ?? (record.costNanoPerSecond ? ASSUMED_SCALEDOWN_S : undefined),
+    timeoutMs,
+    coldTimeoutMs: record.coldTimeoutS === null ? timeoutMs : record.coldTimeoutS * 1000,
+  };
+}
+
+const catalogModel = ({ slug, contracts, actionSpaces, embodiments, domain, family }: ModelRecord): CatalogModel => ({
+  slug,
+  contracts: contractsOf(contracts),
+  actionSpaces,
+  embodiments,
+  domain,
+  family,
+});

@@ -1,0 +1,139 @@
+/** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
+
+import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
+import { random, type Sliced, steadyNow } from "../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { CatalogModel, Offering } from "../routing/index.ts";
+import {
+  buildingSnapshot,
+  buildSnapshot,
+  HealthBoard,
+  SIMULATED_PROVIDER,
+  type Snapshot,
+} from "../routing/index.ts";
+import type { Upstream } from "../upstream/index.ts";
+import type { Target, Wire } from "../upstream/wire.ts";
+
+/** One live offering: what the router knows of it, and how it is reached. */
+export interface LiveOffering {
+  offering: Offering;
+  runtime: string;
+  /** What it runs on, as its provider says. */
+  hardware: string;
+  /** Its last probe failed; another failure suspends it. */
+  degraded: boolean;
+  target: Target;
+  /** What no action of it may exceed. */
+  bounds?: SafetyBounds | undefined;
+  /** How it was called last: wires know their servers by the target, and must not meet a new one with every call. */
+  reached?: Reached;
+}
+
+/** Everything that a snapshot is made from, as the store has it. */
+export interface SupplyFacts {
+  offerings: readonly LiveOffering[];
+  catalog: readonly CatalogModel[];
+  providers: readonly string[];
+}
+
+/** The ways to the offerings of a snapshot, by its rows. */
+interface Ways {
+  readonly snapshot: Snapshot;
+  readonly live: readonly (LiveOffering | undefined)[];
+}
+
+const wayTo = (ways: Ways | undefined, id: string): LiveOffering | undefined => ways?.live[ways.snapshot.rowOf(id)];
+
+/** How one offering is called. */
+export interface Reached {
+  wire: Wire;
+  target: Target;
+  /** What no action of it may exceed. */
+  bounds?: SafetyBounds | undefined;
+}
+
+/** The routable supply of this replica. */
+export class LiveSupply {
+  readonly #upstream: Upstream;
+  readonly health: HealthBoard;
+  #ways: Ways | undefined;
+  /** The ways of the snapshot that plans are still made from while the next one is built. */
+  #before: Ways | undefined;
+
+  constructor(upstream: Upstream) {
+    this.#upstream = upstream;
+    this.health = new HealthBoard(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
+  }
+
+  /** What plans are made from. */
+  get snapshot(): Snapshot {
+    return this.health.snapshot;
+  }
+
+  /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
+  *adopting({ offerings, catalog, providers }: SupplyFacts): Sliced<void> {
+    const known: LiveOffering[] = [];
+    const routable: Offering[] = [];
+    let looked = 0;
+    for (const each of offerings) {
+      if (looked++ % 64 === 0) yield;
+      const wire = this.#upstream.wireOf(each.runtime);
+      if (!wire) continue; // a runtime that this version of the gateway does not speak is no supply here
+      if (wire.isHere?.(each.target) === false) continue; // nor is a server that has to dial and hasn't
+      known.push(each);
+      routable.push(each.offering);
+    }
+    const snapshot = yield* buildingSnapshot({ offerings: routable, catalog, providers }, this.snapshot);
+    const live: (LiveOffering | undefined)[] = new Array(snapshot.offerings.length);
+    for (const each of known) {
+      live[snapshot.rowOf(each.offering.id)] = each;
+      if (looked++ % 64 === 0) yield;
+    }
+    this.#before = this.#ways;
+    this.#ways = { snapshot, live };
+    yield* this.health.adopting(snapshot, steadyNow());
+    this.#before = undefined;
+  }
+
+  /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
+  reach(offering: Offering, actionDim: number | undefined): Reached {
+    const known = wayTo(this.#ways, offering.id) ?? wayTo(this.#before, offering.id);
+    const before = known?.reached;
+    if (before && before.target.actionDim === actionDim) return before;
+    const wire = known && this.#upstream.wireOf(known.runtime);
+    if (wire) {
+      const reached = { wire, target: { ...known.target, actionDim }, bounds: known.bounds };
+      known.reached = reached;
+      return reached;
+    }
+    if (!offering.simulated) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it was withdrawn meanwhile");
+    return { wire: this.#placeholders(), target: placeholderTarget(offering, actionDim) };
+  }
+
+  /** Offerings that are live, placeholders apart. */
+  get live(): readonly Offering[] {
+    const { offerings, order, registered } = this.snapshot;
+    return Array.from(order.subarray(0, registered), (row) => offerings[row]!);
+  }
+
+  /** A live offering, as the newest snapshot has it. */
+  find(offeringId: string): LiveOffering | undefined {
+    return wayTo(this.#ways, offeringId);
+  }
+
+  /** Addresses of the live offerings, for the operator. */
+  endpoints(): string[] {
+    return [...new Set((this.#ways?.live ?? []).flatMap((each) => each?.target.endpoint ?? []))].sort();
+  }
+
+  #placeholders(): Wire {
+    const wire = this.#upstream.wireOf(SIMULATED_PROVIDER);
+    if (!wire) throw new Error("the wire of placeholders is always there");
+    return wire;
+  }
+}
+
+function placeholderTarget({ id, model, dtMs }: Offering, actionDim: number | undefined): Target {
+  const auth = { type: "none" as const, secret: "" };
+  return { offeringId: id, model, endpoint: "", auth, profile: undefined, actionDim, dtMs };
+}

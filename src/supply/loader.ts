@@ -1,0 +1,57 @@
+/** Keeps what this replica knows of supply up to date with the database. */
+import { after } from "../ambient.ts";
+import type { Notices } from "../store/database/notifications.ts";
+
+const RETRY_MS = 2_000;
+
+/** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
+export class SupplyLoader {
+  readonly #load: () => Promise<void>;
+  #off = (): void => {};
+  #running: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+  #forget = (): void => {};
+  loaded = false;
+  warnings: string[] = [];
+
+  constructor(load: () => Promise<void>) {
+    this.#load = load;
+  }
+
+  /** From now on loads whenever the database says that supply changed. */
+  follow(notices: Notices): void {
+    const look = (): void => void this.load();
+    this.#off = notices.on("supply_changed", look, look);
+  }
+
+  /** Resolves when what the database had at the call is loaded, or could not be. */
+  async load(): Promise<void> {
+    this.#again = true;
+    this.#running ??= this.#run();
+    return this.#running;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#off();
+    this.#forget();
+  }
+
+  async #run(): Promise<void> {
+    while (this.#again && !this.#closed) {
+      this.#again = false;
+      try {
+        await this.#load();
+        this.loaded = true;
+        this.warnings = [];
+      } catch {
+        this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
+        this.#forget();
+        if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());
+      }
+    }
+    // In the same turn as the last look at `#again`, so that no change falls between two runs.
+    this.#running = undefined;
+  }
+}

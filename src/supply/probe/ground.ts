@@ -1,0 +1,67 @@
+/** What an offering that grounds is asked. */
+
+import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
+import type { GroundAnswer } from "../../contracts/contract.ts";
+import * as ground from "../../contracts/ground.ts";
+import { faultOf, ProbeFault } from "./faults.ts";
+import { manners } from "./manners.ts";
+import type { ProbeRun, Twist } from "./run.ts";
+import { ELSEWHERE, SQUARE, WARM_CALLS } from "./scene.ts";
+
+/** One square at a known, asymmetric place shows swapped axes and wrong units at once. */
+export async function probeGround(run: ProbeRun): Promise<void> {
+  const { target, wire } = run.probed;
+  const ask = async (observation: Observation, twist: Twist = {}): Promise<GroundAnswer> => {
+    const speaks = wire.ground?.bind(wire);
+    if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
+    const input = {
+      observations: [observation] as const,
+      instruction: "the red square",
+      seed: undefined,
+      temperature: undefined,
+      sessionId: undefined,
+    };
+    const asked = () => speaks(twist.target ?? target, input, run.frames([observation]), run.call());
+    const answer = await (twist.aside ? asked() : run.timed(asked));
+    const failure = ground.checkAnswer(answer);
+    if (failure !== undefined) throw new ProbeFault(faultOf(failure, undefined, undefined));
+    return answer;
+  };
+  const here = await run.observation(SQUARE, 0);
+  let first = "";
+  const found = await run.check("square_found", async () => {
+    const answer = await ask(here);
+    first = placesIn(answer);
+    if (!isAt(answer, SQUARE))
+      throw new ProbeFault(
+        `a red square at (${SQUARE.x}, ${SQUARE.y}) was not found there: check the order and unit of coordinates`,
+      );
+    return "the red square was found where it is";
+  });
+  if (!found) return;
+  await run.check("answers_differ", async () => {
+    const second = placesIn(await ask(await run.observation(ELSEWHERE, 1)));
+    if (second === first) throw new ProbeFault("two different observations gave the same places: is this a stub?");
+    return "two different observations gave different places";
+  });
+  await run.check("steady", async () => {
+    for (let i = 0; i < WARM_CALLS; i++) await ask(here);
+    return `${WARM_CALLS} more calls answered`;
+  });
+  await manners(run, async (observation, twist) => placesIn(await ask(observation, twist)), here);
+}
+
+const placesIn = ({ points, boxes }: GroundAnswer): string =>
+  JSON.stringify([
+    points.map(({ x, y }) => [x, y]),
+    boxes.map(({ xMin, yMin, xMax, yMax }) => [xMin, yMin, xMax, yMax]),
+  ]);
+
+/** Whether something was found about there. */
+function isAt({ points, boxes }: GroundAnswer, place: { x: number; y: number }): boolean {
+  const near = (x: number, y: number): boolean => Math.abs(x - place.x) < 0.1 && Math.abs(y - place.y) < 0.1;
+  return (
+    points.some(({ x, y }) => near(x, y)) ||
+    boxes.some((box) => near((box.xMin + box.xMax) / 2, (box.yMin + box.yMax) / 2))
+  );
+}

@@ -1,0 +1,60 @@
+/** What an offering that predicts is asked. */
+
+import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
+import { Contract, type PredictAnswer } from "../../contracts/contract.ts";
+import * as predict from "../../contracts/predict.ts";
+import { faultOf, ProbeFault } from "./faults.ts";
+import { manners } from "./manners.ts";
+import type { ProbeRun, Twist } from "./run.ts";
+import { INSTRUCTION, intentFor } from "./scene.ts";
+
+/** Asks for frames: whether they can be read, and whether they depend on what is seen. */
+export async function probePredict(run: ProbeRun): Promise<void> {
+  const { offering, target, wire } = run.probed;
+  const horizon = Math.min(2, offering.maxHorizon);
+  const intent = intentFor(offering, Contract.PREDICT, undefined, horizon);
+  const ask = async (observations: readonly Observation[], twist: Twist = {}): Promise<string> => {
+    const speaks = wire.predict?.bind(wire);
+    if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
+    const input = {
+      observations,
+      instruction: INSTRUCTION,
+      seed: undefined,
+      temperature: undefined,
+      sessionId: undefined,
+      horizon,
+      actions: [],
+      actionSpace: undefined,
+      fps: undefined,
+      resolution: undefined,
+      numSamples: undefined,
+    };
+    const asked = async () => {
+      const whole: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
+      for await (const part of speaks(twist.target ?? target, input, run.frames(observations), run.call())) {
+        if (part.kind === "frame") whole.frames.push(part.frame);
+      }
+      return whole;
+    };
+    const answer = await (twist.aside ? asked() : run.timed(asked));
+    const failure = predict.checkAnswer(answer, { intent });
+    if (failure !== undefined) throw new ProbeFault(faultOf(failure, answer.frames.length, horizon));
+    return Buffer.concat(answer.frames.map((frame) => frame.data)).toString("base64");
+  };
+
+  const passing = (places: readonly { x: number; y: number }[]): Promise<Observation[]> =>
+    Promise.all(places.map((place) => run.observation(place, 0)));
+  const here = await passing([0.3, 0.35, 0.4].map((x) => ({ x, y: 0.5 })));
+  let first = "";
+  const shaped = await run.check("frames", async () => {
+    first = await ask(here);
+    return `${horizon} frames that can be read`;
+  });
+  if (!shaped) return;
+  await run.check("answers_differ", async () => {
+    const second = await ask(await passing([0.7, 0.65, 0.6].map((y) => ({ x: 0.6, y }))));
+    if (second === first) throw new ProbeFault("two different observations gave the same frames: is this a stub?");
+    return "two different observations gave different frames";
+  });
+  await manners(run, (observation, twist) => ask([observation], twist), here.at(-1)!);
+}

@@ -1,0 +1,107 @@
+/** What a probe makes of an offering, whether its owner asked for it or its time had come. */
+
+import { toJson } from "@bufbuild/protobuf";
+import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { Reason, refuse } from "../../errors.ts";
+import { audit } from "../../store/account/audit.ts";
+import { type Tx, tx } from "../../store/database/tx.ts";
+import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-care.ts";
+import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
+import { emit, type Happening } from "../../events/emit.ts";
+import type { SupplyParts } from "../../services/supply.ts";
+import { liveOffering } from "../facts.ts";
+import { probe } from "./probe.ts";
+
+/** States in which an offering can be probed. */
+export const PROBEABLE = ["pending", "verifying", "live", "degraded", "suspended"] as const;
+
+/** So many failures in a row suspend an offering that was live. */
+const FAILURES_TO_SUSPEND = 3;
+/** After a failure it is probed again this soon. */
+const RETRY_S = 60;
+
+/** Who asked for a probe: by name for the record, and whether one failure is enough to suspend. */
+export interface Asker {
+  actor: string;
+  requestId?: string | undefined;
+  /** Its owner wants to know, so that it is not left to serve when it fails. */
+  owner: boolean;
+}
+
+/**
+ * Probes an offering and moves it to where the report says. Undefined when it was withdrawn meanwhile. Throws where it could not
+ * be probed: its wire is not spoken here, or it is busy and its owner did not ask.
+ */
+export async function verify(
+  parts: SupplyParts,
+  known: OfferingRecord,
+  asker: Asker,
+): Promise<{ offering: OfferingRecord; report: ProbeReport } | undefined> {
+  const { offering, target, bounds } = liveOffering(known, undefined, parts.vault);
+  const wire = parts.upstream.wireOf(known.runtime);
+  if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
+  if (!asker.owner && wire.isHere?.(target) === false)
+    throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
+  const { report, busy } = await probe(
+    { ...parts, native: parts.upstream.native },
+    { offering, target, wire, bounds, record: known },
+    // Who waits for it looks on; what the probe finds does not depend on that.
+    (soFar) => tellProgress(parts.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
+  ).finally(() => endProgress(parts.sql, known.id).catch(() => {}));
+  if (busy && !report.passed && !asker.owner)
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
+  // What serves calls is not taken from them because it had no time for a probe.
+  if (busy && !report.passed && (known.status === "live" || known.status === "degraded")) {
+    const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
+    throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);
+  }
+  const failures = report.passed ? 0 : known.probeFailures + 1;
+  const to = nextStatus(known.status, report.passed, asker.owner ? FAILURES_TO_SUSPEND : failures);
+  const moved = await tx(parts.sql, async (tx) => {
+    const moved = await settleProbe(tx, known.id, {
+      from: PROBEABLE,
+      to,
+      failures,
+      report: toJson(ProbeReportSchema, report) as object, // a message is an object
+      dueInS: to === "rejected" ? undefined : report.passed ? parts.probeEveryS : RETRY_S,
+    });
+    if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
+    return moved;
+  });
+  if (!moved) return undefined;
+  if (moved.status !== known.status) await parts.refresh();
+  return { offering: moved, report };
+}
+
+/** An offering that was never live is rejected at once; one that was is given another chance. */
+function nextStatus(before: OfferingStatus, passed: boolean, failures: number): OfferingStatus {
+  if (passed) return "live";
+  if (before === "pending" || before === "verifying") return "rejected";
+  return failures >= FAILURES_TO_SUSPEND || before === "suspended" ? "suspended" : "degraded";
+}
+
+const HAPPENINGS: Readonly<Partial<Record<OfferingStatus, { event: Happening["case"]; action: string }>>> = {
+  live: { event: "offeringVerified", action: "offering.verified" },
+  rejected: { event: "offeringRejected", action: "offering.rejected" },
+  suspended: { event: "offeringSuspended", action: "offering.suspended" },
+};
+
+async function tell(
+  tx: Tx,
+  {
+    before,
+    after,
+    report,
+    asker,
+  }: { before: OfferingStatus; after: OfferingRecord; report: ProbeReport; asker: Asker },
+): Promise<void> {
+  const happening = HAPPENINGS[after.status];
+  // What the schedule finds as it was is no news.
+  if (!happening || (after.status === before && !asker.owner)) return;
+  const value = { offeringId: after.id, reportId: report.id };
+  await emit(tx, after.orgId, { case: happening.event, value } as Happening); // all three have these fields
+  const { actor, requestId } = asker;
+  const details = { report_id: report.id };
+  await audit(tx, { orgId: after.orgId, actor, requestId, action: happening.action, subject: after.id, details });
+}

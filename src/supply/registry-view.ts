@@ -1,0 +1,210 @@
+/** The registry in memory: everything that its listings say, made once for each state of the supply and the catalog. */
+import type {
+  ActionSpaceLayout,
+  FacetValues,
+  Literature,
+  Model,
+  ProviderListing,
+  Scenario,
+} from "../../gen/limber/v1/registry_pb.ts";
+import type { ListRoutesResponse } from "../../gen/limber/v1/registry_service_pb.ts";
+import { atOnce, breatheOut, inSlices, type Sliced } from "../ambient.ts";
+import type { Contract } from "../contracts/contract.ts";
+import { Names, naming, type Offering, type Snapshot, sorting } from "../routing/index.ts";
+import type { Scenario as RunScenario } from "../scenarios/scenario.ts";
+import { type Catalog, type CatalogEntry, NO_CATALOG } from "../store/supply/catalog.ts";
+import type { ModelRecord, Supply } from "../store/supply/supply.ts";
+import type { LiveSupply } from "./live-supply.ts";
+import { type Entry, entryOf } from "../services/registry/entry.ts";
+import { type Facet, facetsOf } from "../services/registry/facets.ts";
+import { layoutsOf, literatureOf, mapped, providersOf } from "../services/registry/lists.ts";
+import { liveOf } from "../services/registry/live.ts";
+import { type Routable, routesOf } from "../services/registry/routes.ts";
+import { runScenarioOf, scenarioOf } from "../services/registry/scenarios.ts";
+import { indexing, type SearchIndex } from "../services/registry/search.ts";
+
+/** The registry as of one moment. What answers with a promise is made when it is first asked for, in slices. */
+export interface RegistryView {
+  /** Every model, by slug. */
+  readonly entries: readonly Entry[];
+  /** The model of a slug. */
+  find(slug: string): Entry | undefined;
+  /** Models that bear every word of a query, best first. */
+  search(query: string): Entry[];
+  /** The words of each facet with their counts, those that the catalog gives a meaning first. */
+  facets(): Promise<Readonly<Record<Facet, FacetValues>>>;
+  /** What can be routed to: of one contract, or of all. */
+  routes(contract: Contract | undefined): Promise<ListRoutesResponse>;
+  /** By name. */
+  providers(): Promise<readonly ProviderListing[]>;
+  /** What this gateway runs itself, then the catalog; each by slug. */
+  scenarios(): Promise<readonly Scenario[]>;
+  /** By slug. */
+  literature(): Promise<readonly Literature[]>;
+  actionSpaces(): readonly ActionSpaceLayout[];
+}
+
+const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
+
+/** The registry of this replica. */
+export class RegistryShelf {
+  readonly #supply: LiveSupply;
+  readonly #here: readonly RunScenario[];
+  readonly #made: Made = { slugs: new Names(0), entries: [], index: undefined, kept: new Map() };
+  #catalog: Catalog = NO_CATALOG;
+  #view: RegistryView;
+
+  /** `here` are the scenarios that this gateway runs itself. */
+  constructor(supply: LiveSupply, here: Iterable<RunScenario> = []) {
+    this.#supply = supply;
+    this.#here = [...here].sort((a, b) => (a.id < b.id ? -1 : 1));
+    this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot, this.#here, this.#made));
+  }
+
+  /** The catalog that is on the shelf. */
+  get catalog(): Catalog {
+    return this.#catalog;
+  }
+
+  /** Takes over to what the store has now, after `LiveSupply` did, in its last slice. */
+  *adopting(known: Supply, catalog: Catalog): Sliced<void> {
+    this.#view = yield* makingView(known, catalog, this.#supply.snapshot, this.#here, this.#made);
+    this.#catalog = catalog;
+  }
+
+  /** Everything that listings say. */
+  get view(): RegistryView {
+    return this.#view;
+  }
+}
+
+function* makingView(
+  known: Supply,
+  catalog: Catalog,
+  snapshot: Snapshot,
+  here: readonly RunScenario[],
+  made: Made,
+): Sliced<RegistryView> {
+  const { models } = known;
+  const order = yield* sorting(models.length, (a, b) => (models[a]!.slug < models[b]!.slug ? -1 : 1));
+  const slugs = yield* naming(order, (place) => models[place]!.slug, made.slugs);
+  const all: MadeEntry[] = [];
+  const entries: Entry[] = [];
+  for (const place of order) {
+    const record = models[place]!;
+    const one = madeEntry(made, record, catalog.entries.get(record.slug), liveOf(snapshot, record.slug));
+    all.push(one);
+    entries.push(one.entry);
+    if (entries.length % 16 === 0) yield;
+  }
+  const find = (slug: string): Entry | undefined => entries[slugs.of(slug)];
+  const index = yield* madeIndex(made, models, catalog, entries);
+  made.slugs = slugs;
+  made.entries = all;
+  const { providers } = known;
+  const { taxonomy, scenarios, literature } = catalog;
+  const routes = kept(made, "routes", [[snapshot], all], () => routesBy({ snapshot, models: all }));
+  return {
+    entries,
+    find,
+    search: (query) => index.find(query).map((place) => entries[place]!),
+    facets: kept(made, "facets", [[taxonomy], entries], () => lazily(() => facetsOf(entries, taxonomy))),
+    routes,
+    providers: kept(made, "providers", [[snapshot], providers], () => lazily(() => providersOf(providers, snapshot))),
+    scenarios: kept(made, "scenarios", [here, scenarios], () =>
+      lazily(function* () {
+        return [...here.map(runScenarioOf), ...(yield* mapped(scenarios, scenarioOf))];
+      }),
+    ),
+    literature: kept(made, "literature", [literature], () => lazily(() => mapped(literature, literatureOf))),
+    actionSpaces: once(() => layoutsOf(taxonomy)),
+  };
+}
+
+/** What can be routed to: of each contract, and of all. */
+function routesBy(parts: Parameters<typeof routesOf>[0]): RegistryView["routes"] {
+  const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
+  return (contract) => {
+    const listed = routes.get(contract) ?? lazily(() => routesOf(parts, contract));
+    routes.set(contract, listed);
+    return listed();
+  };
+}
+
+/** An entry, and what it was made from. */
+interface MadeEntry extends Routable {
+  readonly record: ModelRecord;
+  readonly facts: CatalogEntry | undefined;
+  readonly entry: Entry;
+}
+
+/** What was made before, for as long as what it was made from is the same. */
+interface Made {
+  slugs: Names;
+  /** By the numbers of their slugs. */
+  entries: readonly MadeEntry[];
+  index:
+    | { models: readonly ModelRecord[]; facts: readonly (CatalogEntry | undefined)[]; index: SearchIndex }
+    | undefined;
+  /** Listings with what each is made from. */
+  readonly kept: Map<Listing, { parts: Parts; list: RegistryView[Listing] }>;
+}
+
+type Listing = "facets" | "routes" | "providers" | "scenarios" | "literature";
+type Parts = readonly (readonly unknown[])[];
+
+/** The listing that was made before, where that was from the same parts. */
+function kept<L extends Listing>(made: Made, name: L, parts: Parts, make: () => RegistryView[L]): RegistryView[L] {
+  const before = made.kept.get(name);
+  if (before && parts.every((part, i) => sameList(part, before.parts[i]!))) return before.list as RegistryView[L];
+  const list = make();
+  made.kept.set(name, { parts, list });
+  return list;
+}
+
+const sameList = (one: readonly unknown[], other: readonly unknown[]): boolean =>
+  one.length === other.length && one.every((each, i) => each === other[i]);
+
+function madeEntry(
+  { slugs, entries }: Made,
+  record: ModelRecord,
+  facts: CatalogEntry | undefined,
+  live: readonly Offering[],
+): MadeEntry {
+  const before = entries[slugs.of(record.slug)];
+  if (before?.record === record && before.facts === facts && sameList(before.live, live)) return before;
+  const entry = entryOf(record, facts, live);
+  return { record, facts, live, entry, model: entry.model, routed: new Map() };
+}
+
+/** What is searched is what the catalog says; live supply changes nothing of it. */
+function* madeIndex(
+  made: Made,
+  models: readonly ModelRecord[],
+  catalog: Catalog,
+  entries: readonly Entry[],
+): Sliced<SearchIndex> {
+  const facts = models.map(({ slug }) => catalog.entries.get(slug));
+  if (made.index && sameList(made.index.facts, facts) && sameList(made.index.models, models)) return made.index.index;
+  const index = yield* indexing(entries.length, (place) => searchedOf(entries[place]!.model));
+  made.index = { models, facts, index };
+  return index;
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+/** Made in slices for whoever asks first; others that ask wait with him. */
+function lazily<T>(making: () => Sliced<T>): () => Promise<T> {
+  return once(() => inSlices(making(), breatheOut));
+}
+
+function searchedOf({ id, name, vendor, family, summary }: Model) {
+  const [owner = "", slug = ""] = id.split("/");
+  return { name, slug, owner: `${vendor} ${owner}`, family, summary };
+}

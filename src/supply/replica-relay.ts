@@ -1,0 +1,274 @@
+/**
+ * Servers that are moored at one replica, called by all: who holds which stream stands in the database, and so does what the others ask
+ * on it and what is answered, for as long as it takes to read it.
+ */
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
+import { after, every, newId } from "../ambient.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { Cancel } from "../cancellation.ts";
+import type { Notices } from "../store/database/notifications.ts";
+import type { Sql } from "../store/database/tx.ts";
+import {
+  keepMoorings,
+  mooringsElsewhere,
+  type Parcel,
+  sendParcels,
+  takeParcels,
+} from "../store/replicas/outbound-connections.ts";
+import { Berth, type Dock, type Elsewhere, type Question, type Reply } from "../upstream/limber-outbound/hub.ts";
+
+/** What a ferry needs of the house. */
+export interface FerryParts {
+  sql: Sql;
+  notices: Notices;
+  dock: Dock;
+  /** Names this replica among all. */
+  replica: string;
+  warn(text: string): void;
+}
+
+/** How often a replica says that its streams still stand, and looks where others do. */
+const RENEW_MS = 5_000;
+/** What travels together. */
+const AT_ONCE = { parcels: 64, bytes: 16 << 20 };
+/** What waits for the database at most; more is refused. */
+const MOST_WAITING_BYTES = 128 << 20;
+/** A call that is carried ends on the far side this long after its time, should nobody call it off. */
+const GRACE_MS = 1_000;
+/** A server that has not read yet what it was asked is looked at again so soon, so often. */
+const LOOK_MS = 2;
+const LOOKS = 100;
+
+/** Why a call that was carried was not answered. */
+interface Failed {
+  callId: number;
+  failure: AttemptFailure;
+  text: string;
+}
+
+/** The ferry of one replica. */
+export class Ferry {
+  readonly #parts: FerryParts;
+  /** Ways to servers elsewhere, by the name under which their answers come back. */
+  readonly #lines = new Map<string, Berth>();
+  /** Calls that others make on streams held here. */
+  readonly #carried = new Map<string, Cancel>();
+  readonly #offs: (() => void)[];
+  #told: readonly string[] = [];
+  #work: Promise<void> = Promise.resolve();
+  #waiting: Parcel[] = [];
+  #waitingBytes = 0;
+  #sending: Promise<void> | undefined;
+  #taking: Promise<void> | undefined;
+  #again = false;
+  #closed = false;
+
+  constructor(parts: FerryParts) {
+    this.#parts = parts;
+    const { notices, dock, replica } = parts;
+    this.#offs = [
+      notices.on(
+        "mooring_changed",
+        () => this.#look(),
+        () => this.#look(),
+      ),
+      notices.on(
+        "parcel",
+        (to) => to === replica && this.#take(),
+        () => this.#take(),
+      ),
+      every(RENEW_MS, () => {
+        void this.#tell(true).catch(() => {});
+        this.#look();
+      }),
+    ];
+    dock.onChange(() => void this.#tell().catch(() => {}));
+    this.#look();
+  }
+
+  /** Resolves when the database says which servers are moored here; rejects when it can't. */
+  announced(): Promise<void> {
+    return this.#tell();
+  }
+
+  /** Carries nothing more; the others hear that no stream is held here. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const off of this.#offs) off();
+    for (const cancel of this.#carried.values()) cancel.abort(undefined);
+    await this.#sending;
+    await this.#taking;
+    await this.#work;
+    await keepMoorings(this.#parts.sql, this.#parts.replica, []).catch(() => {});
+  }
+
+  /** One after the other, so that the last word is the true one. */
+  #tell(always = false): Promise<void> {
+    const { sql, replica, dock } = this.#parts;
+    const told = this.#work.then(async () => {
+      const { providers } = dock;
+      const same = providers.join() === this.#told.join();
+      if (this.#closed || (same && (!always || providers.length === 0))) return;
+      await keepMoorings(sql, replica, providers);
+      this.#told = providers;
+    });
+    this.#work = told.catch(() => {
+      this.#told = ["?"]; // what the others know is not known: it is told again
+      this.#parts.warn("which servers are moored here could not be told");
+    });
+    return told;
+  }
+
+  /** Learns which servers are moored elsewhere; what was known stays where the database can't be asked. */
+  #look(): void {
+    const { sql, replica, dock } = this.#parts;
+    const looked = this.#work.then(async () => {
+      if (this.#closed) return;
+      dock.learn(await mooringsElsewhere(sql, replica), (at) => this.#open(at));
+    });
+    this.#work = looked.catch(() => {});
+  }
+
+  #open({ provider, replica }: Elsewhere): Berth {
+    const line = newId("line");
+    const to = { toReplica: replica, line, provider };
+    const berth = new Berth({
+      say: (question, budgetMs = 0) => {
+        const body = toBinary(ServeResponseSchema, create(ServeResponseSchema, { message: question }));
+        if (!this.#send({ ...to, kind: "ask", budgetMs, body: Buffer.from(body) }))
+          berth.fail(question.value.callId, new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too much waits for it"));
+      },
+      behind: false,
+      end: () => this.#lines.delete(line),
+    });
+    this.#lines.set(line, berth);
+    return berth;
+  }
+
+  /** Answers whether it will be carried: not when too much waits already. */
+  #send(parcel: Omit<Parcel, "fromReplica">): boolean {
+    if (this.#closed || this.#waitingBytes + parcel.body.length > MOST_WAITING_BYTES) return false;
+    this.#waiting.push({ ...parcel, fromReplica: this.#parts.replica });
+    this.#waitingBytes += parcel.body.length;
+    this.#sending ??= this.#carry();
+    return true;
+  }
+
+  async #carry(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch: Parcel[] = [];
+      for (let bytes = 0; this.#waiting.length > 0 && batch.length < AT_ONCE.parcels && bytes < AT_ONCE.bytes; ) {
+        const parcel = this.#waiting.shift()!; // there is one
+        batch.push(parcel);
+        bytes += parcel.body.length;
+      }
+      await sendParcels(this.#parts.sql, batch).catch(() => this.#lose(batch));
+      for (const { body } of batch) this.#waitingBytes -= body.length;
+    }
+    this.#sending = undefined;
+  }
+
+  /** What was asked and never left fails here and now. */
+  #lose(batch: readonly Parcel[]): void {
+    const failure = new UpstreamFailure(AttemptFailure.UNREACHABLE, "the replica that holds the stream can't be asked");
+    for (const { kind, line, body } of batch) if (kind === "ask") this.#lines.get(line)?.fail(callIdOf(body), failure);
+  }
+
+  #take(): void {
+    this.#again = true;
+    this.#taking ??= this.#takeAll();
+  }
+
+  async #takeAll(): Promise<void> {
+    while (this.#again && !this.#closed) {
+      this.#again = false;
+      const parcels = await takeParcels(this.#parts.sql, this.#parts.replica, AT_ONCE.parcels).catch(() => []);
+      if (parcels.length === AT_ONCE.parcels) this.#again = true;
+      for (const parcel of parcels) this.#unpack(parcel);
+    }
+    this.#taking = undefined;
+  }
+
+  #unpack(parcel: Parcel): void {
+    try {
+      if (parcel.kind === "ask") this.#answer(parcel);
+      else if (parcel.kind === "reply") this.#lines.get(parcel.line)?.hear(replyIn(parcel.body));
+      else {
+        const { callId, failure, text } = JSON.parse(parcel.body.toString()) as Failed; // only #answer writes it
+        this.#lines.get(parcel.line)?.fail(callId, new UpstreamFailure(failure, text));
+      }
+    } catch {
+      this.#parts.warn("another replica said what this one does not understand");
+    }
+  }
+
+  /** Another replica asks on a stream that is held here. */
+  #answer({ fromReplica, line, provider, budgetMs, body }: Parcel): void {
+    const { message } = fromBinary(ServeResponseSchema, body);
+    if (message.case === undefined || message.case === "welcome") return;
+    const { callId } = message.value;
+    const name = `${line} ${callId}`;
+    if (message.case === "act" && message.value.body.case === "cancel") {
+      this.#carried.get(name)?.abort(undefined);
+      return;
+    }
+    const cancel = new Cancel();
+    const forget = after((budgetMs ?? 0) + GRACE_MS, () => cancel.abort(undefined));
+    const over = (): void => {
+      forget();
+      this.#carried.delete(name);
+    };
+    const back = (kind: "reply" | "failed", said: Uint8Array): boolean =>
+      this.#send({ toReplica: fromReplica, line, provider, kind, budgetMs: null, body: Buffer.from(said) });
+    const fail = (thrown: unknown): void => {
+      over();
+      const known = thrown instanceof UpstreamFailure ? thrown : undefined;
+      const failure = known?.failure ?? AttemptFailure.UPSTREAM_ERROR;
+      const told: Failed = {
+        callId,
+        failure,
+        text: known?.message ?? "the call failed at the replica that holds the stream",
+      };
+      back("failed", Buffer.from(JSON.stringify(told)));
+    };
+    const take = (reply: Reply): boolean => {
+      const last = isLast(reply);
+      if (last) over();
+      const renamed = { ...reply, value: { ...reply.value, callId } } as Reply; // the same case with another number
+      const said = toBinary(ServeRequestSchema, create(ServeRequestSchema, { message: renamed }));
+      // An answer that can't be carried is no use to go on with.
+      if (!back("reply", said)) queueMicrotask(() => cancel.abort(undefined));
+      return last;
+    };
+    const ask = (looks: number): void => {
+      try {
+        const berth = this.#parts.dock.here(provider);
+        if (!berth) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server has left that replica");
+        // Many arrive at one time where callers would have come one after the other.
+        if (berth.line.behind && looks > 0 && !cancel.aborted) return void after(LOOK_MS, () => ask(looks - 1));
+        const question = (id: number) => ({ ...message, value: { ...message.value, callId: id } }) as Question;
+        berth.call(question, { take, fail }, { signal: cancel, budgetMs: budgetMs ?? 0 });
+      } catch (thrown) {
+        fail(thrown);
+      }
+    };
+    this.#carried.set(name, cancel);
+    ask(LOOKS);
+  }
+}
+
+/** A prediction has parts; everything else is one answer. */
+const isLast = (reply: Reply): boolean => reply.case !== "predict" || reply.value.body.case !== "part";
+
+function replyIn(body: Buffer): Reply {
+  const { message } = fromBinary(ServeRequestSchema, body);
+  if (message.case === undefined || message.case === "hello")
+    throw new Error("a reply is neither empty nor a greeting");
+  return message;
+}
+
+function callIdOf(body: Buffer): number {
+  const { message } = fromBinary(ServeResponseSchema, body);
+  return message.case === undefined || message.case === "welcome" ? 0 : message.value.callId;
+}

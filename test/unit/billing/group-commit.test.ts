@@ -1,0 +1,332 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { replaceAmbient } from "../../../src/ambient.ts";
+import type { Batch, BatchOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
+import { Pump } from "../../../src/billing/group-commit.ts";
+import { ManualClock, settle } from "../../support/manual-clock.ts";
+
+/** A ledger that answers a batch when it is told to. */
+class SlowLedger implements LedgerPort<string, string> {
+  /** Every batch that reached it, those that it was sent again included. */
+  readonly batches: Batch<string, string>[] = [];
+  #answer: { resolve(outcome: BatchOutcome): void; reject(cause: unknown): void } | undefined;
+
+  open = async (): Promise<string> => "till/2";
+  recall = async (): Promise<void> => {};
+  recover = async (): Promise<void> => {};
+  listen = (): (() => void) => () => {};
+
+  commit = (_: string, batch: Batch<string, string>): Promise<BatchOutcome> => {
+    this.batches.push(batch);
+    return new Promise((resolve, reject) => {
+      this.#answer = { resolve, reject };
+    });
+  };
+
+  get waits(): boolean {
+    return this.#answer !== undefined;
+  }
+
+  /** How many works each batch carried. */
+  get sizes(): number[] {
+    return this.batches.map(({ intents, settlements, moves }) => intents.length + settlements.length + moves.length);
+  }
+
+  /** Ends the batch under way and lets whoever waited for it run. */
+  async done(): Promise<void> {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    answer?.resolve({ kind: "done", takes: [], recalled: [] });
+    await settle();
+    await settle();
+  }
+
+  /** Answers that the till was fenced. */
+  async fence(): Promise<void> {
+    this.#answer?.resolve({ kind: "fenced" });
+    this.#answer = undefined;
+    await settle();
+  }
+
+  /** Leaves it unknown whether the batch under way was committed. */
+  async lose(): Promise<void> {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    answer?.reject(new Error("the connection was lost"));
+    await settle();
+  }
+}
+
+let clock: ManualClock;
+let restore: () => void;
+
+beforeEach(() => {
+  clock = new ManualClock();
+  restore = replaceAmbient({ clock });
+});
+
+afterEach(() => restore());
+
+function open() {
+  const ledger = new SlowLedger();
+  const pump = new Pump(ledger, "till/1", { recalled: () => {}, fenced: () => {} });
+  return { ledger, pump };
+}
+
+const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `call ${i}`);
+
+describe("callers who go round", () => {
+  it("wait for no clock: the next batch leaves when the last of them is back", async () => {
+    const { ledger, pump } = open();
+    for (const name of names(64)) pump.intend(name);
+    await settle();
+    for (let round = 1; round <= 3; round++) {
+      expect(ledger.sizes).toEqual(Array.from({ length: round }, () => 64));
+      await ledger.done();
+      for (const name of names(63)) pump.intend(name);
+      await settle();
+      expect(ledger.waits).toBe(false);
+      pump.intend("the last");
+      await settle();
+      await settle();
+      expect(ledger.waits).toBe(true);
+    }
+  });
+
+  it("wait a few milliseconds and no longer for one who has left", async () => {
+    const { ledger, pump } = open();
+    for (const name of names(64)) pump.intend(name);
+    await settle();
+    await ledger.done();
+    for (const name of names(63)) pump.intend(name);
+    await clock.advance(5);
+    expect(ledger.sizes).toEqual([64, 63]);
+  });
+
+  it("take those along who came while they were under way", async () => {
+    const { ledger, pump } = open();
+    for (const name of names(32)) pump.intend(name);
+    await settle();
+    pump.intend("a stranger");
+    await ledger.done();
+    for (const name of names(32)) pump.intend(name);
+    await settle();
+    expect(ledger.waits).toBe(false);
+    await clock.advance(5);
+    expect(ledger.sizes).toEqual([32, 33]);
+  });
+
+  it("bring what they say in one turn into one batch", async () => {
+    const { ledger, pump } = open();
+    for (const name of names(4)) pump.intend(name);
+    await settle();
+    await ledger.done();
+    for (const name of names(3)) pump.intend(name);
+    await settle();
+    for (const name of names(4)) pump.intend(name);
+    await settle();
+    await settle();
+    expect(ledger.sizes).toEqual([4, 7]);
+  });
+});
+
+describe("a rest before a batch ends at once", () => {
+  async function resting() {
+    const { ledger, pump } = open();
+    for (const name of names(20)) pump.intend(name);
+    await settle();
+    await ledger.done();
+    pump.intend("waits");
+    await settle();
+    expect(ledger.waits).toBe(false);
+    return { ledger, pump };
+  }
+
+  it("when a call waits for credit", async () => {
+    const { ledger, pump } = await resting();
+    const credit = { lease: "lease_1", org: "org_1", key: "key_1", day: "2026-01-01", need: 1, asked: 1, want: 1 };
+    void pump.move({ kind: "take", entry: "entry_1", ...credit });
+    await settle();
+    await settle();
+    expect(ledger.sizes).toEqual([20, 2]);
+  });
+
+  it("when the pump closes", async () => {
+    const { ledger, pump } = await resting();
+    const closed = pump.close();
+    await settle();
+    await settle();
+    expect(ledger.sizes).toEqual([20, 1]);
+    await ledger.done();
+    await closed;
+    expect(clock.pending).toBe(0);
+  });
+
+  it("when a batch is full", async () => {
+    const { ledger, pump } = await resting();
+    for (const name of names(511)) pump.intend(name);
+    await settle();
+    await settle();
+    expect(ledger.sizes).toEqual([20, 512]);
+  });
+});
+
+describe("ends that nobody waits for", () => {
+  /** A pump with calls under way, whose promises are in the journal. */
+  async function promised(calls: number) {
+    const { ledger, pump } = open();
+    const intents = names(calls).map((name) => pump.intend(name));
+    await settle();
+    for (let left = calls; left > 0; left -= 512) await ledger.done();
+    await clock.advance(5);
+    const end = (index: number, presses = false): Promise<void> =>
+      pump.settle("lease_1", `end ${index}`, intents[index], presses).promise;
+    return { ledger, pump, end };
+  }
+
+  it("gather while promises leave, and the journal keeps their promises until they do", async () => {
+    const { ledger, pump, end } = await promised(2);
+    void end(0);
+    void end(1);
+    pump.intend("next");
+    await clock.advance(5);
+    expect(ledger.batches.at(-1)).toMatchObject({ intents: ["next"], settlements: [], over: [] });
+    await ledger.done();
+    await clock.advance(20);
+    expect(ledger.sizes).toEqual([2, 1, 2]);
+    expect(ledger.batches.at(-1)).toMatchObject({ intents: [], over: [1] });
+  });
+
+  it("leave when the first of them has waited for twenty milliseconds, by themselves where nothing else does", async () => {
+    const { ledger, end } = await promised(2);
+    void end(0);
+    await clock.advance(19);
+    void end(1);
+    expect(ledger.sizes).toEqual([2]);
+    await clock.advance(1);
+    await settle();
+    expect(ledger.sizes).toEqual([2, 2]);
+    await ledger.done();
+    expect(clock.pending).toBe(0);
+  });
+
+  it("leave when there are 512 of them", async () => {
+    const { ledger, end } = await promised(512);
+    for (let i = 0; i < 511; i++) void end(i);
+    await settle();
+    expect(ledger.sizes).toEqual([512]);
+    void end(511);
+    await settle();
+    await settle();
+    expect(ledger.sizes).toEqual([512, 512]);
+  });
+
+  it("leave, 512 at most at a time, before anything that was asked for after them", async () => {
+    const { ledger, pump, end } = await promised(600);
+    for (let i = 0; i < 600; i++) void end(i);
+    void pump.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" });
+    for (let i = 0; i < 5; i++) {
+      await clock.advance(5);
+      await ledger.done();
+    }
+    expect(ledger.batches.map(({ settlements }) => settlements.length)).toEqual([0, 0, 512, 88]);
+    expect(ledger.batches.map(({ moves }) => moves.length)).toEqual([0, 0, 0, 1]);
+  });
+
+  const reasons: [string, (made: Awaited<ReturnType<typeof promised>>) => unknown][] = [
+    ["a balance is asked for", ({ pump }) => pump.caughtUp()],
+    ["an answer waits for another's end", ({ end }) => end(1, true)],
+    ["their lease ends", ({ pump }) => pump.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" })],
+    ["the pump closes", ({ pump }) => pump.close()],
+  ];
+  it.each(reasons)("leave at once when %s", async (_, happens) => {
+    const made = await promised(2);
+    let written = false;
+    void made.end(0).then(() => {
+      written = true;
+    });
+    void happens(made);
+    await settle();
+    await settle();
+    expect(made.ledger.batches.at(-1)!.settlements[0]).toEqual({ lease: "lease_1", record: "end 0" });
+    await made.ledger.done();
+    expect(written).toBe(true);
+    expect(clock.pending).toBe(0);
+  });
+
+  it("are refused with all else when the till was fenced", async () => {
+    const { ledger, pump, end } = await promised(1);
+    const lost = end(0).catch((cause: unknown) => cause);
+    pump.intend("next");
+    await clock.advance(5);
+    await ledger.fence();
+    expect(await lost).toMatchObject({ message: expect.stringContaining("nothing was charged") });
+    await pump.close();
+    expect(ledger.sizes).toEqual([1, 1]);
+    expect(clock.pending).toBe(0);
+  });
+});
+
+it("writes every promise before it is answered and every end once, however callers, answers and losses fall together", async () => {
+  /** How many callers come, what becomes of the batch under way, and how much time passes. */
+  const step = fc.tuple(fc.integer({ min: 0, max: 200 }), fc.constantFrom("none", "done", "lost"), fc.nat({ max: 7 }));
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 30 }), fc.boolean(), async (steps, goRound) => {
+      const { ledger, pump } = open();
+      const asked = new Set<string>();
+      let begun = 0;
+      let durable = 0;
+      let ended = 0;
+      let closing = false;
+      const call = (): void => {
+        const name = String(begun++);
+        const intent = pump.intend(name);
+        const end = (): void => {
+          asked.add(name);
+          pump.settle("lease_1", name, intent, begun % 7 === 0).hear(
+            () => ended++,
+            () => expect.unreachable(),
+          );
+        };
+        if (begun % 5 === 0) end();
+        intent.done.promise.then(() => {
+          durable++;
+          if (!asked.has(name)) end();
+          if (goRound && !closing && begun < 2_000) call();
+        });
+      };
+      for (const [come, fate, ms] of steps) {
+        for (let i = 0; i < come; i++) call();
+        await clock.advance(ms);
+        if (fate === "done") await ledger.done();
+        else if (fate === "lost") await ledger.lose();
+      }
+      closing = true;
+      let closed = false;
+      void pump.close().then(() => {
+        closed = true;
+      });
+      for (let turn = 0; !closed && turn < 10_000; turn++) {
+        await clock.advance(1);
+        await ledger.done();
+      }
+      const applied = [...new Map(ledger.batches.map((batch) => [batch.number, batch])).values()];
+      expect(applied.map(({ number }) => number)).toEqual(applied.map((_, i) => i + 1));
+      const journal = applied.flatMap(({ intents }) => intents.map(Number));
+      expect(journal).toEqual([...journal].sort((a, b) => a - b));
+      const written = new Set(applied.flatMap(({ settlements }) => settlements.map(({ record }) => record)));
+      expect(written).toEqual(new Set(Array.from({ length: begun }, (_, i) => String(i))));
+      // A promise that is not in the journal left in one batch with its end.
+      for (const { intents, settlements } of applied) {
+        for (const { record } of settlements) expect(intents).not.toContain(record);
+      }
+      const pages = applied.filter(({ intents }) => intents.length > 0).map(({ number }) => number);
+      expect(applied.flatMap(({ over }) => over).sort((a, b) => a - b)).toEqual(pages);
+      expect(applied.reduce((sum, { settlements }) => sum + settlements.length, 0)).toBe(begun);
+      expect(ended).toBe(begun);
+      expect(durable).toBe(begun);
+      expect(clock.pending).toBe(0);
+    }),
+    { numRuns: 60 },
+  );
+});

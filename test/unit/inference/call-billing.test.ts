@@ -1,0 +1,180 @@
+/** A call's bill when the ledger takes back what it granted. */
+
+import { create } from "@bufbuild/protobuf";
+import { afterEach, describe, expect, it } from "vitest";
+import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { replaceAmbient } from "../../../src/ambient.ts";
+import type { Batch, LedgerPort } from "../../../src/billing/ledger-port.ts";
+import { Till } from "../../../src/billing/credit-leaser.ts";
+import { Reason, Refusal, refuse } from "../../../src/errors.ts";
+import { planFor } from "../../../src/routing/index.ts";
+import { Bill } from "../../../src/inference/call-billing.ts";
+import { Cancel } from "../../../src/cancellation.ts";
+import type { IntentRecord, RequestRecord } from "../../../src/store/billing/ledger.ts";
+import { eventually } from "../../support/eventually.ts";
+import { keyCall } from "../../support/key-call.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
+import { offering, planArgs, supplyOf } from "../../support/supply.ts";
+
+/** Grants every take, and fences the till that then writes an intent or a settlement. */
+const fencing: LedgerPort<IntentRecord, RequestRecord> = {
+  open: async () => "test/1",
+  async commit(_till: string, batch: Batch<IntentRecord, RequestRecord>) {
+    if (batch.intents.length + batch.settlements.length > 0) return { kind: "fenced" };
+    const takes = batch.moves.flatMap((move) =>
+      move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
+    );
+    return { kind: "done", takes, recalled: [] };
+  },
+  recall: async () => {},
+  recover: async () => {},
+  listen: () => () => {},
+};
+
+const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
+
+/** Charges one unit; what is thrown for it. */
+const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
+  bill
+    .settle(
+      { step: plan.steps[0]!, units: 1, costMicro, hedgeMicro: undefined },
+      undefined,
+      ActResponseSchema,
+      create(ActResponseSchema),
+    )
+    .then(
+      () => expect.unreachable("the ledger is away"),
+      (thrown) => thrown,
+    );
+
+it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
+  const till = await Till.open(fencing);
+  const idempotency = { orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false };
+  const call = keyCall(idempotency);
+  const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
+  expect(idempotency.promised).toBe(true);
+
+  const thrown = await settle(bill, 0);
+  expect(thrown).toBeInstanceOf(Refusal);
+  expect(thrown.reason).toBe(Reason.STORE_UNAVAILABLE);
+  await expect(bill.void(refuse(Reason.INTERNAL_ERROR, "never on record"))).resolves.toBeUndefined();
+  await till.close();
+});
+
+describe("while the ledger does not answer", () => {
+  const restore: (() => void)[] = [];
+  afterEach(() => {
+    for (const put of restore.splice(0)) put();
+  });
+
+  /** Grants every take; batches with calls in them wait until `answer` is called. */
+  async function openSilent() {
+    const clock = new ManualClock();
+    restore.push(replaceAmbient({ clock }));
+    const answered = Promise.withResolvers<void>();
+    const charged: string[] = [];
+    const recorded: string[] = [];
+    const port: LedgerPort<IntentRecord, RequestRecord> = {
+      ...fencing,
+      async commit(_, { intents, settlements, moves }) {
+        if (intents.length + settlements.length > 0) await answered.promise;
+        for (const { record } of settlements) {
+          if (record.costMicro > 0) charged.push(record.requestId);
+          recorded.push(`${record.requestId} ${record.status} ${record.errorCode}`);
+        }
+        const takes = moves.flatMap((move) =>
+          move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
+        );
+        return { kind: "done", takes, recalled: [] };
+      },
+    };
+    return { clock, charged, recorded, answer: answered.resolve, till: await Till.open(port) };
+  }
+
+  it("a call whose promise is not on record is told that nothing was charged: nothing is, when the ledger answers", async () => {
+    const { clock, charged, recorded, answer, till } = await openSilent();
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    await clock.advance(5_000);
+    expect((await thrown).reason).toBe(Reason.STORE_UNAVAILABLE);
+    expect((await thrown).message).toContain("nothing was charged");
+    answer();
+    await eventually(async () => {
+      await clock.advance(100);
+      expect(recorded).toEqual(["req_1 failed store_unavailable"]);
+    });
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a call is answered at its deadline, and not charged", async () => {
+    const { clock, charged, recorded, answer, till } = await openSilent();
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    const thrown = settle(bill, 1);
+    await clock.advance(501);
+    expect((await thrown).reason).toBe(Reason.DEADLINE_EXCEEDED);
+    answer();
+    await eventually(async () => {
+      await clock.advance(100);
+      expect(recorded).toEqual(["req_1 failed deadline_exceeded"]);
+    });
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("an answer that comes when its deadline is over is none, even where the ledger was quick", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    answer();
+    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    await clock.advance(501);
+    expect((await settle(bill, 1)).reason).toBe(Reason.DEADLINE_EXCEEDED);
+    await clock.advance(1_000);
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a caller that left before its answer did is not charged", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    answer();
+    const gone = new Cancel();
+    const bill = await Bill.open(till, plan, { ...keyCall(), signal: gone }, { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
+    await clock.advance(1_000);
+    expect((await thrown).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
+    expect(charged).toEqual([]);
+    await till.close();
+  });
+
+  it("a call with an idempotency key is told to call again: its answer is kept and charged once", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    const call = keyCall({ orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false });
+    const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
+    const thrown = settle(bill, 1);
+    await clock.advance(5_000);
+    expect((await thrown).message).toContain("call again with the same idempotency key");
+    answer();
+    await eventually(async () => {
+      await clock.advance(100);
+      expect(charged).toEqual(["req_1"]);
+    });
+    await till.close();
+  });
+
+  it("the next call is told that nothing was charged: nothing ever is", async () => {
+    const { clock, charged, answer, till } = await openSilent();
+    const first = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
+    await clock.advance(5_000);
+    const again = { ...keyCall(), requestId: "req_2" };
+    const refused = await Promise.try(() => Bill.open(till, plan, again, { modelRequested: "a" })).then(
+      () => expect.unreachable("the ledger is away"),
+      (thrown) => thrown,
+    );
+    expect(refused.message).toContain("nothing was charged");
+    answer();
+    void first.void(refuse(Reason.INTERNAL_ERROR, "over"));
+    await clock.advance(1_000);
+    await till.close();
+    expect(charged).toEqual([]);
+  });
+});

@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { AttemptFailure } from "../../../src/contracts/failure.ts";
+import { HealthBoard } from "../../../src/routing/health/health.ts";
+import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
+import { Gossip } from "../../../src/supply/gossip.ts";
+import { settle } from "../../support/manual-clock.ts";
+import { offering, supplyOf } from "../../support/supply.ts";
+
+const snapshot = buildSnapshot(supplyOf(Array.from({ length: 200 }, (_, i) => offering(`off_${i}`))));
+
+function replica(name: string) {
+  const health = new HealthBoard(snapshot, () => 0);
+  const gossip = new Gossip(name, health);
+  const told = async (mostBytes = 5_900): Promise<Uint8Array[]> => {
+    const words: Uint8Array[] = [];
+    await gossip.tell({ mostBytes, say: async (word) => void words.push(word) });
+    return words;
+  };
+  const call = (id: string, count: number, outcome: "ok" | AttemptFailure = "ok", latencyMs = 500): void => {
+    for (let i = 0; i < count; i++) health.report(id, { outcome, latencyMs, units: 16, cold: false, at: 1 });
+  };
+  const rate = (id: string): number | undefined => health.figureOf(id, performance.now())?.failureRate;
+  return { health, gossip, told, call, rate };
+}
+
+describe("gossip", () => {
+  it("makes figures of one replica those of the other", async () => {
+    const [a, b] = [replica("a"), replica("b")];
+    a.call("off_0", 20);
+    for (const word of await a.told()) expect(b.gossip.hear(word)).toBe(true);
+    await settle();
+    const row = snapshot.rowOf("off_0");
+    expect(b.health.view.p50Ms[row]! / a.health.view.p50Ms[row]!).toBeCloseTo(1, 1);
+    expect(b.health.view.unitsPerS[row]).toBeCloseTo(32);
+    expect(b.health.view.usedAt[row]).toBeGreaterThan(Number.NEGATIVE_INFINITY);
+  });
+
+  it("counts a call once, however often its word comes, and though words in between are lost", async () => {
+    const [a, b] = [replica("a"), replica("b")];
+    a.call("off_0", 10);
+    const first = await a.told();
+    for (const word of [...first, ...first, ...first]) b.gossip.hear(word);
+    a.call("off_0", 10, AttemptFailure.UNREACHABLE);
+    await a.told(); // lost
+    a.call("off_0", 20);
+    for (const word of await a.told()) b.gossip.hear(word);
+    await settle();
+    expect(b.rate("off_0")).toBeCloseTo(0.25);
+  });
+
+  it("ignores words that were overtaken, its own, and what is none", async () => {
+    const [a, b] = [replica("a"), replica("b")];
+    a.call("off_0", 4, AttemptFailure.UNREACHABLE);
+    const early = await a.told();
+    a.call("off_0", 12);
+    const late = await a.told();
+    for (const word of [...late, ...early]) b.gossip.hear(word);
+    await settle();
+    expect(b.rate("off_0")).toBeCloseTo(0.25);
+    expect(a.gossip.hear(late[0]!)).toBe(false);
+    for (const noise of ["", "noise", "\n\u0001x\u0010\u0001\u001a\u00ff"])
+      expect(b.gossip.hear(new TextEncoder().encode(noise))).toBe(false);
+  });
+
+  it("says nothing when nothing was called, and what was called three times", async () => {
+    const a = replica("a");
+    expect(await a.told()).toEqual([]);
+    a.call("off_0", 1);
+    const lengths: number[] = [];
+    for (let i = 0; i < 5; i++) lengths.push((await a.told()).length);
+    expect(lengths).toEqual([1, 1, 1, 0, 0]);
+  });
+
+  it("cuts what it tells into words that fit, and leaves nothing out", async () => {
+    const [a, b] = [replica("a"), replica("b")];
+    for (let i = 0; i < 200; i++) for (let ms = 1; ms < 1e6; ms *= 1.3) a.call(`off_${i}`, 1, "ok", ms);
+    const words = await a.told();
+    expect(words.length).toBeGreaterThan(1);
+    for (const word of words) {
+      expect(word.length).toBeLessThanOrEqual(5_900);
+      b.gossip.hear(word);
+    }
+    for (let i = 0; i < 200; i++) await settle();
+    for (let i = 0; i < 200; i++) expect(b.rate(`off_${i}`)).toBe(0);
+  });
+});

@@ -1,0 +1,37 @@
+import { afterEach, expect, it } from "vitest";
+import { replaceAmbient } from "../../../../src/ambient.ts";
+import { Contract } from "../../../../src/contracts/contract.ts";
+import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
+import { type Probed, type ProbeParts, probe } from "../../../../src/supply/probe/probe.ts";
+import { eventually } from "../../../support/eventually.ts";
+import { ManualClock } from "../../../support/manual-clock.ts";
+
+const clock = new ManualClock();
+const restore = replaceAmbient({ clock });
+afterEach(restore);
+
+it("leaves no timer behind, whatever became of its calls, and calls off those that take too long", async () => {
+  const ends = ["answers", "fails", "hangs"] as const;
+  for (const end of ends) {
+    const health: Probed["wire"]["health"] = (_, { signal }) => {
+      if (end === "answers") return Promise.resolve();
+      if (end === "fails") return Promise.reject(new UpstreamFailure(AttemptFailure.UNREACHABLE, "nobody there"));
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    };
+    const probed = {
+      offering: { id: "off_1", model: "o/n", contracts: [Contract.EVALUATE], actionSpaces: [], coldTimeoutMs: 5_000 },
+      target: {},
+      record: { region: "", providerRegions: [] },
+      wire: { id: "test", schemes: ["test:"], health, close: async () => {} },
+    } as unknown as Probed;
+    const report = probe({} as ProbeParts, probed);
+    if (end === "hangs") {
+      await eventually(() => expect(clock.pending).toBe(1));
+      await clock.advance(5_000);
+    }
+    const { checks } = (await report).report;
+    expect(checks[0]).toMatchObject({ name: "reachable", passed: end === "answers" });
+    if (end === "hangs") expect(checks[0]?.detail).toContain("no answer within 5000 ms");
+    expect(clock.pending).toBe(0);
+  }
+});
