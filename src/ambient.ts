@@ -1,7 +1,7 @@
 /** Time, chance and names: the only door to the clock and to randomness, so that tests can hold both. */
 import { randomBytes, randomFillSync } from "node:crypto";
-import { collectYoung, isCollectorBusy, isYoungMany } from "./collector.ts";
 import type { Signal } from "./cancellation.ts";
+import { collectYoung, isCollectorBusy, isYoungMany } from "./collector.ts";
 
 /** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
 export interface Clock {

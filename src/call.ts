@@ -1,4 +1,4 @@
-/** What a service function knows of the call that it answers, whatever face it came in by. */
+/** What a service function knows of the call that it answers, whatever transport it came in by. */
 
 import type {
   DescMethodBiDiStreaming,
@@ -9,8 +9,8 @@ import type {
 } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
 import { steadyNow } from "./ambient.ts";
-import { Reason, type Refusal, refuse } from "./errors.ts";
 import type { Signal } from "./cancellation.ts";
+import { Reason, type Refusal, refuse } from "./errors.ts";
 
 import type { OrgSettings } from "./store/account/settings.ts";
 
@@ -65,7 +65,7 @@ export interface IdempotencyClaim {
 export interface Call {
   requestId: string;
   principal: Principal;
-  /** Aborted when the caller leaves, when time runs out, or when the house closes. */
+  /** Aborted when the caller leaves, when time runs out, or when the gateway closes. */
   signal: Signal;
   /** When it arrived, on the steady clock in milliseconds; what it waited for before it was served counts against its time. */
   arrivedAt?: number | undefined;
@@ -84,7 +84,7 @@ export interface Call {
 /** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */
 const LONGEST_MS = 120_000;
 
-/** How long a call may still wait, in milliseconds: by its face's deadline, by its own `deadline_ms`, and 120 seconds at most. */
+/** How long a call may still wait, in milliseconds: by its transport's deadline, by its own `deadline_ms`, and 120 seconds at most. */
 export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadline">, request: object): number {
   const at = steadyNow();
   const { deadlineMs = LONGEST_MS } =
@@ -130,7 +130,7 @@ export interface Speaker<O> {
   end(refusal?: unknown): void;
 }
 
-/** The service's side of a conversation, as the faces see it. A refusal that it throws ends the conversation. */
+/** The service's side of a conversation, as the transports see it. A refusal that it throws ends the conversation. */
 export interface Listener<I> {
   /** Takes a message of the caller; `sound` where it is known to keep every rule of the schema. */
   hear(message: I, sound?: boolean): void;

@@ -6,7 +6,7 @@
 /** Who hears that work is called off: a function, or what every call has anyway, so that none is made for it. */
 export type AbortListener = (() => void) | { handleEvent(): void };
 
-/** What is listened to: the part of AbortSignal that the house uses. */
+/** What is listened to: the part of AbortSignal that the gateway uses. */
 export interface Signal {
   readonly aborted: boolean;
   /** Why; undefined until then. */

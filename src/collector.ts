@@ -1,4 +1,4 @@
-/** V8's garbage collector as this house wants it: many small pauses instead of a few that stop the world for long. */
+/** V8's garbage collector as this gateway wants it: many small pauses instead of a few that stop the world for long. */
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -44,7 +44,7 @@ export function isChosen(flag: string, words: readonly string[]): boolean {
   return words.some((word) => [nameOf(flag), "single-threaded", "single-threaded-gc"].includes(nameOf(word)));
 }
 
-/** Tells V8 how this house wants its garbage collected. */
+/** Tells V8 how this gateway wants its garbage collected. */
 export function tuneCollector(): void {
   for (const flag of FLAGS) if (!isChosen(flag, process.execArgv)) setFlagsFromString(flag);
 }

@@ -55,7 +55,7 @@ export interface Config {
   grpcFastPath: boolean;
   /** Reads connections of the fast paths out of one block that all share. */
   sharedReads: boolean;
-  /** The port of the face for Isaac-GR00T's clients; undefined where there is none. */
+  /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
   gr00tPort: number | undefined;
   /** The port of the listener for operations, 0 picks a free one; undefined where there is none. */
   operationsPort: number | undefined;

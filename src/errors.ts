@@ -1,4 +1,4 @@
-/** How the house says no: one class, one table of reasons read from the schema. */
+/** How the gateway says no: one class, one table of reasons read from the schema. */
 import { getOption } from "@bufbuild/protobuf";
 import {
   type ErrorType,
@@ -23,7 +23,7 @@ export interface RefusalExtras {
   retryAfter?: number;
   /** What had been tried. */
   route?: Route;
-  /** Headers that its answer has on every face, name and value in turn. */
+  /** Headers that its answer has on every transport, name and value in turn. */
   headers?: readonly string[];
   /** For the log only; never shown to the caller. */
   cause?: unknown;
@@ -60,7 +60,7 @@ export function refuse(
   return new Refusal(reason, text, details, extras);
 }
 
-/** How a reason looks on each face. */
+/** How a reason looks on each transport. */
 export interface ReasonFacts {
   /** The word on the wire, such as `no_route_available`. */
   code: string;

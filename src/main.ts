@@ -1,10 +1,10 @@
-/** Reads the environment, opens the house, drains it on SIGTERM or Ctrl-C. */
+/** Reads the environment, opens the gateway, drains it on SIGTERM or Ctrl-C. */
 
 import { after } from "./ambient.ts";
-import { type House, openHouse } from "./app/gateway.ts";
+import { type Gateway, openGateway } from "./app/gateway.ts";
+import { onUnhandledErrors } from "./app/unhandled.ts";
 import { tuneCollector } from "./collector.ts";
 import { ConfigError, readConfig } from "./config.ts";
-import { onUnhandledErrors } from "./app/unhandled.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long running calls have to end after an unhandled error. */
@@ -13,37 +13,37 @@ const BROKEN_PATIENCE_MS = 10_000;
 const BROKEN_END_MS = 5_000;
 
 /** What an unhandled error drains, and how long it is served meanwhile; nothing is open before. */
-let opened: { readonly house: House; readonly delayMs: number } | undefined;
+let opened: { readonly gateway: Gateway; readonly delayMs: number } | undefined;
 let closing = false;
 /** Not 0 once there was an unhandled error, however the process was told to end. */
 let exitCode = 0;
 
 /** Drains and exits. */
-function close(house: House, patienceMs: number, delayMs = 0): void {
+function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
   closing = true;
-  house.close(patienceMs, delayMs).then(() => process.exit(exitCode), end);
+  gateway.close(patienceMs, delayMs).then(() => process.exit(exitCode), end);
 }
 
 async function main(): Promise<void> {
   tuneCollector();
   const config = readConfig();
-  const house = await openHouse(config);
-  opened = { house, delayMs: config.drainDelayMs };
+  const gateway = await openGateway(config);
+  opened = { gateway, delayMs: config.drainDelayMs };
 
   // Before anybody is told that it is ready, and may end it.
-  const stop = (delayMs: number): void => (closing ? process.exit(1) : close(house, config.drainMs, delayMs)); // asked twice: at once
+  const stop = (delayMs: number): void => (closing ? process.exit(1) : close(gateway, config.drainMs, delayMs)); // asked twice: at once
   process.on("SIGTERM", () => stop(config.drainDelayMs));
   // Who sits at the terminal waits for no balancer.
   process.on("SIGINT", () => stop(0));
 
-  console.log(`limber ready${house.url === undefined ? "" : ` ${house.url}`}`);
-  for (const url of house.otherUrls) console.log(`also at ${url}`);
-  if (house.operationsPort !== undefined) console.log(`operations at port ${house.operationsPort}`);
-  if (house.demo && house.url) {
-    if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${house.demo.adminToken}`);
-    console.log(`LIMBER_KEY=${house.demo.key}`);
-    if (house.demo.natsUrl !== undefined) console.log(`NATS_URL=${house.demo.natsUrl}`);
-    console.log(`\nTry it:\n${await firstCall(house.url, house.demo.key)}\n`);
+  console.log(`limber ready${gateway.url === undefined ? "" : ` ${gateway.url}`}`);
+  for (const url of gateway.otherUrls) console.log(`also at ${url}`);
+  if (gateway.operationsPort !== undefined) console.log(`operations at port ${gateway.operationsPort}`);
+  if (gateway.demo && gateway.url) {
+    if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${gateway.demo.adminToken}`);
+    console.log(`LIMBER_KEY=${gateway.demo.key}`);
+    if (gateway.demo.natsUrl !== undefined) console.log(`NATS_URL=${gateway.demo.natsUrl}`);
+    console.log(`\nTry it:\n${await firstCall(gateway.url, gateway.demo.key)}\n`);
   }
 }
 
@@ -86,8 +86,8 @@ onUnhandledErrors(({ kind, error }, isFirst) => {
   exitCode = 1;
   if (opened === undefined) process.exit(1);
   // The state of the process is no longer known: running calls end, and the supervisor starts a fresh process.
-  const { house, delayMs } = opened;
+  const { gateway, delayMs } = opened;
   after(delayMs + BROKEN_PATIENCE_MS + BROKEN_END_MS, () => process.exit(1));
-  if (!closing) close(house, BROKEN_PATIENCE_MS, delayMs);
+  if (!closing) close(gateway, BROKEN_PATIENCE_MS, delayMs);
 });
 main().catch(end);

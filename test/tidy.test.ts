@@ -1,4 +1,4 @@
-/** The house rules that a machine can judge (design: rooms, doors, one place for each thing). */
+/** The gateway rules that a machine can judge (design: rooms, doors, one place for each thing). */
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize, relative } from "node:path";
 import { getOption, hasOption } from "@bufbuild/protobuf";
@@ -62,7 +62,7 @@ const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     port: [],
     messages: [],
     gate: ["messages"],
-    faces: ["port", "messages", "gate"],
+    transports: ["port", "messages", "gate"],
     docs: ["messages", "faces"],
   },
   upstream: {
@@ -108,7 +108,7 @@ const importsOf = (file: string): string[] =>
   [...read(file).matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].map((match) => match[1] ?? "");
 
 describe("rooms", () => {
-  it("import only through the doors that the plan of the house has", () => {
+  it("import only through the doors that the plan of the gateway has", () => {
     const faults: string[] = [];
     for (const file of filesUnder("src")) {
       const room = roomOf(file);

@@ -23,7 +23,7 @@ import {
   HealthBoard,
   type Offering,
   type PlanArgs,
-  type Supply,
+  type RoutingSupply,
 } from "../src/routing/index.ts";
 
 /** A case as its file holds it. Times are milliseconds or seconds before the moment of the plan. */
@@ -100,7 +100,7 @@ const CONTRACTS = {
 const NOW = 1_000_000_000;
 
 /** The arguments of a plan, as a case and its supply state them. Throws the refusal of a request that contradicts itself. */
-export function argsOf(given: PlanCase, supply: Supply): PlanArgs {
+export function argsOf(given: PlanCase, supply: RoutingSupply): PlanArgs {
   const snapshot = buildSnapshot(supply);
   const { view } = new HealthBoard(snapshot, () => 0);
   for (const [id, measured] of Object.entries(given.health ?? {})) {
@@ -128,7 +128,7 @@ export function argsOf(given: PlanCase, supply: Supply): PlanArgs {
 }
 
 /** Supply, as its file states it. */
-export function supplyOf({ offerings, catalog, providers }: SupplyCase): Supply {
+export function supplyOf({ offerings, catalog, providers }: SupplyCase): RoutingSupply {
   const models = [...catalog, ...offerings.map((offering) => ({ ...offering, slug: offering.model }))];
   return {
     offerings: offerings.map(offeringOf),
@@ -181,7 +181,7 @@ function intentOf({ contract = "act", request }: PlanCase): Intent {
 
 const reader = decoderOf(PreviewedRequestSchema);
 
-/** The body as the gateway's REST face reads it. Throws its refusal of what is wrong with it. */
+/** The body as the gateway's REST transport reads it. Throws its refusal of what is wrong with it. */
 function previewedOf(request: unknown): PreviewedRequest {
   const faults = new Faults();
   const message = reader.decode(request, faults) as PreviewedRequest; // the reader's own type
@@ -191,7 +191,7 @@ function previewedOf(request: unknown): PreviewedRequest {
 }
 
 /** What the router answers to a case. */
-export const replay = (given: PlanCase, supply: Supply): PreviewRoutesResponse => explain(argsOf(given, supply));
+export const replay = (given: PlanCase, supply: RoutingSupply): PreviewRoutesResponse => explain(argsOf(given, supply));
 
 /** What a file of cases or supply says, in YAML or JSON. JSON is YAML too, but a fault in it is told better as JSON. */
 export function readStated(path: string | URL): unknown {

@@ -1,4 +1,4 @@
-/** What a house has to give back when it closes. */
+/** What a gateway has to give back when it closes. */
 
 /** What closes later closes first. */
 export class Closers {

@@ -1,4 +1,4 @@
-/** The only place that builds things and joins rooms; `app/` is what it stands on, its supply, and its two roles: faces and workers. */
+/** The only place that builds things and joins rooms; `app/` is what it stands on, its supply, and its two roles: transports and workers. */
 import { type Logger, pino } from "pino";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
@@ -22,32 +22,32 @@ import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
 import { after, newId, sleep } from "../ambient.ts";
-import { Closers } from "./closers.ts";
-import { type Faces, openFaces } from "./transports.ts";
-import { openGround, patiently } from "./storage.ts";
-import { LateGate } from "./late-gate.ts";
-import { openSupply, samplesOf } from "./supply.ts";
-import { HOOK_MS, startWorkers } from "./workers.ts";
+import { CreditLeaser } from "../billing/credit-leaser.ts";
+import { stripeProcessor } from "../billing/payments.ts";
 import type { Config } from "../config.ts";
-import { demoKey } from "../embedded/demo.ts";
+import { BodyMemory } from "../edge/body-memory.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { aboveOf } from "../edge/gate/authenticate.ts";
 import { proxiesOf } from "../edge/gate/caller-address.ts";
-import { Limits } from "../edge/gate/rate-limits.ts";
-import { payerOf } from "../edge/gate/principal.ts";
 import { createGate } from "../edge/gate/gate.ts";
-import { BodyMemory } from "../edge/body-memory.ts";
+import { payerOf } from "../edge/gate/principal.ts";
+import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { type MetricSources, Metrics } from "../edge/metrics.ts";
-import { SERVICES } from "./services.ts";
+import { demoKey } from "../embedded/demo.ts";
 import { Broadcaster } from "../events/broadcast/broadcaster.ts";
-import { JobBell } from "../events/job-notifier.ts";
-import { StopLine } from "../events/stop-transport.ts";
+import { JobNotifier } from "../events/job-notifier.ts";
+import { StopTransport } from "../events/stop-transport.ts";
+import { LoopRegistry } from "../inference/loops/loop-registry.ts";
+import { Resumption } from "../inference/loops/resumption.ts";
+import { OwnKeyCache } from "../inference/own-keys.ts";
+import { PresetCache } from "../inference/presets.ts";
+import { Sessions } from "../inference/sessions.ts";
+import { ActiveStops } from "../inference/stops/active-stops.ts";
+import { StopOrders } from "../inference/stops/stop-orders.ts";
 import type { Worker } from "../jobs/worker.ts";
-import { Till } from "../billing/credit-leaser.ts";
-import { stripeProcessor } from "../billing/payments.ts";
 import { type Reference, startReference } from "../reference/launch.ts";
 import { loadScenarios } from "../scenarios/index.ts";
-import { type AccountParts, accountService } from "../services/account.ts";
+import { type AccountDeps, accountService } from "../services/account.ts";
 import { auditService } from "../services/audit.ts";
 import { BalanceAlerts } from "../services/billing/alerts.ts";
 import { askForgotten } from "../services/billing/pay.ts";
@@ -56,46 +56,46 @@ import { broadcastService, headersOf } from "../services/broadcast.ts";
 import { credentialService } from "../services/credential.ts";
 import { evaluationService } from "../services/evaluation.ts";
 import { identityService } from "../services/identity.ts";
-import { LoopBoard } from "../inference/loops/loop-registry.ts";
-import { Resumption } from "../inference/loops/resumption.ts";
-import { OwnKeyBook } from "../inference/own-keys.ts";
-import { PresetBook } from "../inference/presets.ts";
-import { Sessions } from "../inference/sessions.ts";
 import { inferenceService } from "../services/inference.ts";
 import { JobSeals } from "../services/job/seal.ts";
 import { jobService } from "../services/job.ts";
 import { logService } from "../services/log.ts";
 import { oauthService } from "../services/oauth.ts";
 import { operationsService } from "../services/operations.ts";
-import { Ferry } from "../supply/replica-relay.ts";
 import { outboundService } from "../services/outbound.ts";
 import { presetService } from "../services/preset.ts";
 import { registryService } from "../services/registry.ts";
-import { StopBook } from "../inference/stops/active-stops.ts";
-import { StopOrders } from "../inference/stops/stop-orders.ts";
 import { robotService, writeStop } from "../services/robot.ts";
 import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
 import { bringReference, lastReferencePorts } from "../services/supply/reference.ts";
-import { type SupplyParts, supplyService } from "../services/supply.ts";
+import { type SupplyDeps, supplyService } from "../services/supply.ts";
 import { webhookService } from "../services/webhook.ts";
 import { workspaceService } from "../services/workspace.ts";
 import { KeyCache } from "../store/account/key-cache.ts";
 import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
-import type { TargetRecord } from "../store/events/broadcast.ts";
-import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { Claims } from "../store/billing/idempotency.ts";
 import { Ledger } from "../store/billing/ledger.ts";
+import type { TargetRecord } from "../store/events/broadcast.ts";
+import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { releaseServer, takeServer } from "../store/replicas/server-leases.ts";
-import { unhandledErrors } from "./unhandled.ts";
+import { ReplicaRelay } from "../supply/replica-relay.ts";
 import { createUpstream } from "../upstream/index.ts";
 import { openOtlp } from "../upstream/post/otlp.ts";
 import { guardedAgent, guardedLookup } from "../upstream/transport/guard.ts";
 import { type Vault, VaultError } from "../vault.ts";
+import { Closers } from "./closers.ts";
+import { LateGate } from "./late-gate.ts";
+import { SERVICES } from "./services.ts";
+import { openStorage, patiently } from "./storage.ts";
+import { openSupply, samplesOf } from "./supply.ts";
+import { openTransports, type Transports } from "./transports.ts";
+import { unhandledErrors } from "./unhandled.ts";
+import { HOOK_MS, startWorkers } from "./workers.ts";
 
 /** A gateway that answers. */
-export interface House {
+export interface Gateway {
   /** Where it listens, such as `http://127.0.0.1:8080`; undefined for a process that only works off jobs. */
   url: string | undefined;
   /** Where else it listens, where HOST stands for every address of the machine. */
@@ -113,8 +113,8 @@ export interface House {
   close(patienceMs: number, delayMs?: number): Promise<void>;
 }
 
-/** Opens the house: database, supply, till, services, gate, faces. Whatever fails on the way leaves nothing running. */
-export async function openHouse(config: Config): Promise<House> {
+/** Opens the gateway: database, supply, till, services, gate, transports. Whatever fails on the way leaves nothing running. */
+export async function openGateway(config: Config): Promise<Gateway> {
   const closers = new Closers();
   try {
     return await open(config, closers);
@@ -124,14 +124,14 @@ export async function openHouse(config: Config): Promise<House> {
   }
 }
 
-/** What the port shows before the house is open, and what the house has then. */
+/** What the port shows before the gateway is open, and what the gateway has then. */
 interface Opening {
   sources?: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load">;
   adminToken?: string;
   ready: () => boolean;
 }
 
-async function open(config: Config, closers: Closers): Promise<House> {
+async function open(config: Config, closers: Closers): Promise<Gateway> {
   const logged = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logged);
   closers.add(async () => log.flush());
@@ -140,19 +140,19 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const door = new LateGate();
   const opening: Opening = { ready: () => false };
   const load = new LoadShedder();
-  const faces = config.roles.has("api")
-    ? await openDoor(config, closers, { log, logged, door, opening, load })
+  const transports = config.roles.has("api")
+    ? await openPort(config, closers, { log, logged, door, opening, load })
     : undefined;
 
-  const ground = await openGround(config, closers, log);
-  const { sql, line, notices, natsUrl, vault, adminToken, secrets } = ground;
-  const keys = new KeyCache(sql, notices);
-  const presets = new PresetBook(sql, notices);
-  const ownKeys = new OwnKeyBook(sql, notices, vault);
+  const ground = await openStorage(config, closers, log);
+  const { sql, line, notifications, natsUrl, vault, adminToken, secrets } = ground;
+  const keys = new KeyCache(sql, notifications);
+  const presets = new PresetCache(sql, notifications);
+  const ownKeys = new OwnKeyCache(sql, notifications, vault);
   const replica = newId("replica");
-  const ledger = new Ledger({ sql, line, notices, replica: config.databaseUrl ? replica : "embedded" });
-  const till = await patiently(log, () => Till.open(ledger));
-  closers.add(() => till.close());
+  const ledger = new Ledger({ sql, line, notifications, replica: config.databaseUrl ? replica : "embedded" });
+  const leaser = await patiently(log, () => CreditLeaser.open(ledger));
+  closers.add(() => leaser.close());
 
   const { allowPrivateAddresses: allowPrivate, dnsServers } = config;
   const guard = { allowPrivate, dnsServers };
@@ -164,7 +164,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
   const openTarget = (target: TargetRecord) => openOtlp(reach, { ...target, headers: headersOf(vault, target) });
   const broadcaster = new Broadcaster({
     sql,
-    notices,
+    notifications,
     open: openTarget,
     warn: (text, cause) => log.warn({ err: cause }, text),
   });
@@ -178,12 +178,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
     },
   );
   closers.add(() => upstream.close());
-  const ferry = new Ferry({ sql, notices, dock: upstream.dock, replica, warn: (text) => log.warn(text) });
-  closers.add(() => ferry.close());
+  const relay = new ReplicaRelay({ sql, notifications, hub: upstream.hub, replica, warn: (text) => log.warn(text) });
+  closers.add(() => relay.close());
   const scenarios = loadScenarios(config.scenarioPacks);
   const routed = openSupply({ ...ground, replica, upstream, scenarios, log, closers });
-  const { supply, shelf, loader, rollup, evaluated } = routed;
-  const sessions = new Sessions(sql, notices);
+  const { supply, registry, loader, rollup, evaluated } = routed;
+  const sessions = new Sessions(sql, notifications);
   closers.add(() => sessions.close());
 
   let draining = false;
@@ -194,19 +194,19 @@ async function open(config: Config, closers: Closers): Promise<House> {
     return supply.snapshot.catalogued === 0 ? "the registry is empty" : undefined;
   };
 
-  const alerts = new BalanceAlerts({ sql, notices, warn: (text) => log.warn(text) });
+  const alerts = new BalanceAlerts({ sql, notifications, warn: (text) => log.warn(text) });
   closers.add(() => alerts.close());
   const { secretKey, webhookSecret, apiBase } = config.stripe;
   const processor = secretKey === undefined ? undefined : stripeProcessor({ secretKey, webhookSecret, apiBase });
-  const paying = { sql, till, warn: (text: string) => log.warn(text) };
+  const paying = { sql, leaser, warn: (text: string) => log.warn(text) };
 
-  const limits = new Limits((asks) => takeRates(sql, replica, asks));
+  const limits = new RateLimits((asks) => takeRates(sql, replica, asks));
   closers.add(() => limits.close());
-  const loops = new LoopBoard((told) => log.info(told, "loop"));
+  const loops = new LoopRegistry((told) => log.info(told, "loop"));
   closers.add(async () => loops.close());
-  const resumption = new Resumption({ sql, notices, vault }, loops);
+  const resumption = new Resumption({ sql, notifications, vault }, loops);
   closers.add(async () => resumption.close());
-  const stops = new StopBook(sql, notices, after);
+  const stops = new ActiveStops(sql, notifications, after);
   closers.add(async () => stops.close());
   const orders: StopOrders = new StopOrders({
     stops,
@@ -215,12 +215,12 @@ async function open(config: Config, closers: Closers): Promise<House> {
     tell: (word) => stopLine.tell(word),
     warn: (text, cause) => log.error({ err: cause }, text),
   });
-  const stopLine = new StopLine({ url: natsUrl, replica, hear: (word) => orders.hear(word) });
+  const stopLine = new StopTransport({ url: natsUrl, replica, hear: (word) => orders.hear(word) });
   closers.add(() => stopLine.close());
   closers.add(async () => orders.close());
   await patiently(log, () => stops.load());
   loops.obey(stops);
-  const supplyParts: SupplyParts = {
+  const supplyParts: SupplyDeps = {
     sql,
     vault,
     upstream,
@@ -229,16 +229,16 @@ async function open(config: Config, closers: Closers): Promise<House> {
     probeEveryS: config.probeEveryS,
     refresh: () => loader.load(),
   };
-  const accountParts: AccountParts = {
+  const accountParts: AccountDeps = {
     sql,
     leftOf: (key) => limits.left(key.id, key.rateLimit, aboveOf(key)),
-    settled: (orgId) => till.giveBack(orgId),
+    settled: (orgId) => leaser.giveBack(orgId),
     changed: (id) => keys.forget(id),
   };
   const inference = inferenceService({
     supply,
     evaluated,
-    till,
+    leaser,
     loops,
     resumption,
     stops,
@@ -252,9 +252,9 @@ async function open(config: Config, closers: Closers): Promise<House> {
   });
   const workers: Worker[] = [];
   const wake = config.roles.has("worker") ? () => workers.forEach((worker) => void worker.wake()) : undefined;
-  const bell = natsUrl === undefined ? undefined : new JobBell({ url: natsUrl, wake });
-  closers.add(async () => bell?.close());
-  const ring = (jobId: string): void => bell?.ring(jobId);
+  const jobNotifier = natsUrl === undefined ? undefined : new JobNotifier({ url: natsUrl, wake });
+  closers.add(async () => jobNotifier?.close());
+  const ring = (jobId: string): void => jobNotifier?.ring(jobId);
   const claims = new Claims(sql);
   closers.add(async () => claims.close());
   const seals = new JobSeals(sql, vault);
@@ -271,18 +271,18 @@ async function open(config: Config, closers: Closers): Promise<House> {
         evaluationService({
           sql,
           seals,
-          till,
+          leaser,
           upstream,
           allowPrivate,
           scenarios,
-          catalogued: () => shelf.catalog.scenarios.map(({ slug }) => slug),
+          catalogued: () => registry.catalog.scenarios.map(({ slug }) => slug),
           preview: inference.previewRoutes,
           ring,
         }),
       ],
       [
         RunnerService,
-        runnerService({ sql, seals, till, scenarios, payer: async (id) => payerOf(await findKey(sql, id)) }),
+        runnerService({ sql, seals, leaser, scenarios, payer: async (id) => payerOf(await findKey(sql, id)) }),
       ],
       [PresetService, presetService({ sql, book: presets })],
       [CredentialService, credentialService({ sql, vault, book: ownKeys })],
@@ -292,10 +292,10 @@ async function open(config: Config, closers: Closers): Promise<House> {
       [ScimService, scimService({ sql, changed: (id) => keys.forget(id) })],
       [OauthService, oauthService({ sql, changed: (id) => keys.forget(id) })],
       [IdentityService, identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) })],
-      [BillingService, billingService({ ...paying, processor, home: homeOf(config, faces?.url) })],
+      [BillingService, billingService({ ...paying, processor, home: homeOf(config, transports?.url) })],
       [SupplyService, supplyService(supplyParts)],
-      [OutboundService, outboundService({ sql, dock: upstream.dock, announced: () => ferry.announced() })],
-      [RegistryService, registryService({ shelf, supply, upstream })],
+      [OutboundService, outboundService({ sql, hub: upstream.hub, announced: () => relay.announced() })],
+      [RegistryService, registryService({ registry, supply, upstream })],
       [
         OperationsService,
         operationsService({
@@ -315,7 +315,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
     ],
     keys,
     idempotency: {
-      claim: (claimant) => claims.claim({ ...claimant, till: till.name }),
+      claim: (claimant) => claims.claim({ ...claimant, leaser: leaser.name }),
       release: (claimed) => claims.release(claimed),
       seal: (answer, place) => vault.seal(answer, place),
       hashes: (hash, isKeyed, place) => vault.hashes(hash, isKeyed, place),
@@ -341,8 +341,8 @@ async function open(config: Config, closers: Closers): Promise<House> {
     const unwatched = { ...supplyParts, allowPrivate: true, refresh: async () => {} };
     await patiently(log, () => welcomeReference(reference, unwatched, (text) => log.error(text)));
   }
-  upstream.dock.onChange(() => void loader.load());
-  loader.follow(notices);
+  upstream.hub.onChange(() => void loader.load());
+  loader.follow(notifications);
   await loader.load();
   // Without it figures begin anew, which is no reason not to open.
   await rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
@@ -353,11 +353,11 @@ async function open(config: Config, closers: Closers): Promise<House> {
     startWorkers({
       config,
       sql,
-      notices,
+      notifications,
       log,
       replica,
       natsUrl,
-      till,
+      leaser,
       vault,
       seals,
       upstream,
@@ -375,27 +375,27 @@ async function open(config: Config, closers: Closers): Promise<House> {
       closers,
     });
   }
-  if (faces === undefined) return { url: undefined, otherUrls: [], demo, close: () => closers.close() };
+  if (transports === undefined) return { url: undefined, otherUrls: [], demo, close: () => closers.close() };
 
   opening.sources = {
     offerings: () => samplesOf(supply),
     loops: () => ({ open: loops.size, offerings: loops.offerings(), sessions: loops.sessions() }),
-    till: () => till.figures,
+    leaser: () => leaser.figures,
     callsRunning: () => limits.running,
   };
   opening.adminToken = adminToken;
   opening.ready = () => unready() === undefined;
   door.open(gate);
   return {
-    url: faces.url,
-    otherUrls: faces.otherUrls,
+    url: transports.url,
+    otherUrls: transports.otherUrls,
     demo,
-    gr00tPort: faces.gr00tPort,
-    operationsPort: faces.operationsPort,
+    gr00tPort: transports.gr00tPort,
+    operationsPort: transports.operationsPort,
     async close(patienceMs, delayMs = 0) {
       draining = true;
       // In this order: a robot that moves would open its next stream here.
-      faces.leave();
+      transports.leave();
       loops.move();
       if (delayMs > 0) await sleep(delayMs);
       const idle = (async () => {
@@ -403,14 +403,14 @@ async function open(config: Config, closers: Closers): Promise<House> {
         if (delayMs > 0) await sleep(Math.min(LATE_CALLS_MS, delayMs));
         refusing = true;
         loops.drain();
-        upstream.dock.close();
+        upstream.hub.close();
         await limits.idle();
       })();
-      faces.leave();
+      transports.leave();
       loops.move();
       const patience = new AbortController();
       const over = sleep(patienceMs, patience.signal).catch(() => undefined);
-      await faces.drain(patienceMs, idle);
+      await transports.drain(patienceMs, idle);
       // A call whose caller has left may still have to be settled.
       await Promise.race([idle, over]);
       patience.abort();
@@ -423,7 +423,7 @@ async function open(config: Config, closers: Closers): Promise<House> {
 const LATE_CALLS_MS = 1_000;
 
 /** Opens the port, on which nothing is served yet. */
-async function openDoor(
+async function openPort(
   config: Config,
   closers: Closers,
   {
@@ -433,12 +433,12 @@ async function openDoor(
     opening,
     load,
   }: { log: Logger; logged: { write(text: string): unknown }; door: LateGate; opening: Opening; load: LoadShedder },
-): Promise<Faces> {
+): Promise<Transports> {
   const memory = new BodyMemory(config.bodyMemory);
   const metrics = new Metrics({
     offerings: () => opening.sources?.offerings() ?? [],
     loops: () => opening.sources?.loops() ?? { open: 0, offerings: [], sessions: [] },
-    till: () => opening.sources?.till() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
+    leaser: () => opening.sources?.leaser() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
     callsRunning: () => opening.sources?.callsRunning() ?? 0,
     unhandledErrors,
     bodyBytes: () => memory.held,
@@ -447,9 +447,19 @@ async function openDoor(
   closers.add(async () => metrics.close());
   const adminToken = (): string | undefined => opening.adminToken ?? config.adminToken;
   const ready = (): boolean => opening.ready();
-  const faces = await openFaces({ config, gate: door, log, logged, metrics, memory, adminToken, ready, closers });
-  closers.add(() => faces.drain(0));
-  return faces;
+  const transports = await openTransports({
+    config,
+    gate: door,
+    log,
+    logged,
+    metrics,
+    memory,
+    adminToken,
+    ready,
+    closers,
+  });
+  closers.add(() => transports.drain(0));
+  return transports;
 }
 
 /** What was sealed; undefined where its master key is not loaded any more. */
@@ -467,6 +477,6 @@ function homeOf({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string {
   return new URL("/v1/billing", publicUrl ?? listensAt).href;
 }
 
-async function welcomeReference(reference: Reference, parts: SupplyParts, log: (text: string) => void): Promise<void> {
-  for (const fault of await bringReference(parts, reference.grpc)) log(`reference provider: ${fault}`);
+async function welcomeReference(reference: Reference, deps: SupplyDeps, log: (text: string) => void): Promise<void> {
+  for (const fault of await bringReference(deps, reference.grpc)) log(`reference provider: ${fault}`);
 }

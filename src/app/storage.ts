@@ -5,10 +5,10 @@ import { sleep } from "../ambient.ts";
 import type { Config } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
 import { startEmbeddedNats } from "../embedded/nats.ts";
-import { Relay } from "../events/relay.ts";
 import { type EmbeddedPostgres, startPostgres } from "../embedded/postgres.ts";
+import { Relay } from "../events/relay.ts";
 import { migrate } from "../store/database/migrate.ts";
-import { Notices } from "../store/database/notifications.ts";
+import { Notifications } from "../store/database/notifications.ts";
 import { Pulse } from "../store/database/pulse.ts";
 import { connect, databaseReachable, type Sql } from "../store/database/tx.ts";
 import { mayPass } from "../store/database/unavailable.ts";
@@ -21,13 +21,13 @@ const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
 
 /** What everything else stands on. */
-export interface Ground {
+export interface Storage {
   sql: Sql;
   /** A connection for the ledger alone. */
   line: Sql;
   /** Whether the database answers. */
   pulse: Pulse;
-  notices: Notices;
+  notifications: Notifications;
   /** NATS, where there is one. */
   natsUrl: string | undefined;
   vault: Vault;
@@ -40,7 +40,7 @@ export interface Ground {
  * Reaches the database, or starts it; brings it up to date; opens the vault and the ways to be told of changes. A database that is away
  * is waited for.
  */
-export async function openGround(config: Config, closers: Closers, log: Logger): Promise<Ground> {
+export async function openStorage(config: Config, closers: Closers, log: Logger): Promise<Storage> {
   const url =
     config.databaseUrl ?? (await openDatabase(config, closers, (line) => log.debug({ from: "postgres" }, line))).url;
   await patiently(log, async () => {
@@ -62,14 +62,14 @@ export async function openGround(config: Config, closers: Closers, log: Logger):
   const masterKey = config.masterKey ?? Buffer.from(secrets?.masterKey ?? "", "base64");
   const vault = createVault(masterKey, config.otherMasterKeys);
 
-  const notices = await Notices.open(url, pulse);
-  closers.add(() => notices.close());
+  const notifications = await Notifications.open(url, pulse);
+  closers.add(() => notifications.close());
   const natsUrl = config.natsUrl ?? (await openNats(config, closers, (text) => log.warn(text)));
   if (natsUrl !== undefined) {
-    const relay = new Relay({ sql, notices, url: natsUrl, warn: (text) => log.warn(text) });
+    const relay = new Relay({ sql, notifications, url: natsUrl, warn: (text) => log.warn(text) });
     closers.add(() => relay.close());
   }
-  return { sql, line, pulse, notices, natsUrl, vault, adminToken, secrets };
+  return { sql, line, pulse, notifications, natsUrl, vault, adminToken, secrets };
 }
 
 /** How long to wait until a database that is away is looked for again, in milliseconds. */

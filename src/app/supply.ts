@@ -3,22 +3,22 @@
 import type { Logger } from "pino";
 import { breatheOut, every, inSlices, steadyNow } from "../ambient.ts";
 import type { OfferingSample } from "../edge/metrics.ts";
-import { Grapevine } from "../events/gossip-transport.ts";
+import { GossipTransport } from "../events/gossip-transport.ts";
 import { triedSpaces } from "../scenarios/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { RegistryShelf } from "../supply/registry-view.ts";
+import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
+import { loadCatalog } from "../store/supply/catalog.ts";
+import { SupplyReader } from "../store/supply/supply-reader.ts";
 import { Circuits } from "../supply/circuits.ts";
 import { SupplyOpener } from "../supply/facts.ts";
 import { Gossip } from "../supply/gossip.ts";
 import { LiveSupply } from "../supply/live-supply.ts";
 import { SupplyLoader } from "../supply/loader.ts";
+import { Registry } from "../supply/registry/registry.ts";
 import { Rollup } from "../supply/rollup.ts";
-import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
-import { loadCatalog } from "../store/supply/catalog.ts";
-import { SupplyReader } from "../store/supply/supply-reader.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Closers } from "./closers.ts";
-import type { Ground } from "./storage.ts";
+import type { Storage } from "./storage.ts";
 
 /** How often figures that nobody adds to are looked at, so that old ones fade. */
 const AGE_MS = 5_000;
@@ -27,8 +27,8 @@ const GOSSIP_MS = 1_000;
 /** How often what offerings did is written down; what a crash loses is no older. */
 const ROLL_MS = 10_000;
 
-/** What supply needs of the house. */
-export interface SupplyHouse extends Pick<Ground, "sql" | "notices" | "natsUrl" | "vault"> {
+/** What supply depends on. */
+export interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "natsUrl" | "vault"> {
   /** Names this process among all. */
   replica: string;
   upstream: Upstream;
@@ -40,7 +40,7 @@ export interface SupplyHouse extends Pick<Ground, "sql" | "notices" | "natsUrl" 
 /** The supply that this process routes to. */
 export interface OpenedSupply {
   supply: LiveSupply;
-  shelf: RegistryShelf;
+  registry: Registry;
   /** Reads it again. */
   loader: SupplyLoader;
   rollup: Rollup;
@@ -51,7 +51,7 @@ export interface OpenedSupply {
 /** Opens it, empty until `loader` loads: what there is, how it does, and what other replicas tell of that. */
 export function openSupply({
   sql,
-  notices,
+  notifications,
   natsUrl,
   vault,
   replica,
@@ -59,19 +59,19 @@ export function openSupply({
   scenarios,
   log,
   closers,
-}: SupplyHouse): OpenedSupply {
+}: OpenSupplyDeps): OpenedSupply {
   const supply = new LiveSupply(upstream);
-  const shelf = new RegistryShelf(supply, scenarios.values());
-  const circuits = new Circuits({ sql, notices, health: supply.health, warn: (text) => log.warn(text) });
+  const registry = new Registry(supply, scenarios.values());
+  const circuits = new Circuits({ sql, notifications, health: supply.health, warn: (text) => log.warn(text) });
   closers.add(() => circuits.close());
   const reader = new SupplyReader(sql);
   const evaluated = triedSpaces(scenarios.values());
   const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
   const loader = new SupplyLoader(async () => {
-    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, shelf.catalog)]);
+    const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
     await inSlices(supply.adopting(await inSlices(opener.facts(known), breatheOut)), breatheOut);
     await circuits.refresh();
-    await inSlices(shelf.adopting(known, catalog), breatheOut);
+    await inSlices(registry.adopting(known, catalog), breatheOut);
   });
   closers.add(async () => loader.close());
 
@@ -91,11 +91,11 @@ export function openSupply({
   });
 
   const gossip = new Gossip(replica, supply.health);
-  const grapevine = new Grapevine({ sql, notices, natsUrl, hear: (word) => gossip.hear(word) });
-  closers.add(() => grapevine.close());
-  const gossiping = every(GOSSIP_MS, () => void gossip.tell(grapevine));
+  const gossipTransport = new GossipTransport({ sql, notifications, natsUrl, hear: (word) => gossip.hear(word) });
+  closers.add(() => gossipTransport.close());
+  const gossiping = every(GOSSIP_MS, () => void gossip.tell(gossipTransport));
   closers.add(async () => gossiping());
-  return { supply, shelf, loader, rollup, evaluated };
+  return { supply, registry, loader, rollup, evaluated };
 }
 
 /** What the metrics show of live supply. */

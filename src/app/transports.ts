@@ -1,21 +1,21 @@
-/** What a process does in the role of an API: the faces that callers know. */
+/** What a process does in the role of an API: the transports that callers know. */
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Config } from "../config.ts";
-import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import { grpcCalls } from "../edge/transports/grpc/grpc.ts";
+import type { BodyMemory } from "../edge/body-memory.ts";
+import { CallLines, type LogLine } from "../edge/call-log.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
-import { CallLines, type LogLine } from "../edge/call-log.ts";
-import type { BodyMemory } from "../edge/body-memory.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { buildServer } from "../edge/server/server.ts";
+import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
+import { grpcCalls } from "../edge/transports/grpc/grpc.ts";
 import type { Closers } from "./closers.ts";
 
-/** What the faces need of the house. */
-export interface FacesHouse {
+/** What the transports depends on. */
+export interface TransportsDeps {
   config: Config;
   gate: Gate;
   log: Logger;
@@ -28,8 +28,8 @@ export interface FacesHouse {
   closers: Closers;
 }
 
-/** The faces, listening. */
-export interface Faces {
+/** The transports, listening. */
+export interface Transports {
   readonly url: string;
   /** Where else they listen, where the host stands for every address of the machine. */
   readonly otherUrls: readonly string[];
@@ -46,8 +46,8 @@ export interface Faces {
 
 const nobody = (): undefined => undefined;
 
-/** Opens the faces. */
-export async function openFaces({
+/** Opens the transports. */
+export async function openTransports({
   config,
   gate,
   log,
@@ -57,7 +57,7 @@ export async function openFaces({
   adminToken,
   ready,
   closers,
-}: FacesHouse): Promise<Faces> {
+}: TransportsDeps): Promise<Transports> {
   const closing = new AbortController();
   const lines = new CallLines((text) => logged.write(text), { pid: process.pid, hostname: hostname() });
   closers.add(async () => lines.close());
@@ -78,7 +78,7 @@ export async function openFaces({
     closing: closing.signal,
     log: note,
   });
-  const metricsDoor = { metrics, adminToken, token: config.metricsToken };
+  const metricsAccess = { metrics, adminToken, token: config.metricsToken };
   const { host, tls } = config;
   const operations =
     config.operationsPort === undefined
@@ -88,7 +88,7 @@ export async function openFaces({
           log: note,
           memory,
           closing: closing.signal,
-          metrics: metricsDoor,
+          metrics: metricsAccess,
           host,
           port: config.operationsPort,
           tls,
@@ -99,7 +99,7 @@ export async function openFaces({
     readiness: ready,
     log: note,
     memory,
-    metrics: metricsDoor,
+    metrics: metricsAccess,
     closing,
     port: {
       maxConnections: config.maxConnections,

@@ -4,42 +4,42 @@ import type { Logger } from "pino";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../ambient.ts";
 import type { Config } from "../config.ts";
-import { laterCalls } from "../edge/transports/jobs.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
-import type { Limits } from "../edge/gate/rate-limits.ts";
 import type { Gate } from "../edge/gate/gate.ts";
+import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import { eventText, toldEvent } from "../edge/messages/event-text.ts";
-import { EventTeller, type TellerParts } from "../events/broadcast/event-exporter.ts";
+import { openJobCalls } from "../edge/transports/jobs.ts";
+import { EventExporter, type EventExporterDeps } from "../events/broadcast/event-exporter.ts";
 import { WebhookSender } from "../events/webhooks.ts";
+import type { Leaser } from "../inference/call-billing.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
-import type { HouseTill } from "../inference/call-billing.ts";
 import type { JobSeals } from "../services/job/seal.ts";
-import { keepProbing } from "../supply/probe/schedule.ts";
-import type { SupplyParts } from "../services/supply.ts";
+import type { SupplyDeps } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneCodes } from "../store/account/oauth.ts";
 import { pruneRates } from "../store/account/rates.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import { pruneTold } from "../store/billing/alerts.ts";
+import { closeAllMonths } from "../store/billing/commitments.ts";
+import { pruneIdempotency } from "../store/billing/idempotency.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
 import { pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
 import { pruneDeliveries } from "../store/events/webhooks.ts";
 import { pruneJobKeys, pruneJobs } from "../store/jobs/jobs.ts";
-import { pruneTold } from "../store/billing/alerts.ts";
-import { closeAllMonths } from "../store/billing/commitments.ts";
-import { pruneIdempotency } from "../store/billing/idempotency.ts";
 import { pruneLoopSessions } from "../store/replicas/loop-sessions.ts";
-import { pruneMoorings } from "../store/replicas/outbound-connections.ts";
+import { pruneOutboundConnections } from "../store/replicas/outbound-connections.ts";
 import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
+import { keepProbing } from "../supply/probe/schedule.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { FrameOptions } from "../upstream/pictures/frames.ts";
 import { Poster } from "../upstream/post/poster.ts";
@@ -47,16 +47,16 @@ import { guardedConnector } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 
-/** What the role needs of the house. */
-export interface WorkerHouse {
+/** What the role depends on. */
+export interface WorkersDeps {
   config: Config;
   sql: Sql;
-  notices: Notices;
+  notifications: Notifications;
   log: Logger;
   /** Names this process among all. */
   replica: string;
   natsUrl: string | undefined;
-  till: HouseTill;
+  leaser: Leaser;
   vault: Vault;
   seals: JobSeals;
   upstream: Upstream;
@@ -64,15 +64,15 @@ export interface WorkerHouse {
   /** For what is posted to receivers of events. */
   hookAgent: FrameOptions["agent"];
   /** Opens the way to a target of spans. */
-  openTarget: TellerParts["open"];
+  openTarget: EventExporterDeps["open"];
   allowPrivate: boolean;
   gate: Gate;
-  limits: Limits;
+  limits: RateLimits;
   load: LoadShedder;
   scenarios: ReadonlyMap<string, Scenario>;
   /** Filled with the workers, so that a bell can wake them. */
   workers: Worker[];
-  supplyParts: SupplyParts;
+  supplyParts: SupplyDeps;
   /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
   forgotten: (() => Promise<unknown>) | undefined;
   closers: Closers;
@@ -94,16 +94,29 @@ const BATCHES_AT_ONCE = 4;
 const CROWD = 32;
 
 /** Begins to work. */
-export function startWorkers(house: WorkerHouse): void {
-  const { config, sql, notices, log, replica, natsUrl, till, vault, upstream, agent, hookAgent, allowPrivate, gate } =
-    house;
-  const { seals, limits, load, scenarios, workers, supplyParts, forgotten, closers, openTarget } = house;
+export function startWorkers(deps: WorkersDeps): void {
+  const {
+    config,
+    sql,
+    notifications,
+    log,
+    replica,
+    natsUrl,
+    leaser,
+    vault,
+    upstream,
+    agent,
+    hookAgent,
+    allowPrivate,
+    gate,
+  } = deps;
+  const { seals, limits, load, scenarios, workers, supplyParts, forgotten, closers, openTarget } = deps;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
     () => pruneIdempotency(sql),
     () => pruneLoopSessions(sql),
-    () => pruneMoorings(sql),
+    () => pruneOutboundConnections(sql),
     () => pruneServerLeases(sql),
     () => pruneCodes(sql),
     () => tellOfEndingKeys(sql),
@@ -126,11 +139,11 @@ export function startWorkers(house: WorkerHouse): void {
   closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
-  const later = laterCalls({ gate, limits, find: (keyId) => findKey(sql, keyId) });
+  const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId) });
   const evaluation = evaluationWork({
     sql,
     seals,
-    till,
+    leaser,
     upstream,
     agent,
     allowPrivate,
@@ -141,7 +154,7 @@ export function startWorkers(house: WorkerHouse): void {
   });
   const working = {
     sql,
-    notices,
+    notifications,
     owner: replica,
     warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
   };
@@ -166,7 +179,7 @@ export function startWorkers(house: WorkerHouse): void {
     disabled: tellDisabled,
   });
   closers.add(() => sender.close().finally(() => poster.close()));
-  const teller = new EventTeller({ ...working, open: openTarget, read: toldEvent });
+  const teller = new EventExporter({ ...working, open: openTarget, read: toldEvent });
   closers.add(() => teller.close());
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));
 }

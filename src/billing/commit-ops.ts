@@ -1,18 +1,18 @@
-/** What a pump writes: promises, ends and moves of credit, and how they make a batch. */
+/** What a group committer writes: promises, ends and moves of credit, and how they make a batch. */
 import type { Refusal } from "../errors.ts";
-import type { Batch, Grant, Move, Short } from "./ledger-port.ts";
+import type { CommitBatch, CreditGrant, CreditMove, CreditShortage } from "./ledger-port.ts";
 
 /** Hears how something ended. Neither may throw: the others of its batch hear next. */
-interface Hearer {
+interface DurabilityListener {
   kept(): void;
   broken(cause: unknown): void;
 }
 
 /** How a work ends. Most have one who waits for it or nobody, and pay for no promise. */
-export class Done {
+export class Durability {
   #ended: "kept" | "broken" | undefined;
   #cause: unknown;
-  #hearers: Hearer[] | undefined;
+  #hearers: DurabilityListener[] | undefined;
 
   resolve(): void {
     this.#end("kept", undefined);
@@ -52,64 +52,64 @@ export class Done {
 }
 
 /** A batch's intents, kept in the ledger's journal until the last of them has ended. */
-interface Page {
+interface IntentBatch {
   batch: number;
   open: number;
 }
 
 /** An intent on its way to the journal. */
-export interface IntentWork<I> {
+export interface IntentOp<I> {
   kind: "intent";
   record: I;
-  done: Done;
-  page: Page | undefined;
+  done: Durability;
+  page: IntentBatch | undefined;
   /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
   ended: boolean;
 }
 
 /** The end of a request on its way to the ledger. */
-export interface SettlementWork<I, S> {
+export interface SettlementOp<I, S> {
   kind: "settlement";
   lease: string | null;
   record: S;
-  intent: IntentWork<I> | undefined;
-  done: Done;
+  intent: IntentOp<I> | undefined;
+  done: Durability;
 }
 
 /** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
-export type TakeOutcome = Grant | Short | Refusal | undefined;
+export type TakeOutcome = CreditGrant | CreditShortage | Refusal | undefined;
 
 /** Credit that moves. */
-export interface MoveWork {
+export interface MoveOp {
   kind: "move";
-  move: Move;
-  done: Done;
+  move: CreditMove;
+  done: Durability;
   taken: ((outcome: TakeOutcome) => void) | undefined;
 }
 
 /** What waits for a batch, or is in one. */
-export type Work<I, S> = IntentWork<I> | SettlementWork<I, S> | MoveWork;
+export type CommitOp<I, S> = IntentOp<I> | SettlementOp<I, S> | MoveOp;
 
 /** Whether a batch with this work takes the ends along that have gathered: it writes ends as it is, or ends a lease that they are charged to. */
-export const takesEndsAlong = (work: Work<unknown, unknown>): boolean =>
-  work.kind === "settlement" || (work.kind === "move" && work.move.kind === "end");
+export const takesEndsAlong = (op: CommitOp<unknown, unknown>): boolean =>
+  op.kind === "settlement" || (op.kind === "move" && op.move.kind === "end");
 
 /** Builds a batch. An intent whose settlement is in the same batch needs no page; a page whose last intent ends is over. */
-export function compose<I, S>(number: number, works: readonly Work<I, S>[]): Batch<I, S> {
-  const batch: Batch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
-  const page: Page = { batch: number, open: 0 };
-  for (const work of works) {
-    if (work.kind === "settlement" && work.intent) work.intent.ended = true;
+export function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBatch<I, S> {
+  const batch: CommitBatch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
+  const page: IntentBatch = { batch: number, open: 0 };
+  for (const op of ops) {
+    if (op.kind === "settlement" && op.intent) op.intent.ended = true;
   }
-  for (const work of works) {
-    if (work.kind === "move") batch.moves.push(work.move);
-    else if (work.kind === "settlement") {
-      batch.settlements.push({ lease: work.lease, record: work.record });
-      const open = work.intent?.page;
+  for (const op of ops) {
+    if (op.kind === "move") batch.moves.push(op.move);
+    else if (op.kind === "settlement") {
+      batch.settlements.push({ lease: op.lease, record: op.record });
+      const open = op.intent?.page;
       if (open && --open.open === 0) batch.over.push(open.batch);
-    } else if (!work.ended) {
-      batch.intents.push(work.record);
-      work.page = page;
+    } else if (!op.ended) {
+      batch.intents.push(op.record);
+      op.page = page;
       page.open += 1;
     }
   }

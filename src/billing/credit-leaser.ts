@@ -5,13 +5,13 @@
  */
 import { after, steadyNow } from "../ambient.ts";
 import { Refusal } from "../errors.ts";
-import { type Charged, Hold } from "./hold.ts";
-import type { LedgerPort, Short } from "./ledger-port.ts";
-import { newEntry, Pump, StoreAway } from "./group-commit.ts";
-import type { Lease, Payer, Purse, Waiter } from "./key-credit.ts";
-import { Purses, today } from "./key-credits.ts";
-import { type Estimate, shortage } from "./insufficient-credit.ts";
 import type { TakeOutcome } from "./commit-ops.ts";
+import { GroupCommitter, newEntry, StoreAway } from "./group-commit.ts";
+import { type Charged, Hold } from "./hold.ts";
+import { type Estimate, shortage } from "./insufficient-credit.ts";
+import type { CreditWaiter, KeyCredit, Lease, Payer } from "./key-credit.ts";
+import { KeyCredits, today } from "./key-credits.ts";
+import type { CreditShortage, LedgerPort } from "./ledger-port.ts";
 
 const TICK_MS = 1_000;
 /** A life is renewed this often; it must be well below the life that the ledger gives. */
@@ -25,22 +25,22 @@ const LOOK_MS = 200;
 const CONTENT_MS = 250;
 
 /** One replica's till. */
-export class Till<I, S extends Charged> {
+export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
-  readonly #pump: Pump<I, S>;
-  readonly #purses = new Purses();
+  readonly #committer: GroupCommitter<I, S>;
+  readonly #credits = new KeyCredits();
   readonly #leases = new Map<string, Lease>();
-  /** The purses that calls wait for. */
-  readonly #hungry = new Set<Purse>();
+  /** The key credits that calls wait for. */
+  readonly #hungry = new Set<KeyCredit>();
   #unlisten: () => void = () => {};
   #untick: () => void = () => {};
   /** The first look at what others left comes with the first tick: a gateway may not live for long itself. */
   #recoveredAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
-  private constructor(port: LedgerPort<I, S>, till: string) {
+  private constructor(port: LedgerPort<I, S>, leaser: string) {
     this.#port = port;
-    this.#pump = new Pump(port, till, {
+    this.#committer = new GroupCommitter(port, leaser, {
       recalled: (leases) => {
         for (const id of leases) this.#returnIdle(this.#leases.get(id), true);
       },
@@ -48,24 +48,24 @@ export class Till<I, S extends Charged> {
     });
   }
 
-  /** Opens a till on a ledger; what this replica's former life left is recovered by then. */
-  static async open<I, S extends Charged>(port: LedgerPort<I, S>): Promise<Till<I, S>> {
-    const till = new Till(port, await port.open());
-    till.#unlisten = port.listen({
+  /** Opens a credit leaser on a ledger; what this replica's former life left is recovered by then. */
+  static async open<I, S extends Charged>(port: LedgerPort<I, S>): Promise<CreditLeaser<I, S>> {
+    const leaser = new CreditLeaser(port, await port.open());
+    leaser.#unlisten = port.listen({
       wanted: (orgId) => {
-        for (const purse of till.#purses.of(orgId)) till.#returnIdle(purse.lease, true);
+        for (const credit of leaser.#credits.of(orgId)) leaser.#returnIdle(credit.lease, true);
       },
       returned: (orgId) => {
-        for (const purse of till.#purses.of(orgId)) till.#look(purse);
+        for (const credit of leaser.#credits.of(orgId)) leaser.#look(credit);
       },
     });
-    till.#untick = after(TICK_MS, () => till.#tick());
-    return till;
+    leaser.#untick = after(TICK_MS, () => leaser.#tick());
+    return leaser;
   }
 
-  /** The name of the present life, which idempotency claims carry. It changes when the till was fenced. */
+  /** The name of the present life, which idempotency claims carry. It changes when the credit leaser was fenced. */
   get name(): string {
-    return this.#pump.till;
+    return this.#committer.leaser;
   }
 
   /** What it holds at the moment; amounts in micro-dollars. */
@@ -87,39 +87,39 @@ export class Till<I, S extends Charged> {
   hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Hold<I, S> | Promise<Hold<I, S>> {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
       throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
-    if (this.#closed || !this.#pump.well) throw new StoreAway("nothing");
-    const purse = this.#purses.by(payer);
+    if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
+    const credit = this.#credits.by(payer);
     const time = steadyNow();
-    purse.usedAt = time;
-    const lease = this.#leaseOf(purse);
-    if (lease.state !== "open" || lease.idle < ceilingMicro) return this.#wait(purse, ceilingMicro, estimate);
+    credit.usedAt = time;
+    const lease = this.#leaseOf(credit);
+    if (lease.state !== "open" || lease.idle < ceilingMicro) return this.#wait(credit, ceilingMicro, estimate);
     const hold = this.#promise(lease, ceilingMicro);
-    if (!purse.taking && time >= purse.contentUntil && lease.idle < purse.pace(time) / 2) this.#take(purse);
+    if (!credit.taking && time >= credit.contentUntil && lease.idle < credit.pace(time) / 2) this.#take(credit);
     return hold;
   }
 
   /** Puts a request on record that ended before any credit was held for it; it costs nothing. */
   note(record: S): Promise<void> {
     if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
-    return this.#pump.settle(null, record, undefined, record.claim !== undefined).promise;
+    return this.#committer.settle(null, record, undefined, record.claim !== undefined).promise;
   }
 
-  /** Returns what is idle in this till's leases of an organisation; resolves when the balance shows it. */
+  /** Returns what is idle in this credit leaser's leases of an organisation; resolves when the balance shows it. */
   async giveBack(orgId: string): Promise<void> {
-    const returned = [...this.#purses.of(orgId)].map((purse) => this.#returnIdle(purse.lease, false));
+    const returned = [...this.#credits.of(orgId)].map((credit) => this.#returnIdle(credit.lease, false));
     // A call that was just answered may still be on its way to the ledger.
-    await Promise.all([...returned, this.#pump.caughtUp()]);
+    await Promise.all([...returned, this.#committer.caughtUp()]);
   }
 
   /** Takes no new calls, returns every lease and writes what is under way. Calls that still run may settle until then. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#untick();
-    for (const purse of this.#purses.all()) {
-      this.#refuse(purse, purse.waiters, () => new StoreAway("nothing"));
-      if (purse.lease) this.#retire(purse.lease);
+    for (const credit of this.#credits.all()) {
+      this.#refuse(credit, credit.waiters, () => new StoreAway("nothing"));
+      if (credit.lease) this.#retire(credit.lease);
     }
-    await this.#pump.close();
+    await this.#committer.close();
     this.#unlisten();
   }
 
@@ -128,84 +128,87 @@ export class Till<I, S extends Charged> {
     lease.idle -= ceiling;
     lease.promised += ceiling;
     lease.running += 1;
-    lease.purse.promised += ceiling;
-    lease.purse.running += 1;
-    return new Hold(this.#pump, lease, ceiling, (spent) => this.#ended(lease, ceiling, spent));
+    lease.credit.promised += ceiling;
+    lease.credit.running += 1;
+    return new Hold(this.#committer, lease, ceiling, (spent) => this.#ended(lease, ceiling, spent));
   }
 
   #ended(lease: Lease, ceiling: number, spent: number): void {
-    const { purse } = lease;
+    const { credit } = lease;
     lease.idle += ceiling - spent;
     lease.promised -= ceiling;
     lease.running -= 1;
-    purse.promised -= ceiling;
-    purse.running -= 1;
-    purse.spend(spent, steadyNow());
+    credit.promised -= ceiling;
+    credit.running -= 1;
+    credit.spend(spent, steadyNow());
     if (lease.state === "old") this.#retire(lease);
-    for (const other of this.#hungry) if (other.payer.orgId === purse.payer.orgId) this.#look(other);
+    for (const other of this.#hungry) if (other.payer.orgId === credit.payer.orgId) this.#look(other);
   }
 
-  #wait(purse: Purse, ceiling: number, estimate: Estimate): Promise<Hold<I, S>> {
+  #wait(credit: KeyCredit, ceiling: number, estimate: Estimate): Promise<Hold<I, S>> {
     const { promise, resolve, reject } = Promise.withResolvers<Hold<I, S>>();
     const serve = (lease: Lease): void => resolve(this.#promise(lease, ceiling));
-    purse.waiters.push({ ceiling, estimate, since: steadyNow(), serve, refuse: reject });
-    this.#hungry.add(purse);
-    this.#watch(purse);
-    this.#take(purse);
+    credit.waiters.push({ ceiling, estimate, since: steadyNow(), serve, refuse: reject });
+    this.#hungry.add(credit);
+    this.#watch(credit);
+    this.#take(credit);
     return promise;
   }
 
-  /** Asks the ledger for what the waiters need and what the purse's pace suggests. One take per purse at a time. */
-  #take(purse: Purse): void {
-    if (purse.taking) return;
-    purse.taking = true;
-    const lease = this.#leaseOf(purse);
+  /** Asks the ledger for what the waiters need and what the key credit's pace suggests. One take per key credit at a time. */
+  #take(credit: KeyCredit): void {
+    if (credit.taking) return;
+    credit.taking = true;
+    const lease = this.#leaseOf(credit);
     const { id, day, idle } = lease;
-    const hasRecalled = purse.recalled && !purse.recalling;
-    const { orgId: org, keyId: key } = purse.payer;
-    const waiting = purse.waiters.reduce((sum, waiter) => sum + waiter.ceiling, 0);
-    const need = Math.max(0, (purse.waiters[0]?.ceiling ?? 0) - idle);
+    const hasRecalled = credit.recalled && !credit.recalling;
+    const { orgId: org, keyId: key } = credit.payer;
+    const waiting = credit.waiters.reduce((sum, waiter) => sum + waiter.ceiling, 0);
+    const need = Math.max(0, (credit.waiters[0]?.ceiling ?? 0) - idle);
     const asked = Math.max(need, waiting - idle);
-    const want = asked + Math.max(0, purse.pace(steadyNow()) - Math.max(0, idle - waiting));
-    this.#pump.move({ kind: "take", entry: newEntry(), lease: id, org, key, day, need, asked, want }, (outcome) => {
-      purse.taking = false;
-      this.#taken(purse, lease, outcome, hasRecalled);
-    });
+    const want = asked + Math.max(0, credit.pace(steadyNow()) - Math.max(0, idle - waiting));
+    this.#committer.move(
+      { kind: "take", entry: newEntry(), lease: id, org, key, day, need, asked, want },
+      (outcome) => {
+        credit.taking = false;
+        this.#taken(credit, lease, outcome, hasRecalled);
+      },
+    );
   }
 
-  #taken(purse: Purse, lease: Lease, outcome: TakeOutcome, hasRecalled: boolean): void {
-    if (outcome === undefined) this.#take(purse);
-    else if (outcome instanceof Refusal) this.#refuse(purse, purse.waiters, () => outcome);
-    else if ("short" in outcome) this.#foundShort(purse, lease, outcome, hasRecalled);
+  #taken(credit: KeyCredit, lease: Lease, outcome: TakeOutcome, hasRecalled: boolean): void {
+    if (outcome === undefined) this.#take(credit);
+    else if (outcome instanceof Refusal) this.#refuse(credit, credit.waiters, () => outcome);
+    else if ("short" in outcome) this.#foundShort(credit, lease, outcome, hasRecalled);
     else {
       if (lease.state === "new") lease.state = "open";
       if (lease.state !== "gone") lease.idle += outcome.grantedMicro;
-      purse.recalled = false;
-      purse.contentUntil = steadyNow() + CONTENT_MS;
-      if (lease !== purse.lease) this.#retire(lease);
-      this.#look(purse);
+      credit.recalled = false;
+      credit.contentUntil = steadyNow() + CONTENT_MS;
+      if (lease !== credit.lease) this.#retire(lease);
+      this.#look(credit);
     }
   }
 
   /**
    * Looks for credit that may come back, nearest first; only when there is none the call is refused. A take that was sent before other
-   * tills were asked (`hasRecalled` says so) can't tell what they would have given back.
+   * credit leasers were asked (`hasRecalled` says so) can't tell what they would have given back.
    */
-  #foundShort(purse: Purse, lease: Lease, short: Short, hasRecalled: boolean): void {
-    purse.serve(lease);
-    const head = purse.waiters[0];
-    if (this.#sated(purse) || !head) return;
-    if (this.#gather(purse, short)) this.#take(purse);
-    else if (short.heldElsewhere && !purse.recalled) this.#recall(purse, short);
+  #foundShort(credit: KeyCredit, lease: Lease, short: CreditShortage, hasRecalled: boolean): void {
+    credit.serve(lease);
+    const head = credit.waiters[0];
+    if (this.#sated(credit) || !head) return;
+    if (this.#gather(credit, short)) this.#take(credit);
+    else if (short.heldElsewhere && !credit.recalled) this.#recall(credit, short);
     else if (short.heldElsewhere && !hasRecalled) {
-      purse.short = short;
-      if (!purse.recalling) this.#take(purse);
-    } else if (!short.recalled && short.roomMicro + this.#promised(purse, short) < head.ceiling) {
-      purse.recalled = false;
-      const hopeless = purse.waiters.filter((waiter) => waiter.ceiling >= head.ceiling);
-      this.#refuse(purse, hopeless, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
-      this.#look(purse);
-    } else purse.short = short;
+      credit.short = short;
+      if (!credit.recalling) this.#take(credit);
+    } else if (!short.recalled && short.roomMicro + this.#promised(credit, short) < head.ceiling) {
+      credit.recalled = false;
+      const hopeless = credit.waiters.filter((waiter) => waiter.ceiling >= head.ceiling);
+      this.#refuse(credit, hopeless, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
+      this.#look(credit);
+    } else credit.short = short;
   }
 
   /**
@@ -213,97 +216,104 @@ export class Till<I, S extends Charged> {
    * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Answers
    * whether there was anything.
    */
-  #gather(purse: Purse, short: Short): boolean {
-    const rich = this.#sharing(purse, short).filter(
-      (any) => (any.lease?.idle ?? 0) > 0 && (any === purse || any.waiters.length === 0),
+  #gather(credit: KeyCredit, short: CreditShortage): boolean {
+    const rich = this.#sharing(credit, short).filter(
+      (any) => (any.lease?.idle ?? 0) > 0 && (any === credit || any.waiters.length === 0),
     );
     for (const { lease } of rich) this.#returnIdle(lease, false);
     return rich.length > 0;
   }
 
-  #recall(purse: Purse, short: Short): void {
-    purse.recalled = true;
-    purse.recalling = true;
-    purse.short = short;
-    const { orgId, keyId } = purse.payer;
+  #recall(credit: KeyCredit, short: CreditShortage): void {
+    credit.recalled = true;
+    credit.recalling = true;
+    credit.short = short;
+    const { orgId, keyId } = credit.payer;
     const look = (): void => {
-      purse.recalling = false;
-      this.#look(purse);
+      credit.recalling = false;
+      this.#look(credit);
     };
     const holder = short.short === "key_budget" ? (short.holder ?? keyId) : null;
-    this.#port.recall(this.#pump.till, orgId, holder).then(look, look);
+    this.#port.recall(this.#committer.leaser, orgId, holder).then(look, look);
   }
 
-  /** The purses that live on what is short: those of the key whose budget it is and of its descendants, those of its workspace or of its organisation for theirs. */
-  #sharing(purse: Purse, { short, holder }: Short): Purse[] {
-    const all = [...this.#purses.of(purse.payer.orgId)];
+  /** The key credits that live on what is short: those of the key whose budget it is and of its descendants, those of its workspace or of its organisation for theirs. */
+  #sharing(credit: KeyCredit, { short, holder }: CreditShortage): KeyCredit[] {
+    const all = [...this.#credits.of(credit.payer.orgId)];
     if (short === "key_budget") {
-      const whose = holder ?? purse.payer.keyId;
+      const whose = holder ?? credit.payer.keyId;
       return all.filter(({ payer }) => payer.keyId === whose || payer.ancestors?.includes(whose) === true);
     }
-    const { workspaceId } = purse.payer;
+    const { workspaceId } = credit.payer;
     return short === "org_credits" ? all : all.filter(({ payer }) => payer.workspaceId === workspaceId);
   }
 
   /** What running calls were promised and might not cost. */
-  #promised(purse: Purse, short: Short): number {
+  #promised(credit: KeyCredit, short: CreditShortage): number {
     let sum = 0;
-    for (const other of this.#sharing(purse, short)) sum += other.promised;
+    for (const other of this.#sharing(credit, short)) sum += other.promised;
     return sum;
   }
 
-  #refuse(purse: Purse, waiters: readonly Waiter[], why: (waiter: Waiter) => Refusal): void {
-    purse.waiters = purse.waiters.filter((waiter) => !waiters.includes(waiter));
-    this.#sated(purse);
+  #refuse(credit: KeyCredit, waiters: readonly CreditWaiter[], why: (waiter: CreditWaiter) => Refusal): void {
+    credit.waiters = credit.waiters.filter((waiter) => !waiters.includes(waiter));
+    this.#sated(credit);
     for (const waiter of waiters) waiter.refuse(why(waiter));
   }
 
   /** Something may have changed for those who wait: serves them from what is idle, and asks the ledger again. */
-  #look(purse: Purse): void {
-    if (purse.waiters.length === 0) return;
-    if (purse.lease) purse.serve(purse.lease);
-    if (!this.#sated(purse)) this.#take(purse);
+  #look(credit: KeyCredit): void {
+    if (credit.waiters.length === 0) return;
+    if (credit.lease) credit.serve(credit.lease);
+    if (!this.#sated(credit)) this.#take(credit);
   }
 
-  #sated(purse: Purse): boolean {
-    if (purse.waiters.length > 0) return false;
-    purse.short = undefined;
-    purse.recalled = false;
-    this.#hungry.delete(purse);
+  #sated(credit: KeyCredit): boolean {
+    if (credit.waiters.length > 0) return false;
+    credit.short = undefined;
+    credit.recalled = false;
+    this.#hungry.delete(credit);
     return true;
   }
 
-  /** While calls wait, looks again from time to time: a message between tills may be lost, and patience ends. */
-  #watch(purse: Purse): void {
-    if (purse.watched) return;
-    purse.watched = true;
+  /** While calls wait, looks again from time to time: a message between credit leasers may be lost, and patience ends. */
+  #watch(credit: KeyCredit): void {
+    if (credit.watched) return;
+    credit.watched = true;
     after(LOOK_MS, () => {
-      purse.watched = false;
-      const { short } = purse;
-      if (!this.#pump.well) this.#refuse(purse, purse.waiters, () => new StoreAway("nothing"));
+      credit.watched = false;
+      const { short } = credit;
+      if (!this.#committer.well) this.#refuse(credit, credit.waiters, () => new StoreAway("nothing"));
       else if (short) {
-        const tired = purse.waiters.filter((waiter) => steadyNow() - waiter.since >= PATIENCE_MS);
-        this.#refuse(purse, tired, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
+        const tired = credit.waiters.filter((waiter) => steadyNow() - waiter.since >= PATIENCE_MS);
+        this.#refuse(credit, tired, (waiter) => shortage(short, waiter.ceiling, waiter.estimate));
       }
-      if (purse.waiters.length === 0) return;
-      this.#watch(purse);
-      this.#look(purse);
+      if (credit.waiters.length === 0) return;
+      this.#watch(credit);
+      this.#look(credit);
     });
   }
 
   /** Returns what no call was promised; as an `answer` to a recall even when that is nothing. */
   #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> | undefined {
     if (lease === undefined || !inLedger(lease) || (lease.idle === 0 && !answers)) return undefined;
-    const { id, purse, idle: amount } = lease;
+    const { id, credit, idle: amount } = lease;
     lease.idle = 0;
-    purse.contentUntil = steadyNow() + CONTENT_MS;
-    return this.#pump.move({ kind: "return", entry: newEntry(), lease: id, org: purse.payer.orgId, amount, answers });
+    credit.contentUntil = steadyNow() + CONTENT_MS;
+    return this.#committer.move({
+      kind: "return",
+      entry: newEntry(),
+      lease: id,
+      org: credit.payer.orgId,
+      amount,
+      answers,
+    });
   }
 
   /** Gives up a lease: what is idle at once, the rest when its last call has ended. */
   #retire(lease: Lease): void {
-    const { id, purse } = lease;
-    if (purse.lease === lease) purse.lease = undefined;
+    const { id, credit } = lease;
+    if (credit.lease === lease) credit.lease = undefined;
     if (lease.state === "new") this.#leases.delete(id);
     if (!inLedger(lease)) return;
     lease.state = lease.running > 0 ? "old" : "gone";
@@ -311,12 +321,12 @@ export class Till<I, S extends Charged> {
     else {
       lease.idle = 0;
       this.#leases.delete(id);
-      this.#pump.move({ kind: "end", entry: newEntry(), lease: id, org: purse.payer.orgId });
+      this.#committer.move({ kind: "end", entry: newEntry(), lease: id, org: credit.payer.orgId });
     }
   }
 
-  #leaseOf(purse: Purse): Lease {
-    const { lease, before } = purse.leaseOf(today());
+  #leaseOf(credit: KeyCredit): Lease {
+    const { lease, before } = credit.leaseOf(today());
     if (before !== undefined) this.#retire(before);
     if (lease.state === "new") this.#leases.set(lease.id, lease);
     return lease;
@@ -324,12 +334,12 @@ export class Till<I, S extends Charged> {
 
   #tick(): void {
     this.#untick = after(TICK_MS, () => this.#tick());
-    this.#pump.beat(HEARTBEAT_MS);
+    this.#committer.beat(HEARTBEAT_MS);
     const time = steadyNow();
-    for (const purse of this.#purses.all()) {
-      if (purse.running > 0 || purse.waiters.length > 0 || purse.taking || time - purse.usedAt < IDLE_MS) continue;
-      if (purse.lease) this.#retire(purse.lease);
-      this.#purses.forget(purse);
+    for (const credit of this.#credits.all()) {
+      if (credit.running > 0 || credit.waiters.length > 0 || credit.taking || time - credit.usedAt < IDLE_MS) continue;
+      if (credit.lease) this.#retire(credit.lease);
+      this.#credits.forget(credit);
     }
     if (time - this.#recoveredAt < RECOVER_MS) return;
     this.#recoveredAt = time;
@@ -340,11 +350,11 @@ export class Till<I, S extends Charged> {
   #beginAnew(): void {
     for (const lease of this.#leases.values()) lease.state = "gone";
     this.#leases.clear();
-    for (const purse of this.#purses.all()) {
-      purse.lease = undefined;
-      purse.taking = false;
-      purse.recalled = false;
-      if (purse.waiters.length > 0) this.#take(purse);
+    for (const credit of this.#credits.all()) {
+      credit.lease = undefined;
+      credit.taking = false;
+      credit.recalled = false;
+      if (credit.waiters.length > 0) this.#take(credit);
     }
   }
 }

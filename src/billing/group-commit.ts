@@ -4,58 +4,58 @@
  */
 import { after, newId, sleep, steadyNow } from "../ambient.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
-import type { Batch, BatchOutcome, LedgerPort, Move } from "./ledger-port.ts";
 import {
+  type CommitOp,
   compose,
-  Done,
-  type IntentWork,
-  type SettlementWork,
+  Durability,
+  type IntentOp,
+  type SettlementOp,
   type TakeOutcome,
   takesEndsAlong,
-  type Work,
 } from "./commit-ops.ts";
+import type { CommitBatch, CommitOutcome, CreditMove, LedgerPort } from "./ledger-port.ts";
 
 /** The most works in one batch, and the most gathered ends beside them: what a dying process can lose of answered calls' charges. */
-const MOST_WORKS = 512;
+const MOST_OPS = 512;
 /**
  * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
  * works': a lone call waits for nothing, and under load many calls share a batch, a quick call's promise and its end too. It
  * is nothing beside an inference; credit that a call waits for does not wait for it.
  */
-const DISTANCE_MS = { perWork: 0.25, most: 5 };
+const DISTANCE_MS = { perOp: 0.25, most: 5 };
 /**
  * Ends that nobody waits for leave together: when as many are here as a batch takes, or when the first of them has waited for so long.
  * A batch's own price is that of fifty ends. What a dying process loses of them is on record, since it was promised, and isn't charged.
  */
-const GATHER = { works: MOST_WORKS, ms: 20 };
+const GATHER = { ops: MOST_OPS, ms: 20 };
 /** How long a batch may take until callers are told that the store is away. */
 const STALL_MS = 3_000;
 /** How often a closing pump tries again. */
 const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
 
-/** What the pump tells its till. */
-export interface PumpListener {
-  /** Other tills want what is idle in these leases. */
+/** What the group committer tells its credit leaser. */
+export interface GroupCommitListener {
+  /** Other credit leasers want what is idle in these leases. */
   recalled(leases: readonly string[]): void;
-  /** The till was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
+  /** The credit leaser was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
   fenced(): void;
 }
 
 /** Writes works in batches, in the order in which they came, one batch at a time. */
-export class Pump<I, S> {
+export class GroupCommitter<I, S> {
   readonly #port: LedgerPort<I, S>;
-  readonly #listener: PumpListener;
-  #till: string;
+  readonly #listener: GroupCommitListener;
+  #leaser: string;
   #committed = 0;
-  #queue: Work<I, S>[] = [];
+  #queue: CommitOp<I, S>[] = [];
   /** Ends that gather. */
-  #ends: SettlementWork<I, S>[] = [];
+  #ends: SettlementOp<I, S>[] = [];
   /** Whether they leave with the next batch. */
   #due = false;
   /** Forgets how long the first of them has waited; undefined while none waits. */
   #patience: (() => void) | undefined;
-  #underway: Work<I, S>[] = [];
+  #underway: CommitOp<I, S>[] = [];
   #running: Promise<void> | undefined;
   #closing = false;
   #startedAt = 0;
@@ -67,44 +67,44 @@ export class Pump<I, S> {
   #wake: (() => void) | undefined;
   #endedAt = steadyNow();
 
-  constructor(port: LedgerPort<I, S>, till: string, listener: PumpListener) {
+  constructor(port: LedgerPort<I, S>, leaser: string, listener: GroupCommitListener) {
     this.#port = port;
-    this.#till = till;
+    this.#leaser = leaser;
     this.#listener = listener;
   }
 
   /** The name of the present till. */
-  get till(): string {
-    return this.#till;
+  get leaser(): string {
+    return this.#leaser;
   }
 
   /** Writes an intent; its `done` resolves when it is durable. */
-  intend(record: I): IntentWork<I> {
-    return this.#add({ kind: "intent", record, done: new Done(), page: undefined, ended: false });
+  intend(record: I): IntentOp<I> {
+    return this.#add({ kind: "intent", record, done: new Durability(), page: undefined, ended: false });
   }
 
   /**
    * Writes the end of a request, charged to `lease`; kept when it is committed. One that `presses`, because a caller waits for it,
    * leaves with the next batch; others gather.
    */
-  settle(lease: string | null, record: S, intent: IntentWork<I> | undefined, presses: boolean): Done {
-    const work: SettlementWork<I, S> = { kind: "settlement", lease, record, intent, done: new Done() };
-    if (presses || this.#closing) this.#add(work);
-    else if (this.#ends.push(work) >= GATHER.works) this.#press();
+  settle(lease: string | null, record: S, intent: IntentOp<I> | undefined, presses: boolean): Durability {
+    const op: SettlementOp<I, S> = { kind: "settlement", lease, record, intent, done: new Durability() };
+    if (presses || this.#closing) this.#add(op);
+    else if (this.#ends.push(op) >= GATHER.ops) this.#press();
     else this.#patience ??= after(GATHER.ms, () => this.#press());
-    return work.done;
+    return op.done;
   }
 
   /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
-  move(move: Move, taken?: (outcome: TakeOutcome) => void): Promise<void> {
-    return this.#add({ kind: "move", move, done: new Done(), taken }).done.promise;
+  move(move: CreditMove, taken?: (outcome: TakeOutcome) => void): Promise<void> {
+    return this.#add({ kind: "move", move, done: new Durability(), taken }).done.promise;
   }
 
   /** Resolves when all that was added until now is written, or can't be. */
   async caughtUp(): Promise<void> {
     const last = [this.#ends.at(-1), this.#queue.at(-1) ?? this.#underway.at(-1)];
     this.#press();
-    for (const work of last) await work?.done.promise.catch(() => {});
+    for (const op of last) await op?.done.promise.catch(() => {});
   }
 
   /** Whether the store answers. */
@@ -112,7 +112,7 @@ export class Pump<I, S> {
     return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
   }
 
-  /** Renews the till's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
+  /** Renews the credit leaser's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
   beat(ms: number): void {
     if (!this.well) this.#rejectAll([...this.#underway, ...this.#ends, ...this.#queue], new StoreAway("nothing"));
     else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
@@ -128,12 +128,12 @@ export class Pump<I, S> {
     }
   }
 
-  #add<W extends Work<I, S>>(work: W): W {
-    this.#queue.push(work);
-    if (this.#wake && (work.kind === "move" || this.#isGathered)) this.#wake();
+  #add<W extends CommitOp<I, S>>(op: W): W {
+    this.#queue.push(op);
+    if (this.#wake && (op.kind === "move" || this.#isGathered)) this.#wake();
     // Everything that this turn of the event loop brings shares the batch.
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
-    return work;
+    return op;
   }
 
   /** Lets the ends that have gathered leave with the next batch, and sees to it that there is one. */
@@ -144,15 +144,15 @@ export class Pump<I, S> {
   }
 
   /** What the next batch carries. Gathered ends come first: a lease that they are charged to may end with this batch. */
-  #next(): Work<I, S>[] {
-    const works = this.#queue.splice(0, MOST_WORKS);
-    this.#carried = works.length || this.#carried;
-    if (this.#ends.length === 0 || !(this.#due || this.#closing || works.some(takesEndsAlong))) return works;
+  #next(): CommitOp<I, S>[] {
+    const ops = this.#queue.splice(0, MOST_OPS);
+    this.#carried = ops.length || this.#carried;
+    if (this.#ends.length === 0 || !(this.#due || this.#closing || ops.some(takesEndsAlong))) return ops;
     const ends = this.#ends;
-    this.#ends = ends.splice(MOST_WORKS);
+    this.#ends = ends.splice(MOST_OPS);
     if (this.#ends.length === 0) this.#forgetDue();
-    else this.#queue.unshift(...works.splice(0));
-    return works.length === 0 ? ends : [...ends, ...works];
+    else this.#queue.unshift(...ops.splice(0));
+    return ops.length === 0 ? ends : [...ends, ...ops];
   }
 
   #forgetDue(): void {
@@ -164,7 +164,7 @@ export class Pump<I, S> {
   /** Milliseconds until the next batch may start; 0 when it must not wait. */
   #restMs(): number {
     if (this.#closing || this.#isGathered || this.#queue.some(({ kind }) => kind === "move")) return 0;
-    const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perWork * this.#carried);
+    const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perOp * this.#carried);
     return Math.max(0, this.#startedAt + distanceMs - steadyNow());
   }
 
@@ -174,7 +174,7 @@ export class Pump<I, S> {
    */
   get #isGathered(): boolean {
     const { length } = this.#queue;
-    return length >= MOST_WORKS || (this.#alone && length >= this.#carried);
+    return length >= MOST_OPS || (this.#alone && length >= this.#carried);
   }
 
   /** Rests for `ms`, or until there is nobody to wait for. */
@@ -198,7 +198,7 @@ export class Pump<I, S> {
     });
   }
 
-  /** One batch at least, so that a beat with an empty queue renews the till's life. */
+  /** One batch at least, so that a beat with an empty queue renews the credit leaser's life. */
   async #run(): Promise<void> {
     do {
       const restMs = this.#restMs();
@@ -208,57 +208,57 @@ export class Pump<I, S> {
       try {
         await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
       } catch {
-        // Only a closing pump gives up; whoever recovers its till puts the open intents on record.
+        // Only a closing pump gives up; whoever recovers its credit leaser puts the open intents on record.
         this.#rejectAll(this.#underway, new StoreAway("nothing"));
       }
       this.#underway = [];
     } while (this.#queue.length > 0 || this.#due);
   }
 
-  async #commit(works: Work<I, S>[], batch: Batch<I, S>): Promise<void> {
-    const outcome = await this.#insist(() => this.#port.commit(this.#till, batch));
-    if (outcome.kind === "fenced") return this.#beginAnew(works);
-    if (outcome.kind === "refused") return this.#commitEach(works, outcome.cause);
+  async #commit(ops: CommitOp<I, S>[], batch: CommitBatch<I, S>): Promise<void> {
+    const outcome = await this.#insist(() => this.#port.commit(this.#leaser, batch));
+    if (outcome.kind === "fenced") return this.#beginAnew(ops);
+    if (outcome.kind === "refused") return this.#commitEach(ops, outcome.cause);
     this.#committed = batch.number;
-    this.#conclude(works, outcome);
+    this.#conclude(ops, outcome);
     if (outcome.recalled.length > 0) this.#listener.recalled(outcome.recalled);
   }
 
-  #conclude(works: Work<I, S>[], outcome: BatchOutcome & { kind: "done" }): void {
+  #conclude(ops: CommitOp<I, S>[], outcome: CommitOutcome & { kind: "done" }): void {
     this.#alone = this.#queue.length === 0;
-    for (const work of works) {
-      work.done.resolve();
-      if (work.kind === "move" && work.taken) {
-        const { entry } = work.move;
-        work.taken(outcome.takes.find((take) => take.entry === entry));
+    for (const op of ops) {
+      op.done.resolve();
+      if (op.kind === "move" && op.taken) {
+        const { entry } = op.move;
+        op.taken(outcome.takes.find((take) => take.entry === entry));
       }
     }
   }
 
-  /** One bad work must not sink the others: each gets a batch of its own. Intents stay in the journal until the till ends. */
-  async #commitEach(works: Work<I, S>[], cause: unknown): Promise<void> {
-    if (works.length === 1) {
+  /** One bad work must not sink the others: each gets a batch of its own. Intents stay in the journal until the credit leaser ends. */
+  async #commitEach(ops: CommitOp<I, S>[], cause: unknown): Promise<void> {
+    if (ops.length === 1) {
       const refused = refuse(Reason.INTERNAL_ERROR, "the gateway could not record this call", {}, { cause });
-      this.#rejectAll(works, refused);
-      for (const work of works) if (work.kind === "move") work.taken?.(refused);
+      this.#rejectAll(ops, refused);
+      for (const op of ops) if (op.kind === "move") op.taken?.(refused);
       return;
     }
-    const life = this.#till;
-    for (const work of works) {
-      if (this.#till !== life) {
-        work.done.reject(leaseLost());
+    const life = this.#leaser;
+    for (const op of ops) {
+      if (this.#leaser !== life) {
+        op.done.reject(leaseLost());
         continue;
       }
-      if (work.kind === "intent") work.ended = false;
-      if (work.kind === "settlement") work.intent = undefined;
-      await this.#commit([work], compose(this.#committed + 1, [work]));
+      if (op.kind === "intent") op.ended = false;
+      if (op.kind === "settlement") op.intent = undefined;
+      await this.#commit([op], compose(this.#committed + 1, [op]));
     }
   }
 
-  async #beginAnew(works: Work<I, S>[]): Promise<void> {
-    this.#till = await this.#insist(() => this.#port.open());
+  async #beginAnew(ops: CommitOp<I, S>[]): Promise<void> {
+    this.#leaser = await this.#insist(() => this.#port.open());
     this.#committed = 0;
-    this.#rejectAll([...works, ...this.#ends, ...this.#queue], leaseLost());
+    this.#rejectAll([...ops, ...this.#ends, ...this.#queue], leaseLost());
     this.#queue = [];
     this.#ends = [];
     this.#forgetDue();
@@ -277,8 +277,8 @@ export class Pump<I, S> {
     }
   }
 
-  #rejectAll(works: Work<I, S>[], refusal: Refusal): void {
-    for (const work of works) work.done.reject(refusal);
+  #rejectAll(ops: CommitOp<I, S>[], refusal: Refusal): void {
+    for (const op of ops) op.done.reject(refusal);
   }
 }
 

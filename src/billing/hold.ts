@@ -1,10 +1,10 @@
 /** What a call does with the credit that it was promised: it intends, and it ends. */
 import { Reason, refuse } from "../errors.ts";
-import { leaseLost, type Pump } from "./group-commit.ts";
+import { Durability, type IntentOp } from "./commit-ops.ts";
+import { type GroupCommitter, leaseLost } from "./group-commit.ts";
 import type { Lease } from "./key-credit.ts";
-import { Done, type IntentWork } from "./commit-ops.ts";
 
-/** What a till has to know of the record of an ended request. */
+/** What a credit leaser has to know of the record of an ended request. */
 export interface Charged {
   /** What is deducted; at most the ceiling that was held. */
   costMicro: number;
@@ -16,16 +16,16 @@ export interface Charged {
 export class Hold<I, S extends Charged> {
   /** The most that the call may cost. */
   readonly ceilingMicro: number;
-  readonly #pump: Pump<I, S>;
+  readonly #committer: GroupCommitter<I, S>;
   readonly #lease: Lease;
   readonly #ended: (spent: number) => void;
-  #intent: IntentWork<I> | undefined;
+  #intent: IntentOp<I> | undefined;
   #over = false;
 
   /** Made by `Till.hold` alone. */
-  constructor(pump: Pump<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
+  constructor(committer: GroupCommitter<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
     this.ceilingMicro = ceilingMicro;
-    this.#pump = pump;
+    this.#committer = committer;
     this.#lease = lease;
     this.#ended = ended;
   }
@@ -33,7 +33,7 @@ export class Hold<I, S extends Charged> {
   /** Puts on record what is about to be dispatched; joins the next group commit. */
   intend(record: I): void {
     if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
-    this.#intent = this.#pump.intend(record);
+    this.#intent = this.#committer.intend(record);
     if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
   }
 
@@ -55,7 +55,7 @@ export class Hold<I, S extends Charged> {
   }
 
   /** As `settle`, for one who need not wait. */
-  charge(record: S): Done {
+  charge(record: S): Durability {
     if (this.#over) throw new Error("a hold ends once");
     const { costMicro } = record;
     if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
@@ -63,12 +63,12 @@ export class Hold<I, S extends Charged> {
     }
     this.#over = true;
     if (this.#lease.state === "gone") {
-      const lost = new Done();
+      const lost = new Durability();
       lost.reject(leaseLost());
       this.#ended(0);
       return lost;
     }
-    const done = this.#pump.settle(this.#lease.id, record, this.#intent, record.claim !== undefined);
+    const done = this.#committer.settle(this.#lease.id, record, this.#intent, record.claim !== undefined);
     this.#ended(costMicro);
     return done;
   }

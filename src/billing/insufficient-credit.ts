@@ -2,7 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { AffordableSchema, CostEstimateSchema } from "../../gen/limber/v1/error_pb.ts";
 import { Reason, type Refusal, type RefusalDetails, refuse } from "../errors.ts";
-import type { Short } from "./ledger-port.ts";
+import type { CreditShortage } from "./ledger-port.ts";
 import { toUsd, usdFromNano } from "./price.ts";
 
 /** How the ceiling of a call comes about. */
@@ -17,7 +17,7 @@ export interface Estimate {
 }
 
 /** Refuses a call of `ceilingMicro` for what was found short. */
-export function shortage(short: Short, ceilingMicro: number, estimate: Estimate): Refusal {
+export function shortage(short: CreditShortage, ceilingMicro: number, estimate: Estimate): Refusal {
   const availableMicro = short.roomMicro;
   const details: RefusalDetails = {
     limitSource: short.short,

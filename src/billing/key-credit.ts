@@ -1,7 +1,7 @@
 /** The credit that one replica holds for one key: its lease, the calls that wait for more, and how fast it is spent. */
 import { newId } from "../ambient.ts";
-import type { Short } from "./ledger-port.ts";
 import type { Estimate } from "./insufficient-credit.ts";
+import type { CreditShortage } from "./ledger-port.ts";
 
 /** Whose credit a call uses. */
 export interface Payer {
@@ -13,10 +13,10 @@ export interface Payer {
   ancestors?: readonly string[] | undefined;
 }
 
-/** A lease as its till sees it. In micro-dollars, `idle` is what no running call was promised. */
+/** A lease as its credit leaser sees it. In micro-dollars, `idle` is what no running call was promised. */
 export interface Lease {
   readonly id: string;
-  readonly purse: Purse;
+  readonly credit: KeyCredit;
   /** The UTC day whose budget it counts against, `YYYY-MM-DD`. */
   readonly day: string;
   idle: number;
@@ -29,7 +29,7 @@ export interface Lease {
 }
 
 /** A call that waits for credit. */
-export interface Waiter {
+export interface CreditWaiter {
   ceiling: number;
   estimate: Estimate;
   /** On the steady clock, in milliseconds. */
@@ -38,22 +38,22 @@ export interface Waiter {
   refuse(cause: unknown): void;
 }
 
-/** Over how many milliseconds the pace of spending is felt: what a purse spends in them is what it likes to have. */
+/** Over how many milliseconds the pace of spending is felt: what a key credit spends in them is what it likes to have. */
 const PACE_MS = 2_000;
 
 /** One key's credit in one replica. */
-export class Purse {
+export class KeyCredit {
   readonly payer: Payer;
   lease: Lease | undefined;
-  waiters: Waiter[] = [];
+  waiters: CreditWaiter[] = [];
   /** A take is under way. */
   taking = false;
-  /** The other tills were asked since the last grant. */
+  /** The other credit leasers were asked since the last grant. */
   recalled = false;
   /** They are being asked at the moment. */
   recalling = false;
   /** The last take that failed. */
-  short: Short | undefined;
+  short: CreditShortage | undefined;
   /** What its running calls were promised, whatever the lease. */
   promised = 0;
   running = 0;
@@ -85,7 +85,7 @@ export class Purse {
   leaseOf(day: string): { lease: Lease; before: Lease | undefined } {
     const before = this.lease;
     if (before?.day === day) return { lease: before, before: undefined };
-    const lease: Lease = { id: newId("lease"), purse: this, day, idle: 0, running: 0, promised: 0, state: "new" };
+    const lease: Lease = { id: newId("lease"), credit: this, day, idle: 0, running: 0, promised: 0, state: "new" };
     this.lease = lease;
     return { lease, before };
   }

@@ -1,45 +1,45 @@
-/** The purses of one till, by key and by organisation. */
+/** The key credits of one credit leaser, by key and by organisation. */
 import { now } from "../ambient.ts";
-import { type Payer, Purse } from "./key-credit.ts";
+import { KeyCredit, type Payer } from "./key-credit.ts";
 
-/** Who has a purse here. */
-export class Purses {
-  readonly #keys = new Map<string, Purse>();
-  readonly #orgs = new Map<string, Set<Purse>>();
+/** Who has a key credit here. */
+export class KeyCredits {
+  readonly #keys = new Map<string, KeyCredit>();
+  readonly #orgs = new Map<string, Set<KeyCredit>>();
 
   /** All of them. */
-  all(): Iterable<Purse> {
+  all(): Iterable<KeyCredit> {
     return this.#keys.values();
   }
 
   /** That of a payer's key, made when there is none. */
-  by(payer: Payer): Purse {
+  by(payer: Payer): KeyCredit {
     const known = this.#keys.get(payer.keyId);
     if (known) return known;
-    const purse = new Purse(payer);
-    this.#keys.set(payer.keyId, purse);
+    const credit = new KeyCredit(payer);
+    this.#keys.set(payer.keyId, credit);
     const siblings = this.#orgs.get(payer.orgId);
-    if (siblings) siblings.add(purse);
-    else this.#orgs.set(payer.orgId, new Set([purse]));
-    return purse;
+    if (siblings) siblings.add(credit);
+    else this.#orgs.set(payer.orgId, new Set([credit]));
+    return credit;
   }
 
   /** Those of an organisation. */
-  of(orgId: string): ReadonlySet<Purse> {
+  of(orgId: string): ReadonlySet<KeyCredit> {
     return this.#orgs.get(orgId) ?? NOBODY;
   }
 
   /** Lets one go that nobody uses any more. */
-  forget(purse: Purse): void {
-    const { keyId, orgId } = purse.payer;
+  forget(credit: KeyCredit): void {
+    const { keyId, orgId } = credit.payer;
     this.#keys.delete(keyId);
     const siblings = this.#orgs.get(orgId);
-    siblings?.delete(purse);
+    siblings?.delete(credit);
     if (siblings?.size === 0) this.#orgs.delete(orgId);
   }
 }
 
-const NOBODY: ReadonlySet<Purse> = new Set();
+const NOBODY: ReadonlySet<KeyCredit> = new Set();
 
 const DAY_MS = 86_400_000;
 let day = { number: Number.NaN, name: "" };

@@ -19,7 +19,7 @@ export interface Checkout {
 /** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`. */
 export type Word = CheckoutFact | ReversalFact | { kind: "hint"; intentId: string };
 
-/** What the house needs of a payment processor. Each rejects with `processor_unavailable` while it can't be reached. */
+/** What the gateway needs of a payment processor. Each rejects with `processor_unavailable` while it can't be reached. */
 export interface Processor {
   /** What callers call it. */
   readonly name: string;
@@ -50,7 +50,7 @@ const PATIENCE_MS = 20_000;
 const TOLERANCE_S = 300;
 const MICRO_PER_CENT = 10_000;
 
-/** Stripe as the house's payment processor. */
+/** Stripe as the gateway's payment processor. */
 export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSettings): Processor {
   const stripe = new Stripe(secretKey, {
     ...(apiBase !== undefined && reachedAt(new URL(apiBase))),

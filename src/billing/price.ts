@@ -58,10 +58,10 @@ export function nanoFromUsd(usd: number, per = 1, param = "price_usd"): number {
 /** A price in nano-dollars per unit as dollars for `per` units: what `nanoFromUsd` was given. */
 export const usdFromNano = (nano: number, per = 1): number => (nano * per) / NANO_PER_USD;
 
-function exactly(usd: number, parts: number, grain: string, param: string): number {
-  const whole = Math.round(usd * parts);
-  if (usd >= 0 && whole <= MOST_MICRO && whole / parts === usd) return Object.is(whole, -0) ? 0 : whole;
-  const message = `must be an amount in dollars, not negative, at most ${MOST_MICRO / parts}, of no more than ${grain}`;
+function exactly(usd: number, deps: number, grain: string, param: string): number {
+  const whole = Math.round(usd * deps);
+  if (usd >= 0 && whole <= MOST_MICRO && whole / deps === usd) return Object.is(whole, -0) ? 0 : whole;
+  const message = `must be an amount in dollars, not negative, at most ${MOST_MICRO / deps}, of no more than ${grain}`;
   const violation = { $typeName: "limber.v1.Violation" as const, path: param, message, type: "money" };
   throw refuse(Reason.VALIDATION_FAILED, `${param} ${message}`, { violations: [violation] }, { param });
 }

@@ -5,7 +5,7 @@ const BLOCK_BYTES = 64 << 10;
 const MOST_BYTES = 8 << 10;
 
 /** Where a message is to be written: it may take all from `end - most` to `end` of the block. */
-export interface Room {
+export interface SlabRoom {
   readonly block: Buffer;
   readonly end: number;
 }
@@ -13,14 +13,14 @@ export interface Room {
 let room = { block: Buffer.alloc(0), end: 0 };
 
 /** Room for at most so many bytes, until somebody else asks for some; what was written in it is to be `taken` at once. */
-export function roomFor(most: number): Room {
+export function roomFor(most: number): SlabRoom {
   if (most > MOST_BYTES) return largeRoom(most);
   if (room.end < most) room = { block: Buffer.allocUnsafeSlow(BLOCK_BYTES), end: BLOCK_BYTES };
   return room;
 }
 
 /** The message that stands in a room from `from` to its end, which is then nobody else's. */
-export function taken(from: Room, at: number): Buffer {
+export function taken(from: SlabRoom, at: number): Buffer {
   const message = from.block.subarray(at, from.end);
   if (from === room) room.end = at;
   return message;
@@ -30,13 +30,13 @@ export function taken(from: Room, at: number): Buffer {
 const MOST_KEPT = 1 << 20;
 let spare: Buffer | undefined;
 
-function largeRoom(most: number): Room {
+function largeRoom(most: number): SlabRoom {
   const block = spare !== undefined && spare.length >= most ? spare : Buffer.allocUnsafeSlow(most);
   if (block === spare) spare = undefined;
   return { block, end: most };
 }
 
 /** What was written in a room has left already: the next large message has its block. */
-export function givenBack({ block }: Room): void {
+export function givenBack({ block }: SlabRoom): void {
   if (block !== room.block && block.length <= MOST_KEPT && block.length > (spare?.length ?? MOST_BYTES)) spare = block;
 }

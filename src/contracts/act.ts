@@ -67,7 +67,7 @@ export function inputOf(request: ActFields): ActInput {
 }
 
 /** What no action of an answer may exceed, and where the robot is. */
-export interface Limits {
+export interface ActLimits {
   readonly bounds: SafetyBounds | undefined;
   readonly pose: readonly number[] | undefined;
 }
@@ -79,7 +79,7 @@ export interface Limits {
 export function checkAnswer(
   answer: ActAnswer,
   expected: { intent: Intent; dim: number | undefined },
-  limits: readonly Limits[] = NO_LIMITS,
+  limits: readonly ActLimits[] = NO_LIMITS,
 ): AttemptFailure | undefined {
   const { packed } = answer;
   const failure = packed ? faultOfPacked(packed, expected.dim) : faultOfSteps(answer.steps, expected.dim);
@@ -89,7 +89,7 @@ export function checkAnswer(
   return undefined;
 }
 
-const NO_LIMITS: readonly Limits[] = [];
+const NO_LIMITS: readonly ActLimits[] = [];
 
 function faultOfSteps(steps: ActAnswer["steps"], known: number | undefined): AttemptFailure | undefined {
   const dim = known ?? steps[0]?.values.length ?? 0;

@@ -24,7 +24,7 @@ export const PARAMETERS = [
 /** One of them. */
 export type Parameter = (typeof PARAMETERS)[number];
 
-/** Stage 1 of the pipeline: what the caller wants, free of the face that it came in by. */
+/** Stage 1 of the pipeline: what the caller wants, free of the transport that it came in by. */
 export interface Intent {
   contract: Contract;
   /** As the caller wrote it: a slug or an alias, perhaps with a suffix. */

@@ -1,6 +1,7 @@
 /** How much memory request bodies may take while they are read and worked on: of one key, and in all. */
-import { Reason, refuse } from "../errors.ts";
+
 import type { Principal } from "../call.ts";
+import { Reason, refuse } from "../errors.ts";
 
 /** Sizes in bytes. */
 export interface BodyMemoryLimits {

@@ -1,13 +1,13 @@
 /** What the edge writes down of every call: one line when its answer is out. */
 import { every, now } from "../ambient.ts";
 
-/** The face that a call came in by. */
-export type Face = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";
+/** The transport that a call came in by. */
+export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";
 
 /** One answered call. No field carries a secret, a body or a header of the caller but his own request id. */
 export interface LogLine {
   requestId: string;
-  face: Face;
+  transport: Transport;
   /** The RPC, such as `limber.v1.InferenceService/Act`. */
   rpc: string;
   /** The HTTP status that the answer has over REST. */
@@ -24,7 +24,7 @@ export interface LogLine {
 }
 
 /** Takes the lines of the edge. */
-export type Log = (line: LogLine) => void;
+export type CallLog = (line: LogLine) => void;
 
 const SANE_ID = /^[\w.:-]{1,128}$/;
 
@@ -64,10 +64,10 @@ export class CallLines {
   }
 
   /** Takes a line without a cause. */
-  add({ requestId, face, rpc, status, code, keyId, latencyMs, callerRequestId }: LogLine): void {
+  add({ requestId, transport, rpc, status, code, keyId, latencyMs, callerRequestId }: LogLine): void {
     // None of these strings holds a letter that JSON would escape: they are ours, or were found fit by `callerIdOf`.
     this.#gathered +=
-      `{"level":${INFO},"time":${now()},"requestId":"${requestId}","face":"${face}","rpc":"${rpc}","status":${status},` +
+      `{"level":${INFO},"time":${now()},"requestId":"${requestId}","transport":"${transport}","rpc":"${rpc}","status":${status},` +
       (code === undefined ? "" : `"code":"${code}",`) +
       (keyId === undefined ? "" : `"keyId":"${keyId}",`) +
       (callerRequestId === undefined ? "" : `"callerRequestId":"${callerRequestId}",`) +

@@ -6,10 +6,10 @@ import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
 import { newId } from "../ambient.ts";
 import { ADMIN_HEADER, BRAND } from "../brand.ts";
 import { asRefusal, Reason, refuse } from "../errors.ts";
-import type { Response } from "./transports/rest/exchange.ts";
-import { sayNo, send } from "./transports/rest/rest.ts";
-import type { LoadFigures } from "./gate/admission/admission.ts";
 import type { LogLine } from "./call-log.ts";
+import type { LoadFigures } from "./gate/admission/admission.ts";
+import type { HttpResponse } from "./transports/rest/exchange.ts";
+import { refuseRequest, send } from "./transports/rest/rest.ts";
 
 /** One offering as this replica sees it. */
 export interface OfferingSample {
@@ -26,7 +26,7 @@ export interface OfferingSample {
   readonly p99Ms: number | undefined;
 }
 
-interface LoopFigures {
+interface LoopTotals {
   readonly chunks: number;
   readonly holds: number;
   readonly missed: number;
@@ -36,13 +36,13 @@ interface LoopFigures {
 }
 
 /** How control loops do with one offering. */
-export interface LoopSample extends LoopFigures {
+export interface LoopSample extends LoopTotals {
   readonly offeringId: string;
   readonly loops: number;
 }
 
 /** How one control loop does. */
-export interface SessionSample extends LoopFigures {
+export interface SessionSample extends LoopTotals {
   readonly stream: string;
   readonly session: string;
 }
@@ -51,7 +51,7 @@ export interface SessionSample extends LoopFigures {
 export interface MetricSources {
   offerings(): Iterable<OfferingSample>;
   loops(): { open: number; offerings: Iterable<LoopSample>; sessions: Iterable<SessionSample> };
-  till(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
+  leaser(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
   callsRunning(): number;
   /** Errors that no owner heard. */
   unhandledErrors(): number;
@@ -94,12 +94,14 @@ export class Metrics {
           },
         });
     };
-    const call = ["rpc", "face", "status"] as const;
-    told("counter", "calls_total", "Answered calls, by RPC, face and HTTP status.", call, (set) => {
-      for (const { rpc, face, status, count } of this.#calls.values()) set({ rpc, face, status: `${status}` }, count);
+    const call = ["rpc", "transport", "status"] as const;
+    told("counter", "calls_total", "Answered calls, by RPC, transport and HTTP status.", call, (set) => {
+      for (const { rpc, transport, status, count } of this.#calls.values())
+        set({ rpc, transport, status: `${status}` }, count);
     });
     told("counter", "call_seconds_total", "Time from a call's head to its answer, in all.", call, (set) => {
-      for (const { rpc, face, status, ms } of this.#calls.values()) set({ rpc, face, status: `${status}` }, ms / 1000);
+      for (const { rpc, transport, status, ms } of this.#calls.values())
+        set({ rpc, transport, status: `${status}` }, ms / 1000);
     });
     told("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
       set({}, sources.callsRunning()),
@@ -167,15 +169,15 @@ export class Metrics {
         set({ offering, provider, model, state: breaker }, 1);
     });
     told("gauge", "till_leases", "Leases of credit that this replica holds.", [], (set) =>
-      set({}, sources.till().leases),
+      set({}, sources.leaser().leases),
     );
     told("gauge", "till_usd", "Credit in those leases.", ["state"], (set) => {
-      const { idleMicro, promisedMicro } = sources.till();
+      const { idleMicro, promisedMicro } = sources.leaser();
       set({ state: "idle" }, idleMicro / 1e6);
       set({ state: "promised" }, promisedMicro / 1e6);
     });
     told("gauge", "till_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
-      const { running, waiting } = sources.till();
+      const { running, waiting } = sources.leaser();
       set({ state: "running" }, running);
       set({ state: "waiting" }, waiting);
     });
@@ -191,7 +193,7 @@ export class Metrics {
     loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
     loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
     loop("gauge", "loop_jitter_ms", "Standard deviation of the time between chunks.", "jitterMs");
-    const session = (name: string, help: string, field: keyof LoopFigures): void =>
+    const session = (name: string, help: string, field: keyof LoopTotals): void =>
       told("gauge", name, help, ["stream", "session"], (set) => {
         for (const sample of sources.loops().sessions)
           set({ stream: sample.stream, session: sample.session }, sample[field]);
@@ -203,20 +205,22 @@ export class Metrics {
   }
 
   /** Counts an answered call. */
-  count({ rpc, face, status, latencyMs }: LogLine): void {
+  count({ rpc, transport, status, latencyMs }: LogLine): void {
     const last = this.#last;
     const known =
-      last?.rpc === rpc && last.face === face && last.status === status ? last : this.#countOf(rpc, face, status);
+      last?.rpc === rpc && last.transport === transport && last.status === status
+        ? last
+        : this.#countOf(rpc, transport, status);
     this.#last = known;
     known.count += 1;
     known.ms += latencyMs;
   }
 
-  #countOf(rpc: string, face: string, status: number): CallCount {
-    const key = `${rpc} ${face} ${status}`;
+  #countOf(rpc: string, transport: string, status: number): CallCount {
+    const key = `${rpc} ${transport} ${status}`;
     const known = this.#calls.get(key);
     if (known) return known;
-    const begun = { rpc, face, status, count: 0, ms: 0 };
+    const begun = { rpc, transport, status, count: 0, ms: 0 };
     this.#calls.set(key, begun);
     return begun;
   }
@@ -232,17 +236,17 @@ export class Metrics {
   }
 }
 
-/** Answered calls of one RPC over one face with one status. */
+/** Answered calls of one RPC over one transport with one status. */
 interface CallCount {
   readonly rpc: string;
-  readonly face: string;
+  readonly transport: string;
   readonly status: number;
   count: number;
   ms: number;
 }
 
 /** What lets a scraper in. */
-export interface MetricsDoor {
+export interface MetricsAccess {
   readonly metrics: Metrics;
   /** The operator's token; undefined while it is not known yet. */
   adminToken(): string | undefined;
@@ -251,7 +255,7 @@ export interface MetricsDoor {
 }
 
 /** Serves `GET /metrics` to whoever has the admin token in its header, or the scraper's token as bearer. */
-export function serveMetrics(fastify: FastifyInstance, door: MetricsDoor): void {
+export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): void {
   fastify.get("/metrics", (request, reply) => {
     reply.hijack();
     sayMetrics(reply.raw, request.headers, door);
@@ -260,9 +264,9 @@ export function serveMetrics(fastify: FastifyInstance, door: MetricsDoor): void 
 
 /** Answers with the metrics, or with a refusal. */
 export function sayMetrics(
-  response: Response,
+  response: HttpResponse,
   headers: IncomingHttpHeaders,
-  { metrics, adminToken, token }: MetricsDoor,
+  { metrics, adminToken, token }: MetricsAccess,
 ): void {
   const requestId = newId("req");
   const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? "")?.[1];
@@ -270,7 +274,7 @@ export function sayMetrics(
   if (isSame(bearer, token) || isSame(typeof admin === "string" ? admin : undefined, adminToken())) {
     metrics.text().then(
       (text) => send(response, 200, requestId, ["content-type", METRICS_TYPE], Buffer.from(text)),
-      (thrown) => sayNo(response, asRefusal(thrown), requestId),
+      (thrown) => refuseRequest(response, asRefusal(thrown), requestId),
     );
     return;
   }
@@ -281,7 +285,7 @@ export function sayMetrics(
           "metrics are the operator's: send the admin token, or the scraper's as bearer",
         )
       : refuse(Reason.INVALID_ADMIN_TOKEN, "the token is not the right one");
-  sayNo(response, refusal, requestId);
+  refuseRequest(response, refusal, requestId);
 }
 
 const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";

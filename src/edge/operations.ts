@@ -9,14 +9,14 @@ import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts"
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { after, newId } from "../ambient.ts";
 import { Reason, refuse } from "../errors.ts";
-import type { RestRoute } from "./transports/rest/route.ts";
-import { RestFace, type RestOptions, sayNo } from "./transports/rest/rest.ts";
-import { type MetricsDoor, sayMetrics } from "./metrics.ts";
+import { type MetricsAccess, sayMetrics } from "./metrics.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./server/error-listeners.ts";
+import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
+import type { RestRoute } from "./transports/rest/route.ts";
 
 /** What the listener needs. */
 export interface OperationsOptions extends RestOptions {
-  readonly metrics: MetricsDoor;
+  readonly metrics: MetricsAccess;
   readonly host: string;
   /** 0 picks a free one. */
   readonly port: number;
@@ -48,9 +48,9 @@ const METRICS = "/metrics";
 
 /** Listens. */
 export async function serveOperations(options: OperationsOptions): Promise<OperationsListener> {
-  const face = new RestFace([OperationsService, RobotService], options);
+  const transport = new RestTransport([OperationsService, RobotService], options);
   const routes = new Map<string, RestRoute>();
-  for (const route of face.routes) if (SERVED.has(route.method.name)) routes.set(route.template, route);
+  for (const route of transport.routes) if (SERVED.has(route.method.name)) routes.set(route.template, route);
 
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
     const [path = ""] = (request.url ?? "").split("?", 1);
@@ -58,13 +58,17 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
     const verb = request.method === "HEAD" ? "GET" : request.method;
     const served = path === METRICS ? "GET" : route?.verb;
     if (served === undefined) {
-      sayNo(response, refuse(Reason.NOT_FOUND, `${NOT_HERE} ${[...routes.keys(), METRICS].join(", ")}`), newId("req"));
+      refuseRequest(
+        response,
+        refuse(Reason.NOT_FOUND, `${NOT_HERE} ${[...routes.keys(), METRICS].join(", ")}`),
+        newId("req"),
+      );
     } else if (verb !== served) {
       const allow = served === "GET" ? "GET, HEAD" : served;
       const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
-      sayNo(response, refusal, newId("req"), { headers: ["allow", allow] });
+      refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
     } else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
-    else face.serve(route, {}, request, response);
+    else transport.serve(route, {}, request, response);
   };
 
   const server = serverOf(options, answer);

@@ -1,4 +1,4 @@
-/** The nats-server that comes with the house where one is installed: started in the data directory, kept alive, ended with the process. */
+/** The nats-server that comes with the gateway where one is installed: started in the data directory, kept alive, ended with the process. */
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ const READY_MS = 10_000;
 const TERM_MS = 5_000;
 const RESTART_MS = { first: 100, most: 5_000 };
 
-interface Server {
+interface NatsServer {
   readonly child: ChildProcess;
   readonly port: string;
   readonly exited: Promise<void>;
@@ -84,7 +84,7 @@ export async function startEmbeddedNats({ program, dataDir, warn }: EmbeddedNats
 }
 
 /** It dies with us, however we die, where the system can arrange that. Says itself which port it has. */
-async function begin(program: string, config: string, port: string): Promise<Server> {
+async function begin(program: string, config: string, port: string): Promise<NatsServer> {
   const args = ["-c", config, "-a", "127.0.0.1", "-p", port];
   const child = launch({ program, args, account: undefined, reaches: [], env: {} });
   const exited = new Promise<void>((resolve) => {
@@ -109,7 +109,7 @@ async function begin(program: string, config: string, port: string): Promise<Ser
   }
 }
 
-async function end({ child, exited }: Server): Promise<void> {
+async function end({ child, exited }: NatsServer): Promise<void> {
   const forget = after(TERM_MS, () => child.kill("SIGKILL"));
   child.kill("SIGTERM");
   if (child.exitCode === null && child.signalCode === null) await exited;

@@ -1,5 +1,5 @@
 /**
- * The database that comes with the house: a real PostgreSQL that this process starts, keeps alive and ends. Nothing
+ * The database that comes with the gateway: a real PostgreSQL that this process starts, keeps alive and ends. Nothing
  * but its socket leads to it, and the socket is open to its own account (and to root) alone.
  */
 import {
@@ -16,12 +16,12 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { sleep } from "../ambient.ts";
+import { StoreUnavailable } from "../store/database/unavailable.ts";
 import { accountFor } from "./postgres/account.ts";
 import { findBinaries, libraryEnvironment } from "./postgres/binaries.ts";
 import { claim } from "./postgres/claim.ts";
 import { ensureCluster, SUPERUSER } from "./postgres/cluster.ts";
-import { type Server, type ServerExit, type ServerPlan, startServer } from "./postgres/server.ts";
-import { StoreUnavailable } from "../store/database/unavailable.ts";
+import { type PostgresServer, type ServerExit, type ServerPlan, startServer } from "./postgres/server.ts";
 
 /** How to run the embedded database. */
 export interface EmbeddedOptions {
@@ -31,7 +31,7 @@ export interface EmbeddedOptions {
   onExit?: (exit: ServerExit) => void;
   /** Gets every line that the server writes to its log. */
   log?: (line: string) => void;
-  /** Settings of PostgreSQL that differ from the house's. */
+  /** Settings of PostgreSQL that differ from the gateway's. */
   settings?: Record<string, string>;
 }
 
@@ -130,7 +130,7 @@ async function prepare(dataDir: string, sockets: string, options: EmbeddedOption
 }
 
 function keep(
-  first: Server,
+  first: PostgresServer,
   plan: ServerPlan,
   onExit: EmbeddedOptions["onExit"],
   stopping: AbortController,
@@ -180,7 +180,7 @@ function keep(
 }
 
 /** The next server, however long it takes: a full disk may be emptied. Undefined when the signal is aborted first. */
-async function revive(plan: ServerPlan, signal: AbortSignal): Promise<Server | undefined> {
+async function revive(plan: ServerPlan, signal: AbortSignal): Promise<PostgresServer | undefined> {
   for (let delay = RESTART_MS.first; !signal.aborted; delay = Math.min(2 * delay, RESTART_MS.most)) {
     try {
       await sleep(delay, signal);

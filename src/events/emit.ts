@@ -7,7 +7,7 @@ import type { Tx } from "../store/database/tx.ts";
 import { appendEvents, type EventRecord } from "../store/events/outbox.ts";
 
 /** What happened: one member of `Event.data`. */
-export type Happening = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;
+export type EventData = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;
 
 /** What every event is called on the wire, by its member of `Event.data`: `keyCreated` is `key.created`. */
 export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
@@ -18,11 +18,11 @@ export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
  * Tells what happened to an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
  * those took then give the events of one thing the order in which they happened. Name the workspace that the cause belongs to, if any.
  */
-export const emit = (tx: Tx, orgId: string, data: Happening, workspaceId?: string): Promise<void> =>
+export const emit = (tx: Tx, orgId: string, data: EventData, workspaceId?: string): Promise<void> =>
   appendEvents(tx, [eventOf(orgId, data, workspaceId)]);
 
 /** The same as a record, for writes that carry their events with them. */
-export function eventOf(orgId: string, data: Happening, workspaceId?: string): EventRecord {
+export function eventOf(orgId: string, data: EventData, workspaceId?: string): EventRecord {
   const name = EVENT_NAMES.get(data.case);
   if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
   const event = create(EventSchema, {

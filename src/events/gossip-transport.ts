@@ -2,14 +2,14 @@
 import type { NatsConnection } from "nats";
 import { sleep, steadyNow } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
-import { type Notices, notify } from "../store/database/notifications.ts";
+import { type Notifications, notify } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { dial } from "./nats/connect.ts";
 
-/** What a grapevine needs of the house. */
-export interface GrapevineParts {
+/** What a gossip transport depends on. */
+export interface GossipTransportDeps {
   sql: Sql;
-  notices: Notices;
+  notifications: Notifications;
   /** Where NATS is; undefined where there is none. */
   natsUrl: string | undefined;
   /** Hears every word; answers whether somebody else said it. */
@@ -24,8 +24,8 @@ const REDIAL_MS = 2_000;
 const ANSWERED_MS = 10_000;
 
 /** What this replica hears and says. */
-export class Grapevine {
-  readonly #parts: GrapevineParts;
+export class GossipTransport {
+  readonly #deps: GossipTransportDeps;
   readonly #leaving = new AbortController();
   readonly #off: () => void;
   readonly #stay: Promise<void>;
@@ -33,12 +33,12 @@ export class Grapevine {
   #heardFromDatabaseAt = Number.NEGATIVE_INFINITY;
 
   /** Begins to listen. Neither NATS nor the database need be there: what is said meanwhile is lost. */
-  constructor(parts: GrapevineParts) {
-    this.#parts = parts;
-    this.#off = parts.notices.on("gossip", (payload) => {
-      if (parts.hear(Buffer.from(payload, "base64"))) this.#heardFromDatabaseAt = steadyNow();
+  constructor(deps: GossipTransportDeps) {
+    this.#deps = deps;
+    this.#off = deps.notifications.on("gossip", (payload) => {
+      if (deps.hear(Buffer.from(payload, "base64"))) this.#heardFromDatabaseAt = steadyNow();
     });
-    this.#stay = parts.natsUrl === undefined ? Promise.resolve() : this.#dialOn(parts.natsUrl);
+    this.#stay = deps.natsUrl === undefined ? Promise.resolve() : this.#dialOn(deps.natsUrl);
   }
 
   /** How long a word may be at the moment. */
@@ -50,7 +50,7 @@ export class Grapevine {
   async say(word: Uint8Array): Promise<void> {
     this.#nats?.publish(SUBJECT, word);
     if (!this.#needsDatabase()) return;
-    await notify(this.#parts.sql, "gossip", Buffer.from(word).toString("base64")).catch(() => {});
+    await notify(this.#deps.sql, "gossip", Buffer.from(word).toString("base64")).catch(() => {});
   }
 
   /** Listens no more. */
@@ -79,7 +79,7 @@ export class Grapevine {
     if (this.#leaving.signal.aborted) return connection.close();
     connection.subscribe(SUBJECT, {
       callback: (error, message) => {
-        if (!error) this.#parts.hear(message.data);
+        if (!error) this.#deps.hear(message.data);
       },
     });
     this.#nats = connection;

@@ -5,8 +5,8 @@ import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import { dial } from "./nats/connect.ts";
 
-/** What a bell needs of the house. */
-export interface JobBellParts {
+/** What a bell depends on. */
+export interface JobNotifierDeps {
   readonly url: string;
   /** Hears of a job that waits; undefined for a process that works off none. */
   readonly wake: (() => void) | undefined;
@@ -25,15 +25,15 @@ const MAX_AGE_S = 60;
 const REDIAL_MS = 2_000;
 
 /** A bell; those of all replicas share one queue where NATS has JetStream, else every worker hears each. */
-export class JobBell {
-  readonly #parts: JobBellParts;
+export class JobNotifier {
+  readonly #deps: JobNotifierDeps;
   readonly #leaving = new AbortController();
   readonly #stay: Promise<void>;
   #nats: NatsConnection | undefined;
 
   /** Begins to listen. NATS need not be there. */
-  constructor(parts: JobBellParts) {
-    this.#parts = parts;
+  constructor(deps: JobNotifierDeps) {
+    this.#deps = deps;
     this.#stay = this.#dialOn();
   }
 
@@ -61,12 +61,12 @@ export class JobBell {
   }
 
   async #once(): Promise<void> {
-    const connection = await dial(this.#parts.url);
+    const connection = await dial(this.#deps.url);
     try {
       await this.#listen(connection);
       if (this.#leaving.signal.aborted) return;
       this.#nats = connection;
-      this.#parts.wake?.();
+      this.#deps.wake?.();
       await connection.closed();
     } finally {
       await connection.close();
@@ -74,7 +74,7 @@ export class JobBell {
   }
 
   async #listen(connection: NatsConnection): Promise<void> {
-    const { wake } = this.#parts;
+    const { wake } = this.#deps;
     if (connection.info?.jetstream && (await this.#hasQueue(connection))) {
       if (!wake) return;
       const queue = await jetstream(connection).consumers.get(STREAM.name, WORKERS);

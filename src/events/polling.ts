@@ -1,14 +1,14 @@
 /** Looking for work that the database keeps: one look at a time, and another where something was told meanwhile. */
 import { after, every } from "../ambient.ts";
-import type { Channel, Notices } from "../store/database/notifications.ts";
+import type { NotificationChannel, Notifications } from "../store/database/notifications.ts";
 
 const SWEEP_MS = 10_000;
 
 /** What is looked for. */
-export interface RoundsParts {
-  readonly notices: Notices;
-  /** The notices that tell of work. */
-  readonly channel: Channel;
+export interface PollingDeps {
+  readonly notifications: Notifications;
+  /** The notifications that tell of work. */
+  readonly channel: NotificationChannel;
   /** Begins what there is to do; answers in how many milliseconds more is due, if any is. Asked for again after it rejected. */
   look(): Promise<number | undefined>;
   /** Hears why a look was in vain. */
@@ -16,8 +16,8 @@ export interface RoundsParts {
 }
 
 /** Rounds that are made when work is told of, when it is due, and every ten seconds for what nobody told of. */
-export class Rounds {
-  readonly #parts: RoundsParts;
+export class Polling {
+  readonly #deps: PollingDeps;
   readonly #stops: (() => void)[];
   #looking: Promise<void> | undefined;
   #again = false;
@@ -25,10 +25,10 @@ export class Rounds {
   #forgetDue = (): void => {};
 
   /** Begins at once, after who made it is whole. */
-  constructor(parts: RoundsParts) {
-    this.#parts = parts;
+  constructor(deps: PollingDeps) {
+    this.#deps = deps;
     const wake = (): void => this.wake();
-    this.#stops = [parts.notices.on(parts.channel, wake, wake), every(SWEEP_MS, wake)];
+    this.#stops = [deps.notifications.on(deps.channel, wake, wake), every(SWEEP_MS, wake)];
     queueMicrotask(wake);
   }
 
@@ -42,7 +42,7 @@ export class Rounds {
     if (this.#over) return;
     this.#again = true;
     this.#looking ??= this.#look()
-      .catch((cause) => this.#parts.failed(cause))
+      .catch((cause) => this.#deps.failed(cause))
       .finally(() => {
         this.#looking = undefined;
         if (this.#again) this.wake();
@@ -59,7 +59,7 @@ export class Rounds {
 
   async #look(): Promise<void> {
     this.#again = false;
-    const ms = await this.#parts.look();
+    const ms = await this.#deps.look();
     this.#forgetDue();
     if (ms !== undefined && ms < SWEEP_MS && ms > 0) this.#forgetDue = after(ms + 1, () => this.wake());
   }

@@ -1,14 +1,14 @@
 /** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
 import { after, random, sleep } from "../ambient.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { carryEvents } from "../store/events/outbox.ts";
 import { NatsLink } from "./nats/link.ts";
 
-/** What a relay needs of the house. */
-export interface RelayParts {
+/** What a relay depends on. */
+export interface RelayDeps {
   sql: Sql;
-  notices: Notices;
+  notifications: Notifications;
   /** Where NATS is. */
   url: string;
   /** Told once whenever events begin to wait. */
@@ -25,7 +25,7 @@ const RETRY_MS = { first: 250, most: 10_000 };
 
 /** A relay at work. Any number of them may share an outbox; one carries at a time, and the next takes over when it ends. */
 export class Relay {
-  readonly #parts: RelayParts;
+  readonly #deps: RelayDeps;
   readonly #leaving = new AbortController();
   readonly #work: Promise<void>;
   readonly #unlisten: () => void;
@@ -33,9 +33,9 @@ export class Relay {
   #failures = 0;
 
   /** Begins to carry. NATS need not be there: events wait in the outbox until it is. */
-  constructor(parts: RelayParts) {
-    this.#parts = parts;
-    this.#unlisten = parts.notices.on("outbox", this.#ring, this.#ring);
+  constructor(deps: RelayDeps) {
+    this.#deps = deps;
+    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#ring);
     this.#work = this.#stay();
   }
 
@@ -54,7 +54,7 @@ export class Relay {
     while (!signal.aborted) {
       const cause = await this.#once(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
-      if (++this.#failures === 1) this.#parts.warn(`events wait in the outbox until NATS takes them: ${reason(cause)}`);
+      if (++this.#failures === 1) this.#deps.warn(`events wait in the outbox until NATS takes them: ${reason(cause)}`);
       const longest = Math.min(RETRY_MS.first * 2 ** (this.#failures - 1), RETRY_MS.most);
       await sleep(longest * (0.5 + random() / 2), signal).catch(() => {});
     }
@@ -62,13 +62,13 @@ export class Relay {
 
   /** Carries over one connection. Returns when that is over, rejects when it did not come about or failed. */
   async #once(signal: AbortSignal): Promise<void> {
-    const link = await NatsLink.dial(this.#parts.url);
+    const link = await NatsLink.dial(this.#deps.url);
     void link.over.then(this.#ring);
     try {
       while (!signal.aborted && !link.isOver) {
         // Before looking, so that what comes meanwhile is looked for again.
         this.#rung = Promise.withResolvers();
-        const { count, heldBack } = await carryEvents(this.#parts.sql, BATCH, (events) => link.publish(events));
+        const { count, heldBack } = await carryEvents(this.#deps.sql, BATCH, (events) => link.publish(events));
         this.#failures = 0;
         if (count < BATCH) await this.#bell(heldBack ? HELD_MS : SWEEP_MS);
       }

@@ -4,8 +4,8 @@ import { after, sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
 import { dial } from "./nats/connect.ts";
 
-/** What a line needs of the house. */
-export interface StopLineParts {
+/** What a line depends on. */
+export interface StopTransportDeps {
   /** Where NATS is; undefined where there is none: then nobody is told. */
   readonly url: string | undefined;
   /** Names this replica among those that answer. */
@@ -20,16 +20,16 @@ const REDIAL_MS = 2_000;
 const ANSWERS_MS = 2_000;
 
 /** The line of one replica. PostgreSQL stays the truth; any word may be lost. */
-export class StopLine {
-  readonly #parts: StopLineParts;
+export class StopTransport {
+  readonly #deps: StopTransportDeps;
   readonly #leaving = new AbortController();
   readonly #stay: Promise<void>;
   #nats: NatsConnection | undefined;
 
   /** Begins to listen. NATS need not be there. */
-  constructor(parts: StopLineParts) {
-    this.#parts = parts;
-    this.#stay = parts.url === undefined ? Promise.resolve() : this.#dialOn(parts.url);
+  constructor(deps: StopTransportDeps) {
+    this.#deps = deps;
+    this.#stay = deps.url === undefined ? Promise.resolve() : this.#dialOn(deps.url);
   }
 
   /** Tells all other replicas; the names of those that answer come into the returned set as they do. */
@@ -45,7 +45,7 @@ export class StopLine {
         },
       });
       after(ANSWERS_MS, () => answers.unsubscribe());
-      nats.publish(SUBJECT, `${this.#parts.replica} ${word}`, { reply });
+      nats.publish(SUBJECT, `${this.#deps.replica} ${word}`, { reply });
     } catch {
       // The connection is just being lost: nobody hears.
     }
@@ -69,7 +69,7 @@ export class StopLine {
   }
 
   async #once(url: string): Promise<void> {
-    const { replica, hear } = this.#parts;
+    const { replica, hear } = this.#deps;
     const connection = await dial(url);
     if (this.#leaving.signal.aborted) return connection.close();
     connection.subscribe(SUBJECT, {

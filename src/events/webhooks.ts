@@ -1,6 +1,6 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
 import { after, nowSeconds, random } from "../ambient.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {
   type ClaimedDelivery,
@@ -12,7 +12,7 @@ import {
   type TakenDelivery,
   type WebhookRecord,
 } from "../store/events/webhooks.ts";
-import { Rounds } from "./polling.ts";
+import { Polling } from "./polling.ts";
 import { Signer } from "./signer.ts";
 
 /** How a POST was answered. */
@@ -21,10 +21,10 @@ export interface HookAnswer {
   readonly retryAfterS: number | undefined;
 }
 
-/** What sending needs of the house. */
-export interface SenderParts {
+/** What sending depends on. */
+export interface WebhookSenderDeps {
   readonly sql: Sql;
-  readonly notices: Notices;
+  readonly notifications: Notifications;
   /** Posts through the guard; rejects with an error whose `failure` says why in a word. */
   post(url: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<HookAnswer>;
   /** The event as JSON. */
@@ -57,8 +57,8 @@ interface Signers {
 
 /** A sender; any number of them share the deliveries of one database. */
 export class WebhookSender {
-  readonly #parts: SenderParts;
-  readonly #rounds: Rounds;
+  readonly #deps: WebhookSenderDeps;
+  readonly #rounds: Polling;
   readonly #busy = new Map<string, number>();
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
@@ -71,13 +71,13 @@ export class WebhookSender {
   #goOn = (): void => {};
 
   /** Begins at once. */
-  constructor(parts: SenderParts) {
-    this.#parts = parts;
-    this.#rounds = new Rounds({
-      notices: parts.notices,
+  constructor(deps: WebhookSenderDeps) {
+    this.#deps = deps;
+    this.#rounds = new Polling({
+      notifications: deps.notifications,
       channel: "webhook",
       look: () => this.#fill(),
-      failed: (cause) => parts.warn("webhooks wait until the database is back", cause),
+      failed: (cause) => deps.warn("webhooks wait until the database is back", cause),
     });
   }
 
@@ -88,8 +88,8 @@ export class WebhookSender {
     await closed;
     await Promise.all(this.#running);
     if (this.#taken.length === 0) return;
-    await noteDelivered(this.#parts.sql, this.#taken).catch((cause) =>
-      this.#parts.warn("what was delivered last could not be written down; it is sent again", cause),
+    await noteDelivered(this.#deps.sql, this.#taken).catch((cause) =>
+      this.#deps.warn("what was delivered last could not be written down; it is sent again", cause),
     );
   }
 
@@ -110,7 +110,7 @@ export class WebhookSender {
     const taken = this.#taken;
     this.#taken = [];
     try {
-      return await claimDeliveries(this.#parts.sql, { taken, limit, busy: this.#busy, after: this.#visited });
+      return await claimDeliveries(this.#deps.sql, { taken, limit, busy: this.#busy, after: this.#visited });
     } catch (cause) {
       this.#taken = [...taken, ...this.#taken];
       throw cause;
@@ -123,7 +123,7 @@ export class WebhookSender {
     this.#busy.set(id, (this.#busy.get(id) ?? 0) + 1);
     const running = this.#try(delivery)
       .catch((cause) =>
-        this.#parts.warn("what became of a delivery could not be written down; it is tried again", cause),
+        this.#deps.warn("what became of a delivery could not be written down; it is tried again", cause),
       )
       .then(() => {
         this.#running.delete(running);
@@ -160,7 +160,7 @@ export class WebhookSender {
       "webhook-timestamp": String(seconds),
       "webhook-signature": signatures.join(" "),
     };
-    const answer = await this.#parts
+    const answer = await this.#deps
       .post(delivery.hook.url, headers, body)
       .catch((error: { failure?: string }) => error.failure ?? "unreachable");
     if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
@@ -174,7 +174,7 @@ export class WebhookSender {
     const known = this.#bodies.get(eventId);
     if (known !== undefined) return known;
     if (this.#bodies.size >= MOST_BODIES) this.#bodies.clear();
-    const body = Buffer.from(this.#parts.textOf(payload));
+    const body = Buffer.from(this.#deps.textOf(payload));
     this.#bodies.set(eventId, body);
     return body;
   }
@@ -184,7 +184,7 @@ export class WebhookSender {
     const known = this.#signers.get(hook.id);
     if (known?.secret.equals(secret) && isSame(known.oldSecret, oldSecret)) return known.each;
     if (this.#signers.size >= MOST_SIGNERS) this.#signers.clear();
-    const each = this.#parts.secretsOf(hook).map((text) => new Signer(text));
+    const each = this.#deps.secretsOf(hook).map((text) => new Signer(text));
     this.#signers.set(hook.id, { secret, oldSecret, each });
     return each;
   }
@@ -195,11 +195,11 @@ export class WebhookSender {
     const gone = status === 410;
     const asked = typeof answer === "string" ? undefined : answer.retryAfterS;
     const retryMs = gone ? undefined : waitOf(delivery.tries, asked);
-    await tx(this.#parts.sql, async (tx) => {
+    await tx(this.#deps.sql, async (tx) => {
       const days = await noteFailed(tx, delivery, { status, error, retryMs });
       if (!gone && days < GIVE_UP_DAYS) return;
       if (await disableWebhook(tx, delivery.hook.id))
-        await this.#parts.disabled(tx, delivery.hook, gone ? "gone" : "failing");
+        await this.#deps.disabled(tx, delivery.hook, gone ? "gone" : "failing");
     });
   }
 }

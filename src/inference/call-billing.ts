@@ -2,22 +2,22 @@
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { AttemptStatus, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
 import { inTime, steadyNow } from "../ambient.ts";
+import type { CreditLeaser } from "../billing/credit-leaser.ts";
+import { StoreAway } from "../billing/group-commit.ts";
+import type { Hold } from "../billing/hold.ts";
+import { type Call, keyOf, tooLate } from "../call.ts";
 import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
 import { failureWord } from "../contracts/failure.ts";
-import type { Watch } from "../events/broadcast/broadcaster.ts";
-import type { Hold } from "../billing/hold.ts";
-import { StoreAway } from "../billing/group-commit.ts";
-import type { Till } from "../billing/credit-leaser.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";
-import type { Plan, PlanStep } from "../routing/index.ts";
-import type { EventRecord } from "../store/events/outbox.ts";
-import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
-import { type Call, keyOf, tooLate } from "../call.ts";
+import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { eventOf } from "../events/emit.ts";
+import type { Plan, PlanStep } from "../routing/index.ts";
+import type { IntentRecord, RequestRecord } from "../store/billing/ledger.ts";
+import type { EventRecord } from "../store/events/outbox.ts";
 import { endedOf } from "./call-spans.ts";
 
-/** The till of this house, with the records of its store. */
-export type HouseTill = Till<IntentRecord, RequestRecord>;
+/** The credit leaser of this gateway, with the records of its store. */
+export type Leaser = CreditLeaser<IntentRecord, RequestRecord>;
 
 /** What an answered call owes. */
 export interface Charge {
@@ -30,7 +30,7 @@ export interface Charge {
 }
 
 /** Words of the log that the caller's request gives. */
-export interface Asked {
+export interface CallFacts {
   modelRequested: string;
   sessionId?: string | undefined;
   deadlineMs?: number | undefined;
@@ -39,14 +39,14 @@ export interface Asked {
   /** The control loop that it is a part of. */
   streamId?: string;
   /** Who sees the organisation's calls end; undefined where nobody does. */
-  watch?: Watch | undefined;
+  watch?: CallWatch | undefined;
 }
 
 /** The bill of one call. It ends once: settled, or void. */
-export class Bill {
+export class CallBilling {
   readonly #hold: Hold<IntentRecord, RequestRecord>;
   readonly #call: Call;
-  readonly #asked: Asked;
+  readonly #asked: CallFacts;
   readonly #intent: IntentRecord;
   readonly #plan: Plan;
   readonly #openedAt = steadyNow();
@@ -55,7 +55,7 @@ export class Bill {
 
   private constructor(
     hold: Hold<IntentRecord, RequestRecord>,
-    { plan, call, asked, endsAt }: { plan: Plan; call: Call; asked: Asked; endsAt: number },
+    { plan, call, asked, endsAt }: { plan: Plan; call: Call; asked: CallFacts; endsAt: number },
     intent: IntentRecord,
   ) {
     this.#endsAt = endsAt;
@@ -74,15 +74,15 @@ export class Bill {
    * with `deadline_exceeded`.
    */
   static open(
-    till: HouseTill,
+    leaser: Leaser,
     plan: Plan,
     call: Call,
-    asked: Asked,
+    asked: CallFacts,
     endsAt = Number.POSITIVE_INFINITY,
-  ): Bill | Promise<Bill> {
+  ): CallBilling | Promise<CallBilling> {
     const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
     const first = plan.steps[0]!.offering;
-    const held = till.hold({ orgId, keyId, workspaceId, ancestors }, plan.ceilingMicro, estimateOf(plan));
+    const held = leaser.hold({ orgId, keyId, workspaceId, ancestors }, plan.ceilingMicro, estimateOf(plan));
     const intent: IntentRecord = {
       orgId,
       keyId,
@@ -93,10 +93,10 @@ export class Bill {
       offeringId: first.id,
       unit: unitOf(plan),
     };
-    const opened = (hold: Hold<IntentRecord, RequestRecord>): Bill => {
+    const opened = (hold: Hold<IntentRecord, RequestRecord>): CallBilling => {
       // From here on the record of the call's end keeps the key with the answer, or frees it.
       if (call.idempotency) call.idempotency.promised = true;
-      return new Bill(hold, { plan, call, asked, endsAt }, intent);
+      return new CallBilling(hold, { plan, call, asked, endsAt }, intent);
     };
     if (!(held instanceof Promise)) return opened(held);
     const unwanted = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();

@@ -1,18 +1,18 @@
 /** What the targets of spans are told of a call, from its bill. */
 import { AttemptStatus, type Route } from "../../gen/limber/v1/route_pb.ts";
+import { type Call, keyOf } from "../call.ts";
 import { failureWord } from "../contracts/failure.ts";
-import type { Watch } from "../events/broadcast/broadcaster.ts";
+import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import { type EndedCall, passedOn } from "../events/broadcast/ended-call.ts";
 import type { Plan, PlanStep } from "../routing/index.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
-import { type Call, keyOf } from "../call.ts";
-import type { Asked } from "./call-billing.ts";
+import type { CallFacts } from "./call-billing.ts";
 
 /** A call that ended, with all that is known of it. */
-export interface Ending {
+export interface CallEnding {
   readonly call: Call;
   readonly plan: Plan;
-  readonly asked: Asked;
+  readonly asked: CallFacts;
   readonly record: RequestRecord;
   readonly route: Route | undefined;
   /** Who served it; undefined where nobody did. */
@@ -20,7 +20,7 @@ export interface Ending {
 }
 
 /** The call as targets are told of it. */
-export function endedOf({ call, plan, asked, record, route, step }: Ending): EndedCall {
+export function endedOf({ call, plan, asked, record, route, step }: CallEnding): EndedCall {
   const { keyId, orgId, userId, workspaceId } = keyOf(call);
   return {
     requestId: record.requestId,
@@ -55,7 +55,7 @@ export function endedOf({ call, plan, asked, record, route, step }: Ending): End
 
 /** The header by which a call hands its trace on; undefined where there is none to hand on. */
 export const handedOn = (
-  watch: Watch | undefined,
+  watch: CallWatch | undefined,
   call: Call,
   named: string | undefined,
   { offering }: PlanStep,

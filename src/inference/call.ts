@@ -3,12 +3,13 @@ import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import { ambientClock, random, steadyNow } from "../ambient.ts";
+import { charge } from "../billing/price.ts";
+import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import type { Intent } from "../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
-import type { Watch } from "../events/broadcast/broadcaster.ts";
-import { charge } from "../billing/price.ts";
 import { asRefusal, type Reason } from "../errors.ts";
+import type { CallWatch } from "../events/broadcast/broadcaster.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -19,62 +20,61 @@ import {
   type PlanStep,
   planFor,
 } from "../routing/index.ts";
+import type { LiveSupply } from "../supply/live-supply.ts";
 import { type FrameOptions, FrameSet } from "../upstream/pictures/frames.ts";
 import { frameSources } from "../upstream/pictures/order.ts";
 import type { CallOptions, Wire } from "../upstream/wire.ts";
-import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
-import type { Mover, StopBook } from "./stops/active-stops.ts";
-import type { LiveSupply } from "../supply/live-supply.ts";
-import { type Asked, Bill, type Charge, type HouseTill } from "./call-billing.ts";
-import type { LoopBoard } from "./loops/loop-registry.ts";
+import { CallBilling, type CallFacts, type Charge, type Leaser } from "./call-billing.ts";
+import { handedOn } from "./call-spans.ts";
+import type { LoopRegistry } from "./loops/loop-registry.ts";
 import type { Resumption } from "./loops/resumption.ts";
 import { type CallKeys, reachWith } from "./own-keys.ts";
 import type { Books } from "./prepare.ts";
-import type { Session } from "./sessions.ts";
-import { handedOn } from "./call-spans.ts";
+import type { SessionPin } from "./sessions.ts";
+import type { ActiveStops, Mover } from "./stops/active-stops.ts";
 
-/** What inference needs of the house. */
-export interface InferenceParts extends Books {
+/** What inference depends on. */
+export interface InferenceServiceDeps extends Books {
   supply: LiveSupply;
   /** Action spaces that a policy can be tried in here. */
   evaluated: ReadonlySet<string>;
-  till: HouseTill;
+  leaser: Leaser;
   /** The control loops of this replica. */
-  loops: LoopBoard;
+  loops: LoopRegistry;
   /** Fetches frames; made with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
   /** Hears of a key's call that was refused for want of credit or budget. */
   unpaid(reason: Reason, key: KeyPrincipal): void;
-  stops: StopBook;
+  stops: ActiveStops;
   /** Sends spans of calls to the targets of their organisations. */
-  broadcast: { of(orgId: string): Watch | undefined };
+  broadcast: { of(orgId: string): CallWatch | undefined };
   /** Lets control loops go on on another stream. */
   resumption: Resumption;
 }
 
 /** The same, with what inference itself remembers between calls. */
-export interface InferenceHouse extends InferenceParts {
+export interface InferenceDeps extends InferenceServiceDeps {
   hedges: HedgeBudgets;
 }
 
 /** One call on its way. */
-export class Trip {
+export class InferenceCall {
   readonly call: Call;
   readonly plan: Plan;
   /** When it arrived, on the steady clock in milliseconds. */
   readonly arrivedAt: number;
   /** What became of the session's pin, once somebody served. */
   pin: PinOutcome | undefined;
-  readonly #house: InferenceHouse;
-  readonly #asked: Asked;
+  readonly #deps: InferenceDeps;
+  readonly #asked: CallFacts;
   readonly #ownKeys: CallKeys | undefined;
-  readonly #session: Session | undefined;
+  readonly #session: SessionPin | undefined;
 
   /** Plans the call, or refuses it when nothing may serve it. */
-  constructor(house: InferenceHouse, request: Routed, wanted: Wanted, call: Call) {
+  constructor(deps: InferenceDeps, request: RoutedCall, wanted: WantedInference, call: Call) {
     refuseLargeMetadata(request.metadata);
-    this.#house = house;
+    this.#deps = deps;
     this.call = call;
     this.arrivedAt = call.arrivedAt ?? steadyNow();
     this.#ownKeys = wanted.ownKeys;
@@ -82,36 +82,36 @@ export class Trip {
     const { deadlineMs } = request.provider ?? {};
     // What came before may have taken all of its time, and a plan says nothing of time that is over.
     if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
-    this.plan = planFor(planArgs(house, wanted, call, this.arrivedAt));
+    this.plan = planFor(planArgs(deps, wanted, call, this.arrivedAt));
     this.#asked = {
       modelRequested: wanted.intent.model,
       sessionId: request.provider?.sessionId,
       deadlineMs,
       metadata: request.metadata,
       preset: request.preset,
-      watch: house.broadcast.of(keyOf(call).orgId),
+      watch: deps.broadcast.of(keyOf(call).orgId),
     };
   }
 
   /** What attempting the plan needs of the world. */
   get world(): AttemptWorld {
-    const { supply } = this.#house;
+    const { supply } = this.#deps;
     return {
       clock: ambientClock,
       health: supply.health,
-      hedges: hedgesOf(this.#house, this.call),
+      hedges: hedgesOf(this.#deps, this.call),
       signal: this.call.signal,
     };
   }
 
   /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
   reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
-    return reachWith(this.#house.supply, step, actionDim, this.#ownKeys);
+    return reachWith(this.#deps.supply, step, actionDim, this.#ownKeys);
   }
 
   /** The pictures of the call, fetched and decoded when a wire first asks for them. */
   frames(observations: readonly Observation[], goal?: Frame): FrameSet {
-    const { agent, allowPrivate } = this.#house;
+    const { agent, allowPrivate } = this.#deps;
     return new FrameSet(frameSources(observations, goal), {
       agent,
       allowPrivate,
@@ -134,7 +134,7 @@ export class Trip {
 
   /** Notes who served the session, and says what that did to its pin. A promise only when it is a new one or moved. */
   pinned({ offering }: PlanStep): PinOutcome | undefined | Promise<PinOutcome | undefined> {
-    const outcome = this.#session && this.#house.sessions.served(this.#session, offering);
+    const outcome = this.#session && this.#deps.sessions.served(this.#session, offering);
     if (!(outcome instanceof Promise)) {
       this.pin = outcome;
       return outcome;
@@ -152,13 +152,13 @@ export class Trip {
   }
 
   /** Holds what the plan may cost, or refuses with 402. */
-  openBill(): Bill | Promise<Bill> {
+  openBill(): CallBilling | Promise<CallBilling> {
     const unpaid = (thrown: unknown): never => {
-      this.#house.unpaid(asRefusal(thrown).reason, keyOf(this.call));
+      this.#deps.unpaid(asRefusal(thrown).reason, keyOf(this.call));
       throw thrown;
     };
     try {
-      const bill = Bill.open(this.#house.till, this.plan, this.call, this.#asked, this.plan.endsAt);
+      const bill = CallBilling.open(this.#deps.leaser, this.plan, this.call, this.#asked, this.plan.endsAt);
       return bill instanceof Promise ? bill.catch(unpaid) : bill;
     } catch (thrown) {
       return unpaid(thrown);
@@ -166,7 +166,7 @@ export class Trip {
   }
 
   /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
-  async billed<T>(paid: (bill: Bill) => Promise<T>): Promise<T> {
+  async billed<T>(paid: (bill: CallBilling) => Promise<T>): Promise<T> {
     const opening = this.openBill();
     const bill = opening instanceof Promise ? await opening : opening;
     try {
@@ -185,29 +185,29 @@ export class Trip {
 }
 
 /** What is wanted of the router. */
-export interface Wanted {
+export interface WantedInference {
   intent: Intent;
   ownKeys: CallKeys | undefined;
-  session: Session | undefined;
+  session: SessionPin | undefined;
 }
 
 /** The fields of a request that every routed call has. */
-export type Routed = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
+export type RoutedCall = Pick<ActRequest, "metadata"> & Partial<Pick<ActRequest, "preset" | "provider">>;
 
 /** What a plan is made from at this moment. */
 export function planArgs(
-  house: InferenceHouse,
-  { intent, ownKeys, session }: Wanted,
+  deps: InferenceDeps,
+  { intent, ownKeys, session }: WantedInference,
   call: Call,
   arrivedAt: number,
 ): PlanArgs {
   return {
     intent,
-    snapshot: house.supply.snapshot,
-    health: house.supply.health.view,
+    snapshot: deps.supply.snapshot,
+    health: deps.supply.health.view,
     scope: keyOf(call),
     ownKeys,
-    pin: session && house.sessions.get(session),
+    pin: session && deps.sessions.get(session),
     seed: intent.seed ?? Math.floor(random() * 2 ** 32),
     now: steadyNow(),
     arrivedAt,
@@ -228,7 +228,7 @@ export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
 }
 
 /** The hedges that a call may send: no more of the organisation's calls than it settled. */
-export function hedgesOf({ hedges }: InferenceHouse, call: Call): Hedges {
+export function hedgesOf({ hedges }: InferenceDeps, call: Call): Hedges {
   const { orgId, settings } = keyOf(call);
   return hedges.of(orgId, settings.maxHedgeRatio);
 }

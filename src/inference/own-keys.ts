@@ -7,10 +7,10 @@ import {
   listCredentials,
 } from "../store/account/credentials.ts";
 import { OrgCache } from "../store/account/org-cache.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
-import type { Vault } from "../vault.ts";
 import type { LiveSupply, Reached } from "../supply/live-supply.ts";
+import type { Vault } from "../vault.ts";
 
 /** An organisation's own keys for one call: what they mean for its plan, and the keys themselves. */
 export interface CallKeys extends OwnKeys {
@@ -50,13 +50,13 @@ const USES: Readonly<Record<ByokMode, OwnKeyUse>> = {
 };
 
 /** The keys of all organisations, in memory as they are stored: sealed. */
-export class OwnKeyBook {
+export class OwnKeyCache {
   readonly #vault: Vault;
   readonly #cache: OrgCache<KeyRing>;
 
-  constructor(sql: Sql, notices: Notices, vault: Vault) {
+  constructor(sql: Sql, notifications: Notifications, vault: Vault) {
     this.#vault = vault;
-    this.#cache = new OrgCache(notices, "credential_changed", async (orgId) =>
+    this.#cache = new OrgCache(notifications, "credential_changed", async (orgId) =>
       this.#ringOf(await listCredentials(sql, orgId)),
     );
   }

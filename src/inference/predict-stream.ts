@@ -11,53 +11,53 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
 import { now, nowSeconds, steadyNow } from "../ambient.ts";
+import { toUsd } from "../billing/price.ts";
+import type { Call } from "../call.ts";
 import type { PredictAnswerPart } from "../contracts/contract.ts";
 import { AttemptFailure } from "../contracts/failure.ts";
 import * as predict from "../contracts/predict.ts";
-import { type Flow, flowOf, Items, type Taker } from "../flow.ts";
-import { toUsd } from "../billing/price.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
+import { type Flow, flowOf, Items, type Taker } from "../flow.ts";
 import { attemptStream, type Outcome, type PlanStep, routeOf } from "../routing/index.ts";
-import type { Call } from "../call.ts";
-import type { Bill, Charge } from "./call-billing.ts";
+import { assertSound, InferenceCall, type InferenceDeps, speaking } from "./call.ts";
+import type { CallBilling, Charge } from "./call-billing.ts";
 import { prepareInTime } from "./prepare.ts";
-import { assertSound, type InferenceHouse, speaking, Trip } from "./call.ts";
 
 /** Falls back until the first frame is there; from then on the frames are one model's. */
 export const streamPredict = (
-  house: InferenceHouse,
+  deps: InferenceDeps,
   asked: PredictRequest,
   call: Call,
-): AsyncIterable<PredictStreamResponse> => new Items(new Prediction(() => begin(house, asked, call)));
+): AsyncIterable<PredictStreamResponse> => new Items(new PredictionStream(() => begin(deps, asked, call)));
 
 /** A prediction whose first part is there. */
 interface Begun {
-  readonly bill: Bill;
+  readonly bill: CallBilling;
   readonly delivered: Delivered;
   readonly first: PredictAnswerPart;
   readonly rest: Flow<PredictAnswerPart>;
 }
 
-async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<Begun> {
-  const { request, ownKeys, session } = await prepareInTime(house, PredictRequestSchema, asked, call);
+async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Promise<Begun> {
+  const { request, ownKeys, session } = await prepareInTime(deps, PredictRequestSchema, asked, call);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
-  const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
-  const frames = trip.frames(request.observations, request.goalImage);
-  const bill = await trip.openBill();
-  const delivered = new Delivered(trip);
+  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const input = { ...predict.inputOf(request), sessionId: inferenceCall.upstreamSession };
+  const frames = inferenceCall.frames(request.observations, request.goalImage);
+  const bill = await inferenceCall.openBill();
+  const delivered = new Delivered(inferenceCall);
   try {
     await bill.durableInTime;
-    const { first, rest, step, ...tried } = await attemptStream(trip.plan, trip.world, {
+    const { first, rest, step, ...tried } = await attemptStream(inferenceCall.plan, inferenceCall.world, {
       open: (step, options) => {
-        const { wire, target } = trip.reach(step);
-        const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
-        return new Items(new SoundParts(flowOf(parts), intent.units));
+        const { wire, target } = inferenceCall.reach(step);
+        const deps = speaking(wire, "predict").predict(target, input, frames, inferenceCall.options(options, step));
+        return new Items(new SoundParts(flowOf(deps), intent.units));
       },
       unitsOf: (part) => (part.kind === "frame" ? 1 : 0),
     });
     try {
-      await trip.pinned(step);
+      await inferenceCall.pinned(step);
     } catch (thrown) {
       rest.flow.leave();
       throw thrown;
@@ -71,7 +71,7 @@ async function begin(house: InferenceHouse, asked: PredictRequest, call: Call): 
 }
 
 /** What its caller hears of it, one thing each time that he asks. */
-class Prediction implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
+class PredictionStream implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
   readonly #begin: () => Promise<Begun>;
   #begun: Begun | undefined;
   #taker: Taker<PredictStreamResponse> | undefined;
@@ -162,13 +162,13 @@ class Prediction implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart
 /** What a stream has handed to its caller, and what that owes. */
 class Delivered {
   frames = 0;
-  readonly #trip: Trip;
+  readonly #inferenceCall: InferenceCall;
   #step: PlanStep | undefined;
   #tried: Omit<Outcome, "step"> = { tries: [], hedgeMicro: undefined };
   #gpuSeconds = 0;
 
-  constructor(trip: Trip) {
-    this.#trip = trip;
+  constructor(inferenceCall: InferenceCall) {
+    this.#inferenceCall = inferenceCall;
   }
 
   /** Notes who serves. `tried` is brought up to date by the attempt while the stream runs. */
@@ -183,7 +183,7 @@ class Delivered {
   }
 
   /** Frames that reached the caller are charged, whoever ended the stream, unless its provider broke it. */
-  settle(bill: Bill, failure: Refusal | undefined): void {
+  settle(bill: CallBilling, failure: Refusal | undefined): void {
     const owed = failure === undefined || OWED_ALL_THE_SAME.has(failure.reason);
     if (this.#step && this.frames > 0 && owed) bill.close(this.#charge(this.#step), this.#route());
     else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the first frame"));
@@ -192,7 +192,7 @@ class Delivered {
   started(): PredictStreamResponse {
     const { model, region, precision, attempts, fallbackUsed, simulated, provider, offeringId } = this.#route();
     const started = create(PredictStartedSchema, {
-      id: this.#trip.named("pred"),
+      id: this.#inferenceCall.named("pred"),
       created: nowSeconds(),
       model,
       region,
@@ -203,16 +203,16 @@ class Delivered {
       provider,
       offeringId,
       estimatedCostUsd: toUsd(this.#step?.costMicro ?? 0),
-      deadlineAt: Math.round(now() + this.#trip.plan.endsAt - steadyNow()),
+      deadlineAt: Math.round(now() + this.#inferenceCall.plan.endsAt - steadyNow()),
     });
     return eventOf("route", started);
   }
 
   done(ranOut: boolean): PredictDone {
     const { frames } = this;
-    const whole = frames === this.#trip.plan.intent.units;
+    const whole = frames === this.#inferenceCall.plan.intent.units;
     return create(PredictDoneSchema, {
-      id: this.#trip.named("pred"),
+      id: this.#inferenceCall.named("pred"),
       object: "world.prediction",
       frames,
       finishReason: ranOut ? FinishReason.DEADLINE : whole ? FinishReason.COMPLETE : FinishReason.LENGTH,
@@ -226,11 +226,11 @@ class Delivered {
   }
 
   #charge(step: PlanStep): Charge {
-    return this.#trip.charge(step, this.frames, this.#tried.hedgeMicro);
+    return this.#inferenceCall.charge(step, this.frames, this.#tried.hedgeMicro);
   }
 
   #route(): Route {
-    return routeOf({ ...this.#tried, step: this.#step }, this.#trip.pin);
+    return routeOf({ ...this.#tried, step: this.#step }, this.#inferenceCall.pin);
   }
 }
 
@@ -259,30 +259,30 @@ const eventOf = <C extends StreamEvent["case"]>(
 
 /** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
 class SoundParts implements Flow<PredictAnswerPart>, Taker<PredictAnswerPart> {
-  readonly #parts: Flow<PredictAnswerPart>;
+  readonly #deps: Flow<PredictAnswerPart>;
   readonly #most: number;
   #taker: Taker<PredictAnswerPart> | undefined;
   #count = 0;
 
-  constructor(parts: Flow<PredictAnswerPart>, most: number) {
-    this.#parts = parts;
+  constructor(deps: Flow<PredictAnswerPart>, most: number) {
+    this.#deps = deps;
     this.#most = most;
   }
 
   next(taker: Taker<PredictAnswerPart>): void {
     this.#taker = taker;
-    this.#parts.next(this);
+    this.#deps.next(this);
   }
 
   leave(): void {
     this.#taker = undefined;
-    this.#parts.leave();
+    this.#deps.leave();
   }
 
   /** As Taker. */
   item(part: PredictAnswerPart): void {
     if (part.kind === "frame" && this.#count === this.#most) {
-      this.#parts.leave();
+      this.#deps.leave();
       this.over();
       return;
     }
@@ -290,7 +290,7 @@ class SoundParts implements Flow<PredictAnswerPart>, Taker<PredictAnswerPart> {
       if (part.kind === "summary") assertSound(this.#count === 0 ? AttemptFailure.EMPTY_ANSWER : undefined);
       else assertSound(predict.checkFrame(part.frame, this.#count++));
     } catch (thrown) {
-      this.#parts.leave();
+      this.#deps.leave();
       this.failed(thrown);
       return;
     }

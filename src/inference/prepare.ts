@@ -2,14 +2,14 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { inTime } from "../ambient.ts";
 import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
-import type { CallKeys, OwnKeyBook } from "./own-keys.ts";
-import { findPreset, type PresetBook, type Presets, type Presettable, withPreset } from "./presets.ts";
-import { type Session, type Sessions, sessionOf } from "./sessions.ts";
+import type { CallKeys, OwnKeyCache } from "./own-keys.ts";
+import { findPreset, type PresetCache, type Presets, type Presettable, withPreset } from "./presets.ts";
+import { type SessionPin, type Sessions, sessionOf } from "./sessions.ts";
 
 /** Where it is looked up: in memory, once it is known. */
 export interface Books {
-  presets: PresetBook;
-  ownKeys: OwnKeyBook;
+  presets: PresetCache;
+  ownKeys: OwnKeyCache;
   sessions: Sessions;
 }
 
@@ -20,7 +20,7 @@ export interface Prepared<T> {
   /** The organisation's own keys at providers; undefined where they change nothing. */
   ownKeys: CallKeys | undefined;
   /** Its session, of which it is known now to whom it is pinned. */
-  session: Session | undefined;
+  session: SessionPin | undefined;
 }
 
 /** The field that names a session, of requests that have one. */
@@ -40,16 +40,16 @@ export function prepare<D extends DescMessage>(
   const preset = request.preset ?? settings.defaultPreset;
   const keys = ownKeys.of(orgId, settings.byokMode);
   const known = preset === undefined ? undefined : presets.of(orgId);
-  const join = (ownKeys: CallKeys | undefined, shelf: Presets | undefined): Joined<D> => {
+  const join = (ownKeys: CallKeys | undefined, registry: Presets | undefined): Joined<D> => {
     // Every stored configuration was written with its fields.
     const whole =
-      shelf && preset !== undefined ? withPreset(schema, request, findPreset(shelf, preset).config!) : request;
+      registry && preset !== undefined ? withPreset(schema, request, findPreset(registry, preset).config!) : request;
     const session = sessionOf(whole as Sessioned, principal); // a preset changes no field's type
     const joined = { request: whole, ownKeys, session };
     return sessions.load(session)?.then(() => joined) ?? joined;
   };
   if (keys instanceof Promise || known instanceof Promise) {
-    return Promise.all([keys, known]).then(([ownKeys, shelf]) => join(ownKeys, shelf));
+    return Promise.all([keys, known]).then(([ownKeys, registry]) => join(ownKeys, registry));
   }
   return join(keys, known);
 }

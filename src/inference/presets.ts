@@ -6,18 +6,20 @@ import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames } from "../routing/index.ts";
 import { OrgCache } from "../store/account/org-cache.ts";
 import { loadPresets, type PresetRecord } from "../store/account/presets.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 
 /** The presets of one organisation, by name: the versions at hand, newest first. */
 export type Presets = ReadonlyMap<string, readonly Preset[]>;
 
 /** The presets of all organisations, in memory. */
-export class PresetBook {
+export class PresetCache {
   readonly #cache: OrgCache<Presets>;
 
-  constructor(sql: Sql, notices: Notices) {
-    this.#cache = new OrgCache(notices, "preset_changed", async (orgId) => shelved(await loadPresets(sql, orgId)));
+  constructor(sql: Sql, notifications: Notifications) {
+    this.#cache = new OrgCache(notifications, "preset_changed", async (orgId) =>
+      shelved(await loadPresets(sql, orgId)),
+    );
   }
 
   /** An organisation's presets, at once when they are known. */

@@ -2,14 +2,14 @@
 import { createHash } from "node:crypto";
 import { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import { after, now, steadyNow } from "../ambient.ts";
-import { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "../routing/index.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import { emit } from "../events/emit.ts";
+import { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "../routing/index.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { findPin, type PinRecord, putPins } from "../store/replicas/pins.ts";
-import { emit } from "../events/emit.ts";
 
 /** A session of an organisation. */
-export interface Session {
+export interface SessionPin {
   /** Names it among those of all organisations, in hexadecimal; nothing of the caller's words can be read from it. */
   readonly name: string;
   readonly orgId: string;
@@ -30,7 +30,7 @@ export interface SessionOwner {
 export function sessionOf(
   { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
   { orgId, workspaceId, settings }: SessionOwner,
-): Session | undefined {
+): SessionPin | undefined {
   const word = provider?.sessionId;
   if (word === undefined) return undefined;
   // No organisation's id begins with a bracket.
@@ -45,7 +45,7 @@ const PATIENCE_MS = 250;
 const MOST_WAITING = 10_000;
 
 interface Change {
-  readonly session: Session;
+  readonly session: SessionPin;
   readonly pin: Pin;
   /** What this replica knew before. */
   readonly from: Pin | undefined;
@@ -58,31 +58,31 @@ interface Change {
 /** The sessions of one replica. */
 export class Sessions {
   readonly #sql: Sql;
-  readonly #pins = new PinBoard();
+  readonly #pins = new PinStore();
   readonly #off: () => void;
   #waiting = new Map<string, Change>();
   #writing: Promise<void> | undefined;
 
-  constructor(sql: Sql, notices: Notices) {
+  constructor(sql: Sql, notifications: Notifications) {
     this.#sql = sql;
     // Where notifications were lost, what is known here may be out of date: it is looked up again.
-    this.#off = notices.on("pin_moved", this.#hear, () => this.#pins.clear());
+    this.#off = notifications.on("pin_moved", this.#hear, () => this.#pins.clear());
   }
 
   /** Makes the pin of a session known; undefined where it is already, as on every warm call. */
-  load(session: Session | undefined): Promise<void> | undefined {
+  load(session: SessionPin | undefined): Promise<void> | undefined {
     if (!session || this.#pins.get(session.name, steadyNow())) return undefined;
     const found = findPin(this.#sql, session.name).then((pin) => pin && this.#learn(pin));
     return within(PATIENCE_MS, found, undefined).then(() => {});
   }
 
   /** The pin of a session that was loaded. */
-  get({ name }: Session): Pin | undefined {
+  get({ name }: SessionPin): Pin | undefined {
     return this.#pins.get(name, steadyNow());
   }
 
   /** Notes who served a session and says what that did to its pin: at once while it is kept, else once the other replicas can know it. */
-  served(session: Session, by: Pin): PinOutcome | Promise<PinOutcome> {
+  served(session: SessionPin, by: Pin): PinOutcome | Promise<PinOutcome> {
     const at = steadyNow();
     const from = this.#pins.get(session.name, at);
     const outcome = this.#pins.served(session.name, by, at);

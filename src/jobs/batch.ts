@@ -1,8 +1,8 @@
 /** A batch: each request runs once, is billed once, and its end is written down with those that ended with it. */
 import { newId, sleep } from "../ambient.ts";
-import { emit, type Happening } from "../events/emit.ts";
-import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { Cancel, type Signal } from "../cancellation.ts";
+import { type EventData, emit } from "../events/emit.ts";
+import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
 import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";
@@ -34,8 +34,8 @@ export interface BatchPlace {
   unused(): void;
 }
 
-/** What batches need of the house. */
-export interface BatchParts {
+/** What batches depends on. */
+export interface BatchDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
   /** Places for up to `most` requests in the limits of a key, and after how many milliseconds there may be more. */
@@ -66,27 +66,27 @@ const POISON = {
 
 /** How batches are worked on. */
 export const batchWork =
-  (parts: BatchParts): JobWork =>
+  (deps: BatchDeps): JobWork =>
   async (job, watch) =>
-    new Run(parts, job, await parts.seals.of(job), watch).finish();
+    new BatchRun(deps, job, await deps.seals.of(job), watch).finish();
 
-class Run {
-  readonly #parts: BatchParts;
+class BatchRun {
+  readonly #deps: BatchDeps;
   readonly #job: HeldJob;
   readonly #seal: JobSeal;
   readonly #watch: JobWatch;
   readonly #running = new Set<Promise<void>>();
   #ended: ItemEnd[] = [];
 
-  constructor(parts: BatchParts, job: HeldJob, seal: JobSeal, watch: JobWatch) {
-    this.#parts = parts;
+  constructor(deps: BatchDeps, job: HeldJob, seal: JobSeal, watch: JobWatch) {
+    this.#deps = deps;
     this.#job = job;
     this.#seal = seal;
     this.#watch = watch;
   }
 
   async finish(): Promise<void> {
-    const { sql } = this.#parts;
+    const { sql } = this.#deps;
     const { stopped } = this.#watch;
     await tx(sql, (tx) => advance(tx, this.#job, "in_progress"));
     for (;;) {
@@ -132,7 +132,7 @@ class Run {
     const free = AT_ONCE - this.#running.size;
     if (free > 0 && !stopped.aborted) await this.#letOthersFirst();
     const wanted = stopped.aborted ? 0 : free;
-    const { sql, places: placesOf } = this.#parts;
+    const { sql, places: placesOf } = this.#deps;
     const { places, againMs } = wanted > 0 ? await placesOf(this.#job.keyId, wanted) : { places: [], againMs: 0 };
     const ended = this.#ended.splice(0);
     let taken: ItemRecord[] = [];
@@ -153,7 +153,7 @@ class Run {
   /** Robots in their loops go before work that can wait. */
   async #letOthersFirst(): Promise<void> {
     const { lost, stopped } = this.#watch;
-    while (this.#parts.crowded() && !stopped.aborted && !lost.aborted) await sleep(CROWDED_MS, lost).catch(() => {});
+    while (this.#deps.crowded() && !stopped.aborted && !lost.aborted) await sleep(CROWDED_MS, lost).catch(() => {});
   }
 
   #begin(item: ItemRecord, place: BatchPlace): void {
@@ -166,7 +166,7 @@ class Run {
 
   /** Undefined when the worker lost the job meanwhile: whoever has it now runs the request again, and is given the same answer. */
   async #answer({ index, request }: ItemRecord, place: BatchPlace): Promise<ItemEnd | undefined> {
-    const { answer } = this.#parts;
+    const { answer } = this.#deps;
     const { id, keyId, request: about } = this.#job;
     const { contract } = about as BatchRequest;
     const { lost } = this.#watch;
@@ -194,11 +194,11 @@ class Run {
 
   async #close(): Promise<void> {
     const { stopped } = this.#watch;
-    await tx(this.#parts.sql, async (tx) => {
+    await tx(this.#deps.sql, async (tx) => {
       await advance(tx, this.#job, "finalizing");
       if (stopped.aborted) await dropRest(tx, this.#job);
     });
-    await tx(this.#parts.sql, async (tx) => {
+    await tx(this.#deps.sql, async (tx) => {
       const status = await this.#endOf(tx);
       await advance(tx, this.#job, status);
       const { id, orgId } = this.#job;
@@ -215,8 +215,8 @@ class Run {
 }
 
 const EVENTS = {
-  completed: (jobId: string): Happening => ({ case: "batchCompleted", value: { jobId } }),
-  failed: (jobId: string): Happening => ({ case: "batchFailed", value: { jobId } }),
-  cancelled: (jobId: string): Happening => ({ case: "batchCancelled", value: { jobId } }),
-  expired: (jobId: string): Happening => ({ case: "batchExpired", value: { jobId } }),
+  completed: (jobId: string): EventData => ({ case: "batchCompleted", value: { jobId } }),
+  failed: (jobId: string): EventData => ({ case: "batchFailed", value: { jobId } }),
+  cancelled: (jobId: string): EventData => ({ case: "batchCancelled", value: { jobId } }),
+  expired: (jobId: string): EventData => ({ case: "batchExpired", value: { jobId } }),
 } as const;

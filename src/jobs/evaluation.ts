@@ -1,20 +1,21 @@
 /** An evaluation: episode after episode, each held, run, charged and written down before the next begins. */
 import { createHash } from "node:crypto";
+import type { KeyPrincipal } from "../call.ts";
 import { factsOf, Refusal } from "../errors.ts";
+import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
 import { ScenarioError } from "../scenarios/failure.ts";
 import { digestOf, variantFor } from "../scenarios/index.ts";
-import type { Scenario, Variant } from "../scenarios/scenario.ts";
+import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type TrialEnd } from "../scenarios/trial.ts";
-import type { KeyPrincipal } from "../call.ts";
 import { type EvaluationEnd, endEvaluation } from "../services/evaluation/end.ts";
 import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
   type CallGateway,
   type EvaluatedPolicy,
   gatewayPolicy,
-  type PolicyParts,
+  type PolicyDeps,
   PolicyUnusable,
   serverPolicy,
 } from "../services/evaluation/policy.ts";
@@ -24,18 +25,17 @@ import {
   type EvaluationResult,
   isExternal,
 } from "../services/evaluation/request.ts";
-import type { HouseTill } from "../inference/call-billing.ts";
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
 import { advance, type HeldJob } from "../store/jobs/jobs.ts";
 import type { JobWatch, JobWork } from "./worker.ts";
 
-/** What evaluations need of the house. */
-export interface EvaluationParts extends PolicyParts {
+/** What evaluations depends on. */
+export interface EvaluationDeps extends PolicyDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
-  readonly till: HouseTill;
+  readonly leaser: Leaser;
   readonly scenarios: ReadonlyMap<string, Scenario>;
   /** Where packs are; the thread of a trial reads them itself. */
   readonly packs: string | undefined;
@@ -51,14 +51,14 @@ const EPISODE_LOST = {
 
 /** How evaluations are worked on. */
 export const evaluationWork =
-  (parts: EvaluationParts): JobWork =>
+  (deps: EvaluationDeps): JobWork =>
   async (job, watch) => {
-    const seal = await parts.seals.of(job);
-    return new Run(parts, seal.job(job), seal, watch).finish();
+    const seal = await deps.seals.of(job);
+    return new EvaluationRun(deps, seal.job(job), seal, watch).finish();
   };
 
-class Run {
-  readonly #parts: EvaluationParts;
+class EvaluationRun {
+  readonly #deps: EvaluationDeps;
   readonly #job: HeldJob;
   readonly #seal: JobSeal;
   readonly #watch: JobWatch;
@@ -66,17 +66,17 @@ class Run {
   readonly #episodes: (FinishedEpisode & { keptActions: boolean })[] = [];
   #bill: EpisodeBill | undefined;
 
-  constructor(parts: EvaluationParts, job: HeldJob, seal: JobSeal, watch: JobWatch) {
-    this.#parts = parts;
+  constructor(deps: EvaluationDeps, job: HeldJob, seal: JobSeal, watch: JobWatch) {
+    this.#deps = deps;
     this.#job = job;
     this.#seal = seal;
     this.#watch = watch;
-    // Written by this house's own service, which checked it.
+    // Written by this gateway's own service, which checked it.
     this.#request = job.request as EvaluationRequest;
   }
 
   async finish(): Promise<void> {
-    const { sql, scenarios } = this.#parts;
+    const { sql, scenarios } = this.#deps;
     // Of what runners outside run, only what is over comes here.
     if (isExternal(this.#request)) return this.#abandon();
     await tx(sql, (tx) => advance(tx, this.#job, "provisioning"));
@@ -105,16 +105,16 @@ class Run {
 
   /** What an earlier worker of this job wrote down. */
   async #recall(): Promise<void> {
-    const items = await listItems(this.#parts.sql, this.#job.id, 0, this.#request.episodes);
+    const items = await listItems(this.#deps.sql, this.#job.id, 0, this.#request.episodes);
     for (const { index, response } of items.map((item) => this.#seal.item(item))) {
       if (response) this.#episodes.push(episodeOf(index, response as EpisodeFacts));
     }
   }
 
-  #policy({ instruction, fields, dtMs }: Variant): EvaluatedPolicy {
+  #policy({ instruction, fields, dtMs }: ScenarioVariant): EvaluatedPolicy {
     const about = { jobId: this.#job.id, instruction, actionDim: fields.length, dtMs };
-    if (this.#request.protocol !== "gateway") return serverPolicy(this.#parts, this.#request, about);
-    return gatewayPolicy(this.#parts.act(this.#job.keyId, this.#watch.rest), this.#request, about);
+    if (this.#request.protocol !== "gateway") return serverPolicy(this.#deps, this.#request, about);
+    return gatewayPolicy(this.#deps.act(this.#job.keyId, this.#watch.rest), this.#request, about);
   }
 
   async #try(policy: EvaluatedPolicy): Promise<TrialEnd> {
@@ -126,7 +126,7 @@ class Run {
     stopped.addEventListener("abort", leave, { once: true });
     if (lost.aborted || stopped.aborted) leave();
     try {
-      await tx(this.#parts.sql, (tx) => advance(tx, this.#job, "running"));
+      await tx(this.#deps.sql, (tx) => advance(tx, this.#job, "running"));
       const start = await this.#begin();
       const done = this.#episodes.filter(({ keptActions }) => keptActions);
       const plan = {
@@ -141,7 +141,7 @@ class Run {
         start,
       };
       return await runTrial(
-        { ...plan, packs: this.#parts.packs },
+        { ...plan, packs: this.#deps.packs },
         {
           act: (shown, signal): Promise<Chunk> => policy.act(shown, signal),
           finished: (episode) => this.#finished(episode),
@@ -156,10 +156,10 @@ class Run {
 
   /** Takes the next episode and holds its price; answers its place, or the number of all when none is left. */
   async #begin(): Promise<number> {
-    const [next] = await turn(this.#parts.sql, this.#job, { take: 1, poison: EPISODE_LOST });
+    const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
     if (!next) return this.#request.episodes;
-    const payer = await this.#parts.principal(this.#job.keyId);
-    this.#bill = await openEpisodeBill(this.#parts, { payer, jobId: this.#job.id, index: next.index }, this.#request);
+    const payer = await this.#deps.principal(this.#job.keyId);
+    this.#bill = await openEpisodeBill(this.#deps, { payer, jobId: this.#job.id, index: next.index }, this.#request);
     return next.index;
   }
 
@@ -171,12 +171,12 @@ class Run {
     this.#episodes.push({ ...episode, keptActions: true });
     const response = factsOfEpisode(episode, this.#request.media !== "none");
     const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
-    await turn(this.#parts.sql, this.#job, { ended: [this.#seal.end(end)] });
+    await turn(this.#deps.sql, this.#job, { ended: [this.#seal.end(end)] });
     if (episode.index + 1 < this.#request.episodes) await this.#begin();
   }
 
-  async #complete(scenario: Scenario, variant: Variant, policy: EvaluatedPolicy, end: TrialEnd): Promise<void> {
-    const { sql } = this.#parts;
+  async #complete(scenario: Scenario, variant: ScenarioVariant, policy: EvaluatedPolicy, end: TrialEnd): Promise<void> {
+    const { sql } = this.#deps;
     await tx(sql, (tx) => advance(tx, this.#job, "scoring"));
     const episodes = this.#episodes.toSorted((a, b) => a.index - b.index);
     const allFaults = episodes.length > 0 && episodes.every(isFault);
@@ -225,7 +225,7 @@ class Run {
   }
 
   #close(status: EvaluationEnd, result: EvaluationResult): Promise<void> {
-    return endEvaluation(this.#parts.sql, this.#job, status, result, this.#seal);
+    return endEvaluation(this.#deps.sql, this.#job, status, result, this.#seal);
   }
 }
 

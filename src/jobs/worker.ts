@@ -1,13 +1,13 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
 import { after, every, nowSeconds } from "../ambient.ts";
 import { Cancel, type Signal } from "../cancellation.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs/jobs.ts";
 
 /** What a worker tells the work on a job. */
 export interface JobWatch {
-  /** Aborted when the job is another's now, or when the house closes: nothing that is still done will be kept. */
+  /** Aborted when the job is another's now, or when the gateway closes: nothing that is still done will be kept. */
   readonly lost: Signal;
   /** Aborted when the job was called off, or its time is over. */
   readonly stopped: Signal;
@@ -30,9 +30,9 @@ export class Resting extends Error {
 export type JobWork = (job: HeldJob, watch: JobWatch) => Promise<void>;
 
 /** What a worker needs. */
-export interface WorkerParts {
+export interface WorkerDeps {
   readonly sql: Sql;
-  readonly notices: Notices;
+  readonly notifications: Notifications;
   /** Names this worker among all. */
   readonly owner: string;
   readonly work: Readonly<Partial<Record<JobKind, JobWork>>>;
@@ -51,7 +51,7 @@ const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
 
 /** A worker; any number of them share the jobs of one database. */
 export class Worker {
-  readonly #parts: WorkerParts;
+  readonly #deps: WorkerDeps;
   readonly #kinds: readonly JobKind[];
   readonly #held = new Map<string, { job: HeldJob; lost: Cancel; stopped: Cancel; done: Promise<void> }>();
   readonly #stops: (() => void)[];
@@ -63,12 +63,12 @@ export class Worker {
   #resting = 0;
 
   /** Begins at once. */
-  constructor(parts: WorkerParts) {
-    this.#parts = parts;
-    this.#kinds = Object.keys(parts.work) as JobKind[]; // the table's own keys
+  constructor(deps: WorkerDeps) {
+    this.#deps = deps;
+    this.#kinds = Object.keys(deps.work) as JobKind[]; // the table's own keys
     const wake = (): void => this.#wake();
     this.#stops = [
-      parts.notices.on(
+      deps.notifications.on(
         "job",
         (id) => {
           const held = this.#held.get(id);
@@ -109,7 +109,7 @@ export class Worker {
 
   async #fill(): Promise<void> {
     this.#again = false;
-    const { sql, owner, atOnce, warn } = this.#parts;
+    const { sql, owner, atOnce, warn } = this.#deps;
     try {
       while (!this.#closed && this.#held.size - Math.min(this.#resting, MOST_RESTING) < atOnce) {
         const job = await takeJob(sql, owner, this.#kinds);
@@ -134,7 +134,7 @@ export class Worker {
   }
 
   async #run(job: HeldJob, watch: JobWatch): Promise<void> {
-    const { work, sql, warn } = this.#parts;
+    const { work, sql, warn } = this.#deps;
     try {
       await work[job.kind]?.(job, watch);
     } catch (cause) {
@@ -147,7 +147,7 @@ export class Worker {
 
   /** A rest that nobody writes down ends with the lease. */
   async #letRest(job: HeldJob, ms: number): Promise<void> {
-    await giveBack(this.#parts.sql, job, ms).catch(() => {});
+    await giveBack(this.#deps.sql, job, ms).catch(() => {});
     if (this.#closed) return;
     const stop = after(ms, () => {
       this.#rests.delete(stop);
@@ -169,7 +169,7 @@ export class Worker {
   /** Makes the lease longer, and hears whether the job was called off meanwhile. */
   async #look({ job, lost, stopped }: { job: HeldJob; lost: Cancel; stopped: Cancel }): Promise<void> {
     try {
-      const { cancelled, expired } = await renew(this.#parts.sql, job);
+      const { cancelled, expired } = await renew(this.#deps.sql, job);
       if (cancelled) stopped.abort("cancelled");
       else if (expired) stopped.abort("expired");
     } catch (cause) {

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { after, sleep } from "../ambient.ts";
 
-/** What the launcher needs of the house. */
+/** What the launcher depends on. */
 export interface LaunchOptions {
   /** Ports to listen on; 0, the default, picks one. */
   readonly grpcPort?: number;

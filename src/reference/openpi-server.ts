@@ -60,12 +60,12 @@ export async function serveOpenpi(listen: { readonly host: string; readonly port
   };
 }
 
-interface Policy {
+interface ServedPolicy {
   readonly slug: string;
   readonly declaration: ActionDeclaration;
 }
 
-const POLICIES: ReadonlyMap<string, Policy> = new Map(
+const POLICIES: ReadonlyMap<string, ServedPolicy> = new Map(
   REFERENCE_MODELS.flatMap(({ slug, actions }) =>
     actions.map((declaration) => [`/${slug}/${declaration.space}`, { slug, declaration }]),
   ),
@@ -76,7 +76,7 @@ function answerHttp(request: IncomingMessage, response: ServerResponse): void {
   else response.writeHead(426).end("this is a WebSocket server\n");
 }
 
-function serve(client: WebSocket, policy: Policy): void {
+function serve(client: WebSocket, policy: ServedPolicy): void {
   client.on("error", () => undefined); // a broken connection closes
   client.send(encodeNumpy(metadataOf(policy)));
   client.on("message", (data, isBinary) => {
@@ -90,7 +90,7 @@ function serve(client: WebSocket, policy: Policy): void {
   });
 }
 
-const metadataOf = ({ slug, declaration }: Policy) => ({
+const metadataOf = ({ slug, declaration }: ServedPolicy) => ({
   model: slug,
   action_space: declaration.space,
   action_dim: declaration.dim,
@@ -99,7 +99,7 @@ const metadataOf = ({ slug, declaration }: Policy) => ({
   proprio: declaration.proprioLayouts,
 });
 
-function infer({ slug, declaration }: Policy, bytes: Buffer): Buffer {
+function infer({ slug, declaration }: ServedPolicy, bytes: Buffer): Buffer {
   const started = steadyNow();
   const observation = decodeNumpy(bytes);
   if (!(observation instanceof Map)) throw new UnsupportedObservation("the observation is not a map");

@@ -2,13 +2,13 @@
 import { parentPort } from "node:worker_threads";
 import { ground } from "./ground/ground.ts";
 import { decodeImage, encodeImage, type RgbFrame, type RgbImage, UnreadableImage } from "./image.ts";
-import type { EncodedPicture, Job, MadePicture, Reply, Results } from "./pictures.ts";
+import type { EncodedPicture, MadePicture, PictureJob, PictureReply, Results } from "./pictures.ts";
 import { predict } from "./predict/predict.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
 const predictions = new Map<number, Iterator<RgbImage>>();
 
-const WORK: { readonly [K in Job["kind"]]: (job: Extract<Job, { kind: K }>) => Promise<Results[K]> } = {
+const WORK: { readonly [K in PictureJob["kind"]]: (job: Extract<PictureJob, { kind: K }>) => Promise<Results[K]> } = {
   async ground({ picture, instruction }) {
     return ground(await decoded(picture), instruction);
   },
@@ -39,10 +39,10 @@ const made = async (image: RgbImage): Promise<MadePicture> => ({
   bytes: await encodeImage(image, "png"),
 });
 
-async function answer({ ticket, job }: { ticket: number; job: Job }): Promise<Reply> {
+async function answer({ ticket, job }: { ticket: number; job: PictureJob }): Promise<PictureReply> {
   try {
     // The table has a function for each kind, which takes jobs of that kind.
-    const work = WORK[job.kind] as (job: Job) => Promise<Results[keyof Results]>;
+    const work = WORK[job.kind] as (job: PictureJob) => Promise<Results[keyof Results]>;
     return { ticket, result: await work(job) };
   } catch (error) {
     const unreadable = error instanceof UnreadableImage;
@@ -52,6 +52,6 @@ async function answer({ ticket, job }: { ticket: number; job: Job }): Promise<Re
 }
 
 const port = parentPort;
-port?.on("message", (message: { ticket: number; job: Job }) => {
+port?.on("message", (message: { ticket: number; job: PictureJob }) => {
   void answer(message).then((reply) => port.postMessage(reply));
 });

@@ -15,7 +15,7 @@ export interface EncodedPicture {
 }
 
 /** What a thread is asked. `id` names the prediction that it's about. */
-export type Job =
+export type PictureJob =
   | { kind: "ground"; picture: EncodedPicture; instruction: string }
   | {
       kind: "predict";
@@ -43,7 +43,7 @@ export interface Results {
 }
 
 /** An answer on its way back: a result, or a reason that's fit for the caller. */
-export type Reply =
+export type PictureReply =
   | { ticket: number; result: Results[keyof Results] }
   | { ticket: number; refusal: string; unreadable: boolean };
 
@@ -113,29 +113,29 @@ export class Pictures {
   }
 }
 
-interface Asked {
+interface AskedPicture {
   readonly resolve: (result: Results[keyof Results]) => void;
   readonly reject: (error: Error) => void;
 }
 
 class Thread {
   readonly #worker = new Worker(new URL("./pictures-worker.ts", import.meta.url));
-  readonly #asked = new Map<number, Asked>();
+  readonly #asked = new Map<number, AskedPicture>();
   #nextTicket = 1;
 
   constructor() {
-    this.#worker.on("message", (reply: Reply) => this.#settle(reply));
+    this.#worker.on("message", (reply: PictureReply) => this.#settle(reply));
   }
 
   get load(): number {
     return this.#asked.size;
   }
 
-  ask<K extends Job["kind"]>(job: Extract<Job, { kind: K }>): Promise<Results[K]> {
+  ask<K extends PictureJob["kind"]>(job: Extract<PictureJob, { kind: K }>): Promise<Results[K]> {
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
       // The thread answers each kind of job with its own kind of result.
-      this.#asked.set(ticket, { resolve: resolve as Asked["resolve"], reject });
+      this.#asked.set(ticket, { resolve: resolve as AskedPicture["resolve"], reject });
       this.#worker.postMessage({ ticket, job });
     });
   }
@@ -144,7 +144,7 @@ class Thread {
     await this.#worker.terminate();
   }
 
-  #settle(reply: Reply): void {
+  #settle(reply: PictureReply): void {
     const asked = this.#asked.get(reply.ticket);
     this.#asked.delete(reply.ticket);
     if ("result" in reply) asked?.resolve(reply.result);

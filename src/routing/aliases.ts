@@ -50,7 +50,7 @@ export function standsFor({ filter }: Alias, offering: Offering): boolean {
 export const standsForAll = ({ filter }: Alias): boolean => Object.keys(filter).length === 0;
 
 /** A suffix to a slug or alias that orders the plan. */
-export interface Variant {
+export interface ModelVariant {
   /** With its colon, such as `:turbo`. */
   readonly suffix: string;
   readonly description: string;
@@ -58,7 +58,7 @@ export interface Variant {
 }
 
 /** Every variant suffix. Source: specification, "Model identifiers". */
-export const VARIANTS: readonly Variant[] = [
+export const VARIANTS: readonly ModelVariant[] = [
   { suffix: ":nitro", description: "Highest frames per second; for batch rollouts", axis: "throughput" },
   { suffix: ":turbo", description: "Lowest time to first frame; for closed-loop control", axis: "latency" },
   { suffix: ":floor", description: "Cheapest offering that can serve the request", axis: "price" },
@@ -75,7 +75,7 @@ export const aliasOf = (id: string): Alias | undefined => aliasById.get(id);
 export interface ModelName {
   /** Slug or alias without the suffix. */
   readonly base: string;
-  readonly variant: Variant | undefined;
+  readonly variant: ModelVariant | undefined;
 }
 
 /** Takes a known suffix off the right; every other colon belongs to the name, as in `service/auto:vla:turbo`. */

@@ -3,7 +3,7 @@
  * `snapshot/` what there is to choose from, `health/` how it fares, `plan/` stages 1 to 4, how a request becomes a plan or a
  * refusal, `attempt/` stages 5 and 6, how a plan is carried out once and told, `loop/` how one is carried out over and over.
  */
-export { ALIASES, type Alias, type Axis, standsFor, VARIANTS, type Variant } from "./aliases.ts";
+export { ALIASES, type Alias, type Axis, type ModelVariant, standsFor, VARIANTS } from "./aliases.ts";
 export {
   type AttemptCalls,
   type Attempted,
@@ -20,8 +20,15 @@ export type { Hearsay, Report, Uptime } from "./health/cell.ts";
 export { type ForcedState, HealthBoard, type OfferingHealth } from "./health/health.ts";
 export type { HealthView } from "./health/health-view.ts";
 export { BUCKETS } from "./health/sketch.ts";
-export { copyOf, since, type Tally } from "./health/tally.ts";
-export type { Deliver, Dispatch, Hold, LoopEffect, LoopEvent, Sighting } from "./loop/events.ts";
+export { type AttemptCounts, copyOf, since } from "./health/tally.ts";
+export type {
+  DeliverEffect,
+  DispatchEffect,
+  HoldEffect,
+  LoopEffect,
+  LoopEvent,
+  ObservationView,
+} from "./loop/events.ts";
 export { type LoopFigures, LoopGauge } from "./loop/gauge.ts";
 export { Loop, type LoopRouter, type LoopRules } from "./loop/loop.ts";
 export type { CatalogModel, Offering } from "./offering.ts";
@@ -29,9 +36,9 @@ export { explain } from "./plan/explain.ts";
 export { contractOf, type KeyScope, type PlanArgs } from "./plan/intent.ts";
 export { nearNames } from "./plan/near.ts";
 export { type OwnKeys, type OwnKeyUse, sameWay } from "./plan/own-keys.ts";
-export { PIN_SILENCE_MS, type Pin, PinBoard, pinOutcome } from "./plan/pin.ts";
+export { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "./plan/pin.ts";
 export { type Plan, type PlanStep, planFor } from "./plan/plan.ts";
 export { buildingSnapshot, buildSnapshot } from "./snapshot/build.ts";
 export { Names, naming } from "./snapshot/names.ts";
-export { SIMULATED_PROVIDER, type Snapshot, type Supply } from "./snapshot/snapshot.ts";
+export { type RoutingSupply, SIMULATED_PROVIDER, type Snapshot } from "./snapshot/snapshot.ts";
 export { sorting } from "./snapshot/sorting.ts";

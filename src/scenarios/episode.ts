@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
 import { PolicyFailure } from "./failure.ts";
-import { FAULTS, lengthOf, type Task, type Termination, type Variant } from "./scenario.ts";
+import { FAULTS, lengthOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
 
 /** What a policy is shown. */
 export interface Look {
@@ -21,7 +21,7 @@ export interface Chunk {
 }
 
 /** Who acts. Throws `PolicyFailure`. */
-export type Policy = (look: Look) => Chunk | Promise<Chunk>;
+export type EpisodePolicy = (look: Look) => Chunk | Promise<Chunk>;
 
 /** How an episode is run. */
 export interface Rules {
@@ -64,23 +64,23 @@ export type Watcher = (world: World, step: number) => void;
 
 /** The worlds of one variant, used for one episode after another. */
 export class Arena {
-  readonly variant: Variant;
+  readonly variant: ScenarioVariant;
   readonly world: World;
   readonly #task: Task;
 
-  private constructor(variant: Variant, world: World) {
+  private constructor(variant: ScenarioVariant, world: World) {
     this.variant = variant;
     this.world = world;
     this.#task = variant.play(world);
   }
 
   /** Compiles a variant's world. Throws `ScenarioError`. */
-  static async of(variant: Variant): Promise<Arena> {
+  static async of(variant: ScenarioVariant): Promise<Arena> {
     return new Arena(variant, await World.of(variant.mjcf, variant.assets));
   }
 
   /** Runs an episode from its seed to its end. Whatever the policy does ends up in the record. */
-  async run(seed: number, policy: Policy, rules: Rules, watch: Watcher = () => {}): Promise<EpisodeRecord> {
+  async run(seed: number, policy: EpisodePolicy, rules: Rules, watch: Watcher = () => {}): Promise<EpisodeRecord> {
     const log = this.#begin(seed);
     watch(this.world, 0);
     try {
@@ -110,14 +110,14 @@ export class Arena {
     this.world.close();
   }
 
-  #begin(seed: number): Log {
+  #begin(seed: number): EpisodeLog {
     this.world.reset();
     this.#task.reset(seeded(seed));
     this.world.forward();
     return newLog(this.world.state());
   }
 
-  async #play(policy: Policy, rules: Rules, log: Log, watch: Watcher): Promise<void> {
+  async #play(policy: EpisodePolicy, rules: Rules, log: EpisodeLog, watch: Watcher): Promise<void> {
     const { dtMs } = this.variant;
     let held: Float64Array | undefined;
     while (log.termination === undefined) {
@@ -166,7 +166,7 @@ export class Arena {
     });
   }
 
-  #take(action: Float64Array, log: Log, watch: Watcher): void {
+  #take(action: Float64Array, log: EpisodeLog, watch: Watcher): void {
     const { low, high } = this.variant.bounds;
     const applied = action.map((value, i) => Math.min(high[i]!, Math.max(low[i]!, value)));
     if (applied.some((value, i) => value !== action[i])) log.clipped += 1;
@@ -174,7 +174,7 @@ export class Arena {
     watch(this.world, log.steps);
   }
 
-  #step(action: Float64Array, log: Log): void {
+  #step(action: Float64Array, log: EpisodeLog): void {
     const { low, high } = this.variant.bounds;
     const { reward, ending } = this.#task.step(action);
     if (log.last)
@@ -188,7 +188,7 @@ export class Arena {
     else if (log.steps >= this.variant.maxSteps) log.termination = "max_steps";
   }
 
-  #recordOf(seed: number, log: Log): EpisodeRecord {
+  #recordOf(seed: number, log: EpisodeLog): EpisodeRecord {
     const { success, progress, metrics } = this.#task.measure();
     const termination = log.termination ?? "max_steps";
     const actions = new Float64Array(log.actions.length * this.variant.fields.length);
@@ -215,7 +215,7 @@ export class Arena {
   }
 }
 
-interface Log {
+interface EpisodeLog {
   readonly initial: Float64Array;
   readonly actions: Float64Array[];
   readonly latencies: number[];
@@ -230,7 +230,7 @@ interface Log {
   travelled: number;
 }
 
-const newLog = (initial: Float64Array): Log => ({
+const newLog = (initial: Float64Array): EpisodeLog => ({
   initial,
   actions: [],
   latencies: [],

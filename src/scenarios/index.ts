@@ -8,7 +8,7 @@ import { armPickPlace } from "./builtin/pick-place.ts";
 import { pushT } from "./builtin/push-t.ts";
 import { bimanualReach, humanoidReach } from "./builtin/reaches.ts";
 import { loadPacks } from "./pack.ts";
-import type { Scenario, Variant } from "./scenario.ts";
+import type { Scenario, ScenarioVariant } from "./scenario.ts";
 
 /** The scenarios that ship with the gateway. */
 export const BUILT_IN: readonly Scenario[] = [
@@ -33,13 +33,13 @@ export const triedSpaces = (scenarios: Iterable<Scenario>): ReadonlySet<string> 
   new Set([...scenarios].flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
 
 /** The variant of a scenario for an action space, or its first; undefined where it has none for it. */
-export const variantFor = (scenario: Scenario, actionSpace: string | undefined): Variant | undefined =>
+export const variantFor = (scenario: Scenario, actionSpace: string | undefined): ScenarioVariant | undefined =>
   actionSpace === undefined
     ? scenario.variants[0]
     : scenario.variants.find((variant) => variant.actionSpace === actionSpace);
 
 /** What a scenario's variant is, as a digest: its model, its numbers and its rules' version. Scores compare only under one digest. */
-export function digestOf(scenario: Scenario, variant: Variant): string {
+export function digestOf(scenario: Scenario, variant: ScenarioVariant): string {
   const { actionSpace, fields, bounds, proprioNames, dtMs, maxSteps, mjcf } = variant;
   const { id, version, success } = scenario;
   const hash = createHash("sha256");

@@ -7,7 +7,7 @@ import { basename, join } from "node:path";
 import { between, type Random } from "./chance.ts";
 import type { World } from "./engine.ts";
 import { ScenarioError } from "./failure.ts";
-import { type Camera, distance, type Scenario, type Task, type Variant } from "./scenario.ts";
+import { type Camera, distance, type Scenario, type ScenarioVariant, type Task } from "./scenario.ts";
 
 /** `scenario.json`. */
 interface PackFile {
@@ -140,7 +140,7 @@ const successOf = ({ success, max_steps }: PackFile): string =>
     ? `${success.site_near.site} comes within ${success.site_near.within_m} m of its place.`
     : `The episode lasts all ${max_steps} steps.`;
 
-function variantOf(pack: PackFile, mjcf: string, assets: ReadonlyMap<string, Uint8Array>): Variant {
+function variantOf(pack: PackFile, mjcf: string, assets: ReadonlyMap<string, Uint8Array>): ScenarioVariant {
   const { action, action_dim: dim } = pack;
   const timestep = Number(/<option[^>]*\btimestep="([^"]+)"/.exec(mjcf)?.[1] ?? 0.002);
   return {

@@ -6,11 +6,11 @@ import type { World } from "./engine.ts";
 export const ENGINE_FACTS = { name: "mujoco-wasm", version: "3.14.0" } as const;
 
 /** How an episode can end that ran to its end. `max_steps` is no success, unless the scenario says that lasting is the point. */
-export type Ending = "success" | "max_steps" | "fell" | "collision" | "out_of_bounds";
+export type EpisodeEnding = "success" | "max_steps" | "fell" | "collision" | "out_of_bounds";
 
 /** Why an episode ended: as the scenario says, or by a fault of the policy or of the physics. */
 export type Termination =
-  | Ending
+  | EpisodeEnding
   | "policy_timeout"
   | "policy_disconnected"
   | "policy_error"
@@ -40,7 +40,7 @@ export interface Camera {
 export interface Step {
   readonly reward: number;
   /** How the episode ended with this step; undefined while it goes on. */
-  readonly ending?: Ending;
+  readonly ending?: EpisodeEnding;
 }
 
 /** One task in a world. Every method works on the world's present state; chance comes in by `reset` alone. */
@@ -65,7 +65,7 @@ export interface Task {
 }
 
 /** One way to take a scenario: an action space with its numbers' meaning. */
-export interface Variant {
+export interface ScenarioVariant {
   readonly actionSpace: string;
   /** One name per number of an action. */
   readonly fields: readonly string[];
@@ -100,7 +100,7 @@ export interface Scenario {
   readonly success: string;
   /** The public specification that it re-implements; empty where it is this project's own. */
   readonly source: string;
-  readonly variants: readonly [Variant, ...Variant[]];
+  readonly variants: readonly [ScenarioVariant, ...ScenarioVariant[]];
 }
 
 /** The sum of squares' root. */
@@ -112,7 +112,7 @@ export const distance = (a: readonly number[], b: readonly number[]): number =>
 /** `value`, at least `low` and at most `high`. */
 export const clamp = (value: number, low: number, high: number): number => Math.min(high, Math.max(low, value));
 /** The same bounds for every number of an action. */
-export const evenly = (count: number, low: number, high: number): Variant["bounds"] => ({
+export const evenly = (count: number, low: number, high: number): ScenarioVariant["bounds"] => ({
   low: Array.from({ length: count }, () => low),
   high: Array.from({ length: count }, () => high),
 });

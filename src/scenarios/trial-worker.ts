@@ -4,7 +4,7 @@ import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { loadScenarios, variantFor } from "./index.ts";
 import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
-import type { Variant } from "./scenario.ts";
+import type { ScenarioVariant } from "./scenario.ts";
 import { isFault } from "./scores.ts";
 import type { FinishedEpisode, FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
 
@@ -96,7 +96,7 @@ async function replayed(
 }
 
 /** The first camera, with pictures small enough to be made by the dozen. */
-function cameraOf({ cameras }: Variant): { name: string; width: number; height: number } {
+function cameraOf({ cameras }: ScenarioVariant): { name: string; width: number; height: number } {
   const { name, width, height } = cameras[0]!;
   const share = Math.min(1, 160 / Math.max(width, height));
   return { name, width: Math.round(width * share), height: Math.round(height * share) };

@@ -7,6 +7,7 @@ import {
   CreateOrgResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
 import { fromUsd, toUsd } from "../billing/price.ts";
+import { byCall, type Implementation } from "../call.ts";
 import { audit } from "../store/account/audit.ts";
 import { addMember } from "../store/account/members.ts";
 import { addOrg, grantCredits } from "../store/account/orgs.ts";
@@ -16,19 +17,18 @@ import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { settingsCalls } from "./account/settings.ts";
 import { usageCalls } from "./account/usage.ts";
-import { byCall, type Implementation } from "../call.ts";
 
-/** What accounts need of the house. */
-export type AccountParts = KeyParts;
+/** What accounts depends on. */
+export type AccountDeps = KeyParts;
 
 /** The account RPCs. */
-export function accountService(parts: AccountParts): Implementation<typeof AccountService> {
-  const { sql } = parts;
+export function accountService(deps: AccountDeps): Implementation<typeof AccountService> {
+  const { sql } = deps;
   return {
-    ...keyCalls(parts),
-    ...settingsCalls(parts),
-    ...commitmentCalls(parts),
-    ...usageCalls(parts),
+    ...keyCalls(deps),
+    ...settingsCalls(deps),
+    ...commitmentCalls(deps),
+    ...usageCalls(deps),
 
     async createOrg({ name, email }, call) {
       const { id, created, signedUp } = await tx(sql, async (tx) => {

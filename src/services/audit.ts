@@ -7,11 +7,11 @@ import {
   ListAuditResponseSchema,
   VerifyAuditResponseSchema,
 } from "../../gen/limber/v1/audit_service_pb.ts";
+import type { Call, Implementation } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { assertReachable } from "./account/reach.ts";
-import type { Call, Implementation } from "../call.ts";
 
 const DEFAULT_PAGE = 50;
 const MOST_FAULTS = 100;

@@ -18,10 +18,10 @@ import type { OrgSettings } from "../store/account/settings.ts";
 import { PERMISSIONS, reachOf } from "./permissions.ts";
 
 /** A set of words; undefined stands for all words, an empty set for none. */
-type Words = ReadonlySet<string> | undefined;
+type AuthorityWords = ReadonlySet<string> | undefined;
 
 /** Safety bounds in one form: the numbers of the first dimensions of an action, and what holds for every dimension after them. */
-interface Range {
+interface BoundsRange {
   readonly lowest: readonly number[];
   readonly lowestRest: number;
   readonly highest: readonly number[];
@@ -30,27 +30,27 @@ interface Range {
   readonly maxStartJump: number;
 }
 
-type Budget = NonNullable<KeyRecord["budget"]>;
+type AuthorityBudget = NonNullable<KeyRecord["budget"]>;
 
 /** The whole authority of a key or a member. */
 export interface Authority {
   /** How far each permission reaches: `all`, or the user whose own things alone it reaches. A permission that is not held is not there. */
   readonly permissions: ReadonlyMap<string, string>;
   /** Contracts that may be called. */
-  readonly scopes: Words;
+  readonly scopes: AuthorityWords;
   /** Models that may be used: `owner/name`, or `owner/*` for all of an owner. */
-  readonly models: Words;
+  readonly models: AuthorityWords;
   /** Regions that may serve. */
-  readonly regions: Words;
+  readonly regions: AuthorityWords;
   /** Providers that retain frames may not serve. */
   readonly zdr: boolean;
-  readonly workspaces: Words;
+  readonly workspaces: AuthorityWords;
   readonly environment: KeyRecord["environment"];
   /** Robots that it is for. */
-  readonly robots: Words;
-  readonly bounds: Range;
+  readonly robots: AuthorityWords;
+  readonly bounds: BoundsRange;
   /** Every budget that limits it; it spends no more than any of them allows. */
-  readonly budget: readonly Budget[];
+  readonly budget: readonly AuthorityBudget[];
   readonly rateLimit: RateLimit;
   /** In unix seconds; Infinity for no end. */
   readonly expiresAt: number;
@@ -65,7 +65,7 @@ interface Order<T> {
   meet(one: T, other: T): T;
 }
 
-const words: Order<Words> = {
+const words: Order<AuthorityWords> = {
   within: (inner, outer) => outer === undefined || inner?.isSubsetOf(outer) === true,
   meet: (one, other) => (one && other ? one.intersection(other) : (one ?? other)),
 };
@@ -74,7 +74,7 @@ const words: Order<Words> = {
 const covers = (outer: string, inner: string): boolean =>
   outer === inner || outer === "*" || (outer.endsWith("/*") && inner.startsWith(outer.slice(0, -1)));
 
-const globs: Order<Words> = {
+const globs: Order<AuthorityWords> = {
   within: (inner, outer) =>
     outer === undefined ||
     (inner !== undefined && [...inner].every((name) => [...outer].some((glob) => covers(glob, name)))),
@@ -102,10 +102,10 @@ const permissions: Order<Authority["permissions"]> = {
 };
 
 const at = (numbers: readonly number[], rest: number, i: number): number => numbers[i] ?? rest;
-const lengthOf = (...ranges: readonly Range[]): number =>
+const lengthOf = (...ranges: readonly BoundsRange[]): number =>
   Math.max(...ranges.flatMap(({ lowest, highest }) => [lowest.length, highest.length]));
 
-const range: Order<Range> = {
+const range: Order<BoundsRange> = {
   within(inner, outer) {
     // One more than the longest, for what holds after it.
     for (let i = 0; i <= lengthOf(inner, outer); i++) {
@@ -129,7 +129,7 @@ const range: Order<Range> = {
   },
 };
 
-const NO_BOUNDS: Range = {
+const NO_BOUNDS: BoundsRange = {
   lowest: [],
   lowestRest: Number.NEGATIVE_INFINITY,
   highest: [],
@@ -139,7 +139,7 @@ const NO_BOUNDS: Range = {
 };
 
 /** How many intervals of one kind a single interval of another kind may touch: a month touches six weeks at most. */
-const TOUCHED: Readonly<Record<Budget["interval"], Readonly<Record<Budget["interval"], number>>>> = {
+const TOUCHED: Readonly<Record<AuthorityBudget["interval"], Readonly<Record<AuthorityBudget["interval"], number>>>> = {
   daily: { daily: 1, weekly: 7, monthly: 31, lifetime: Number.POSITIVE_INFINITY },
   weekly: { daily: 1, weekly: 1, monthly: 6, lifetime: Number.POSITIVE_INFINITY },
   monthly: { daily: 1, weekly: 2, monthly: 1, lifetime: Number.POSITIVE_INFINITY },
@@ -147,7 +147,7 @@ const TOUCHED: Readonly<Record<Budget["interval"], Readonly<Record<Budget["inter
 };
 
 /** Whether spending up to one budget can never exceed another, in any interval of that one. */
-export const allowsNoMore = (inner: Budget, outer: Budget): boolean =>
+export const allowsNoMore = (inner: AuthorityBudget, outer: AuthorityBudget): boolean =>
   inner.limitMicro === 0 || inner.limitMicro * TOUCHED[inner.interval][outer.interval] <= outer.limitMicro;
 
 const budgets: Order<Authority["budget"]> = {
@@ -248,16 +248,16 @@ export const FIELDS = {
 } as const satisfies { readonly [F in keyof KeyRecord]-?: Dimension | "name" | "standing" };
 
 /** The fields of a key that say what it may do. */
-export type Grant = Pick<
+export type AuthorityGrant = Pick<
   KeyRecord,
   { [F in keyof KeyRecord]-?: (typeof FIELDS)[F] extends Dimension ? F : never }[keyof KeyRecord]
 >;
 
-const listed = (list: readonly string[]): Words =>
+const listed = (list: readonly string[]): AuthorityWords =>
   list.length === 0 || list.includes("*") ? undefined : new Set(list);
-const only = (word: string | undefined): Words => (word === undefined ? undefined : new Set([word]));
+const only = (word: string | undefined): AuthorityWords => (word === undefined ? undefined : new Set([word]));
 
-function permissionsOf({ role, permissions, userId }: Pick<Grant, "role" | "permissions" | "userId">) {
+function permissionsOf({ role, permissions, userId }: Pick<AuthorityGrant, "role" | "permissions" | "userId">) {
   const held = new Map<string, string>();
   for (const { id } of PERMISSIONS) {
     if (permissions !== undefined && !permissions.includes(id)) continue;
@@ -269,7 +269,7 @@ function permissionsOf({ role, permissions, userId }: Pick<Grant, "role" | "perm
   return held;
 }
 
-function rangeOf(bounds: Partial<SafetyBounds> | undefined): Range {
+function rangeOf(bounds: Partial<SafetyBounds> | undefined): BoundsRange {
   if (bounds === undefined) return NO_BOUNDS;
   const { lowest = [], highest = [], maxChange, maxStartJump } = bounds;
   // One number stands for every dimension.
@@ -285,7 +285,7 @@ function rangeOf(bounds: Partial<SafetyBounds> | undefined): Range {
 }
 
 /** What these fields of a key allow by themselves, whatever its ancestors do. */
-export function authorityOfGrant(grant: Grant): Authority {
+export function authorityOfGrant(grant: AuthorityGrant): Authority {
   const { scopes, models, settings, workspaceId, environment, robotId, bounds, budget, rateLimit, expiresAt } = grant;
   return {
     permissions: permissionsOf(grant),
@@ -362,7 +362,7 @@ export function changedAuthority(before: Authority, after: KeyRecord, changes: K
 }
 
 /** What somebody has who signs in and makes keys: a role, in some workspaces or in all. */
-export interface Standing {
+export interface StandingAuthority {
   readonly role: string;
   /** All when empty. */
   readonly workspaceIds: readonly string[];
@@ -377,7 +377,7 @@ export interface Standing {
  * The authority of a member, or of an application that a member may consent to. It has no more dimensions than these: nothing narrows its
  * models, robot, bounds, budget or end. What it makes has the usual rate limit and drives simulations.
  */
-export const authorityOfStanding = (standing: Standing, settings: OrgSettings): Authority => ({
+export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSettings): Authority => ({
   ...authorityOfGrant({
     role: standing.role,
     permissions: standing.permissions && [...standing.permissions],
@@ -402,7 +402,7 @@ const NEW_USER = "new";
 /** What nothing matches, where a list has to say that nothing is left. */
 const NOTHING = "-";
 
-const listOf = (set: Words): string[] => (set === undefined ? [] : set.size === 0 ? [NOTHING] : [...set]);
+const listOf = (set: AuthorityWords): string[] => (set === undefined ? [] : set.size === 0 ? [NOTHING] : [...set]);
 
 /** The key as it acts, with its ancestors' limits. One that is left without a robot to be for is disabled. */
 export function effective(key: KeyRecord): KeyRecord {

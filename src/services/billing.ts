@@ -14,24 +14,24 @@ import {
 } from "../../gen/limber/v1/billing_service_pb.ts";
 import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import { now } from "../ambient.ts";
-import { toUsd } from "../billing/price.ts";
 import type { Processor } from "../billing/payments.ts";
+import { toUsd } from "../billing/price.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
+import type { Leaser } from "../inference/call-billing.ts";
 import { balanceOf } from "../store/account/orgs.ts";
-import type { Sql } from "../store/database/tx.ts";
 import { commitmentOf } from "../store/billing/commitments.ts";
 import { findPayment, listPayments, type PaymentRecord } from "../store/billing/payments.ts";
 import { ownKeySpending } from "../store/billing/usage.ts";
+import type { Sql } from "../store/database/tx.ts";
 import { commitmentMessage } from "./account/commitment.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { returnUrls } from "./billing/urls.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
-import type { HouseTill } from "../inference/call-billing.ts";
 
-/** What billing needs of the house. */
-export interface BillingParts {
+/** What billing depends on. */
+export interface BillingDeps {
   sql: Sql;
-  till: HouseTill;
+  leaser: Leaser;
   /** Undefined where no payment processor is set up. */
   processor: Processor | undefined;
   /** Where payers are sent who were given no other address. */
@@ -45,10 +45,10 @@ const DEFAULT_PAGE = 50;
 const LIMITS = limitsOf();
 
 /** The billing RPCs. */
-export function billingService(parts: BillingParts): Implementation<typeof BillingService> {
-  const { sql, till, processor } = parts;
-  const atProcessor = (): BillingParts & { processor: Processor } => {
-    if (processor) return { ...parts, processor };
+export function billingService(deps: BillingDeps): Implementation<typeof BillingService> {
+  const { sql, leaser, processor } = deps;
+  const atProcessor = (): BillingDeps & { processor: Processor } => {
+    if (processor) return { ...deps, processor };
     throw refuse(Reason.BILLING_UNAVAILABLE, "no payment processor is set up here: the operator adds credit");
   };
   return {
@@ -66,7 +66,7 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
     async getBalance(_request, call) {
       const { orgId } = keyOf(call);
       // What this replica keeps ready for the next calls is promised to nobody.
-      await till.giveBack(orgId);
+      await leaser.giveBack(orgId);
       const [balance, promised, ownMicro] = await Promise.all([
         balanceOf(sql, orgId),
         commitmentOf(sql, orgId, now()),
@@ -89,9 +89,9 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
     },
 
     async topUp(request, call) {
-      const house = atProcessor();
-      const payment = await openCheckout(house, {
-        ...returnUrls(request, house.home),
+      const deps = atProcessor();
+      const payment = await openCheckout(deps, {
+        ...returnUrls(request, deps.home),
         named: { successUrl: request.successUrl, cancelUrl: request.cancelUrl ?? request.successUrl },
         ...byCall(call),
         orgId: keyOf(call).orgId,
@@ -131,9 +131,9 @@ export function billingService(parts: BillingParts): Implementation<typeof Billi
     },
 
     async takeProcessorMessage({ payload, signature }, { requestId }) {
-      const house = atProcessor();
-      const words = house.processor.read(payload, signature);
-      await believe(house, words, { actor: "system", requestId });
+      const deps = atProcessor();
+      const words = deps.processor.read(payload, signature);
+      await believe(deps, words, { actor: "system", requestId });
       return create(TakeProcessorMessageResponseSchema, { received: true });
     },
   };

@@ -20,11 +20,12 @@ import {
 } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { newId, now } from "../ambient.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
+import { Reason, refuse } from "../errors.ts";
 import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
-import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
@@ -33,11 +34,10 @@ import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp } from "../upstream/post/otlp.ts";
 import { AddressRefused } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
-/** What broadcast needs of the house. */
-export interface BroadcastParts {
+/** What broadcast depends on. */
+export interface BroadcastDeps {
   sql: Sql;
   vault: Vault;
   broadcaster: Broadcaster;
@@ -47,8 +47,8 @@ export interface BroadcastParts {
 type Headers = Readonly<Record<string, string>>;
 
 /** The broadcast RPCs. */
-export function broadcastService(parts: BroadcastParts): Implementation<typeof BroadcastService> {
-  const { sql, vault, broadcaster } = parts;
+export function broadcastService(deps: BroadcastDeps): Implementation<typeof BroadcastService> {
+  const { sql, vault, broadcaster } = deps;
   const targetOf = async (from: Queryable, call: Call, id: string): Promise<store.TargetRecord> => {
     const target = await store.findTarget(from, keyOf(call).orgId, id);
     if (!target || !isNear(call, target.filter.workspaceId)) throw unknown();
@@ -67,7 +67,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       const id = newId("bct");
       const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, request.headers)));
       await assertOwn(sql, orgId, facts.filter);
-      await tryOut(parts.reach, facts, request.headers);
+      await tryOut(deps.reach, facts, request.headers);
       const target = await tx(sql, async (tx) => {
         const target = await store.createTarget(tx, { ...facts, id, orgId });
         await noted(tx, call, "broadcast.created", id);
@@ -95,7 +95,7 @@ export function broadcastService(parts: BroadcastParts): Implementation<typeof B
       const facts = nearby(call, factsOf(before, request, sealed));
       if (request.filter) await assertOwn(sql, orgId, facts.filter);
       if (facts.enabled && isOtherWay(before, facts))
-        await tryOut(parts.reach, facts, headersOf(vault, { ...facts, id }));
+        await tryOut(deps.reach, facts, headersOf(vault, { ...facts, id }));
       const target = await tx(sql, async (tx) => {
         // Who else changed it meanwhile keeps what this request does not name.
         const now = nearby(call, factsOf(await targetOf(tx, call, id), request, sealed));

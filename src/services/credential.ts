@@ -14,7 +14,9 @@ import {
   VerifyCredentialResponseSchema,
 } from "../../gen/limber/v1/credential_service_pb.ts";
 import { newId, nowSeconds } from "../ambient.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
+import type { OwnKeyCache } from "../inference/own-keys.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import {
@@ -29,20 +31,18 @@ import {
 } from "../store/account/credentials.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
-import type { OwnKeyBook } from "../inference/own-keys.ts";
 
-/** What credentials need of the house. */
-export interface CredentialParts {
+/** What credentials depends on. */
+export interface CredentialDeps {
   sql: Sql;
   vault: Vault;
-  book: OwnKeyBook;
+  book: OwnKeyCache;
 }
 
 const DEFAULT_PAGE = 50;
 
 /** The credential RPCs. */
-export function credentialService({ sql, vault, book }: CredentialParts): Implementation<typeof CredentialService> {
+export function credentialService({ sql, vault, book }: CredentialDeps): Implementation<typeof CredentialService> {
   return {
     async putCredential({ provider, credential }, call) {
       const { orgId } = keyOf(call);

@@ -17,32 +17,32 @@ import {
   PreviewRoutesRequestSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { sleep } from "../ambient.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
 import { variantFor } from "../scenarios/index.ts";
-import type { Scenario, Variant } from "../scenarios/scenario.ts";
+import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems } from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
-import { emit } from "../events/emit.ts";
 import { type EvaluationRequest, EXTERNAL, isExternal } from "./evaluation/request.ts";
 import { shownEpisode, shownEvaluation } from "./evaluation/show.ts";
-import type { HouseTill } from "../inference/call-billing.ts";
 import type { inferenceService } from "./inference.ts";
 import type { JobSeals } from "./job/seal.ts";
 import { assertMayCall } from "./permissions.ts";
 
-/** What evaluations need of the house to be taken. */
-export interface EvaluationServiceParts {
+/** What evaluations depends on to be taken. */
+export interface EvaluationServiceDeps {
   sql: Sql;
   seals: JobSeals;
-  till: HouseTill;
+  leaser: Leaser;
   upstream: Upstream;
   allowPrivate: boolean;
   scenarios: ReadonlyMap<string, Scenario>;
@@ -60,8 +60,8 @@ const DEFAULT_TIMEOUT_MS = 5_000;
 const LOOK_MS = 250;
 
 /** The evaluation RPCs. */
-export function evaluationService(parts: EvaluationServiceParts): Implementation<typeof EvaluationService> {
-  const { sql, seals, scenarios } = parts;
+export function evaluationService(deps: EvaluationServiceDeps): Implementation<typeof EvaluationService> {
+  const { sql, seals, scenarios } = deps;
 
   const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, keyOf(call), "evaluation", id);
@@ -74,11 +74,11 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
   return {
     async evaluate(asked, call) {
       const { orgId, keyId, workspaceId, ancestors, settings } = keyOf(call);
-      const request = await requestOf(parts, asked, call);
+      const request = await requestOf(deps, asked, call);
       const total = request.priceMicro * request.episodes;
       const estimate = { unit: "episode", units: asked.episodes, priceNano: request.priceMicro * 1000, wakeUpMicro: 0 };
       // All of it has to be there at the beginning; each episode holds its own when it runs.
-      await (await parts.till.hold({ orgId, keyId, workspaceId, ancestors }, total, estimate)).release();
+      await (await deps.leaser.hold({ orgId, keyId, workspaceId, ancestors }, total, estimate)).release();
       const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
       const { metadata, policyEndpoint, ...open } = request;
       const seal = (id: string) => seals.fresh(id, { items, request: open }, { metadata, policyEndpoint });
@@ -96,7 +96,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
           idempotency: seals.idempotent(keyOf(call), asked.idempotencyKey, request),
         }),
       );
-      parts.ring(id);
+      deps.ring(id);
       return create(EvaluateResponseSchema, { evaluation: await shown(await jobOf(call, id)) });
     },
 
@@ -148,7 +148,7 @@ export function evaluationService(parts: EvaluationServiceParts): Implementation
 }
 
 /** The scenario's variant that is asked for, or the refusal that says what could be had instead. */
-function variantOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest): Variant {
+function variantOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: EvaluateRequest): ScenarioVariant {
   const { scenario: id, actionSpace } = asked;
   const scenario = scenarios.get(id);
   if (!scenario) {
@@ -173,16 +173,16 @@ function variantOf({ scenarios, catalogued }: EvaluationServiceParts, asked: Eva
   throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
 }
 
-async function insideOf(parts: EvaluationServiceParts, asked: EvaluateRequest, call: Call) {
-  const variant = variantOf(parts, asked);
+async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call) {
+  const variant = variantOf(deps, asked);
   return {
-    protocol: await protocolOf(parts, asked.policyEndpoint, variant, call),
+    protocol: await protocolOf(deps, asked.policyEndpoint, variant, call),
     actionSpace: variant.actionSpace,
   };
 }
 
 /** Where a runner outside reaches the policy, and in which action space: nothing of it is looked at here. */
-function outsideOf({ scenarios, catalogued }: EvaluationServiceParts, asked: EvaluateRequest) {
+function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: EvaluateRequest) {
   const { scenario, actionSpace = "", mode, pictures, media } = asked;
   if (scenarios.has(scenario))
     throw violation("runner", "must be absent for a scenario that the gateway runs itself", "runner");
@@ -197,14 +197,10 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceParts, asked: Eva
   return { protocol: EXTERNAL, actionSpace };
 }
 
-async function requestOf(
-  parts: EvaluationServiceParts,
-  asked: EvaluateRequest,
-  call: Call,
-): Promise<EvaluationRequest> {
+async function requestOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call): Promise<EvaluationRequest> {
   const { policyEndpoint, scenario, episodes } = asked;
   const reached =
-    asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(parts, asked) : await insideOf(parts, asked, call);
+    asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(deps, asked) : await insideOf(deps, asked, call);
   const horizon = asked.horizon ?? DEFAULT_HORIZON;
   const replanSteps = asked.replanSteps ?? Math.max(1, Math.floor(horizon / 4));
   if (replanSteps > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
@@ -239,7 +235,7 @@ const BY_SCHEME: Readonly<Record<string, string>> = {
 };
 
 /** The refusal that each call of the policy would meet. */
-function asPreviewed(code: string, { actionSpace }: Variant): Refusal {
+function asPreviewed(code: string, { actionSpace }: ScenarioVariant): Refusal {
   const reason = Reason[code.toUpperCase() as keyof typeof Reason] ?? Reason.NO_ROUTE_AVAILABLE;
   const text = `calls of this policy for ${actionSpace} would be refused with ${code}; POST /v1/routes/preview says why`;
   return refuse(reason, text, {}, { param: "policy_endpoint" });
@@ -247,9 +243,9 @@ function asPreviewed(code: string, { actionSpace }: Variant): Refusal {
 
 /** How the policy is reached. An address passes the guard, a model the router: what could never be called is refused at once. */
 async function protocolOf(
-  parts: EvaluationServiceParts,
+  deps: EvaluationServiceDeps,
   endpoint: string,
-  variant: Variant,
+  variant: ScenarioVariant,
   call: Call,
 ): Promise<string> {
   const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(endpoint)?.[0].toLowerCase();
@@ -261,7 +257,7 @@ async function protocolOf(
       actionSpace: variant.actionSpace,
       observations: [{ proprio: variant.proprioNames.map(() => 0) }],
     });
-    const { wouldRefuse } = await parts.preview(
+    const { wouldRefuse } = await deps.preview(
       create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request }),
       call,
     );
@@ -269,7 +265,7 @@ async function protocolOf(
     return "gateway";
   }
   const runtime = BY_SCHEME[scheme];
-  const wire = runtime === undefined ? undefined : parts.upstream.wireOf(runtime);
+  const wire = runtime === undefined ? undefined : deps.upstream.wireOf(runtime);
   if (!wire || runtime === undefined) {
     const known = Object.keys(BY_SCHEME).map((each) => `${each}//`);
     throw violation(
@@ -279,7 +275,7 @@ async function protocolOf(
     );
   }
   try {
-    checkUrl(endpoint, { schemes: wire.schemes, allowPrivate: parts.allowPrivate });
+    checkUrl(endpoint, { schemes: wire.schemes, allowPrivate: deps.allowPrivate });
   } catch (thrown) {
     if (!(thrown instanceof AddressRefused)) throw thrown;
     const text = "policy_endpoint must be a public address";

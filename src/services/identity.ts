@@ -13,7 +13,9 @@ import {
 import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/member_pb.ts";
 import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
+import type { Implementation } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
 import { createKey, revokeKeys } from "../store/account/keys.ts";
 import {
@@ -33,16 +35,14 @@ import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { keyMessage } from "./account/messages.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
-import type { Implementation } from "../call.ts";
-import { emit } from "../events/emit.ts";
 import { matrixOf } from "./identity/matrix.ts";
 import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
 import { settleRole } from "./identity/roles.ts";
 
-/** What identity needs of the house. */
-export interface IdentityParts {
+/** What identity depends on. */
+export interface IdentityDeps {
   sql: Sql;
-  /** All services of the house, for the matrix. */
+  /** All services of the gateway, for the matrix. */
   services: readonly DescService[];
   /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
   changed(id: string): void;
@@ -52,7 +52,7 @@ const INVITE_MS = 7 * 24 * 3600 * 1000;
 const DEFAULT_PAGE = 100;
 
 /** The identity RPCs. */
-export function identityService({ sql, services, changed }: IdentityParts): Implementation<typeof IdentityService> {
+export function identityService({ sql, services, changed }: IdentityDeps): Implementation<typeof IdentityService> {
   const matrix = matrixOf(services);
   return {
     async inviteMember({ orgId, email, role, workspaceIds }, call) {

@@ -23,6 +23,8 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
 import { nowSeconds, steadyNow } from "../ambient.ts";
+import { toUsd } from "../billing/price.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
 import * as act from "../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
 import { poseOf } from "../contracts/bounds.ts";
@@ -36,63 +38,61 @@ import {
 } from "../contracts/contract.ts";
 import * as ground from "../contracts/ground.ts";
 import * as predict from "../contracts/predict.ts";
-import { toUsd } from "../billing/price.ts";
 import { asRefusal } from "../errors.ts";
-import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
-import { type Call, type Implementation, keyOf } from "../call.ts";
-import { actStream } from "../inference/loops/act-stream.ts";
-import type { Charge } from "../inference/call-billing.ts";
-import { streamPredict } from "../inference/predict-stream.ts";
-import { prepareInTime } from "../inference/prepare.ts";
-import { SentAction } from "../inference/sent-action.ts";
 import {
   assertSound,
-  type InferenceHouse,
-  type InferenceParts,
+  InferenceCall,
+  type InferenceDeps,
+  type InferenceServiceDeps,
   moverOf,
   planArgs,
   robotIn,
   speaking,
-  Trip,
 } from "../inference/call.ts";
+import type { Charge } from "../inference/call-billing.ts";
+import { actStream } from "../inference/loops/act-stream.ts";
+import { streamPredict } from "../inference/predict-stream.ts";
+import { prepareInTime } from "../inference/prepare.ts";
+import { SentAction } from "../inference/sent-action.ts";
+import { attemptPlan, contractOf, directRouteOf, explain, HedgeBudgets, nearNames, routeOf } from "../routing/index.ts";
 import { assertMayCall } from "./permissions.ts";
 
 /** The inference RPCs. */
-export function inferenceService(parts: InferenceParts): Implementation<typeof InferenceService> {
-  const house: InferenceHouse = { ...parts, hedges: new HedgeBudgets() };
+export function inferenceService(given: InferenceServiceDeps): Implementation<typeof InferenceService> {
+  const deps: InferenceDeps = { ...given, hedges: new HedgeBudgets() };
   return {
-    act: (request, call) => answerAct(house, request, call),
-    actStream: (speaker, call) => actStream(house, speaker, call),
-    predict: (request, call) => answerPredict(house, request, call),
-    predictStream: ({ predict: request }, call) => streamPredict(house, request!, call), // the schema requires it
-    ground: (request, call) => answerGround(house, request, call),
-    previewRoutes: (request, call) => preview(house, request, call),
+    act: (request, call) => answerAct(deps, request, call),
+    actStream: (speaker, call) => actStream(deps, speaker, call),
+    predict: (request, call) => answerPredict(deps, request, call),
+    predictStream: ({ predict: request }, call) => streamPredict(deps, request!, call), // the schema requires it
+    ground: (request, call) => answerGround(deps, request, call),
+    previewRoutes: (request, call) => preview(deps, request, call),
   };
 }
 
 /** Act: plan, hold, attempt, settle. */
-async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): Promise<ActResponse> {
-  const prepared = prepareInTime(house, ActRequestSchema, asked, call);
+async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Promise<ActResponse> {
+  const prepared = prepareInTime(deps, ActRequestSchema, asked, call);
   const { request, ownKeys, session } = prepared instanceof Promise ? await prepared : prepared;
   const intent = act.intentOf(request);
   const mover = moverOf(intent, call, robotIn(request.metadata));
-  house.stops.assertMayMove(mover);
-  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
-  const input = { ...act.inputOf(request), sessionId: trip.upstreamSession };
-  const frames = trip.frames(request.observations, request.goalImage);
+  deps.stops.assertMayMove(mover);
+  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const input = { ...act.inputOf(request), sessionId: inferenceCall.upstreamSession };
+  const frames = inferenceCall.frames(request.observations, request.goalImage);
   const space = intent.actionSpace ?? DEFAULT_ACTION_SPACE;
 
-  const opening = trip.openBill();
+  const opening = inferenceCall.openBill();
   const bill = opening instanceof Promise ? await opening : opening;
   // What `trip.billed` does, without its promises: calls in a control loop come this way.
   try {
     call.work?.away();
-    const outcome = await attemptPlan(trip.plan, trip.world, {
+    const outcome = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: (step, options) => {
         const dim = dimensionOf(space, step.offering.actionDim);
-        const { wire, target, bounds } = trip.reach(step, dim);
+        const { wire, target, bounds } = inferenceCall.reach(step, dim);
         return speaking(wire, "act")
-          .act(target, input, frames, trip.options(options, step))
+          .act(target, input, frames, inferenceCall.options(options, step))
           .then((answer) => {
             const pose = poseOf(space, request.observations, dim);
             assertSound(act.checkAnswer(answer, { intent, dim }, limitsOf(bounds, keyOf(call).bounds, pose)));
@@ -103,12 +103,12 @@ async function answerAct(house: InferenceHouse, asked: ActRequest, call: Call): 
     });
     call.work?.back();
     // A stop that was ordered meanwhile stops this action too.
-    house.stops.assertMayMove(mover);
+    deps.stops.assertMayMove(mover);
     const { answer, step, hedgeMicro } = outcome;
-    const charge = trip.charge(step, act.unitsOf(answer), hedgeMicro);
-    const pin = trip.pinned(step);
+    const charge = inferenceCall.charge(step, act.unitsOf(answer), hedgeMicro);
+    const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
-    const response = actResponse(trip, request, answer, charge, route);
+    const response = actResponse(inferenceCall, request, answer, charge, route);
     await bill.settle(charge, route, ActResponseSchema, response);
     return response;
   } catch (thrown) {
@@ -130,7 +130,13 @@ const limitsOf = (
       ]
     : undefined;
 
-function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge: Charge, route: Route): ActResponse {
+function actResponse(
+  inferenceCall: InferenceCall,
+  request: ActRequest,
+  answer: ActAnswer,
+  charge: Charge,
+  route: Route,
+): ActResponse {
   const { model, dtMs: usualMs } = charge.step.offering;
   const dtMs = answer.dtMs || usualMs;
   const { gpuSeconds } = answer;
@@ -138,11 +144,11 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
   // Written out: calls in a control loop don't pay for `create`, which asks the schema about every field.
   return {
     $typeName: "limber.v1.ActResponse",
-    id: trip.named("act"),
+    id: inferenceCall.named("act"),
     object: "world.action",
     created: nowSeconds(),
     model,
-    action: new SentAction(trip.plan.intent.actionSpace ?? "", answer, dtMs),
+    action: new SentAction(inferenceCall.plan.intent.actionSpace ?? "", answer, dtMs),
     route,
     usage: {
       $typeName: "limber.v1.ActUsage",
@@ -150,29 +156,29 @@ function actResponse(trip: Trip, request: ActRequest, answer: ActAnswer, charge:
       gpuSeconds,
       costUsd: toUsd(charge.costMicro),
     },
-    chunkId: trip.named("chunk"),
+    chunkId: inferenceCall.named("chunk"),
     validUntilMs: dtMs * units,
-    observationAgeMs: Math.round((steadyNow() - trip.arrivedAt) * 1000) / 1000,
+    observationAgeMs: Math.round((steadyNow() - inferenceCall.arrivedAt) * 1000) / 1000,
     prediction: request.returnPrediction ? answer.prediction : [],
   };
 }
 
 /** Predict, whole: the frames of one model, all of them or none. */
-async function answerPredict(house: InferenceHouse, asked: PredictRequest, call: Call): Promise<PredictResponse> {
-  const { request, ownKeys, session } = await prepareInTime(house, PredictRequestSchema, asked, call);
+async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: Call): Promise<PredictResponse> {
+  const { request, ownKeys, session } = await prepareInTime(deps, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
   const intent = predict.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
-  const input = { ...predict.inputOf(request), sessionId: trip.upstreamSession };
-  const frames = trip.frames(request.observations, request.goalImage);
+  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const input = { ...predict.inputOf(request), sessionId: inferenceCall.upstreamSession };
+  const frames = inferenceCall.frames(request.observations, request.goalImage);
 
-  return trip.billed(async (bill) => {
+  return inferenceCall.billed(async (bill) => {
     call.work?.away();
-    const { answer, ...outcome } = await attemptPlan(trip.plan, trip.world, {
+    const { answer, ...outcome } = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
-        const { wire, target } = trip.reach(step);
-        const parts = speaking(wire, "predict").predict(target, input, frames, trip.options(options, step));
-        const answer = await collect(parts, intent.units);
+        const { wire, target } = inferenceCall.reach(step);
+        const deps = speaking(wire, "predict").predict(target, input, frames, inferenceCall.options(options, step));
+        const answer = await collect(deps, intent.units);
         assertSound(predict.checkAnswer(answer, { intent }));
         return answer;
       },
@@ -180,11 +186,11 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
     });
     call.work?.back();
     const { step, hedgeMicro } = outcome;
-    const charge = trip.charge(step, predict.unitsOf(answer), hedgeMicro);
-    const pin = trip.pinned(step);
+    const charge = inferenceCall.charge(step, predict.unitsOf(answer), hedgeMicro);
+    const pin = inferenceCall.pinned(step);
     const route = routeOf(outcome, pin instanceof Promise ? await pin : pin);
     const response = create(PredictResponseSchema, {
-      id: trip.named("pred"),
+      id: inferenceCall.named("pred"),
       object: "world.prediction",
       created: nowSeconds(),
       model: step.offering.model,
@@ -198,9 +204,9 @@ async function answerPredict(house: InferenceHouse, asked: PredictRequest, call:
   });
 }
 
-async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): Promise<PredictAnswer> {
+async function collect(deps: AsyncIterable<PredictAnswerPart>, most: number): Promise<PredictAnswer> {
   const answer: PredictAnswer = { frames: [], gpuSeconds: 0, note: "" };
-  for await (const part of parts) {
+  for await (const part of deps) {
     if (part.kind === "summary") Object.assign(answer, { gpuSeconds: part.gpuSeconds, note: part.note });
     else answer.frames.push(part.frame);
     if (answer.frames.length > most) break; // more than was asked for is refused; there is no need to hear it all
@@ -209,30 +215,35 @@ async function collect(parts: AsyncIterable<PredictAnswerPart>, most: number): P
 }
 
 /** Ground: called directly, so that there is one provider and no attempts to list. */
-async function answerGround(house: InferenceHouse, asked: GroundRequest, call: Call): Promise<GroundResponse> {
-  const { request, ownKeys, session } = await prepareInTime(house, GroundRequestSchema, asked, call);
+async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Call): Promise<GroundResponse> {
+  const { request, ownKeys, session } = await prepareInTime(deps, GroundRequestSchema, asked, call);
   const intent = ground.intentOf(request);
-  const trip = new Trip(house, request, { intent, ownKeys, session }, call);
-  const input = { ...ground.inputOf(request), sessionId: trip.upstreamSession };
-  const frames = trip.frames(input.observations);
+  const inferenceCall = new InferenceCall(deps, request, { intent, ownKeys, session }, call);
+  const input = { ...ground.inputOf(request), sessionId: inferenceCall.upstreamSession };
+  const frames = inferenceCall.frames(input.observations);
 
-  return trip.billed(async (bill) => {
+  return inferenceCall.billed(async (bill) => {
     call.work?.away();
-    const { answer, step } = await attemptPlan(trip.plan, trip.world, {
+    const { answer, step } = await attemptPlan(inferenceCall.plan, inferenceCall.world, {
       call: async (step, options) => {
-        const { wire, target } = trip.reach(step);
-        const answer = await speaking(wire, "ground").ground(target, input, frames, trip.options(options, step));
+        const { wire, target } = inferenceCall.reach(step);
+        const answer = await speaking(wire, "ground").ground(
+          target,
+          input,
+          frames,
+          inferenceCall.options(options, step),
+        );
         assertSound(ground.checkAnswer(answer));
         return answer;
       },
       unitsOf: ground.unitsOf,
     });
     call.work?.back();
-    const owed = trip.charge(step, ground.unitsOf(answer));
+    const owed = inferenceCall.charge(step, ground.unitsOf(answer));
     // Tokens are counted by the provider: what it counts beyond what was held is its own affair.
     const charge = { ...owed, costMicro: Math.min(owed.costMicro, bill.ceilingMicro) };
     const response = create(GroundResponseSchema, {
-      id: trip.named("grnd"),
+      id: inferenceCall.named("grnd"),
       object: "world.grounding",
       created: nowSeconds(),
       model: step.offering.model,
@@ -249,17 +260,17 @@ async function answerGround(house: InferenceHouse, asked: GroundRequest, call: C
 
 /** Shows the plan; nothing runs, nothing is held. */
 async function preview(
-  house: InferenceHouse,
+  deps: InferenceDeps,
   { contract, request: asked }: PreviewRoutesRequest,
   call: Call,
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
-  const { request, ownKeys, session } = await prepareInTime(house, PreviewedRequestSchema, asked, call);
+  const { request, ownKeys, session } = await prepareInTime(deps, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
-  const planned = contract ?? contractOf(request.model, house.supply.snapshot);
+  const planned = contract ?? contractOf(request.model, deps.supply.snapshot);
   assertMayCall(keyOf(call), PREVIEWED[planned] ?? InferenceService.method.act);
-  const intent = intentOf(planned, request, house.evaluated);
-  return explain(planArgs(house, { intent, ownKeys, session }, call, steadyNow()));
+  const intent = intentOf(planned, request, deps.evaluated);
+  return explain(planArgs(deps, { intent, ownKeys, session }, call, steadyNow()));
 }
 
 /** The call that a preview of a contract is about. */

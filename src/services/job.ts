@@ -19,16 +19,16 @@ import {
   ListBatchResultsResponseSchema,
   ListJobsResponseSchema,
 } from "../../gen/limber/v1/job_service_pb.ts";
+import { toUsd } from "../billing/price.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
-import { toUsd } from "../billing/price.ts";
 import { Reason, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import * as parts from "../store/jobs/job-items.ts";
+import * as deps from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
-import { emit } from "../events/emit.ts";
 import { dataGone, type JobSeal, type JobSeals } from "./job/seal.ts";
 import { assertMayCall } from "./permissions.ts";
 
@@ -39,8 +39,8 @@ const DEFAULT_PAGE = 50;
 const RESULTS_AT_ONCE = 25;
 const SHOWN_ERRORS = 20;
 
-/** What jobs need of the house. */
-export interface JobParts {
+/** What jobs depends on. */
+export interface JobDeps {
   sql: Sql;
   seals: JobSeals;
   /** Tells workers of a job that was committed. */
@@ -48,7 +48,7 @@ export interface JobParts {
 }
 
 /** The job RPCs. */
-export function jobService({ sql, seals, ring }: JobParts): Implementation<typeof JobService> {
+export function jobService({ sql, seals, ring }: JobDeps): Implementation<typeof JobService> {
   const batchOf = async (whose: store.JobsOf, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, whose, "batch", id);
     if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
@@ -88,7 +88,7 @@ export function jobService({ sql, seals, ring }: JobParts): Implementation<typeo
       const job = await batchOf(keyOf(call), jobId);
       const seal = await seals.of(job);
       const batch = await shownBatch(sql, job, seal);
-      if (items) batch.items = (await parts.outlineOf(sql, jobId)).map((item) => outlined(seal.item(item)));
+      if (items) batch.items = (await deps.outlineOf(sql, jobId)).map((item) => outlined(seal.item(item)));
       return create(GetBatchResponseSchema, { batch });
     },
 
@@ -115,7 +115,7 @@ export function jobService({ sql, seals, ring }: JobParts): Implementation<typeo
       const seal = await seals.of(job);
       if (seal.gone) throw dataGone();
       for (let from = 0; from < total; from += RESULTS_AT_ONCE) {
-        for (const item of await parts.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
+        for (const item of await deps.listItems(sql, jobId, from, RESULTS_AT_ONCE)) {
           yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, seal.item(item)) });
         }
       }
@@ -166,7 +166,7 @@ const CONTRACTS = { act: Contract.ACT, predict: Contract.PREDICT } as const;
 async function shownBatch(sql: Sql, kept: store.JobRecord, seal: JobSeal): Promise<Batch> {
   const job = seal.job(kept);
   const { contract, metadata } = job.request as { contract: keyof typeof CONTRACTS; metadata?: JsonObject };
-  const failures = job.counts.failed > 0 && !seal.gone ? await parts.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
+  const failures = job.counts.failed > 0 && !seal.gone ? await deps.failuresOf(sql, job.id, SHOWN_ERRORS) : [];
   return create(BatchSchema, {
     id: job.id,
     object: "batch",
@@ -195,7 +195,7 @@ function wordsOfError(error: object | undefined): { code: string; message: strin
 export const statusOf = ({ status }: Pick<store.JobRecord, "status">): JobStatus =>
   JobStatus[status.toUpperCase() as keyof typeof JobStatus]; // the store's words are the schema's in lower case
 
-const ITEM_STATUS: Readonly<Record<parts.ItemState, BatchItemStatus>> = {
+const ITEM_STATUS: Readonly<Record<deps.ItemState, BatchItemStatus>> = {
   queued: BatchItemStatus.QUEUED,
   running: BatchItemStatus.RUNNING,
   completed: BatchItemStatus.COMPLETED,
@@ -203,7 +203,7 @@ const ITEM_STATUS: Readonly<Record<parts.ItemState, BatchItemStatus>> = {
   cancelled: BatchItemStatus.CANCELLED,
 };
 
-const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof parts.outlineOf>>[number]) => ({
+const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof deps.outlineOf>>[number]) => ({
   $typeName: "limber.v1.BatchItem" as const,
   index,
   ...(customId !== undefined && { customId }),
@@ -211,7 +211,7 @@ const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<type
   costUsd: toUsd(costMicro),
 });
 
-function resultOf(jobId: string, { index, customId, state, response, error }: parts.ItemRecord) {
+function resultOf(jobId: string, { index, customId, state, response, error }: deps.ItemRecord) {
   const { status_code: statusCode, body } = (response ?? {}) as { status_code?: number; body?: JsonObject };
   const result: MessageInitShape<typeof BatchResultSchema> = {
     id: `${jobId}.${index}`,

@@ -8,9 +8,9 @@ import {
 } from "../../gen/limber/v1/log_service_pb.ts";
 import { nowSeconds } from "../ambient.ts";
 import { toUsd } from "../billing/price.ts";
+import { type Implementation, keyOf } from "../call.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
-import { type Implementation, keyOf } from "../call.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 100;
@@ -28,7 +28,7 @@ const CONTRACTS = {
 
 const ACTS = { [LogKind.SUPPLY]: "supply", [LogKind.PAYMENT]: "payment", [LogKind.ADMIN]: "admin" } as const;
 
-interface Wanted {
+interface LogQuery {
   kind: LogKind;
   workspaceId: string | undefined;
   since: number | undefined;
@@ -38,7 +38,7 @@ interface Wanted {
 
 /** The log RPCs. */
 export function logService({ sql }: { sql: Sql }): Implementation<typeof LogService> {
-  const page = async (orgId: string, { kind, ...filter }: Wanted): Promise<LogRecord[]> => {
+  const page = async (orgId: string, { kind, ...filter }: LogQuery): Promise<LogRecord[]> => {
     if (kind in ACTS) {
       const acts = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
       return acts.map((act) => recordOfAct(orgId, kind, act));

@@ -14,10 +14,12 @@ import {
   RevokeTokenResponseSchema,
 } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { now, nowSeconds, secretBytes } from "../ambient.ts";
-import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
-import { violation } from "../contracts/conflicts.ts";
 import { fromUsd } from "../billing/price.ts";
+import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey, type KeyRecord, MOST_ANCESTORS, revokeKeys } from "../store/account/keys.ts";
 import { findMember } from "../store/account/members.ts";
@@ -39,8 +41,6 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { authorityOf, effective } from "./authority.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
-import { emit } from "../events/emit.ts";
 import { isRedirectUri, withCode } from "./oauth/redirect.ts";
 import { consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
 
@@ -48,15 +48,15 @@ const CODE_S = 600;
 const DEFAULT_PAGE = 100;
 const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
 
-/** What OAuth needs of the house. */
-export interface OauthParts {
+/** What OAuth depends on. */
+export interface OauthDeps {
   sql: Sql;
   /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
   changed(id: string): void;
 }
 
 /** The OAuth RPCs. */
-export function oauthService({ sql, changed }: OauthParts): Implementation<typeof OauthService> {
+export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof OauthService> {
   return {
     async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
       const { orgId } = keyOf(call);

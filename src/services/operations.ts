@@ -12,22 +12,22 @@ import {
 } from "../../gen/limber/v1/operations_service_pb.ts";
 import { inTime, now, nowSeconds, steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
+import { byCall, type Implementation } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
+import { announceSunset } from "../store/billing/alerts.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { countJobs } from "../store/jobs/jobs.ts";
-import { announceSunset } from "../store/billing/alerts.ts";
 import { forceCircuit } from "../store/replicas/circuits.ts";
 import { countReplicas } from "../store/replicas/replicas.ts";
-import { byCall, type Implementation } from "../call.ts";
-import { emit } from "../events/emit.ts";
-import { featuresOf, LIMITS, type Setup } from "./operations/platform.ts";
-import { statusOf } from "./operations/status.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
+import { featuresOf, LIMITS, type PlatformSetup } from "./operations/platform.ts";
+import { statusOf } from "./operations/status.ts";
 
 /** What there is to know about this instance. */
-export interface OperationsParts {
+export interface OperationsDeps {
   sql: Sql;
   supply: LiveSupply;
   /** Why the instance should not receive traffic; undefined when it should. */
@@ -37,7 +37,7 @@ export interface OperationsParts {
   /** What is kept in memory, and how often it served since the start. */
   cache(): { entries: number; hits: number; misses: number };
   /** What this deployment has. */
-  setup: Setup;
+  setup: PlatformSetup;
 }
 
 /** How long before a model goes it is announced. */
@@ -79,7 +79,7 @@ export function operationsService({
   warnings,
   cache,
   setup,
-}: OperationsParts): Implementation<typeof OperationsService> {
+}: OperationsDeps): Implementation<typeof OperationsService> {
   const startedAt = steadyNow();
   const jobs = remembered(() => countJobs(sql), { queued: 0, running: 0, failed24h: 0 });
   const replicas = remembered(() => countReplicas(sql), 1);

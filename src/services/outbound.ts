@@ -6,44 +6,44 @@ import {
   type ServeResponse,
   ServeResponseSchema,
 } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
+import type { Call, Implementation, Listener, Speaker } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { UpstreamFailure } from "../contracts/failure.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { Sql } from "../store/database/tx.ts";
-import type { Berth, Dock, Question } from "../upstream/limber-outbound/hub.ts";
-import type { Call, Implementation, Listener, Speaker } from "../call.ts";
+import type { OutboundConnection, OutboundHub, OutboundQuestion } from "../upstream/limber-outbound/hub.ts";
 import { ownProvider } from "./supply/declare.ts";
 
-/** What outbound supply needs of the house. */
-export interface OutboundParts {
+/** What outbound supply depends on. */
+export interface OutboundDeps {
   sql: Sql;
-  dock: Dock;
-  /** Resolves when the other replicas can know which servers are moored here. */
+  hub: OutboundHub;
+  /** Resolves when the other replicas can know which servers are registered here. */
   announced(): Promise<void>;
 }
 
 /** The outbound RPC. */
-export function outboundService(parts: OutboundParts): Implementation<typeof OutboundService> {
+export function outboundService(deps: OutboundDeps): Implementation<typeof OutboundService> {
   return {
     serve: (speaker, call) => {
-      const mooring = new Mooring(parts, speaker, call);
-      call.signal.addEventListener("abort", () => mooring.leave(), { once: true });
-      return mooring;
+      const registration = new OutboundRegistration(deps, speaker, call);
+      call.signal.addEventListener("abort", () => registration.leave(), { once: true });
+      return registration;
     },
   };
 }
 
 /** One server's stream. */
-class Mooring implements Listener<ServeRequest> {
-  readonly #parts: OutboundParts;
+class OutboundRegistration implements Listener<ServeRequest> {
+  readonly #deps: OutboundDeps;
   readonly #speaker: Speaker<ServeResponse>;
   readonly #call: Call;
   #greeted = false;
-  #moored: { provider: string; berth: Berth } | undefined;
+  #registered: { provider: string; connection: OutboundConnection } | undefined;
   #gone = false;
 
-  constructor(parts: OutboundParts, speaker: Speaker<ServeResponse>, call: Call) {
-    this.#parts = parts;
+  constructor(deps: OutboundDeps, speaker: Speaker<ServeResponse>, call: Call) {
+    this.#deps = deps;
     this.#speaker = speaker;
     this.#call = call;
   }
@@ -56,10 +56,10 @@ class Mooring implements Listener<ServeRequest> {
       void this.#greet(message.value.provider);
       return;
     }
-    if (!this.#moored)
+    if (!this.#registered)
       throw violation("hello", "has to be the first message; wait for `welcome` before others", "missing");
     try {
-      this.#moored.berth.hear(message);
+      this.#registered.connection.hear(message);
     } catch (thrown) {
       if (!(thrown instanceof UpstreamFailure)) throw thrown;
       throw violation("call_id", "answers a call that was never made", "unexpected");
@@ -81,17 +81,17 @@ class Mooring implements Listener<ServeRequest> {
   /** The server is gone, or has to go. */
   leave(): void {
     this.#gone = true;
-    if (this.#moored) this.#parts.dock.unmoor(this.#moored.provider, this.#moored.berth);
-    this.#moored = undefined;
+    if (this.#registered) this.#deps.hub.unregister(this.#registered.provider, this.#registered.connection);
+    this.#registered = undefined;
   }
 
   async #greet(name: string): Promise<void> {
     try {
-      const { name: provider } = await ownProvider(this.#parts.sql, name, this.#call);
+      const { name: provider } = await ownProvider(this.#deps.sql, name, this.#call);
       if (this.#gone) return;
       const speaker = this.#speaker;
-      const berth = this.#parts.dock.moor(provider, {
-        say: (question: Question) => speaker.say(create(ServeResponseSchema, { message: question })),
+      const connection = this.#deps.hub.register(provider, {
+        say: (question: OutboundQuestion) => speaker.say(create(ServeResponseSchema, { message: question })),
         get behind() {
           return speaker.behind;
         },
@@ -105,8 +105,8 @@ class Mooring implements Listener<ServeRequest> {
             ),
           ),
       });
-      this.#moored = { provider, berth };
-      await this.#parts.announced();
+      this.#registered = { provider, connection };
+      await this.#deps.announced();
       if (this.#gone) return;
       speaker.say(create(ServeResponseSchema, { message: { case: "welcome", value: { provider } } }));
     } catch (thrown) {

@@ -8,24 +8,24 @@ import {
   type PresetService,
   PutPresetResponseSchema,
 } from "../../gen/limber/v1/preset_service_pb.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { chainOf, knownActionSpace, refuseConflicts } from "../contracts/conflicts.ts";
+import { refuseLargeMetadata } from "../inference/call.ts";
+import { configOf, type PresetCache, presetNotFound } from "../inference/presets.ts";
 import { audit } from "../store/account/audit.ts";
 import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
-import { configOf, type PresetBook, presetNotFound } from "../inference/presets.ts";
-import { refuseLargeMetadata } from "../inference/call.ts";
 
-/** What presets need of the house. */
-export interface PresetParts {
+/** What presets depends on. */
+export interface PresetDeps {
   sql: Sql;
-  book: PresetBook;
+  book: PresetCache;
 }
 
 const DEFAULT_PAGE = 50;
 
 /** The preset RPCs. */
-export function presetService({ sql, book }: PresetParts): Implementation<typeof PresetService> {
+export function presetService({ sql, book }: PresetDeps): Implementation<typeof PresetService> {
   return {
     async putPreset({ name, config: given }, call) {
       const { orgId } = keyOf(call);

@@ -20,22 +20,22 @@ import {
 } from "../../gen/limber/v1/registry_service_pb.ts";
 import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../ambient.ts";
+import { toUsd, usdFromNano } from "../billing/price.ts";
+import type { Implementation } from "../call.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
 import { CONTRACT_WORDS, Contract, UNIT } from "../contracts/contract.ts";
-import { toUsd, usdFromNano } from "../billing/price.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
-import type { Upstream } from "../upstream/index.ts";
-import type { Implementation } from "../call.ts";
-import type { Entry } from "./registry/entry.ts";
-import { FACET_NAMES, FACETS, type Facet } from "./registry/facets.ts";
-import { runtimesOf } from "./registry/runtimes.ts";
-import type { RegistryShelf, RegistryView } from "../supply/registry-view.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
+import type { RegistryEntry } from "../supply/registry/entry.ts";
+import { FACET_NAMES, FACETS, type Facet } from "../supply/registry/facets.ts";
+import type { Registry, RegistryView } from "../supply/registry/registry.ts";
+import { runtimesOf } from "../supply/registry/runtimes.ts";
+import type { Upstream } from "../upstream/index.ts";
 
-/** What the registry needs of the house. */
-export interface RegistryParts {
-  shelf: RegistryShelf;
+/** What the registry depends on. */
+export interface RegistryDeps {
+  registry: Registry;
   supply: LiveSupply;
   upstream: Upstream;
 }
@@ -45,17 +45,17 @@ const DEFAULT_MODELS = 100;
 const DEFAULT_OTHERS = 1000;
 
 /** The registry RPCs. */
-export function registryService({ shelf, supply, upstream }: RegistryParts): Implementation<typeof RegistryService> {
+export function registryService({ registry, supply, upstream }: RegistryDeps): Implementation<typeof RegistryService> {
   const runtimes = runtimesOf(upstream);
   return {
     async listModels(request) {
-      const entries = await matching(shelf.view, request);
+      const entries = await matching(registry.view, request);
       const page = pageOf(entries, request, DEFAULT_MODELS);
       return create(ListModelsResponseSchema, { ...page, data: page.data.map(({ model }) => model) });
     },
 
     async getModel({ owner, name }) {
-      const { view } = shelf;
+      const { view } = registry;
       const entry = view.find(`${owner}/${name}`);
       if (!entry) throw unknownModel(view, `${owner}/${name}`);
       const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, entry.model.id) });
@@ -63,13 +63,13 @@ export function registryService({ shelf, supply, upstream }: RegistryParts): Imp
     },
 
     async getTaxonomy() {
-      const { view } = shelf;
+      const { view } = registry;
       return create(GetTaxonomyResponseSchema, { facets: await view.facets(), actionSpaces: [...view.actionSpaces()] });
     },
 
     async listScenarios(request) {
       const { target, runnable } = request;
-      const found = (await shelf.view.scenarios())
+      const found = (await registry.view.scenarios())
         .filter((scenario) => !target || scenario.target === target)
         .filter((scenario) => runnable === undefined || scenario.runnable === runnable);
       return create(ListScenariosResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
@@ -77,16 +77,16 @@ export function registryService({ shelf, supply, upstream }: RegistryParts): Imp
 
     async listLiterature(request) {
       const { kind } = request;
-      const found = (await shelf.view.literature()).filter((piece) => !kind || piece.kind === kind);
+      const found = (await registry.view.literature()).filter((piece) => !kind || piece.kind === kind);
       return create(ListLiteratureResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
     },
 
     async listProviders(request) {
-      return create(ListProvidersResponseSchema, pageOf(await shelf.view.providers(), request, DEFAULT_OTHERS));
+      return create(ListProvidersResponseSchema, pageOf(await registry.view.providers(), request, DEFAULT_OTHERS));
     },
 
     async listRoutes({ contract }) {
-      return shelf.view.routes(contract || undefined); // the unspecified contract is none
+      return registry.view.routes(contract || undefined); // the unspecified contract is none
     },
 
     async listRuntimes() {
@@ -106,7 +106,7 @@ function pageOf<T>(all: readonly T[], { limit, offset }: PageRequest, most: numb
 }
 
 /** The models that a request's filters leave: best match first where it searches, else by slug. */
-async function matching(view: RegistryView, request: ListModelsRequest): Promise<readonly Entry[]> {
+async function matching(view: RegistryView, request: ListModelsRequest): Promise<readonly RegistryEntry[]> {
   const asked: [Facet, string][] = [];
   for (const facet of FACET_NAMES) {
     const word = FACETS[facet].asked(request);

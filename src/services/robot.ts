@@ -9,8 +9,12 @@ import {
   StopRobotsResponseSchema,
 } from "../../gen/limber/v1/robot_service_pb.ts";
 import { inTime, now } from "../ambient.ts";
+import { byCall, type Call, type Implementation } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import type { ActiveStops } from "../inference/stops/active-stops.ts";
+import type { StopOrder, StopOrders } from "../inference/stops/stop-orders.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findOrg } from "../store/account/orgs.ts";
@@ -18,10 +22,6 @@ import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
-import { byCall, type Call, type Implementation } from "../call.ts";
-import { emit } from "../events/emit.ts";
-import type { StopBook } from "../inference/stops/active-stops.ts";
-import type { StopOrder, StopOrders } from "../inference/stops/stop-orders.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 50;
@@ -29,15 +29,15 @@ const DEFAULT_PAGE = 50;
 /** How long a stop that is in force waits for the database before it is answered as not written yet. */
 const PATIENCE_MS = 500;
 
-/** What the robot RPCs need of the house. */
-export interface RobotParts {
+/** What the robot RPCs depends on. */
+export interface RobotDeps {
   sql: Sql;
-  stops: StopBook;
+  stops: ActiveStops;
   orders: StopOrders;
 }
 
 /** The robot RPCs. */
-export function robotService({ sql, stops, orders }: RobotParts): Implementation<typeof RobotService> {
+export function robotService({ sql, stops, orders }: RobotDeps): Implementation<typeof RobotService> {
   return {
     async stopRobots(request, call) {
       const orgId = namedOrg(request.orgId, call);
@@ -112,14 +112,18 @@ function namedOrg(named: string | undefined, { principal }: Call): string {
 
 const noSuchOrg = () => refuse(Reason.NOT_FOUND, "there is no organisation of this name");
 
-type Target = StopRobotsRequest["target"];
+type StopTarget = StopRobotsRequest["target"];
 
 /**
  * What a stop covers. A name that nothing bears stops nothing now, and whatever bears it later: a robot that starts up must be stopped
  * too. A key of a workspace (`own`) stops keys of that workspace: those that it names, those that move a robot or a session, or all of
  * them.
  */
-function targetOf(target: Target, orgId: string, own: string | undefined): { scope: store.StopScope; subject: string } {
+function targetOf(
+  target: StopTarget,
+  orgId: string,
+  own: string | undefined,
+): { scope: store.StopScope; subject: string } {
   switch (target.case) {
     case "robotId":
       return { scope: "robot", subject: target.value };

@@ -12,28 +12,28 @@ import {
   ReportEpisodeResponseSchema,
   type RunnerService,
 } from "../../gen/limber/v1/runner_service_pb.ts";
+import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
+import type { Leaser } from "../inference/call-billing.ts";
 import type { Scenario, Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { listItems, turn } from "../store/jobs/job-items.ts";
-import { Fenced, findJob, type Hold, type JobRecord, type Renewed, renew } from "../store/jobs/jobs.ts";
+import { Fenced, findJob, type JobHold, type JobRecord, type Renewed, renew } from "../store/jobs/jobs.ts";
 import { beginItem, takeOutside } from "../store/jobs/outside.ts";
-import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { type EvaluationEnd, endEvaluation } from "./evaluation/end.ts";
 import { openEpisodeBill } from "./evaluation/episode-bill.ts";
 import type { EpisodeFacts, EvaluationRequest, EvaluationResult } from "./evaluation/request.ts";
 import { shownEvaluation } from "./evaluation/show.ts";
-import type { HouseTill } from "../inference/call-billing.ts";
 import type { JobSeal, JobSeals } from "./job/seal.ts";
 import { denialOf } from "./permissions.ts";
 
-/** What runners need of the house. */
-export interface RunnerParts {
+/** What runners depends on. */
+export interface RunnerDeps {
   sql: Sql;
   seals: JobSeals;
-  till: HouseTill;
+  leaser: Leaser;
   scenarios: ReadonlyMap<string, Scenario>;
   /** Whose key it is now; undefined for one that is disabled or over. */
   payer(keyId: string): Promise<KeyPrincipal | undefined>;
@@ -42,8 +42,8 @@ export interface RunnerParts {
 const DEFAULT_LEASE_S = 60;
 
 /** The runner RPCs. Every write proves the claim: of a runner that lost it nothing is kept. */
-export function runnerService(parts: RunnerParts): Implementation<typeof RunnerService> {
-  const { sql, seals, scenarios } = parts;
+export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerService> {
+  const { sql, seals, scenarios } = deps;
 
   const jobOf = async (call: Call, id: string): Promise<JobRecord> => {
     const job = await findJob(sql, keyOf(call), "evaluation", id);
@@ -86,7 +86,7 @@ export function runnerService(parts: RunnerParts): Implementation<typeof RunnerS
       const seal = await seals.of(job);
       const [known] = await listItems(sql, job.id, report.index, 1);
       if (known?.response) refuseAnother(seal.item(known).response as EpisodeFacts, facts);
-      else await keep(parts, { job, seal, hold, index: report.index }, facts);
+      else await keep(deps, { job, seal, hold, index: report.index }, facts);
       const { progress } = await shown(await jobOf(call, job.id));
       return create(ReportEpisodeResponseSchema, {
         leaseUntil: renewed.until,
@@ -116,7 +116,7 @@ export function runnerService(parts: RunnerParts): Implementation<typeof RunnerS
 }
 
 /** The claim as every write proves it: the key that took the evaluation, in the epoch in which it did. */
-const holdOf = ({ id }: JobRecord, epoch: number, call: Call): Hold => ({ id, owner: keyOf(call).keyId, epoch });
+const holdOf = ({ id }: JobRecord, epoch: number, call: Call): JobHold => ({ id, owner: keyOf(call).keyId, epoch });
 
 const shallStop = ({ cancelled, expired }: Renewed): boolean => cancelled || expired;
 
@@ -130,8 +130,8 @@ const claimed = <T>(work: Promise<T>): Promise<T> =>
 
 /** Charges an episode that ran to its end, and writes it down; after a crash between the two it's charged no second time. */
 async function keep(
-  { sql, till, payer }: RunnerParts,
-  { job, seal, hold, index }: { job: JobRecord; seal: JobSeal; hold: Hold; index: number },
+  { sql, leaser, payer }: RunnerDeps,
+  { job, seal, hold, index }: { job: JobRecord; seal: JobSeal; hold: JobHold; index: number },
   facts: EpisodeFacts,
 ): Promise<void> {
   const fault = isFault(facts as EpisodeScore);
@@ -141,7 +141,7 @@ async function keep(
     if (!key || denialOf(key, getOption(EvaluationService.method.evaluate, rpc)))
       throw refuse(Reason.PERMISSION_DENIED, "the key that asked for this evaluation may not evaluate any more");
     const owner = { payer: key, jobId: job.id, index };
-    costMicro = await (await openEpisodeBill({ sql, till }, owner, job.request as EvaluationRequest)).charge();
+    costMicro = await (await openEpisodeBill({ sql, leaser }, owner, job.request as EvaluationRequest)).charge();
   }
   await claimed(
     tx(sql, async (tx) => {

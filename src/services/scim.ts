@@ -8,22 +8,22 @@ import {
   ListSchemasResponseSchema,
   type ScimService,
 } from "../../gen/limber/scim/v2/scim_service_pb.ts";
-import { Reason, refuse } from "../errors.ts";
 import type { Implementation } from "../call.ts";
+import { Reason, refuse } from "../errors.ts";
 import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
 import { groupCalls } from "./scim/groups.ts";
 import { LIST_SCHEMA } from "./scim/lists.ts";
-import type { ScimParts } from "./scim/parts.ts";
+import type { ScimDeps } from "./scim/parts.ts";
 import { searchAll } from "./scim/search.ts";
 import { userCalls } from "./scim/users.ts";
 
 /** The SCIM RPCs. */
-export function scimService(parts: ScimParts): Implementation<typeof ScimService> {
+export function scimService(deps: ScimDeps): Implementation<typeof ScimService> {
   return {
-    ...userCalls(parts),
-    ...groupCalls(parts),
+    ...userCalls(deps),
+    ...groupCalls(deps),
 
-    search: (request, call) => searchAll(parts.sql, request, call),
+    search: (request, call) => searchAll(deps.sql, request, call),
 
     async getServiceProviderConfig() {
       return create(GetServiceProviderConfigResponseSchema, { config: PROVIDER_CONFIG });

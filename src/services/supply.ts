@@ -7,22 +7,22 @@ import {
   VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
 import { HARDWARE } from "../billing/hardware.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
+import { PROBEABLE, verify } from "../supply/probe/verify.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { FrameOptions } from "../upstream/pictures/frames.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Implementation, keyOf } from "../call.ts";
 import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
-import { PROBEABLE, verify } from "../supply/probe/verify.ts";
 import { providerRpcs } from "./supply/providers.ts";
 
-/** What supply needs of the house. */
-export interface SupplyParts {
+/** What supply depends on. */
+export interface SupplyDeps {
   sql: Sql;
   vault: Vault;
   upstream: Upstream;
@@ -35,17 +35,17 @@ export interface SupplyParts {
 }
 
 /** The supply RPCs. */
-export function supplyService(parts: SupplyParts): Implementation<typeof SupplyService> {
-  const { sql } = parts;
+export function supplyService(deps: SupplyDeps): Implementation<typeof SupplyService> {
+  const { sql } = deps;
   return {
-    ...providerRpcs(parts),
-    ...offeringRpcs(parts),
+    ...providerRpcs(deps),
+    ...offeringRpcs(deps),
 
     async declareModel(request, call) {
       const provider = await ownProvider(sql, request.provider, call);
-      const wire = wireFor(parts, request);
-      checkDeclaration(parts, wire, request);
-      const declaration = declarationOf(parts.vault, provider, request);
+      const wire = wireFor(deps, request);
+      checkDeclaration(deps, wire, request);
+      const declaration = declarationOf(deps.vault, provider, request);
       const offering = await tx(sql, async (tx) => {
         await addModel(tx, modelOf(request, declaration));
         const made = await createOffering(tx, declaration);
@@ -55,7 +55,7 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
         return made;
       });
       // Who declares a model finds it known here, ahead of the notice.
-      await parts.refresh();
+      await deps.refresh();
       return create(DeclareModelResponseSchema, { offering: offeringMessage(offering) });
     },
 
@@ -71,7 +71,7 @@ export function supplyService(parts: SupplyParts): Implementation<typeof SupplyS
       }
       // A live offering stays live while it is looked at again.
       if (known.status === "pending") await setOfferingStatus(sql, offeringId, { from: ["pending"], to: "verifying" });
-      const verified = await verify(parts, known, { ...byCall(call), owner: true });
+      const verified = await verify(deps, known, { ...byCall(call), owner: true });
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
       const { offering, report } = verified;
       return create(VerifyOfferingResponseSchema, { offering: offeringMessage(offering), report });

@@ -19,8 +19,10 @@ import {
   type WebhookService,
 } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { newId, now, secretBytes } from "../ambient.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
+import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";
@@ -28,12 +30,10 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
-import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
-/** What webhooks need of the house. */
-export interface WebhookParts {
+/** What webhooks depends on. */
+export interface WebhookDeps {
   sql: Sql;
   vault: Vault;
   /** Cleartext and private addresses may be registered. */
@@ -45,7 +45,7 @@ const SECRET_BYTES = 32;
 const SECRET_FORM = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
 /** The webhook RPCs. */
-export function webhookService({ sql, vault, allowPrivate }: WebhookParts): Implementation<typeof WebhookService> {
+export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Implementation<typeof WebhookService> {
   const hookOf = async (from: Queryable, call: Call, id: string): Promise<store.WebhookRecord> => {
     const hook = await store.findWebhook(from, keyOf(call).orgId, id);
     if (!hook || !isNear(call, hook.workspaceId)) throw unknown();

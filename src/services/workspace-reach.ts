@@ -1,6 +1,7 @@
 /** How far a key of a workspace reaches: to what is of that workspace, where others of the organisation reach all. */
-import { Reason, refuse } from "../errors.ts";
+
 import { type Call, keyOf } from "../call.ts";
+import { Reason, refuse } from "../errors.ts";
 
 /** The workspace that a call is confined to; undefined for the operator, and for a key that reaches all of its organisation. */
 export const confinedTo = ({ principal }: Call): string | undefined =>

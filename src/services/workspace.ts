@@ -11,6 +11,7 @@ import {
   type WorkspaceSettings,
 } from "../../gen/limber/v1/workspace_service_pb.ts";
 import { now } from "../ambient.ts";
+import { byCall, type Call, type Implementation } from "../call.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
@@ -26,15 +27,14 @@ import {
 } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { toldRevoked } from "./account/keys.ts";
-import { type Budget, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
+import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
-import { byCall, type Call, type Implementation } from "../call.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
-/** What workspaces need of the house. */
-export interface WorkspaceParts {
+/** What workspaces depends on. */
+export interface WorkspaceDeps {
   sql: Sql;
   /** Resolves when the ledger has what this replica knows of an organisation's calls. */
   settled(orgId: string): Promise<void>;
@@ -45,7 +45,7 @@ export interface WorkspaceParts {
 const DEFAULT_PAGE = 50;
 
 /** The workspace RPCs. */
-export function workspaceService({ sql, settled, changed }: WorkspaceParts): Implementation<typeof WorkspaceService> {
+export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Implementation<typeof WorkspaceService> {
   return {
     async createWorkspace({ orgId, name, slug, budget, settings }, call) {
       await assertReachable(sql, orgId, call);
@@ -151,7 +151,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceParts): Imp
 }
 
 /** Whether a budget is taken away, or lets more be spent than the one before; undefined for one that stays. */
-const spendsMore = (after: Budget | null | undefined, before: Budget | undefined): boolean =>
+const spendsMore = (after: BudgetMessage | null | undefined, before: BudgetMessage | undefined): boolean =>
   after !== undefined && before !== undefined && (after === null || !allowsNoMore(after, before));
 
 async function found(sql: Queryable, orgId: string, id: string): Promise<WorkspaceRecord> {

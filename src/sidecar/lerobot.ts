@@ -10,7 +10,7 @@ import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { after, newId } from "../ambient.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
-import { readObservation, readSetup, type Seen, type Setup, writeActions } from "./pickles.ts";
+import { type LerobotObservation, type LerobotSetup, readObservation, readSetup, writeActions } from "./pickles.ts";
 
 /** What it serves, and for whom. */
 export interface LerobotOptions {
@@ -43,12 +43,12 @@ const TRANSFER_END = 3;
 
 /** Listens. */
 export async function serveLerobot(options: LerobotOptions): Promise<LerobotServer> {
-  const robots = new WeakMap<Http2Session, Robot>();
+  const robots = new WeakMap<Http2Session, LerobotRobot>();
   const sessions = new Set<Http2Session>();
   const server = createServer({ settings: { initialWindowSize: 4 << 20 } });
   server.on("session", (session) => {
     sessions.add(session);
-    robots.set(session, new Robot(options));
+    robots.set(session, new LerobotRobot(options));
     session.on("error", () => undefined);
     session.once("close", () => sessions.delete(session));
   });
@@ -74,7 +74,7 @@ export async function serveLerobot(options: LerobotOptions): Promise<LerobotServ
 const EMPTY = Buffer.alloc(0);
 
 /** One call: its messages are gathered, then answered with one. A fault is logged, and told as LeRobot's own server tells it. */
-function serve(stream: ServerHttp2Stream, path: string, robot: Robot, log: (text: string) => void): void {
+function serve(stream: ServerHttp2Stream, path: string, robot: LerobotRobot, log: (text: string) => void): void {
   const method = METHODS[path.slice("/transport.AsyncInference/".length)];
   stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
   let trailers: Record<string, string> = { "grpc-status": method ? "0" : "12" };
@@ -109,9 +109,13 @@ function serve(stream: ServerHttp2Stream, path: string, robot: Robot, log: (text
   });
 }
 
-type Method = (robot: Robot, messages: readonly Buffer[], stream: ServerHttp2Stream) => Promise<Uint8Array>;
+type LerobotMethod = (
+  robot: LerobotRobot,
+  messages: readonly Buffer[],
+  stream: ServerHttp2Stream,
+) => Promise<Uint8Array>;
 
-const METHODS: Readonly<Record<string, Method | undefined>> = {
+const METHODS: Readonly<Record<string, LerobotMethod | undefined>> = {
   Ready: async (robot) => {
     robot.begin();
     return EMPTY;
@@ -164,11 +168,11 @@ function transfersIn(messages: readonly Buffer[]): Buffer[] {
 }
 
 /** One connection of a client: its setup, and the newest observation that was not answered. */
-class Robot {
+class LerobotRobot {
   readonly #options: LerobotOptions;
-  #setup: Setup | undefined;
+  #setup: LerobotSetup | undefined;
   #actionSpace: string | undefined;
-  #seen: Seen | undefined;
+  #seen: LerobotObservation | undefined;
   #session = newId("req");
   #wake = (): void => {};
 
@@ -182,14 +186,14 @@ class Robot {
     this.#seen = undefined;
   }
 
-  async setUp(setup: Setup): Promise<void> {
+  async setUp(setup: LerobotSetup): Promise<void> {
     this.#setup = setup;
     if (this.#options.actionSpace !== undefined || this.#options.preset !== undefined) return;
     const { ok, body } = await this.#ask(`/v1/models/${setup.model.split(":")[0]}`);
     if (ok) this.#actionSpace = (body as { action_spaces?: string[] }).action_spaces?.[0];
   }
 
-  see(seen: Seen): void {
+  see(seen: LerobotObservation): void {
     this.#seen = seen;
     this.#wake();
   }
@@ -217,7 +221,10 @@ class Robot {
     });
   }
 
-  async #request({ model, motors, cameras, chunk }: Setup, { numbers, pictures, task }: Seen): Promise<object> {
+  async #request(
+    { model, motors, cameras, chunk }: LerobotSetup,
+    { numbers, pictures, task }: LerobotObservation,
+  ): Promise<object> {
     const names = motors.length > 0 ? motors : [...numbers.keys()];
     const shown = cameras.length > 0 ? cameras : [...pictures.keys()];
     const frames = shown.map(async (camera) => {

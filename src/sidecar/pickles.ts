@@ -14,7 +14,7 @@ const ALLOWED: ReadonlySet<string> = new Set([
 ]);
 
 /** What a client asks for before it begins. */
-export interface Setup {
+export interface LerobotSetup {
   /** The module of its classes, for the answers. */
   readonly module: string;
   /** `pretrained_name_or_path`: here the slug of a model, or an alias. */
@@ -26,7 +26,7 @@ export interface Setup {
 }
 
 /** One observation. */
-export interface Seen {
+export interface LerobotObservation {
   /** Unix seconds by the robot's clock. */
   readonly timestamp: number;
   readonly timestep: number;
@@ -36,7 +36,7 @@ export interface Seen {
 }
 
 /** The setup in a pickle. Throws an error that says what it lacks. */
-export function readSetup(pickle: Buffer): Setup {
+export function readSetup(pickle: Buffer): LerobotSetup {
   const { name, fields } = instance(pickle, "RemotePolicyConfig");
   const features = fields.get("lerobot_features");
   const model = fields.get("pretrained_name_or_path");
@@ -56,7 +56,7 @@ export function readSetup(pickle: Buffer): Setup {
 }
 
 /** The observation in a pickle. Throws an error that says what it lacks. */
-export function readObservation(pickle: Buffer): Seen {
+export function readObservation(pickle: Buffer): LerobotObservation {
   const { fields } = instance(pickle, "TimedObservation");
   const [timestamp, timestep, observation] = ["timestamp", "timestep", "observation"].map((key) => fields.get(key));
   if (typeof timestamp !== "number" || typeof timestep !== "number" || !(observation instanceof Map))
@@ -74,7 +74,7 @@ export function readObservation(pickle: Buffer): Seen {
 /** Actions as the client takes them: one for each step, from the observation's on. */
 export function writeActions(
   module: string,
-  { timestamp, timestep }: Pick<Seen, "timestamp" | "timestep">,
+  { timestamp, timestep }: Pick<LerobotObservation, "timestamp" | "timestep">,
   steps: readonly (readonly number[])[],
   dtMs: number,
 ): Buffer {

@@ -1,40 +1,40 @@
 /** Circuits beyond this replica: what opens or closes is told once, and an operator's hand reaches everywhere. */
 import { steadyNow } from "../ambient.ts";
+import { emit } from "../events/emit.ts";
 import type { HealthBoard } from "../routing/index.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { forcedCircuits, moveCircuit } from "../store/replicas/circuits.ts";
-import { emit } from "../events/emit.ts";
 
-/** What circuits need of the house. */
-export interface CircuitParts {
+/** What circuits depends on. */
+export interface CircuitDeps {
   sql: Sql;
-  notices: Notices;
+  notifications: Notifications;
   health: HealthBoard;
   warn(text: string): void;
 }
 
 /** The circuits of one replica. */
 export class Circuits {
-  readonly #parts: CircuitParts;
+  readonly #deps: CircuitDeps;
   readonly #off: () => void;
   /** Offerings that an operator has a hand on, as far as this replica knows. */
   #forced: ReadonlyMap<string, "open" | "closed"> = new Map();
   /** One change after the other, so that the last one to happen is the last one to be written. */
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(parts: CircuitParts) {
-    this.#parts = parts;
+  constructor(deps: CircuitDeps) {
+    this.#deps = deps;
     const look = (): void => void this.refresh();
-    this.#off = parts.notices.on("circuit_forced", look, look);
-    parts.health.onCircuit = ({ id, simulated }, state) => {
+    this.#off = deps.notifications.on("circuit_forced", look, look);
+    deps.health.onCircuit = ({ id, simulated }, state) => {
       if (!simulated) this.#writing = this.#writing.then(() => this.#tell(id, state === "opened"));
     };
   }
 
   /** Takes over what operators decided; also due when supply changed. What can't be read now is read with the next change. */
   async refresh(): Promise<void> {
-    const { sql, health, warn } = this.#parts;
+    const { sql, health, warn } = this.#deps;
     const forced = await forcedCircuits(sql).catch(() => undefined);
     if (!forced) return warn("the operator's circuits could not be read; the last ones that could are in use");
     const released = [...this.#forced.keys()].filter((id) => !forced.has(id));
@@ -50,7 +50,7 @@ export class Circuits {
   }
 
   async #tell(offeringId: string, isOpen: boolean): Promise<void> {
-    const { sql, warn } = this.#parts;
+    const { sql, warn } = this.#deps;
     await tx(sql, async (tx) => {
       const moved = await moveCircuit(tx, offeringId, isOpen);
       if (!moved) return;

@@ -3,11 +3,11 @@ import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import type { Sliced } from "../ambient.ts";
+import { secondOf } from "../billing/hardware.ts";
 import { CONTRACT_WORDS, Contract } from "../contracts/contract.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
-import { secondOf } from "../billing/hardware.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
-import { type ModelRecord, type OfferingRecord, offeringContext, type Supply } from "../store/supply/supply.ts";
+import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
 import type { Vault } from "../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
 
@@ -15,7 +15,7 @@ import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
 export const ASSUMED_SCALEDOWN_S = 60;
 
 /** What records are opened with. */
-export interface Opening {
+export interface OpeningFacts {
   readonly vault: Vault;
   /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
   readonly evaluated: ReadonlySet<string>;
@@ -32,7 +32,7 @@ interface Opened {
 
 /** Opens records; one that did not change and whose model did not is what it was. */
 export class SupplyOpener {
-  readonly #opening: Opening;
+  readonly #opening: OpeningFacts;
   /** By the numbers of their names, and no WeakMap: the collector would look at each of its entries in one pause. */
   #ids = new Names(0);
   #opened: readonly (Opened | undefined)[] = [];
@@ -40,12 +40,12 @@ export class SupplyOpener {
   #models: readonly ModelRecord[] = [];
   #catalog: readonly CatalogModel[] = [];
 
-  constructor(opening: Opening) {
+  constructor(opening: OpeningFacts) {
     this.#opening = opening;
   }
 
   /** Everything live, ready for a snapshot. One look at a time. */
-  *facts({ models, offerings: records, providers }: Supply): Sliced<SupplyFacts> {
+  *facts({ models, offerings: records, providers }: SupplyRecord): Sliced<SupplyFacts> {
     const slugs = yield* naming(models, ({ slug }) => slug, this.#slugs);
     const catalog: CatalogModel[] = [];
     for (const model of models) {

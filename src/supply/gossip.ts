@@ -10,7 +10,7 @@ import { inSlices, type Sliced, steadyNow } from "../ambient.ts";
 import { BUCKETS, type HealthBoard, type Hearsay } from "../routing/index.ts";
 
 /** How a word is said to all replicas; it may be lost. */
-export interface Voice {
+export interface GossipSender {
   /** How long a word may be at the moment. */
   readonly mostBytes: number;
   say(word: Uint8Array): Promise<void>;
@@ -43,7 +43,7 @@ export class Gossip {
   }
 
   /** Tells what was called since the last time; says nothing when nothing was. Due once a second. */
-  async tell(voice: Voice): Promise<void> {
+  async tell(voice: GossipSender): Promise<void> {
     for (const id of this.#changed()) this.#untold.set(id, TIMES);
     if (this.#telling || this.#untold.size === 0) return;
     this.#telling = true;

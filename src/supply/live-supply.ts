@@ -4,15 +4,9 @@ import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import { random, type Sliced, steadyNow } from "../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import type { CatalogModel, Offering } from "../routing/index.ts";
-import {
-  buildingSnapshot,
-  buildSnapshot,
-  HealthBoard,
-  SIMULATED_PROVIDER,
-  type Snapshot,
-} from "../routing/index.ts";
+import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
 import type { Upstream } from "../upstream/index.ts";
-import type { Target, Wire } from "../upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../upstream/wire.ts";
 
 /** One live offering: what the router knows of it, and how it is reached. */
 export interface LiveOffering {
@@ -22,7 +16,7 @@ export interface LiveOffering {
   hardware: string;
   /** Its last probe failed; another failure suspends it. */
   degraded: boolean;
-  target: Target;
+  target: UpstreamTarget;
   /** What no action of it may exceed. */
   bounds?: SafetyBounds | undefined;
   /** How it was called last: wires know their servers by the target, and must not meet a new one with every call. */
@@ -37,17 +31,18 @@ export interface SupplyFacts {
 }
 
 /** The ways to the offerings of a snapshot, by its rows. */
-interface Ways {
+interface UpstreamReach {
   readonly snapshot: Snapshot;
   readonly live: readonly (LiveOffering | undefined)[];
 }
 
-const wayTo = (ways: Ways | undefined, id: string): LiveOffering | undefined => ways?.live[ways.snapshot.rowOf(id)];
+const wayTo = (ways: UpstreamReach | undefined, id: string): LiveOffering | undefined =>
+  ways?.live[ways.snapshot.rowOf(id)];
 
 /** How one offering is called. */
 export interface Reached {
   wire: Wire;
-  target: Target;
+  target: UpstreamTarget;
   /** What no action of it may exceed. */
   bounds?: SafetyBounds | undefined;
 }
@@ -56,9 +51,9 @@ export interface Reached {
 export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthBoard;
-  #ways: Ways | undefined;
+  #ways: UpstreamReach | undefined;
   /** The ways of the snapshot that plans are still made from while the next one is built. */
-  #before: Ways | undefined;
+  #before: UpstreamReach | undefined;
 
   constructor(upstream: Upstream) {
     this.#upstream = upstream;
@@ -133,7 +128,7 @@ export class LiveSupply {
   }
 }
 
-function placeholderTarget({ id, model, dtMs }: Offering, actionDim: number | undefined): Target {
+function placeholderTarget({ id, model, dtMs }: Offering, actionDim: number | undefined): UpstreamTarget {
   const auth = { type: "none" as const, secret: "" };
   return { offeringId: id, model, endpoint: "", auth, profile: undefined, actionDim, dtMs };
 }

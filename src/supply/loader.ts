@@ -1,6 +1,6 @@
 /** Keeps what this replica knows of supply up to date with the database. */
 import { after } from "../ambient.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 
 const RETRY_MS = 2_000;
 
@@ -20,9 +20,9 @@ export class SupplyLoader {
   }
 
   /** From now on loads whenever the database says that supply changed. */
-  follow(notices: Notices): void {
+  follow(notifications: Notifications): void {
     const look = (): void => void this.load();
-    this.#off = notices.on("supply_changed", look, look);
+    this.#off = notifications.on("supply_changed", look, look);
   }
 
   /** Resolves when what the database had at the call is loaded, or could not be. */

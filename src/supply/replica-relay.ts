@@ -1,28 +1,34 @@
 /**
- * Servers that are moored at one replica, called by all: who holds which stream stands in the database, and so does what the others ask
+ * Servers that are registered at one replica, called by all: who holds which stream stands in the database, and so does what the others ask
  * on it and what is answered, for as long as it takes to read it.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { after, every, newId } from "../ambient.ts";
-import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { Cancel } from "../cancellation.ts";
-import type { Notices } from "../store/database/notifications.ts";
+import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import {
-  keepMoorings,
-  mooringsElsewhere,
-  type Parcel,
-  sendParcels,
-  takeParcels,
+  connectionsElsewhere,
+  keepConnections,
+  type RelayMessage,
+  sendRelayMessages,
+  takeRelayMessages,
 } from "../store/replicas/outbound-connections.ts";
-import { Berth, type Dock, type Elsewhere, type Question, type Reply } from "../upstream/limber-outbound/hub.ts";
+import {
+  type Elsewhere,
+  OutboundConnection,
+  type OutboundHub,
+  type OutboundQuestion,
+  type OutboundReply,
+} from "../upstream/limber-outbound/hub.ts";
 
-/** What a ferry needs of the house. */
-export interface FerryParts {
+/** What a replica relay depends on. */
+export interface ReplicaRelayDeps {
   sql: Sql;
-  notices: Notices;
-  dock: Dock;
+  notifications: Notifications;
+  hub: OutboundHub;
   /** Names this replica among all. */
   replica: string;
   warn(text: string): void;
@@ -31,7 +37,7 @@ export interface FerryParts {
 /** How often a replica says that its streams still stand, and looks where others do. */
 const RENEW_MS = 5_000;
 /** What travels together. */
-const AT_ONCE = { parcels: 64, bytes: 16 << 20 };
+const AT_ONCE = { messages: 64, bytes: 16 << 20 };
 /** What waits for the database at most; more is refused. */
 const MOST_WAITING_BYTES = 128 << 20;
 /** A call that is carried ends on the far side this long after its time, should nobody call it off. */
@@ -47,33 +53,33 @@ interface Failed {
   text: string;
 }
 
-/** The ferry of one replica. */
-export class Ferry {
-  readonly #parts: FerryParts;
+/** The replica relay of one replica. */
+export class ReplicaRelay {
+  readonly #deps: ReplicaRelayDeps;
   /** Ways to servers elsewhere, by the name under which their answers come back. */
-  readonly #lines = new Map<string, Berth>();
+  readonly #lines = new Map<string, OutboundConnection>();
   /** Calls that others make on streams held here. */
   readonly #carried = new Map<string, Cancel>();
   readonly #offs: (() => void)[];
   #told: readonly string[] = [];
   #work: Promise<void> = Promise.resolve();
-  #waiting: Parcel[] = [];
+  #waiting: RelayMessage[] = [];
   #waitingBytes = 0;
   #sending: Promise<void> | undefined;
   #taking: Promise<void> | undefined;
   #again = false;
   #closed = false;
 
-  constructor(parts: FerryParts) {
-    this.#parts = parts;
-    const { notices, dock, replica } = parts;
+  constructor(deps: ReplicaRelayDeps) {
+    this.#deps = deps;
+    const { notifications, hub, replica } = deps;
     this.#offs = [
-      notices.on(
+      notifications.on(
         "mooring_changed",
         () => this.#look(),
         () => this.#look(),
       ),
-      notices.on(
+      notifications.on(
         "parcel",
         (to) => to === replica && this.#take(),
         () => this.#take(),
@@ -83,11 +89,11 @@ export class Ferry {
         this.#look();
       }),
     ];
-    dock.onChange(() => void this.#tell().catch(() => {}));
+    hub.onChange(() => void this.#tell().catch(() => {}));
     this.#look();
   }
 
-  /** Resolves when the database says which servers are moored here; rejects when it can't. */
+  /** Resolves when the database says which servers are registered here; rejects when it can't. */
   announced(): Promise<void> {
     return this.#tell();
   }
@@ -100,77 +106,80 @@ export class Ferry {
     await this.#sending;
     await this.#taking;
     await this.#work;
-    await keepMoorings(this.#parts.sql, this.#parts.replica, []).catch(() => {});
+    await keepConnections(this.#deps.sql, this.#deps.replica, []).catch(() => {});
   }
 
   /** One after the other, so that the last word is the true one. */
   #tell(always = false): Promise<void> {
-    const { sql, replica, dock } = this.#parts;
+    const { sql, replica, hub } = this.#deps;
     const told = this.#work.then(async () => {
-      const { providers } = dock;
+      const { providers } = hub;
       const same = providers.join() === this.#told.join();
       if (this.#closed || (same && (!always || providers.length === 0))) return;
-      await keepMoorings(sql, replica, providers);
+      await keepConnections(sql, replica, providers);
       this.#told = providers;
     });
     this.#work = told.catch(() => {
       this.#told = ["?"]; // what the others know is not known: it is told again
-      this.#parts.warn("which servers are moored here could not be told");
+      this.#deps.warn("which servers are moored here could not be told");
     });
     return told;
   }
 
-  /** Learns which servers are moored elsewhere; what was known stays where the database can't be asked. */
+  /** Learns which servers are registered elsewhere; what was known stays where the database can't be asked. */
   #look(): void {
-    const { sql, replica, dock } = this.#parts;
+    const { sql, replica, hub } = this.#deps;
     const looked = this.#work.then(async () => {
       if (this.#closed) return;
-      dock.learn(await mooringsElsewhere(sql, replica), (at) => this.#open(at));
+      hub.learn(await connectionsElsewhere(sql, replica), (at) => this.#open(at));
     });
     this.#work = looked.catch(() => {});
   }
 
-  #open({ provider, replica }: Elsewhere): Berth {
+  #open({ provider, replica }: Elsewhere): OutboundConnection {
     const line = newId("line");
     const to = { toReplica: replica, line, provider };
-    const berth = new Berth({
+    const connection = new OutboundConnection({
       say: (question, budgetMs = 0) => {
         const body = toBinary(ServeResponseSchema, create(ServeResponseSchema, { message: question }));
         if (!this.#send({ ...to, kind: "ask", budgetMs, body: Buffer.from(body) }))
-          berth.fail(question.value.callId, new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too much waits for it"));
+          connection.fail(
+            question.value.callId,
+            new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too much waits for it"),
+          );
       },
       behind: false,
       end: () => this.#lines.delete(line),
     });
-    this.#lines.set(line, berth);
-    return berth;
+    this.#lines.set(line, connection);
+    return connection;
   }
 
   /** Answers whether it will be carried: not when too much waits already. */
-  #send(parcel: Omit<Parcel, "fromReplica">): boolean {
-    if (this.#closed || this.#waitingBytes + parcel.body.length > MOST_WAITING_BYTES) return false;
-    this.#waiting.push({ ...parcel, fromReplica: this.#parts.replica });
-    this.#waitingBytes += parcel.body.length;
+  #send(message: Omit<RelayMessage, "fromReplica">): boolean {
+    if (this.#closed || this.#waitingBytes + message.body.length > MOST_WAITING_BYTES) return false;
+    this.#waiting.push({ ...message, fromReplica: this.#deps.replica });
+    this.#waitingBytes += message.body.length;
     this.#sending ??= this.#carry();
     return true;
   }
 
   async #carry(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const batch: Parcel[] = [];
-      for (let bytes = 0; this.#waiting.length > 0 && batch.length < AT_ONCE.parcels && bytes < AT_ONCE.bytes; ) {
-        const parcel = this.#waiting.shift()!; // there is one
-        batch.push(parcel);
-        bytes += parcel.body.length;
+      const batch: RelayMessage[] = [];
+      for (let bytes = 0; this.#waiting.length > 0 && batch.length < AT_ONCE.messages && bytes < AT_ONCE.bytes; ) {
+        const message = this.#waiting.shift()!; // there is one
+        batch.push(message);
+        bytes += message.body.length;
       }
-      await sendParcels(this.#parts.sql, batch).catch(() => this.#lose(batch));
+      await sendRelayMessages(this.#deps.sql, batch).catch(() => this.#lose(batch));
       for (const { body } of batch) this.#waitingBytes -= body.length;
     }
     this.#sending = undefined;
   }
 
   /** What was asked and never left fails here and now. */
-  #lose(batch: readonly Parcel[]): void {
+  #lose(batch: readonly RelayMessage[]): void {
     const failure = new UpstreamFailure(AttemptFailure.UNREACHABLE, "the replica that holds the stream can't be asked");
     for (const { kind, line, body } of batch) if (kind === "ask") this.#lines.get(line)?.fail(callIdOf(body), failure);
   }
@@ -183,28 +192,28 @@ export class Ferry {
   async #takeAll(): Promise<void> {
     while (this.#again && !this.#closed) {
       this.#again = false;
-      const parcels = await takeParcels(this.#parts.sql, this.#parts.replica, AT_ONCE.parcels).catch(() => []);
-      if (parcels.length === AT_ONCE.parcels) this.#again = true;
-      for (const parcel of parcels) this.#unpack(parcel);
+      const messages = await takeRelayMessages(this.#deps.sql, this.#deps.replica, AT_ONCE.messages).catch(() => []);
+      if (messages.length === AT_ONCE.messages) this.#again = true;
+      for (const message of messages) this.#unpack(message);
     }
     this.#taking = undefined;
   }
 
-  #unpack(parcel: Parcel): void {
+  #unpack(message: RelayMessage): void {
     try {
-      if (parcel.kind === "ask") this.#answer(parcel);
-      else if (parcel.kind === "reply") this.#lines.get(parcel.line)?.hear(replyIn(parcel.body));
+      if (message.kind === "ask") this.#answer(message);
+      else if (message.kind === "reply") this.#lines.get(message.line)?.hear(replyIn(message.body));
       else {
-        const { callId, failure, text } = JSON.parse(parcel.body.toString()) as Failed; // only #answer writes it
-        this.#lines.get(parcel.line)?.fail(callId, new UpstreamFailure(failure, text));
+        const { callId, failure, text } = JSON.parse(message.body.toString()) as Failed; // only #answer writes it
+        this.#lines.get(message.line)?.fail(callId, new UpstreamFailure(failure, text));
       }
     } catch {
-      this.#parts.warn("another replica said what this one does not understand");
+      this.#deps.warn("another replica said what this one does not understand");
     }
   }
 
   /** Another replica asks on a stream that is held here. */
-  #answer({ fromReplica, line, provider, budgetMs, body }: Parcel): void {
+  #answer({ fromReplica, line, provider, budgetMs, body }: RelayMessage): void {
     const { message } = fromBinary(ServeResponseSchema, body);
     if (message.case === undefined || message.case === "welcome") return;
     const { callId } = message.value;
@@ -232,10 +241,10 @@ export class Ferry {
       };
       back("failed", Buffer.from(JSON.stringify(told)));
     };
-    const take = (reply: Reply): boolean => {
+    const take = (reply: OutboundReply): boolean => {
       const last = isLast(reply);
       if (last) over();
-      const renamed = { ...reply, value: { ...reply.value, callId } } as Reply; // the same case with another number
+      const renamed = { ...reply, value: { ...reply.value, callId } } as OutboundReply; // the same case with another number
       const said = toBinary(ServeRequestSchema, create(ServeRequestSchema, { message: renamed }));
       // An answer that can't be carried is no use to go on with.
       if (!back("reply", said)) queueMicrotask(() => cancel.abort(undefined));
@@ -243,12 +252,12 @@ export class Ferry {
     };
     const ask = (looks: number): void => {
       try {
-        const berth = this.#parts.dock.here(provider);
-        if (!berth) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server has left that replica");
+        const connection = this.#deps.hub.here(provider);
+        if (!connection) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server has left that replica");
         // Many arrive at one time where callers would have come one after the other.
-        if (berth.line.behind && looks > 0 && !cancel.aborted) return void after(LOOK_MS, () => ask(looks - 1));
-        const question = (id: number) => ({ ...message, value: { ...message.value, callId: id } }) as Question;
-        berth.call(question, { take, fail }, { signal: cancel, budgetMs: budgetMs ?? 0 });
+        if (connection.line.behind && looks > 0 && !cancel.aborted) return void after(LOOK_MS, () => ask(looks - 1));
+        const question = (id: number) => ({ ...message, value: { ...message.value, callId: id } }) as OutboundQuestion;
+        connection.call(question, { take, fail }, { signal: cancel, budgetMs: budgetMs ?? 0 });
       } catch (thrown) {
         fail(thrown);
       }
@@ -259,9 +268,9 @@ export class Ferry {
 }
 
 /** A prediction has parts; everything else is one answer. */
-const isLast = (reply: Reply): boolean => reply.case !== "predict" || reply.value.body.case !== "part";
+const isLast = (reply: OutboundReply): boolean => reply.case !== "predict" || reply.value.body.case !== "part";
 
-function replyIn(body: Buffer): Reply {
+function replyIn(body: Buffer): OutboundReply {
   const { message } = fromBinary(ServeRequestSchema, body);
   if (message.case === undefined || message.case === "hello")
     throw new Error("a reply is neither empty nor a greeting");

@@ -1,6 +1,6 @@
 /** What this replica measured, written down minute by minute, and what all replicas measured, read back. */
 import { inSlices, now, type Sliced, steadyNow } from "../ambient.ts";
-import { copyOf, type HealthBoard, since, type Tally } from "../routing/index.ts";
+import { type AttemptCounts, copyOf, type HealthBoard, since } from "../routing/index.ts";
 import type { MinuteRecord } from "../store/replicas/rollups.ts";
 
 /** Where rollups are kept. */
@@ -25,7 +25,7 @@ export class Rollup {
   readonly #store: RollupStore;
   readonly #changed: () => ReadonlySet<string>;
   /** What was counted when it was last looked at. */
-  readonly #seen = new Map<string, Tally>();
+  readonly #seen = new Map<string, AttemptCounts>();
   /** What isn't written yet, by minute and offering. */
   readonly #waiting = new Map<string, MinuteRecord>();
   #lookedAt = now();
@@ -96,7 +96,7 @@ export class Rollup {
     }
   }
 
-  #count(minute: number, offeringId: string, news: Tally, restedMs: number): void {
+  #count(minute: number, offeringId: string, news: AttemptCounts, restedMs: number): void {
     const key = keyOf({ minute, offeringId });
     const before = this.#waiting.get(key);
     const latency = Array.from(news.latency, (count, i) => count + (before?.latency[i] ?? 0));
@@ -115,7 +115,7 @@ export class Rollup {
   }
 }
 
-const NOTHING: Tally = { calls: 0, failures: 0, latency: new Uint32Array() };
+const NOTHING: AttemptCounts = { calls: 0, failures: 0, latency: new Uint32Array() };
 
 const minuteAt = (ms: number): number => Math.floor(ms / MINUTE_MS);
 

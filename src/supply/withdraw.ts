@@ -1,14 +1,14 @@
 /** Withdrawing an offering: it takes no new calls, and goes when those that run have ended. */
 
 import { sleep } from "../ambient.ts";
-import { Reason, refuse } from "../errors.ts";
 import type { Signal } from "../cancellation.ts";
+import { Reason, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import type { SupplyDeps } from "../services/supply.ts";
 import { type Act, audit } from "../store/account/audit.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-care.ts";
 import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
-import { emit } from "../events/emit.ts";
-import type { SupplyParts } from "../services/supply.ts";
 
 /** How long whoever withdraws waits for the calls that run; what takes longer is seen to by the sweep. */
 const PATIENCE_MS = 3_000;
@@ -27,7 +27,7 @@ export interface Withdrawal {
 
 /** Withdraws an offering. Refuses with `offering_live` one that calls are routed to, unless it is forced. */
 export async function withdraw(
-  { sql, refresh }: SupplyParts,
+  { sql, refresh }: SupplyDeps,
   known: OfferingRecord,
   { force, by, signal }: Withdrawal,
 ): Promise<OfferingRecord> {

@@ -5,7 +5,7 @@ import { cosmosNim } from "./cosmos-nim/index.ts";
 import { gr00tHttp } from "./gr00t-http/index.ts";
 import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
-import { Dock } from "./limber-outbound/hub.ts";
+import { OutboundHub } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
@@ -16,7 +16,7 @@ import { openvlaAct } from "./openvla-act/index.ts";
 import { simulated } from "./simulated/index.ts";
 import { guardedLookup } from "./transport/guard.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
-import type { Reach } from "./transport/servers.ts";
+import type { ServerReach } from "./transport/servers.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
 import type { Wire } from "./wire.ts";
 
@@ -28,17 +28,17 @@ export interface Upstream {
   wireOf(runtime: string): Wire | undefined;
   /** The native wire, which can also be asked what a server serves. */
   readonly native: LimberPolicyWire;
-  /** Where servers moor that dial the gateway. */
-  readonly dock: Dock;
+  /** Where servers register that dial the gateway. */
+  readonly hub: OutboundHub;
   /** Closes every connection of every wire; calls under way fail. */
   close(): Promise<void>;
 }
 
 /** Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are others. */
-export function createUpstream(options: Omit<Reach, "lookup">, leases: ServerLeases = localLeases()): Upstream {
-  const reach: Reach = { ...options, lookup: guardedLookup(options) };
+export function createUpstream(options: Omit<ServerReach, "lookup">, leases: ServerLeases = localLeases()): Upstream {
+  const reach: ServerReach = { ...options, lookup: guardedLookup(options) };
   const native = limberPolicy(reach);
-  const dock = new Dock();
+  const hub = new OutboundHub();
   const wires = [
     native, // gRPC, partners' own servers
     openpiWs(reach), // openpi and its dialects
@@ -52,7 +52,7 @@ export function createUpstream(options: Omit<Reach, "lookup">, leases: ServerLea
     cosmosNim(reach), // world models, as one long answer
     cog(reach), // world models in containers
     openaiChat(reach), // ground, by whoever completes chats
-    limberOutbound(dock), // partners' own servers that dial the gateway
+    limberOutbound(hub), // partners' own servers that dial the gateway
     simulated(), // placeholders, where a caller allows them
   ];
   const byId = new Map<string, Wire>(wires.map((wire) => [wire.id, wire]));
@@ -60,7 +60,7 @@ export function createUpstream(options: Omit<Reach, "lookup">, leases: ServerLea
     runtimes: [...byId.keys()],
     wireOf: (runtime) => byId.get(runtime),
     native,
-    dock,
+    hub,
     async close() {
       await Promise.all(wires.map((wire) => wire.close()));
     },

@@ -1,6 +1,7 @@
 /** What every wire protocol offers to the gateway. */
 
 import type { ServerDialect, WireProfile } from "../../gen/limber/v1/supply_pb.ts";
+import type { Signal } from "../cancellation.ts";
 import type {
   ActAnswer,
   ActInput,
@@ -11,11 +12,10 @@ import type {
   PredictAnswerPart,
   PredictInput,
 } from "../contracts/contract.ts";
-import type { Signal } from "../cancellation.ts";
 import type { FrameSet } from "./pictures/frames.ts";
 
 /** Where and how one offering is reached. */
-export interface Target {
+export interface UpstreamTarget {
   offeringId: string;
   /** Slug of the model, for servers that serve several. */
   model: string;
@@ -59,7 +59,7 @@ export interface WireProbe {
   /** The offering is rejected when it fails. */
   readonly required: boolean;
   /** Resolves with what was seen, in a sentence; throws an error that says what to mend. */
-  look(target: Target, call: CallOptions): Promise<string>;
+  look(target: UpstreamTarget, call: CallOptions): Promise<string>;
 }
 
 /** What an observation needs for a profile to be filled. */
@@ -89,18 +89,23 @@ export interface Wire {
   /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
   /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
-  wants?(target: Target, call: CallOptions): Wants | Promise<Wants>;
+  wants?(target: UpstreamTarget, call: CallOptions): Wants | Promise<Wants>;
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
-  act?(target: Target, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
+  act?(target: UpstreamTarget, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
   /** The way of a loop whose calls have all but their observations in common. */
-  line?(target: Target, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
-  predict?(target: Target, input: PredictInput, frames: FrameSet, call: CallOptions): AsyncIterable<PredictAnswerPart>;
-  ground?(target: Target, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
+  line?(target: UpstreamTarget, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
+  predict?(
+    target: UpstreamTarget,
+    input: PredictInput,
+    frames: FrameSet,
+    call: CallOptions,
+  ): AsyncIterable<PredictAnswerPart>;
+  ground?(target: UpstreamTarget, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
   /** Whether a server that has to dial the gateway has dialled one of its replicas; absent where the gateway dials. */
-  isHere?(target: Target): boolean;
+  isHere?(target: UpstreamTarget): boolean;
   /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
-  health(target: Target, call: CallOptions): Promise<void>;
+  health(target: UpstreamTarget, call: CallOptions): Promise<void>;
   /** Closes every connection. */
   close(): Promise<void>;
 }

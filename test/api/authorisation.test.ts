@@ -113,7 +113,7 @@ function expected(method: DescMethod, knocking: KnockingPrincipal): string | und
   return scope !== "" && scopes !== undefined && !scopes.includes(scope) ? "scope_denied" : undefined;
 }
 
-/** What is not there in a house without a payment processor, or not ready yet. */
+/** What is not there in a gateway without a payment processor, or not ready yet. */
 const PLAIN_NO = new Set([501, 503]);
 
 /** Whose things a path names: gates must not care, and nobody else's must ever be reached. */

@@ -251,28 +251,29 @@ describe("what was found from outside", () => {
 
 describe("a key that a key made", () => {
   const child = async (of: string, facts: object = {}) => (await app.call(keysPath(), facts, { key: of })).body;
-  const codeOf = async (key: string, house: App) => (await house.call("/v1/key", undefined, { key })).body.error?.code;
+  const codeOf = async (key: string, gateway: App) =>
+    (await gateway.call("/v1/key", undefined, { key })).body.error?.code;
 
   it("is narrowed, switched off and on, and revoked with every key above it, on every replica", async () => {
     const top = await app.admin(keysPath(), { role: "admin" });
     const middle = await child(top.key, { role: "admin" });
     const leaf = await child(middle.key);
     expect([middle.parent_id, leaf.parent_id]).toEqual([top.id, middle.id]);
-    for (const house of [app, two]) expect(await codeOf(leaf.key, house)).toBeUndefined();
+    for (const gateway of [app, two]) expect(await codeOf(leaf.key, gateway)).toBeUndefined();
     const change = (body: object) => app.call(keysPath(`/${top.id}`), body, { key: caller.key, method: "PATCH" });
     await change({ disabled: true });
-    for (const house of [app, two])
-      await eventually(async () => expect(await codeOf(leaf.key, house)).toBe("key_disabled"));
+    for (const gateway of [app, two])
+      await eventually(async () => expect(await codeOf(leaf.key, gateway)).toBe("key_disabled"));
     await change({ disabled: false, scopes: ["ground"], models: ["acme/base"] });
-    for (const house of [app, two])
+    for (const gateway of [app, two])
       await eventually(async () => {
-        const { body } = await house.call("/v1/key", undefined, { key: leaf.key });
+        const { body } = await gateway.call("/v1/key", undefined, { key: leaf.key });
         expect(body).toMatchObject({ scopes: ["ground"], models: ["acme/base"] });
-        expect((await house.call("/v1/act", {}, { key: leaf.key })).body.error.code).toBe("scope_denied");
+        expect((await gateway.call("/v1/act", {}, { key: leaf.key })).body.error.code).toBe("scope_denied");
       });
     await app.call(keysPath(`/${top.id}`), undefined, { key: caller.key, method: "DELETE" });
-    for (const house of [app, two])
-      await eventually(async () => expect(await codeOf(leaf.key, house)).toBe("key_disabled"));
+    for (const gateway of [app, two])
+      await eventually(async () => expect(await codeOf(leaf.key, gateway)).toBe("key_disabled"));
     const told = await app.sql`
       select from outbox where org_id = ${caller.org} and name = 'key.revoked' and encode(payload, 'escape') like any (${[top, middle, leaf].map(({ id }) => `%${id}%`)})`;
     expect(told).toHaveLength(3);

@@ -424,7 +424,7 @@ describe("an emergency stop", () => {
     await theirs.expect("chunk");
     theirs.leave();
     await release(a, id);
-    await elsewhere.house.close(0);
+    await elsewhere.gateway.close(0);
   });
 });
 

@@ -20,7 +20,7 @@ const MODEL_MS = 20;
 /** PostgreSQL's backends report their counts when they have been idle this long. */
 const REPORT_MS = 1_500;
 
-interface House {
+interface TestGateway {
   postgres: EmbeddedPostgres;
   sql: Sql;
   gateway: Bench;
@@ -30,7 +30,7 @@ const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const upstream = await start("test/bench/support/upstream.ts", [String(MODEL_MS)], (line) => line.startsWith("{"));
 const { grpc: modelPort }: { grpc: number } = JSON.parse(upstream.line);
 
-async function open(name: string, settings: Record<string, string>): Promise<House> {
+async function open(name: string, settings: Record<string, string>): Promise<TestGateway> {
   const dataDir = join(folder, name);
   const postgres = await startPostgres({ dataDir, settings });
   const gateway = await openGateway(join(folder, `${name}-gateway`), `grpc://127.0.0.1:${modelPort}`, {
@@ -50,24 +50,24 @@ async function load(port: number, key: string, callers: number, count: number): 
   return done;
 }
 
-async function commits({ sql }: House): Promise<number> {
+async function commits({ sql }: TestGateway): Promise<number> {
   const [row] = await sql<{ n: number }[]>`
     select xact_commit::int as n from pg_stat_database where datname = current_database()`;
   return row?.n ?? Number.NaN;
 }
 
-/** Commits per answered call, without those that the house makes anyway. */
-async function roundTrips(house: House): Promise<number> {
-  const { port, key } = house.gateway;
+/** Commits per answered call, without those that the gateway makes anyway. */
+async function roundTrips(gateway: TestGateway): Promise<number> {
+  const { port, key } = gateway.gateway;
   await sleep(REPORT_MS);
-  const before = await commits(house);
+  const before = await commits(gateway);
   await sleep(REPORT_MS);
-  const idle = (await commits(house)) - before;
+  const idle = (await commits(gateway)) - before;
   const started = performance.now();
   const { answered } = await load(port, key, 64, calls);
   await sleep(REPORT_MS);
   const idleMeanwhile = (idle * (performance.now() - started)) / REPORT_MS;
-  return ((await commits(house)) - before - idle - idleMeanwhile) / answered;
+  return ((await commits(gateway)) - before - idle - idleMeanwhile) / answered;
 }
 
 const p50s = { model: [] as number[], forgetful: [] as number[], durable: [] as number[] };

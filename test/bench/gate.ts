@@ -3,21 +3,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
 import { LoadShedder } from "../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../src/edge/gate/rate-limits.ts";
 import { createGate } from "../../src/edge/gate/gate.ts";
-import { Till } from "../../src/billing/credit-leaser.ts";
+import { RateLimits } from "../../src/edge/gate/rate-limits.ts";
+import { startPostgres } from "../../src/embedded/postgres.ts";
 import { KeyCache } from "../../src/store/account/key-cache.ts";
 import { createKey } from "../../src/store/account/keys.ts";
 import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
 import { takeRates } from "../../src/store/account/rates.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
-import { startPostgres } from "../../src/embedded/postgres.ts";
-import { migrate } from "../../src/store/database/migrate.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
-import { connect, tx } from "../../src/store/database/tx.ts";
 import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/billing/ledger.ts";
+import { migrate } from "../../src/store/database/migrate.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
+import { connect, tx } from "../../src/store/database/tx.ts";
 
 const ROUNDS = 5;
 const CALLS = 100_000;
@@ -27,7 +27,7 @@ const dataDir = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const postgres = await startPostgres({ dataDir });
 const sql = connect(postgres.url, { max: 4 });
 await migrate(sql);
-const notices = await Notices.open(postgres.url);
+const notifications = await Notifications.open(postgres.url);
 
 const org = await createOrg(sql, { name: "bench" });
 await addCredits(sql, { orgId: org.id, amountMicro: 1e12 });
@@ -38,9 +38,11 @@ const workspaceId = await tx(sql, (tx) =>
 const boundless = { requests: 10_000_000, windowS: 1, burst: 10_000_000, concurrency: 1000 };
 const { secret } = await createKey(sql, { orgId: org.id, budget, workspaceId, rateLimit: boundless });
 
-const keys = new KeyCache(sql, notices);
-const limits = new Limits((asks) => takeRates(sql, "bench", asks));
-const till = await Till.open<IntentRecord, RequestRecord>(new Ledger({ sql, line: sql, notices, replica: "bench" }));
+const keys = new KeyCache(sql, notifications);
+const limits = new RateLimits((asks) => takeRates(sql, "bench", asks));
+const leaser = await CreditLeaser.open<IntentRecord, RequestRecord>(
+  new Ledger({ sql, line: sql, notifications, replica: "bench" }),
+);
 const nothing = (): never => {
   throw new Error("no call is served here");
 };
@@ -77,7 +79,7 @@ async function enter(): Promise<void> {
   }
   const { principal } = admission;
   if (principal.kind !== "key") throw new Error("a key was sent");
-  let hold = till.hold(principal, 1600, estimate);
+  let hold = leaser.hold(principal, 1600, estimate);
   if (hold instanceof Promise) {
     waits++;
     hold = await hold;
@@ -112,10 +114,10 @@ for (let round = 0; round < ROUNDS; round++) {
 console.log(`calls that waited for the database: ${waits} of ${ROUNDS * CALLS}`);
 console.log(`best ${best.toFixed(2)} us; goal ${GOAL_US} us: ratio ${(best / GOAL_US).toFixed(3)}`);
 
-await till.close();
+await leaser.close();
 await limits.close();
 keys.close();
-await notices.close();
+await notifications.close();
 await sql.end();
 await postgres.stop();
 rmSync(dataDir, { recursive: true, force: true });

@@ -1,7 +1,7 @@
 /**
  * What money costs per call: `node test/bench/ledger.ts [calls]`. Whole calls (hold, intent, answer once it is durable, settle) through
- * a till, on an embedded PostgreSQL that syncs its log, beside callers that make the same records and pay nothing, and beside one
- * transaction per call, all in turn in the same run; then a till that is killed under load. What the ledger costs is the difference
+ * a credit leaser, on an embedded PostgreSQL that syncs its log, beside callers that make the same records and pay nothing, and beside one
+ * transaction per call, all in turn in the same run; then a credit leaser that is killed under load. What the ledger costs is the difference
  * between the first two: the rest is the loop that calls it. Prints both; asserts nothing.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -10,10 +10,10 @@ import { join } from "node:path";
 import { newId, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
-import { migrate } from "../../src/store/database/migrate.ts";
-import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { IntentRecord, RequestRecord } from "../../src/store/billing/ledger.ts";
+import { migrate } from "../../src/store/database/migrate.ts";
+import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type TestTill } from "../support/money.ts";
 
 const CALLS = Number(process.argv[2] ?? 20_000);
@@ -129,8 +129,8 @@ function recordOf(intent: IntentRecord, robot: number): RequestRecord {
  * One call of one of many robots, each in its session; answered when its intent is durable, its settlement left to the next batch.
  * Answers its name.
  */
-async function act(till: TestTill, payer: Payer, upstreamMs: number, robot: number): Promise<string> {
-  const hold = await till.hold(payer, PRICE, estimate(PRICE));
+async function act(leaser: TestTill, payer: Payer, upstreamMs: number, robot: number): Promise<string> {
+  const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
   const intent = intentOf(payer);
   hold.intend(intent);
   if (upstreamMs > 0) await sleep(upstreamMs);
@@ -157,7 +157,7 @@ function answerAll(): void {
   for (const kept of answered) kept();
 }
 
-/** Kills a till under load, and answers what became of the calls that it had answered. */
+/** Kills a credit leaser under load, and answers what became of the calls that it had answered. */
 async function killUnderLoad(): Promise<{ answered: number; unrecorded: number; uncharged: number; negative: number }> {
   const payer = await makePayer(sql, 1e12);
   const doomed = await openReplica(postgres.url, "doomed");
@@ -165,7 +165,7 @@ async function killUnderLoad(): Promise<{ answered: number; unrecorded: number; 
   let dead = false;
   const caller = async (robot: number): Promise<void> => {
     while (!dead) {
-      const name = await Promise.race([act(doomed.till, payer, 5, robot), doomed.killed]);
+      const name = await Promise.race([act(doomed.leaser, payer, 5, robot), doomed.killed]);
       if (name !== undefined && !dead) answered.push(name);
     }
   };
@@ -183,7 +183,7 @@ async function killUnderLoad(): Promise<{ answered: number; unrecorded: number; 
   return { answered: answered.length, unrecorded: answered.length - recorded, uncharged: recorded - charged, negative };
 }
 
-/** What a gateway without a till does: two statements in a transaction per call. */
+/** What a gateway without a credit leaser does: two statements in a transaction per call. */
 async function transactionPerCall(sql: Sql, payer: Payer): Promise<void> {
   await tx(sql, async (tx) => {
     await tx`update account set available_micro = available_micro - ${PRICE} where org_id = ${payer.orgId}`;
@@ -198,16 +198,16 @@ const many = await Promise.all(Array.from({ length: 200 }, () => makePayer(sql, 
 const replica = await openReplica(postgres.url, "bench");
 let trips = 0;
 const commit = replica.ledger.commit.bind(replica.ledger);
-replica.ledger.commit = (till, batch) => {
+replica.ledger.commit = (leaser, batch) => {
   trips += 1;
-  return commit(till, batch);
+  return commit(leaser, batch);
 };
-const { till } = replica;
+const { leaser } = replica;
 const count = (): number => trips;
 const none = (): number => 0;
 let turn = 0;
-const hotCall = (robot: number): Promise<string> => act(till, one, 0, robot);
-const spreadCall = (robot: number): Promise<string> => act(till, many[turn++ % 200]!, 0, robot);
+const hotCall = (robot: number): Promise<string> => act(leaser, one, 0, robot);
+const spreadCall = (robot: number): Promise<string> => act(leaser, many[turn++ % 200]!, 0, robot);
 const sum = ({ node, server }: Run): number => node + server;
 
 // What runs for hours is measured, not the compiler of the first seconds.
@@ -244,7 +244,7 @@ for (const round of [1, 2, 3]) {
   print("512 callers, one organisation, upstream 0 ms", crowd);
   print(
     "64 callers, one organisation, upstream 20 ms",
-    await measure(CALLS / 4, 64, (robot) => act(till, one, 20, robot), count),
+    await measure(CALLS / 4, 64, (robot) => act(leaser, one, 20, robot), count),
   );
   print("64 callers, no money, upstream 20 ms", await measure(CALLS / 4, 64, () => sleep(20), none));
   const naive = await measure(CALLS / 20, 32, () => transactionPerCall(pool, lone), none);
@@ -274,12 +274,12 @@ const killed = await killUnderLoad();
 goal(`B5 of ${killed.answered} answered when a till is killed: not on record`, `${killed.unrecorded}   goal 0`);
 goal("   on record and not charged", `${killed.uncharged}   goal: a batch of 512 at most`);
 goal("   balances below zero", `${killed.negative}   goal 0`);
-// The comparison above goes past the tills on purpose: its organisations have charges without requests.
+// The comparison above goes past the credit leasers on purpose: its organisations have charges without requests.
 await sql.unsafe("analyze");
 const broken = (await brokenInvariants(sql)).filter((line) => !line.startsWith("a charge is a settled request"));
 console.log(broken.length === 0 ? "invariants hold" : broken.join("\n"));
 await sql.end();
 await postgres.stop();
 rmSync(dataDir, { recursive: true, force: true });
-// The till that was killed goes on beating, as a process that hangs would.
+// The credit leaser that was killed goes on beating, as a process that hangs would.
 process.exit();

@@ -14,15 +14,15 @@ import { ListRoutesResponseSchema } from "../../gen/limber/v1/registry_service_p
 import { breatheOut, inSlices } from "../../src/ambient.ts";
 import { tuneCollector } from "../../src/collector.ts";
 import { writingJson } from "../../src/edge/messages/json.ts";
-import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
-import { RegistryShelf } from "../../src/supply/registry-view.ts";
-import { SupplyOpener } from "../../src/supply/facts.ts";
-import { LiveSupply } from "../../src/supply/live-supply.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
+import { BUILT_IN, triedSpaces } from "../../src/scenarios/index.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
 import { connect } from "../../src/store/database/tx.ts";
 import { importCatalog, loadCatalog } from "../../src/store/supply/catalog.ts";
 import { SupplyReader } from "../../src/store/supply/supply-reader.ts";
+import { SupplyOpener } from "../../src/supply/facts.ts";
+import { LiveSupply } from "../../src/supply/live-supply.ts";
+import { Registry } from "../../src/supply/registry/registry.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
 import { createVault } from "../../src/vault.ts";
 import { openGateway } from "./support/gateway.ts";
@@ -37,7 +37,7 @@ const GOAL_MS = 5;
 const ms = (value: number): string => value.toFixed(1);
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 
-tuneCollector(); // as the house does
+tuneCollector(); // as the gateway does
 const postgres = await startPostgres({ dataDir: join(folder, "reload") });
 const sql = connect(postgres.url, { max: 2 });
 await migrate(sql, join(import.meta.dirname, "../../src/store/migrations"));
@@ -52,8 +52,8 @@ const opening = {
 /** What a replica knows of supply. */
 function knowing() {
   const supply = new LiveSupply(upstream);
-  const shelf = new RegistryShelf(supply);
-  return { supply, shelf, reader: new SupplyReader(sql), opener: new SupplyOpener(opening) };
+  const registry = new Registry(supply);
+  return { supply, registry, reader: new SupplyReader(sql), opener: new SupplyOpener(opening) };
 }
 
 /** Live offerings of one provider, spread over the models of the catalog: the numbers from `first` to `last`. */
@@ -94,17 +94,21 @@ interface Reload extends Pauses {
   readonly full: number;
 }
 
-/** As the house does it when the database says that supply changed; after an import the whole catalog is read again. */
-async function reload({ supply, shelf, reader, opener }: ReturnType<typeof knowing>, change: Change): Promise<Reload> {
+/** As the gateway does it when the database says that supply changed; after an import the whole catalog is read again. */
+async function reload(
+  { supply, registry, reader, opener }: ReturnType<typeof knowing>,
+  change: Change,
+): Promise<Reload> {
   await CHANGES[change]();
-  const known = change === "the catalog was imported" ? { ...shelf.catalog, version: "" } : shelf.catalog;
+  const known = change === "the catalog was imported" ? { ...registry.catalog, version: "" } : registry.catalog;
   await collected();
   const began = performance.now();
   const stop = watchLoop();
   const [facts, catalog] = await Promise.all([reader.read(), loadCatalog(sql, known)]);
   await inSlices(supply.adopting(await inSlices(opener.facts(facts), breatheOut)), breatheOut);
-  await inSlices(shelf.adopting(facts, catalog), breatheOut);
-  for (const list of [() => shelf.view.routes(undefined), shelf.view.facets, shelf.view.providers]) await list();
+  await inSlices(registry.adopting(facts, catalog), breatheOut);
+  for (const list of [() => registry.view.routes(undefined), registry.view.facets, registry.view.providers])
+    await list();
   const [tookMs, { turns, ...pauses }] = [performance.now() - began, stop()];
   const collections = await collected();
   const [longest] = turns.toSorted((a, b) => b.cpuMs - a.cpuMs);
@@ -118,8 +122,8 @@ async function reload({ supply, shelf, reader, opener }: ReturnType<typeof knowi
 }
 
 /** The route listing as a caller gets it. */
-async function writeRoutes({ shelf }: ReturnType<typeof knowing>): Promise<Written> {
-  const routes = await shelf.view.routes(undefined);
+async function writeRoutes({ registry }: ReturnType<typeof knowing>): Promise<Written> {
+  const routes = await registry.view.routes(undefined);
   await collected();
   const stop = watchLoop();
   const { length } = await inSlices(writingJson(ListRoutesResponseSchema, routes));
@@ -137,7 +141,7 @@ const both = (values: number[]): string => `${ms(median(values))} / ${ms(Math.ma
 const rows: Record<string, Record<string, string>> = {};
 const written: Record<string, Record<string, string>> = {};
 let offered = 0;
-let house = knowing();
+let loaded = knowing();
 for (const offerings of SIZES) {
   await offer(offered + 1, offerings);
   offered = offerings;
@@ -145,8 +149,8 @@ for (const offerings of SIZES) {
   for (const change of Object.keys(CHANGES) as Change[]) {
     const runs: Reload[] = [];
     for (let i = 0; i < warmUp + rounds; i++) {
-      if (change === "at the start") house = knowing();
-      const run = await reload(house, change);
+      if (change === "at the start") loaded = knowing();
+      const run = await reload(loaded, change);
       if (i >= warmUp) runs.push(run);
     }
     const [worst] = runs.toSorted((a, b) => b.pauseCpuMs - a.pauseCpuMs);
@@ -165,7 +169,7 @@ for (const offerings of SIZES) {
     };
   }
   const answers: Written[] = [];
-  for (let i = 0; i < warmUp + rounds; i++) answers.push(await writeRoutes(house));
+  for (let i = 0; i < warmUp + rounds; i++) answers.push(await writeRoutes(loaded));
   written[`GET /v1/routes of ${offerings} offerings`] = {
     "kB of JSON": ms(answers[0]!.bytes / 1000),
     "longest turn ms, median / worst": both(answers.slice(warmUp).map(({ pauseMs }) => pauseMs)),

@@ -7,7 +7,7 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { KeyCache } from "../../src/store/account/key-cache.ts";
 import { hashSecret, newSecret } from "../../src/store/account/secret.ts";
-import type { Notices } from "../../src/store/database/notifications.ts";
+import type { Notifications } from "../../src/store/database/notifications.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 
 const ROUNDS = 100;
@@ -70,11 +70,11 @@ async function measure(
 }
 
 // A guess without the right checksum is no key at all, and asks no database; the secret that is there is remembered.
-const notices = { on: () => () => {} } as unknown as Notices;
+const notifications = { on: () => () => {} } as unknown as Notifications;
 const empty = (() => Promise.resolve([])) as unknown as Sql;
 const held = [
   await measure("an API key", async (secret) => {
-    const keys = new KeyCache(empty, notices);
+    const keys = new KeyCache(empty, notifications);
     await keys.find(secret);
     return (text) => keys.find(text);
   }),

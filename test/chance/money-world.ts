@@ -6,10 +6,10 @@ import { Reason, Refusal } from "../../src/errors.ts";
 import type { BudgetInterval } from "../../src/store/account/keys.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
-import { type Tx, tx } from "../../src/store/database/tx.ts";
-import { StoreUnavailable } from "../../src/store/database/unavailable.ts";
 import type { IntentRecord } from "../../src/store/billing/ledger.ts";
 import { addPayment, conclude, reverse } from "../../src/store/billing/payments.ts";
+import { type Tx, tx } from "../../src/store/database/tx.ts";
+import { StoreUnavailable } from "../../src/store/database/unavailable.ts";
 import { seeded } from "../support/chance.ts";
 import type { FreshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
@@ -184,7 +184,7 @@ export class World {
     const replica = this.#anyReplica();
     const payer = this.#payers[this.#upTo(this.#payers.length)]!;
     const ceiling = this.#upTo(10) === 0 ? 0 : this.#upTo(4_000);
-    const hold = await unlessKilled(replica, replica.till.hold(payer, ceiling, estimate(ceiling)));
+    const hold = await unlessKilled(replica, replica.leaser.hold(payer, ceiling, estimate(ceiling)));
     if (!hold) return;
     const intent = intentOf(payer, newId("req"));
     hold.intend(intent);
@@ -257,9 +257,9 @@ export class World {
 
   /** A process sleeps for so long that another takes over, and wakes up. */
   async sleepOver(): Promise<void> {
-    const { till } = this.#anyReplica();
+    const { leaser } = this.#anyReplica();
     await this.#db
-      .sql`update till set alive_until = now() - interval '1 second' where id = ${till.name} and fenced_at is null`;
+      .sql`update till set alive_until = now() - interval '1 second' where id = ${leaser.name} and fenced_at is null`;
     const other = this.#anyReplica();
     await unlessKilled(other, other.ledger.recover());
   }
@@ -268,9 +268,9 @@ export class World {
   async loseAnswer(): Promise<void> {
     const { ledger } = this.#anyReplica();
     const commit = ledger.commit;
-    ledger.commit = async (till, batch) => {
+    ledger.commit = async (leaser, batch) => {
       ledger.commit = commit;
-      await commit.call(ledger, till, batch);
+      await commit.call(ledger, leaser, batch);
       throw new Error("the connection was lost during the commit");
     };
   }
@@ -278,7 +278,7 @@ export class World {
   async giveBack(): Promise<void> {
     const { orgId } = this.#payers[this.#upTo(this.#payers.length)]!;
     const replica = this.#anyReplica();
-    await unlessKilled(replica, replica.till.giveBack(orgId));
+    await unlessKilled(replica, replica.leaser.giveBack(orgId));
   }
 
   async jump(): Promise<void> {

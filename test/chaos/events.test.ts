@@ -33,7 +33,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await subscriber.close();
-  for (const app of apps) await app.house.close(0);
+  for (const app of apps) await app.gateway.close(0);
   await apps[0]?.database.close();
   await Promise.all([nats.close(), model.close(), receiver.close()]);
 });
@@ -138,7 +138,7 @@ it("NATS loses its store under load: nothing of jobs and webhooks is lost, and t
   await nothingWaits();
   await hookHeardAll();
 
-  // What an operator does, as the house's documents say.
+  // What an operator does, as the gateway's documents say.
   await makeStream(nats.url);
   await subscriber.connected();
   await apps[0]!.sql`update outbox set sent_at = null where org_id = ${caller.org}`;

@@ -60,7 +60,7 @@ rmSync(folder, { recursive: true, force: true });
 if (kills < Math.floor(seconds / everyS) - 1) wrong.push(`only ${kills} providers were killed`);
 process.exit(tell("loops", everyS, { seconds, kills, ...Object.fromEntries(figures) }, wrong));
 
-/** Kills one provider after the other: the house's own, and the second one. */
+/** Kills one provider after the other: the gateway's own, and the second one. */
 function kill(): void {
   kills += 1;
   const first = kills % 2 === 1;

@@ -29,7 +29,7 @@ afterAll(async () => {
 type Point = (name: string) => Promise<void>;
 const NEVER: Point = async () => {};
 
-/** A call under the idempotency key `k`, as the gate, the till and the bill make it; answers what its caller gets. */
+/** A call under the idempotency key `k`, as the gate, the credit leaser and the bill make it; answers what its caller gets. */
 async function callOnce(replica: Replica, payer: Payer, { quick }: { quick: boolean }, at: Point): Promise<string> {
   const requestId = newId("req");
   const claimant = {
@@ -40,13 +40,13 @@ async function callOnce(replica: Replica, payer: Payer, { quick }: { quick: bool
     workspaceId: undefined,
     sealed: false,
     claimId: requestId,
-    till: replica.till.name,
+    leaser: replica.leaser.name,
   };
   await at("before the key is claimed");
   const claimed = await claim(replica.sql, claimant);
   await at("after the key was claimed");
   if (claimed.kind === "replay") return Buffer.from(claimed.response).toString();
-  const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+  const hold = await replica.leaser.hold(payer, PRICE, estimate(PRICE));
   await at("after credit was held");
   const intent = intentOf(payer, requestId);
   hold.intend(intent);
@@ -73,10 +73,10 @@ async function dieAt(
   point: string | undefined,
   quick: boolean,
   pass: Point = NEVER,
-): Promise<{ payer: Payer; heard: string | undefined; till: string }> {
+): Promise<{ payer: Payer; heard: string | undefined; leaser: string }> {
   const payer = await makePayer(db.sql, CREDIT);
   const replica = await openReplica(db.url, newId("replica"));
-  const till = replica.till.name;
+  const leaser = replica.leaser.name;
   const dead = Promise.withResolvers<undefined>();
   const at: Point = async (name) => {
     await pass(name);
@@ -87,17 +87,17 @@ async function dieAt(
   };
   let batches = 0;
   const commit = replica.ledger.commit.bind(replica.ledger);
-  replica.ledger.commit = async (till, batch) => {
+  replica.ledger.commit = async (leaser, batch) => {
     const number = ++batches;
     await at(`before batch ${number}`);
-    const outcome = await commit(till, batch);
+    const outcome = await commit(leaser, batch);
     await at(`after batch ${number}`);
     return outcome;
   };
   const heard = await Promise.race([callOnce(replica, payer, { quick }, at), dead.promise]);
   // It may die as it gives its credit back.
   if (heard !== undefined) await Promise.race([replica.close(), dead.promise]);
-  return { payer, heard, till };
+  return { payer, heard, leaser };
 }
 
 describe.each([
@@ -111,14 +111,14 @@ describe.each([
     expect(points.length).toBeGreaterThan(quick ? 9 : 11);
     for (const point of [...new Set(points)]) {
       for (let round = 0; round < ROUNDS; round++) {
-        const { payer, heard, till } = await dieAt(point, quick);
+        const { payer, heard, leaser } = await dieAt(point, quick);
         // It's found dead, and its caller asks another gateway.
-        await db.sql`select till_recover(${till}, true)`;
+        await db.sql`select till_recover(${leaser}, true)`;
         const first = await callOnce(other, payer, { quick: true }, NEVER);
         const again = await callOnce(other, payer, { quick: true }, NEVER);
         expect([point, again]).toEqual([point, first]);
         if (heard !== undefined) expect([point, first]).toEqual([point, heard]);
-        await other.till.giveBack(payer.orgId);
+        await other.leaser.giveBack(payer.orgId);
         const balance = await balanceOf(db.sql, payer.orgId);
         expect([point, balance.spentMicro, balance.heldMicro]).toEqual([point, PRICE, 0]);
       }

@@ -25,13 +25,13 @@ afterAll(async () => {
 /** Puts a request of the one call on record; answers its id. */
 async function onRecord(payer: Payer, end: "settled" | "failed"): Promise<string> {
   const intent = intentOf(payer, newId("req"));
-  const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+  const hold = await replica.leaser.hold(payer, PRICE, estimate(PRICE));
   hold.intend(intent);
   await hold.settle({
     ...(end === "settled" ? endOf(intent, PRICE) : failureOf(intent)),
     log: { metadata: { call: CALL } },
   });
-  await replica.till.giveBack(payer.orgId);
+  await replica.leaser.giveBack(payer.orgId);
   return intent.requestId;
 }
 

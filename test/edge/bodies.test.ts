@@ -1,4 +1,4 @@
-/** Bodies that are small on the wire and large in memory, on every face: refused, while others are served. */
+/** Bodies that are small on the wire and large in memory, on every transport: refused, while others are served. */
 import * as http2 from "node:http2";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -12,7 +12,7 @@ import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_
 import { ListModelsResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { eventually } from "../support/eventually.ts";
-import { type House, type HouseOptions, KEY, message, openForTest } from "./house.ts";
+import { type HouseOptions, KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
 const MIB = 1 << 20;
 const ACT = "/limber.v1.InferenceService/Act";
@@ -22,7 +22,8 @@ const RPCS = {
   Act: () => message(ActResponseSchema, { id: "act_1" }),
   ListModels: () => message(ListModelsResponseSchema, {}),
 };
-const open = (options: HouseOptions = {}): Promise<House> => openForTest({ rpcs: RPCS, fastPath: true, ...options });
+const open = (options: HouseOptions = {}): Promise<TestGateway> =>
+  openForTest({ rpcs: RPCS, fastPath: true, ...options });
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -62,8 +63,14 @@ const PACKED = {
 type Encoding = keyof typeof PACKED;
 
 /** A call of Connect over HTTP/1.1. */
-async function connect(house: House, path: string, type: string, bytes: Buffer, encoding: Encoding): Promise<Told> {
-  const response = await fetch(house.base + path, {
+async function connect(
+  gateway: TestGateway,
+  path: string,
+  type: string,
+  bytes: Buffer,
+  encoding: Encoding,
+): Promise<Told> {
+  const response = await fetch(gateway.base + path, {
     method: "POST",
     headers: {
       "content-type": type,
@@ -95,9 +102,9 @@ const GRPC_CODES: Readonly<Record<string, string>> = {
 };
 
 /** A call of gRPC over HTTP/2. */
-async function grpc(house: House, path: string, bytes: Buffer, encoding: Encoding): Promise<Told> {
+async function grpc(gateway: TestGateway, path: string, bytes: Buffer, encoding: Encoding): Promise<Told> {
   // A client of Node's takes no answer while it holds more than this.
-  const session = http2.connect(house.base, { maxSessionMemory: 256 });
+  const session = http2.connect(gateway.base, { maxSessionMemory: 256 });
   try {
     const stream = session.request({
       ":method": "POST",
@@ -128,8 +135,8 @@ async function grpc(house: House, path: string, bytes: Buffer, encoding: Encodin
 }
 
 /** A message of gRPC-Web over HTTP/1.1. */
-async function grpcWeb(house: House, path: string, bytes: Buffer, encoding: Encoding): Promise<Told> {
-  const response = await fetch(house.base + path, {
+async function grpcWeb(gateway: TestGateway, path: string, bytes: Buffer, encoding: Encoding): Promise<Told> {
+  const response = await fetch(gateway.base + path, {
     method: "POST",
     headers: {
       "content-type": "application/grpc-web+proto",
@@ -144,12 +151,12 @@ async function grpcWeb(house: House, path: string, bytes: Buffer, encoding: Enco
 }
 
 /** Calls that are served while `run` runs, one after the other, and at least so many. */
-async function besides(house: House, run: () => Promise<void>): Promise<void> {
+async function besides(gateway: TestGateway, run: () => Promise<void>): Promise<void> {
   let isOver = false;
   let served = 0;
   const others = (async () => {
     while (!isOver || served < 20) {
-      const response = await fetch(`${house.base}/health`);
+      const response = await fetch(`${gateway.base}/health`);
       expect(response.status).toBe(200);
       await response.arrayBuffer();
       served++;
@@ -171,11 +178,11 @@ describe("without a key", () => {
       (["gzip", "br"] as const).map((coding) => [name, coding, type, bytes] as const),
     ),
   )("60 MiB of %s under %s end at 64 KiB, and others are served", async (_, coding, type, bytes) => {
-    const house = await open();
+    const gateway = await open();
     const before = await inUse();
-    await besides(house, async () => {
+    await besides(gateway, async () => {
       for (let i = 0; i < 4; i++) {
-        const told = await connect(house, MODELS, type, bytes, coding);
+        const told = await connect(gateway, MODELS, type, bytes, coding);
         expect(told.code).toBe("resource_exhausted");
       }
     });
@@ -183,26 +190,26 @@ describe("without a key", () => {
   });
 
   it.each(["gzip", "br", "identity"] as const)("gRPC and gRPC-Web end there too, in %s", async (coding) => {
-    const house = await open();
+    const gateway = await open();
     const bytes = repeated(Buffer.from([0x7a, 0]), 8 * MIB);
-    await besides(house, async () => {
-      expect((await grpc(house, MODELS, bytes, coding)).code).toBe("resource_exhausted");
-      expect((await grpcWeb(house, MODELS, bytes, coding)).code).toBe("resource_exhausted");
-      expect((await connect(house, MODELS, "application/proto", bytes, coding)).code).toBe("resource_exhausted");
+    await besides(gateway, async () => {
+      expect((await grpc(gateway, MODELS, bytes, coding)).code).toBe("resource_exhausted");
+      expect((await grpcWeb(gateway, MODELS, bytes, coding)).code).toBe("resource_exhausted");
+      expect((await connect(gateway, MODELS, "application/proto", bytes, coding)).code).toBe("resource_exhausted");
     });
   });
 
   it("a message in a query is unpacked to 64 KiB", async () => {
-    const house = await open();
+    const gateway = await open();
     const packed = gzipSync(repeated(Buffer.from([0x7a, 0]), MIB), { level: 9 }).toString("base64url");
     const query = `connect=v1&encoding=proto&base64=1&compression=gzip&message=${packed}`;
-    const response = await fetch(`${house.base}${MODELS}?${query}`);
+    const response = await fetch(`${gateway.base}${MODELS}?${query}`);
     expect(await response.json()).toMatchObject({ code: "resource_exhausted" });
   });
 
   it("REST bodies end there, before they are read", async () => {
-    const house = await open();
-    const response = await fetch(`${house.base}/v1/oauth/token`, {
+    const gateway = await open();
+    const response = await fetch(`${gateway.base}/v1/oauth/token`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ client_id: "x".repeat(65 << 10) }),
@@ -264,10 +271,10 @@ describe("with a key", () => {
   it.each(JSONS)(
     "31 MiB of %s in JSON are counted before they are made, and others are served",
     async (_, bytes, said) => {
-      const house = await open();
+      const gateway = await open();
       const before = await inUse();
-      await besides(house, async () => {
-        const response = await fetch(`${house.base}/v1/act`, {
+      await besides(gateway, async () => {
+        const response = await fetch(`${gateway.base}/v1/act`, {
           method: "POST",
           headers: { "content-type": "application/json", authorization: `Bearer ${KEY}` },
           body: bytes as Uint8Array<ArrayBuffer>,
@@ -276,23 +283,23 @@ describe("with a key", () => {
         expect([response.status, error.code]).toEqual([422, "validation_failed"]);
         const [path, ...words] = said.split(" ");
         expect(error.details.violations).toEqual([{ path, message: words.join(" "), type: "too_long" }]);
-        const told = await connect(house, ACT, "application/json", bytes, "gzip");
+        const told = await connect(gateway, ACT, "application/json", bytes, "gzip");
         expect(told).toMatchObject({ code: "invalid_argument", fields: [said] });
       });
       expect(await inUse()).toBeLessThan(before * 1.1);
-      expect([house.inside(), house.memory.held]).toEqual([0, 0]);
+      expect([gateway.inside(), gateway.memory.held]).toEqual([0, 0]);
     },
   );
 
-  it("more than 32 MiB end there on every face, packed or not", async () => {
-    const house = await open();
+  it("more than 32 MiB end there on every transport, packed or not", async () => {
+    const gateway = await open();
     const bytes = repeated(Buffer.from([0x12, 0]), 33 * MIB);
     for (const coding of ["gzip", "identity"] as const) {
-      expect((await grpc(house, ACT, bytes, coding)).code).toBe("resource_exhausted");
-      expect((await grpcWeb(house, ACT, bytes, coding)).code).toBe("resource_exhausted");
-      expect((await connect(house, ACT, "application/proto", bytes, coding)).code).toBe("resource_exhausted");
+      expect((await grpc(gateway, ACT, bytes, coding)).code).toBe("resource_exhausted");
+      expect((await grpcWeb(gateway, ACT, bytes, coding)).code).toBe("resource_exhausted");
+      expect((await connect(gateway, ACT, "application/proto", bytes, coding)).code).toBe("resource_exhausted");
     }
-    expect([house.inside(), house.memory.held]).toEqual([0, 0]);
+    expect([gateway.inside(), gateway.memory.held]).toEqual([0, 0]);
   });
 
   it("unknown fields that are few are dropped", async () => {
@@ -301,20 +308,20 @@ describe("with a key", () => {
       seen.push(request);
       return RPCS.Act();
     };
-    const house = await open({ rpcs: { ...RPCS, Act } });
+    const gateway = await open({ rpcs: { ...RPCS, Act } });
     const sound = toBinary(
       ActRequestSchema,
       create(ActRequestSchema, { model: "o/n", observations: [{ proprio: [1] }] }),
     );
     const bytes = Buffer.concat([sound, repeated(Buffer.from([0xfa, 0x7f, 0]), 3000)]);
-    expect((await grpc(house, ACT, bytes, "identity")).code).toBe("ok");
-    expect((await connect(house, ACT, "application/proto", bytes, "identity")).code).toBe("ok");
+    expect((await grpc(gateway, ACT, bytes, "identity")).code).toBe("ok");
+    expect((await connect(gateway, ACT, "application/proto", bytes, "identity")).code).toBe("ok");
     expect(seen).toHaveLength(2);
     for (const request of seen) expect(request).not.toHaveProperty("$unknown");
   });
 
-  it("large pictures are taken on every face", async () => {
-    const house = await open();
+  it("large pictures are taken on every transport", async () => {
+    const gateway = await open();
     const data = Buffer.alloc(15 * MIB, 7);
     const url = `data:image/png;base64,${data.toString("base64")}`;
     const request = create(ActRequestSchema, {
@@ -330,18 +337,18 @@ describe("with a key", () => {
     });
     const bytes = Buffer.from(toBinary(ActRequestSchema, request));
     const json = Buffer.from(JSON.stringify({ model: "o/n", observations: [{ frames: [{ camera: "a", url }] }] }));
-    await besides(house, async () => {
-      expect((await grpc(house, ACT, bytes, "gzip")).code).toBe("ok");
-      expect((await grpcWeb(house, ACT, bytes, "identity")).code).toBe("ok");
-      expect((await connect(house, ACT, "application/proto", bytes, "br")).code).toBe("ok");
-      expect((await connect(house, ACT, "application/json", json, "identity")).code).toBe("ok");
-      const response = await fetch(`${house.base}/v1/act`, {
+    await besides(gateway, async () => {
+      expect((await grpc(gateway, ACT, bytes, "gzip")).code).toBe("ok");
+      expect((await grpcWeb(gateway, ACT, bytes, "identity")).code).toBe("ok");
+      expect((await connect(gateway, ACT, "application/proto", bytes, "br")).code).toBe("ok");
+      expect((await connect(gateway, ACT, "application/json", json, "identity")).code).toBe("ok");
+      const response = await fetch(`${gateway.base}/v1/act`, {
         method: "POST",
         headers: { "content-type": "application/json", authorization: `Bearer ${KEY}` },
         body: json,
       });
       expect(response.status).toBe(200);
     });
-    expect(house.memory.held).toBe(0);
+    expect(gateway.memory.held).toBe(0);
   });
 });

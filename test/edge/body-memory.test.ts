@@ -7,11 +7,11 @@ import { runInNewContext } from "node:vm";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Speaker } from "../../src/call.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
-import type { Speaker } from "../../src/call.ts";
 import { eventually } from "../support/eventually.ts";
-import { type House, KEY, message, openForTest } from "./house.ts";
+import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
 const MIB = 1 << 20;
 const ACT = "/limber.v1.InferenceService/Act";
@@ -29,7 +29,7 @@ async function inUse(): Promise<number> {
   return heapUsed + external;
 }
 
-const open = (memory: BodyMemoryLimits, fastPath = true): Promise<House> =>
+const open = (memory: BodyMemoryLimits, fastPath = true): Promise<TestGateway> =>
   openForTest({
     fastPath,
     memory,
@@ -58,13 +58,13 @@ interface Half {
   leave(): void;
 }
 
-type Begin = (house: House, body: Buffer, sent: number) => Half;
+type Begin = (gateway: TestGateway, body: Buffer, sent: number) => Half;
 
 /** HTTP/1.1 with the size in its head, or in chunks. */
 const http1 =
   (path: string, headers: Record<string, string>, isSized: boolean): Begin =>
-  (house, body, sent) => {
-    const request = http.request(house.base + path, {
+  (gateway, body, sent) => {
+    const request = http.request(gateway.base + path, {
       method: "POST",
       headers: { authorization: `Bearer ${KEY}`, ...headers, ...(isSized && { "content-length": body.length }) },
     });
@@ -80,8 +80,8 @@ const http1 =
     return { answer, finish: () => void request.end(body.subarray(sent)), leave: () => void request.destroy() };
   };
 
-const grpc: Begin = (house, body, sent) => {
-  const session = http2.connect(house.base, { maxSessionMemory: 256 });
+const grpc: Begin = (gateway, body, sent) => {
+  const session = http2.connect(gateway.base, { maxSessionMemory: 256 });
   onTestFinished(() => session.destroy());
   session.on("error", () => undefined);
   const head = { "content-type": "application/grpc", te: "trailers", authorization: `Bearer ${KEY}` };
@@ -170,33 +170,33 @@ describe.each(FACES)("$name", ({ begin, body, ahead, fastPath, says }) => {
   ] as const)(
     "refuses a body beyond %s memory before it is read, and takes it when there is room",
     async (_, limits, said) => {
-      const house = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, fastPath);
+      const gateway = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, fastPath);
       // What is sent of the first is held, whether its size was told or not.
-      const first = begin(house, body, ahead);
-      await eventually(() => expect(house.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
-      const second = begin(house, body, ahead);
+      const first = begin(gateway, body, ahead);
+      await eventually(() => expect(gateway.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
+      const second = begin(gateway, body, ahead);
       const refused = await second.answer;
       expect(refused.said).toBe(said);
       expect(refused.retryAfter).toBe("1");
       second.leave();
       first.finish();
       expect((await first.answer).said).toBe(says[0]);
-      await eventually(() => expect(house.memory.held).toBe(0));
-      const third = begin(house, body, 0);
+      await eventually(() => expect(gateway.memory.held).toBe(0));
+      const third = begin(gateway, body, 0);
       third.finish();
       expect((await third.answer).said).toBe(says[0]);
-      await eventually(() => expect([house.memory.held, house.inside()]).toEqual([0, 0]));
+      await eventually(() => expect([gateway.memory.held, gateway.inside()]).toEqual([0, 0]));
     },
   );
 
   it("gives back what a caller held that left", async () => {
-    const house = await open({ all: 4 * MIB, perKey: 4 * MIB }, fastPath);
+    const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, fastPath);
     const before = await inUse();
     for (let i = 0; i < 8; i++) {
-      const half = begin(house, body, body.length - 1);
-      await eventually(() => expect(house.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
+      const half = begin(gateway, body, body.length - 1);
+      await eventually(() => expect(gateway.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
       half.leave();
-      await eventually(() => expect([house.memory.held, house.inside()]).toEqual([0, 0]));
+      await eventually(() => expect([gateway.memory.held, gateway.inside()]).toEqual([0, 0]));
     }
     expect(await inUse()).toBeLessThan(before * 1.1);
   });
@@ -204,7 +204,7 @@ describe.each(FACES)("$name", ({ begin, body, ahead, fastPath, says }) => {
 
 it("32 open calls of 60 MB hold what one key may hold, others are served, and all of it comes back", async () => {
   const limits = { all: 256 * MIB, perKey: 128 * MIB };
-  const house = await open(limits);
+  const gateway = await open(limits);
   const before = await inUse();
   const piece = Buffer.alloc(256 << 10, 1);
   const head = frameMessage(piece);
@@ -213,7 +213,7 @@ it("32 open calls of 60 MB hold what one key may hold, others are served, and al
   const sessions: http2.ClientHttp2Session[] = [];
   let sent = 0;
   for (let i = 0; i < 32; i++) {
-    const session = http2.connect(house.base);
+    const session = http2.connect(gateway.base);
     session.on("error", () => undefined);
     sessions.push(session);
     const stream = session.request(
@@ -245,9 +245,9 @@ it("32 open calls of 60 MB hold what one key may hold, others are served, and al
   await eventually(() => expect(codes).toHaveLength(30));
   expect(new Set(codes)).toEqual(new Set(["8"]));
   await eventually(() => expect(sent).toBe(2));
-  expect(house.memory.held).toBe(120_000_000);
+  expect(gateway.memory.held).toBe(120_000_000);
   expect(await inUse()).toBeLessThan(before + 1.5 * limits.perKey);
-  const served = await fetch(`${house.base}/v1/act`, {
+  const served = await fetch(`${gateway.base}/v1/act`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${KEY}` },
     body: '{"model":"o/n","observations":[{"proprio":[1]}]}',
@@ -255,7 +255,7 @@ it("32 open calls of 60 MB hold what one key may hold, others are served, and al
   expect(served.status).toBe(200);
   await served.arrayBuffer();
   for (const session of sessions) session.destroy();
-  await eventually(() => expect([house.memory.held, house.inside()]).toEqual([0, 0]));
+  await eventually(() => expect([gateway.memory.held, gateway.inside()]).toEqual([0, 0]));
   expect(await inUse()).toBeLessThan(before * 1.1);
 });
 

@@ -1,9 +1,9 @@
 import { ActResponseSchema, PredictStreamResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Signal } from "../../src/cancellation.ts";
-import { type House, type HouseOptions, KEY, message, openForTest } from "./house.ts";
+import { type HouseOptions, KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
-/** Opens a house for the test that runs, whose RPCs are `rpcs`. */
-export const open = (rpcs: HouseOptions["rpcs"] = {}): Promise<House> => openForTest({ rpcs });
+/** Opens a gateway for the test that runs, whose RPCs are `rpcs`. */
+export const open = (rpcs: HouseOptions["rpcs"] = {}): Promise<TestGateway> => openForTest({ rpcs });
 
 export const AUTH = { authorization: `Bearer ${KEY}` };
 export const SOUND = { model: "o/n", observations: [{ proprio: [1] }] };

@@ -12,15 +12,15 @@ import {
   ActResponseSchema as PolicyActResponseSchema,
   PolicyService,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
-import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
-import type { CallContext, Gate } from "../../src/edge/gate/gate.ts";
-import type { LogLine } from "../../src/edge/call-log.ts";
-import { BodyMemory } from "../../src/edge/body-memory.ts";
-import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
-import { Reason } from "../../src/errors.ts";
 import type { Listener, Speaker } from "../../src/call.ts";
+import { BodyMemory } from "../../src/edge/body-memory.ts";
+import type { LogLine } from "../../src/edge/call-log.ts";
+import type { CallContext, Gate } from "../../src/edge/gate/gate.ts";
+import { onePort, type PortHandler } from "../../src/edge/server/port.ts";
+import { serveConnect } from "../../src/edge/transports/connect/connect.ts";
+import { Reason } from "../../src/errors.ts";
 import { untilAborted } from "./connect-caller.ts";
-import { message, until } from "./house.ts";
+import { message, until } from "./gateway.ts";
 
 describe("a conversation", () => {
   type Request = PolicyActRequest;
@@ -128,7 +128,7 @@ describe("a conversation", () => {
     expect(lines).toMatchObject([{ code: "malformed_body" }]);
   });
 
-  it("ends as unavailable when the house closes, though both sides wait", async () => {
+  it("ends as unavailable when the gateway closes, though both sides wait", async () => {
     const { client, closing, inside } = await openTalk(echo);
     const quiet = Promise.withResolvers<never>();
     const answers = client

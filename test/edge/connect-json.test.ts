@@ -1,4 +1,4 @@
-/** The Connect face as plain HTTP has it: JSON bodies, statuses, limits, and whatever bytes come in. */
+/** The Connect transport as plain HTTP has it: JSON bodies, statuses, limits, and whatever bytes come in. */
 import { once } from "node:events";
 import * as http from "node:http";
 import { connect } from "node:net";
@@ -10,13 +10,13 @@ import { type ActRequest, ActRequestSchema, ActResponseSchema } from "../../gen/
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason } from "../../src/errors.ts";
 import { ACT, AUTH, CHUNK, open, SOUND, untilAborted } from "./connect-caller.ts";
-import { type House, KEY, message, until } from "./house.ts";
+import { KEY, message, type TestGateway, until } from "./gateway.ts";
 
 afterEach(() => void vi.restoreAllMocks());
 
 describe("Connect in JSON", () => {
-  const post = (house: House, body: string | Uint8Array, headers: Record<string, string> = {}) =>
-    fetch(house.base + ACT, {
+  const post = (gateway: TestGateway, body: string | Uint8Array, headers: Record<string, string> = {}) =>
+    fetch(gateway.base + ACT, {
       method: "POST",
       headers: { ...AUTH, "content-type": "application/json", ...headers },
       body: body as string,
@@ -24,13 +24,16 @@ describe("Connect in JSON", () => {
 
   it("is canonical, and takes the schema's own names too", async () => {
     let seen: ActRequest | undefined;
-    const house = await open({
+    const gateway = await open({
       Act: (request) => {
         seen = request;
         return CHUNK;
       },
     });
-    const response = await post(house, '{"model":"m","observations":[{}],"action_space":"a","returnPrediction":true}');
+    const response = await post(
+      gateway,
+      '{"model":"m","observations":[{}],"action_space":"a","returnPrediction":true}',
+    );
     expect(await response.json()).toMatchObject({ validUntilMs: 5, action: { steps: [{ values: [1] }] } });
     expect(seen).toMatchObject({ actionSpace: "a", returnPrediction: true });
   });
@@ -42,20 +45,20 @@ describe("Connect in JSON", () => {
     ["a free-form value that nests too deep", `{"metadata":{"a":${"[".repeat(5000)}${"]".repeat(5000)}}}`],
     ["a number beyond its type", '{"horizon":-1}'],
   ])("blames the caller for %s", async (_, body) => {
-    const house = await open({ Act: () => CHUNK });
-    const response = await post(house, body);
+    const gateway = await open({ Act: () => CHUNK });
+    const response = await post(gateway, body);
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
       code: "invalid_argument",
       details: [{ type: "google.rpc.ErrorInfo" }],
     });
-    expect(house.lines).toMatchObject([{ code: "malformed_body" }]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.lines).toMatchObject([{ code: "malformed_body" }]);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("refuses who may not call before the body is read, with the headers of HTTP", async () => {
-    const house = await open();
-    const socket = connect(house.port, "127.0.0.1");
+    const gateway = await open();
+    const socket = connect(gateway.port, "127.0.0.1");
     socket.write(`POST ${ACT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n`);
     const [chunk] = await once(socket, "data");
     socket.destroy();
@@ -66,34 +69,34 @@ describe("Connect in JSON", () => {
 
   it("ends a call whose time is over, and calls it off", async () => {
     const reasons: unknown[] = [];
-    const house = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
-    const response = await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "20" });
+    const gateway = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
+    const response = await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "20" });
     expect(await response.json()).toMatchObject({
       code: "deadline_exceeded",
       details: [{ debug: { reason: "deadline_exceeded" } }],
     });
     expect(reasons).toMatchObject([{ reason: Reason.DEADLINE_EXCEEDED }]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("takes a timeout that no timer can hold for none", async () => {
-    const house = await open({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
-    expect((await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "9999999999" })).status).toBe(200);
-    expect((await post(house, JSON.stringify(SOUND), { "connect-timeout-ms": "soon" })).status).toBe(400);
+    const gateway = await open({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
+    expect((await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "9999999999" })).status).toBe(200);
+    expect((await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "soon" })).status).toBe(400);
   });
 
   it("compresses nothing that a control loop waits for", async () => {
     const action = { steps: Array.from({ length: 256 }, () => ({ values: Array.from({ length: 29 }, () => 1) })) };
-    const house = await open({ Act: () => message(ActResponseSchema, { action }) });
-    const response = await post(house, JSON.stringify(SOUND), { "accept-encoding": "gzip" });
+    const gateway = await open({ Act: () => message(ActResponseSchema, { action }) });
+    const response = await post(gateway, JSON.stringify(SOUND), { "accept-encoding": "gzip" });
     expect(response.headers.get("content-encoding")).toBeNull();
   });
 
   it("refuses bodies beyond 64 MiB, announced or unpacked", async () => {
-    const house = await open();
+    const gateway = await open();
     const bomb = gzipSync(Buffer.alloc((64 << 20) + 1));
-    expect((await post(house, bomb, { "content-encoding": "gzip" })).status).toBe(429);
-    const request = http.request(house.base + ACT, {
+    expect((await post(gateway, bomb, { "content-encoding": "gzip" })).status).toBe(429);
+    const request = http.request(gateway.base + ACT, {
       method: "POST",
       headers: { ...AUTH, "content-type": "application/json", "content-length": (64 << 20) + 1 },
     });
@@ -112,9 +115,9 @@ describe("Connect in JSON", () => {
   it.each(["HTTP/1.0\r\n", "HTTP/1.1\r\nhost: a:b:c\r\n", "HTTP/1.1\r\nhost: %zz\r\n"])(
     "answers a head with no host to make an address of: %j",
     async (head) => {
-      const house = await open();
+      const gateway = await open();
       for (const type of ["application/json", "application/grpc"]) {
-        const socket = connect(house.port, "127.0.0.1");
+        const socket = connect(gateway.port, "127.0.0.1");
         socket.write(`POST ${ACT} ${head}content-type: ${type}\r\ncontent-length: 2\r\n\r\n{}`);
         const [chunk] = await once(socket, "data");
         socket.destroy();
@@ -124,16 +127,16 @@ describe("Connect in JSON", () => {
   );
 
   it("takes other methods for what they are", async () => {
-    const house = await open();
-    expect((await fetch(house.base + ACT, { headers: AUTH })).status).toBe(405);
-    expect((await fetch(`${house.base}/limber.v1.InferenceService/Nope`, { method: "POST" })).status).toBe(404);
+    const gateway = await open();
+    expect((await fetch(gateway.base + ACT, { headers: AUTH })).status).toBe(405);
+    expect((await fetch(`${gateway.base}/limber.v1.InferenceService/Nope`, { method: "POST" })).status).toBe(404);
   });
 });
 
 describe("whatever bytes come in", () => {
   it("the answer never blames the gateway", async () => {
     vi.spyOn(console, "error");
-    const house = await open({ Act: () => CHUNK });
+    const gateway = await open({ Act: () => CHUNK });
     const sound = toBinary(ActRequestSchema, create(ActRequestSchema, SOUND));
     const mutant = fc
       .tuple(
@@ -156,7 +159,7 @@ describe("whatever bytes come in", () => {
       fc.asyncProperty(mutant, types, fc.boolean(), async (bytes, type, whole) => {
         const head = Buffer.from([0, 0, 0, 0, bytes.length]);
         const body = type.includes("grpc") && whole ? Buffer.concat([head, bytes]) : bytes;
-        const response = await fetch(house.base + ACT, {
+        const response = await fetch(gateway.base + ACT, {
           method: "POST",
           headers: { ...AUTH, "content-type": type },
           body: body as unknown as string,
@@ -167,26 +170,26 @@ describe("whatever bytes come in", () => {
       }),
       { numRuns: 300 },
     );
-    expect(house.lines.filter(({ status }) => status >= 500)).toEqual([]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.lines.filter(({ status }) => status >= 500)).toEqual([]);
+    expect(gateway.inside()).toBe(0);
     expect(console.error).not.toHaveBeenCalled();
   });
 
   it("a caller who breaks off leaves nothing behind, and no word on the console", async () => {
     vi.spyOn(console, "error");
-    const house = await open({
+    const gateway = await open({
       Act: (_: ActRequest, { signal }: CallContext) =>
         new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     });
     const request = `POST ${ACT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n${JSON.stringify(SOUND).padEnd(60)}`;
     for (const sent of [request.length - 30, request.length]) {
-      const socket = connect(house.port, "127.0.0.1");
+      const socket = connect(gateway.port, "127.0.0.1");
       socket.write(request.slice(0, sent));
-      await until(() => house.inside() === 1);
+      await until(() => gateway.inside() === 1);
       socket.destroy();
-      await until(() => house.inside() === 0);
+      await until(() => gateway.inside() === 0);
     }
-    expect(house.lines).toMatchObject([{ code: "client_closed_request" }, { code: "client_closed_request" }]);
+    expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }, { code: "client_closed_request" }]);
     expect(console.error).not.toHaveBeenCalled();
   });
 });

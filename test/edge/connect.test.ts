@@ -11,7 +11,7 @@ import {
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { AUTH, CHUNK, frame, open, SOUND, untilAborted } from "./connect-caller.ts";
-import { type House, message, until } from "./house.ts";
+import { message, type TestGateway, until } from "./gateway.ts";
 
 const TRANSPORTS: readonly (readonly [string, (baseUrl: string) => Transport])[] = [
   ["Connect over HTTP/1.1", (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1" })],
@@ -27,49 +27,49 @@ const TRANSPORTS: readonly (readonly [string, (baseUrl: string) => Transport])[]
 ];
 
 describe.each(TRANSPORTS)("%s", (name, transport) => {
-  const clientOf = (house: House) => createClient(InferenceService, transport(house.base));
-  const face = name.startsWith("Connect") ? "connect" : name.startsWith("gRPC-Web") ? "grpc-web" : "grpc";
+  const clientOf = (gateway: TestGateway) => createClient(InferenceService, transport(gateway.base));
+  const word = name.startsWith("Connect") ? "connect" : name.startsWith("gRPC-Web") ? "grpc-web" : "grpc";
 
   it("answers calls, with the request's id and what the limits leave", async () => {
-    const house = await open({
+    const gateway = await open({
       Act: () => CHUNK,
       PreviewRoutes: () => message(PreviewRoutesResponseSchema, { considered: 3 }),
     });
     let head = new Headers();
-    const answer = await clientOf(house).act(SOUND, { headers: AUTH, onHeader: (headers) => (head = headers) });
+    const answer = await clientOf(gateway).act(SOUND, { headers: AUTH, onHeader: (headers) => (head = headers) });
     expect(answer).toEqual(CHUNK);
     expect(head.get("x-request-id")).toMatch(/^req_/);
     expect(head.get("x-api-version")).toBe("0.1.0");
     expect(head.get("ratelimit")).toBe('"key";r=5;t=1');
-    const preview = await clientOf(house).previewRoutes({ request: { model: "m" } }, { headers: AUTH });
+    const preview = await clientOf(gateway).previewRoutes({ request: { model: "m" } }, { headers: AUTH });
     expect(preview.considered).toBe(3);
-    await until(() => house.lines.length === 2);
-    expect(house.lines).toMatchObject([{ face, status: 200, keyId: "key_1" }, { face }]);
-    expect(house.inside()).toBe(0);
+    await until(() => gateway.lines.length === 2);
+    expect(gateway.lines).toMatchObject([{ transport: word, status: 200, keyId: "key_1" }, { transport: word }]);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("hands on deadline and idempotency key", async () => {
     let seen: CallContext | undefined;
-    const house = await open({
+    const gateway = await open({
       Act: (_, context) => {
         seen = context;
         return CHUNK;
       },
     });
-    await clientOf(house).act(SOUND, { headers: { ...AUTH, "idempotency-key": "k" }, timeoutMs: 10_000 });
+    await clientOf(gateway).act(SOUND, { headers: { ...AUTH, "idempotency-key": "k" }, timeoutMs: 10_000 });
     expect(seen?.idempotencyKey).toBe("k");
     expect(seen?.deadline).toBeGreaterThan(performance.now());
     expect(seen?.deadline).toBeLessThan(performance.now() + 10_001);
   });
 
   it("gives a refusal the same reason as REST, with details", async () => {
-    const house = await open({
+    const gateway = await open({
       Act: () => {
         throw refuse(Reason.RATE_LIMIT_EXCEEDED, "später", { near: ["x"] }, { retryAfter: 2 });
       },
     });
     const error = ConnectError.from(
-      await clientOf(house)
+      await clientOf(gateway)
         .act(SOUND, { headers: AUTH })
         .catch((thrown) => thrown),
     );
@@ -79,17 +79,17 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(error.findDetails(ErrorDetailsSchema)).toMatchObject([{ near: ["x"] }]);
     expect(error.metadata.get("retry-after")).toBe("2");
     expect(error.metadata.get("x-request-id")).toBe(error.findDetails(ErrorInfoSchema)[0]?.metadata.request_id);
-    await until(() => house.lines.length === 1);
-    expect(house.lines).toMatchObject([{ status: 429, code: "rate_limit_exceeded" }]);
+    await until(() => gateway.lines.length === 1);
+    expect(gateway.lines).toMatchObject([{ status: 429, code: "rate_limit_exceeded" }]);
   });
 
   it("says who may not call, lists every broken rule, and masks bugs", async () => {
-    const house = await open({
+    const gateway = await open({
       Act: () => {
         throw new ConnectError("a provider's own words", Code.Unavailable);
       },
     });
-    const client = clientOf(house);
+    const client = clientOf(gateway);
     const errorOf = async (call: Promise<unknown>) => ConnectError.from(await call.catch((thrown) => thrown));
     expect(await errorOf(client.act(SOUND))).toMatchObject({ code: Code.Unauthenticated });
     const invalid = await errorOf(client.act({ horizon: 257 }, { headers: AUTH }));
@@ -104,13 +104,13 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(streamed.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: "stream_unsupported" }]);
     const bug = await errorOf(client.act(SOUND, { headers: AUTH }));
     expect([bug.code, bug.rawMessage.includes("provider")]).toEqual([Code.Internal, false]);
-    await until(() => house.lines.length === 4);
-    expect(house.lines[3]).toMatchObject({ status: 500, cause: { rawMessage: "a provider's own words" } });
-    expect(house.inside()).toBe(0);
+    await until(() => gateway.lines.length === 4);
+    expect(gateway.lines[3]).toMatchObject({ status: 500, cause: { rawMessage: "a provider's own words" } });
+    expect(gateway.inside()).toBe(0);
   });
 
   it("streams, and tells what went wrong at the end", async () => {
-    const house = await open({
+    const gateway = await open({
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
         throw refuse(Reason.ALL_ATTEMPTS_FAILED, "it broke");
@@ -118,7 +118,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     });
     const frames: number[] = [];
     const error = await (async () => {
-      for await (const { event } of clientOf(house).predictStream({ predict: SOUND }, { headers: AUTH })) {
+      for await (const { event } of clientOf(gateway).predictStream({ predict: SOUND }, { headers: AUTH })) {
         if (event.case === "frame") frames.push(event.value.index);
       }
       return undefined;
@@ -127,23 +127,23 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
     expect(error).toMatchObject({ code: Code.Unavailable });
     expect(error?.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: "all_attempts_failed" }]);
     const keyed = { headers: { ...AUTH, "idempotency-key": "k" } };
-    const stream = clientOf(house).predictStream({ predict: SOUND }, keyed)[Symbol.asyncIterator]();
+    const stream = clientOf(gateway).predictStream({ predict: SOUND }, keyed)[Symbol.asyncIterator]();
     const refused = ConnectError.from(await stream.next().catch((thrown) => thrown));
     expect(refused.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: "idempotency_unsupported" }]);
   });
 
   it("calls a call off when the caller leaves", async () => {
     const reasons: unknown[] = [];
-    const house = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
+    const gateway = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
     const caller = new AbortController();
-    const left = clientOf(house).act(SOUND, { headers: AUTH, signal: caller.signal }).catch(ConnectError.from);
-    await until(() => house.inside() === 1);
+    const left = clientOf(gateway).act(SOUND, { headers: AUTH, signal: caller.signal }).catch(ConnectError.from);
+    await until(() => gateway.inside() === 1);
     caller.abort();
     await left;
-    await until(() => house.inside() === 0);
+    await until(() => gateway.inside() === 0);
     // A call that was let in and not yet begun has nothing to call off.
     for (const reason of reasons) expect(reason).toMatchObject({ reason: Reason.CLIENT_CLOSED_REQUEST });
-    await until(() => house.lines.length === 1);
-    expect(house.lines).toMatchObject([{ code: "client_closed_request" }]);
+    await until(() => gateway.lines.length === 1);
+    expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
   });
 });

@@ -2,19 +2,19 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
 import { factsOf, type Reason } from "../../src/errors.ts";
-import { type House, openHouse } from "./house.ts";
+import { openGateway, type TestGateway } from "./gateway.ts";
 
-let house: House;
+let gateway: TestGateway;
 
 beforeAll(async () => {
-  house = await openHouse();
+  gateway = await openGateway();
 });
 
 afterAll(async () => {
-  await house[Symbol.asyncDispose]();
+  await gateway[Symbol.asyncDispose]();
 });
 
-const get = (path: string) => fetch(house.base + path);
+const get = (path: string) => fetch(gateway.base + path);
 
 describe("the interactive page", () => {
   it.each(["/docs", "/docs/errors"])("%s comes with a policy that lets nothing in from outside", async (path) => {

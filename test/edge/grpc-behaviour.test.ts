@@ -3,10 +3,10 @@ import { once } from "node:events";
 import * as http2 from "node:http2";
 import { describe, expect, it } from "vitest";
 import type { ActRequest, PredictStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
-import type { CallContext } from "../../src/edge/gate/gate.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
+import type { CallContext } from "../../src/edge/gate/gate.ts";
+import { KEY, openGateway } from "./gateway.ts";
 import { ACT, ACTS, asked, CALLS, type Sent, STREAMS, streamed, talk, type Voice } from "./grpc-scripts.ts";
-import { KEY, openHouse } from "./house.ts";
 
 /** Each path counts what is wrong with these in words of its own; all else of the answers is the same. */
 const OWN_WORDS = new Set(["half a message", "a message and half a second", "the announcement of too large a message"]);
@@ -54,8 +54,8 @@ const rpcsSeenBy = (contexts: CallContext[]) => ({
 
 async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
   const contexts: CallContext[] = [];
-  await using house = await openHouse({ rpcs: rpcsSeenBy(contexts), fastPath });
-  const session = http2.connect(house.base);
+  await using gateway = await openGateway({ rpcs: rpcsSeenBy(contexts), fastPath });
+  const session = http2.connect(gateway.base);
   try {
     const request = session.request(
       {
@@ -83,9 +83,9 @@ async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], 
     request.end();
     if (!request.closed) await once(request, "close");
     seen.code = request.rstCode;
-    await expect.poll(() => house.inside()).toBe(0);
-    if (house.heads.length > 0) await expect.poll(() => house.lines.length).toBe(1);
-    const { requestId: _, latencyMs: __, cause: ___, ...line } = house.lines[0] ?? NO_LINE;
+    await expect.poll(() => gateway.inside()).toBe(0);
+    if (gateway.heads.length > 0) await expect.poll(() => gateway.lines.length).toBe(1);
+    const { requestId: _, latencyMs: __, cause: ___, ...line } = gateway.lines[0] ?? NO_LINE;
     seen.line = line;
     seen.stopped = contexts.map(({ signal }) => signal.aborted);
     return seen;

@@ -12,7 +12,7 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Signal } from "../../src/cancellation.ts";
-import { type House, KEY, message } from "./house.ts";
+import { KEY, message, type TestGateway } from "./gateway.ts";
 
 export const AUTH = { authorization: `Bearer ${KEY}` };
 export const ACT = "/limber.v1.InferenceService/Act";
@@ -47,8 +47,12 @@ export interface Outcome {
   body: Buffer;
 }
 
-export function begin(house: House, path: string, headers: http2.OutgoingHttpHeaders = {}): http2.ClientHttp2Stream {
-  const session = http2.connect(house.base);
+export function begin(
+  gateway: TestGateway,
+  path: string,
+  headers: http2.OutgoingHttpHeaders = {},
+): http2.ClientHttp2Stream {
+  const session = http2.connect(gateway.base);
   onTestFinished(() => session.destroy());
   return session.request({
     ":path": path,
@@ -78,12 +82,12 @@ export async function outcomeOf(stream: http2.ClientHttp2Stream): Promise<Outcom
 }
 
 export async function call(
-  house: House,
+  gateway: TestGateway,
   path: string,
   body: Uint8Array,
   headers: http2.OutgoingHttpHeaders = {},
 ): Promise<Outcome> {
-  const stream = begin(house, path, headers);
+  const stream = begin(gateway, path, headers);
   stream.end(body);
   return outcomeOf(stream);
 }

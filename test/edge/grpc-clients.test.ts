@@ -7,6 +7,7 @@ import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/
 import { ActResponseSchema, InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { type HouseOptions, KEY, openForTest as open, type TestGateway } from "./gateway.ts";
 import {
   ACT,
   AUTH,
@@ -20,7 +21,6 @@ import {
   reasonOf,
   STREAM_REQUEST,
 } from "./grpc-caller.ts";
-import { type House, type HouseOptions, KEY, openForTest as open } from "./house.ts";
 import { run } from "./run.ts";
 
 describe.each([
@@ -30,13 +30,13 @@ describe.each([
   const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fastPath });
 
   it("speaks with the client of its own kind", async () => {
-    const house = await openWith({
+    const gateway = await openWith({
       Act: () => CHUNK,
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
       },
     });
-    const client = createClient(InferenceService, createGrpcTransport({ baseUrl: house.base }));
+    const client = createClient(InferenceService, createGrpcTransport({ baseUrl: gateway.base }));
     const answer = await client.act({ model: "o/n", observations: [{}] }, { headers: AUTH });
     expect(answer).toEqual(CHUNK);
     const frames: number[] = [];
@@ -52,7 +52,7 @@ describe.each([
   });
 
   it("speaks with buf curl, which has no schema but what reflection tells it", async () => {
-    const house = await openWith({ Act: () => CHUNK });
+    const gateway = await openWith({ Act: () => CHUNK });
     for (const protocol of ["grpc", "grpcweb", "connect"]) {
       const { code, out } = await run("node_modules/.bin/buf", [
         "curl",
@@ -63,7 +63,7 @@ describe.each([
         `authorization: Bearer ${KEY}`,
         "-d",
         '{"model":"o/n","observations":[{"proprio":[1]}]}',
-        `${house.base}${ACT}`,
+        `${gateway.base}${ACT}`,
       ]);
       expect(out).toContain('"id": "act_1"');
       expect(code).toBe(0);
@@ -71,7 +71,7 @@ describe.each([
   });
 
   it.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("speaks with Python's grpcio", async () => {
-    const house = await openWith({
+    const gateway = await openWith({
       Act: () => LARGE,
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
@@ -81,7 +81,7 @@ describe.each([
     const { out, code } = await run("/usr/bin/python3", [
       "-c",
       PYTHON,
-      `127.0.0.1:${house.port}`,
+      `127.0.0.1:${gateway.port}`,
       KEY,
       hex(REQUEST),
       hex(STREAM_REQUEST),
@@ -124,19 +124,19 @@ except grpc.RpcError as e: print(e.code().name, e.details())
 
 describe("an unknown method", () => {
   it("is unimplemented, in trailers that stand alone", async () => {
-    const house = await open({});
-    const outcome = await call(house, "/limber.v1.InferenceService/Nope", envelope(REQUEST));
+    const gateway = await open({});
+    const outcome = await call(gateway, "/limber.v1.InferenceService/Nope", envelope(REQUEST));
     expect(outcome.head).toMatchObject({ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" });
     expect(reasonOf(outcome)).toBe("method_not_allowed");
-    expect(codeOf(await call(house, "/no.Such/Service", envelope(REQUEST)))).toBe(Code.Unimplemented);
+    expect(codeOf(await call(gateway, "/no.Such/Service", envelope(REQUEST)))).toBe(Code.Unimplemented);
   });
 });
 
 describe("health", () => {
   it("follows readiness, for the server and for each service", async () => {
     let ready = true;
-    const house = await open({ ready: () => ready });
-    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+    const gateway = await open({ ready: () => ready });
+    const client = createClient(Health, createGrpcTransport({ baseUrl: gateway.base }));
     const status = async (service: string) => (await client.check({ service })).status;
     expect(await status("")).toBe(Serving.SERVING);
     expect(await status("limber.v1.InferenceService")).toBe(Serving.SERVING);
@@ -148,14 +148,14 @@ describe("health", () => {
 
   it("tells a watcher of every change, and of the end", async () => {
     let ready = true;
-    const house = await open({ ready: () => ready });
-    const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+    const gateway = await open({ ready: () => ready });
+    const client = createClient(Health, createGrpcTransport({ baseUrl: gateway.base }));
     const seen: number[] = [];
     try {
       for await (const { status } of client.watch({ service: "" })) {
         seen.push(status);
         if (ready) ready = false;
-        else void house.server.drain(0);
+        else void gateway.server.drain(0);
       }
     } catch (thrown) {
       expect(ConnectError.from(thrown).code).toBe(Code.Unavailable);
@@ -165,8 +165,8 @@ describe("health", () => {
   });
 });
 
-async function* watchOnce(house: House) {
-  const client = createClient(Health, createGrpcTransport({ baseUrl: house.base }));
+async function* watchOnce(gateway: TestGateway) {
+  const client = createClient(Health, createGrpcTransport({ baseUrl: gateway.base }));
   for await (const response of client.watch({ service: "no.Such" })) {
     yield response;
     return;
@@ -175,14 +175,14 @@ async function* watchOnce(house: House) {
 
 describe("reflection", () => {
   it.each(["grpc-v1", "grpc-v1alpha"])("lists what the server serves, by %s", async (version) => {
-    const house = await open({});
+    const gateway = await open({});
     const { out } = await run("node_modules/.bin/buf", [
       "curl",
       "--http2-prior-knowledge",
       "--reflect-protocol",
       version,
       "--list-services",
-      house.base,
+      gateway.base,
     ]);
     expect(out.trim().split("\n")).toEqual([
       "grpc.health.v1.Health",

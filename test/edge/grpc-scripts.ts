@@ -14,11 +14,11 @@ import {
   type PredictStreamResponse,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Listener, Speaker } from "../../src/call.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import type { Listener, Speaker } from "../../src/call.ts";
-import { message } from "./house.ts";
+import { message } from "./gateway.ts";
 
 export const ACT = "/limber.v1.InferenceService/Act";
 export const STREAM = "/limber.v1.InferenceService/PredictStream";

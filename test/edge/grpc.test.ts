@@ -10,9 +10,10 @@ import {
   ActResponseSchema,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Signal } from "../../src/cancellation.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import type { Signal } from "../../src/cancellation.ts";
+import { type HouseOptions, message, openForTest as open, until } from "./gateway.ts";
 import {
   ACT,
   aborted,
@@ -29,7 +30,6 @@ import {
   STREAM,
   STREAM_REQUEST,
 } from "./grpc-caller.ts";
-import { type HouseOptions, message, openForTest as open, until } from "./house.ts";
 
 describe.each([
   ["by Connect", false],
@@ -38,36 +38,36 @@ describe.each([
   const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fastPath });
 
   it("answers with one message, status 0 in the trailers, and what the limits leave in the head", async () => {
-    const house = await openWith({ Act: () => CHUNK });
-    const outcome = await call(house, ACT, envelope(REQUEST));
+    const gateway = await openWith({ Act: () => CHUNK });
+    const outcome = await call(gateway, ACT, envelope(REQUEST));
     expect(outcome.head).toMatchObject({ ":status": 200, ratelimit: '"key";r=5;t=1', "x-api-version": "0.1.0" });
     expect(outcome.head["content-type"]).toMatch(/^application\/grpc/);
     expect(outcome.head["x-request-id"]).toMatch(/^req_/);
     expect(outcome.status["grpc-status"]).toBe("0");
     expect(outcome.body[0]).toBe(0);
     expect(fromBinary(ActResponseSchema, outcome.body.subarray(5))).toEqual(CHUNK);
-    expect(house.lines).toMatchObject([{ face: "grpc", rpc: ACT.slice(1), status: 200, keyId: "key_1" }]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.lines).toMatchObject([{ transport: "grpc", rpc: ACT.slice(1), status: 200, keyId: "key_1" }]);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("hands on deadline, idempotency key and address", async () => {
     let seen: CallContext | undefined;
-    const house = await openWith({
+    const gateway = await openWith({
       Act: (_request, context) => {
         seen = context;
         return CHUNK;
       },
     });
-    await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "10S", "idempotency-key": "k1" });
+    await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "10S", "idempotency-key": "k1" });
     expect(seen?.idempotencyKey).toBe("k1");
     expect(seen?.deadline).toBeGreaterThan(performance.now());
     expect(seen?.deadline).toBeLessThan(performance.now() + 10_001);
-    expect(house.heads[0]?.remoteAddress).toBe("127.0.0.1");
+    expect(gateway.heads[0]?.remoteAddress).toBe("127.0.0.1");
   });
 
   it("says who may not call before a message is there", async () => {
-    const house = await openWith({});
-    const stream = begin(house, ACT, { authorization: "Bearer no" });
+    const gateway = await openWith({});
+    const stream = begin(gateway, ACT, { authorization: "Bearer no" });
     const outcome = await outcomeOf(stream);
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.Unauthenticated, "invalid_api_key"]);
     expect(outcome.head).toMatchObject({ ":status": 200 });
@@ -75,39 +75,39 @@ describe.each([
   });
 
   it("gives a refusal its code, its text and its details", async () => {
-    const house = await openWith({
+    const gateway = await openWith({
       Act: () => {
         throw refuse(Reason.RATE_LIMIT_EXCEEDED, "später", { near: ["x"] }, { retryAfter: 2 });
       },
     });
-    const outcome = await call(house, ACT, envelope(REQUEST));
+    const outcome = await call(gateway, ACT, envelope(REQUEST));
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.ResourceExhausted, "rate_limit_exceeded"]);
     expect(decodeURIComponent(String(outcome.status["grpc-message"]))).toBe("später");
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("masks a bug and tells it to the log", async () => {
-    const house = await openWith({
+    const gateway = await openWith({
       Act: () => {
         throw new Error("hunter2");
       },
     });
-    const outcome = await call(house, ACT, envelope(REQUEST));
+    const outcome = await call(gateway, ACT, envelope(REQUEST));
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.Internal, "internal_error"]);
     expect(JSON.stringify(outcome.status)).not.toContain("hunter2");
-    expect(house.lines).toMatchObject([{ status: 500, cause: { message: "hunter2" } }]);
+    expect(gateway.lines).toMatchObject([{ status: 500, cause: { message: "hunter2" } }]);
   });
 
   it("lists the rules that a message breaks", async () => {
-    const house = await openWith({});
-    const outcome = await call(house, ACT, envelope(new Uint8Array()));
+    const gateway = await openWith({});
+    const outcome = await call(gateway, ACT, envelope(new Uint8Array()));
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "validation_failed"]);
   });
 
   it("refuses to stream what is answered whole", async () => {
-    const house = await openWith({});
+    const gateway = await openWith({});
     const request = create(ActRequestSchema, { model: "m", observations: [{}], stream: true });
-    const outcome = await call(house, ACT, envelope(toBinary(ActRequestSchema, request)));
+    const outcome = await call(gateway, ACT, envelope(toBinary(ActRequestSchema, request)));
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "stream_unsupported"]);
   });
 
@@ -117,57 +117,57 @@ describe.each([
     ["half an envelope", Buffer.from([0, 0])],
     ["a gzip flag without gzip", envelope(REQUEST, 1)],
   ])("blames the caller for %s", async (_name, body) => {
-    const house = await openWith({ Act: () => CHUNK });
-    const outcome = await call(house, ACT, body);
+    const gateway = await openWith({ Act: () => CHUNK });
+    const outcome = await call(gateway, ACT, body);
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.InvalidArgument, "malformed_body"]);
-    expect(house.lines).toMatchObject([{ status: 400 }]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.lines).toMatchObject([{ status: 400 }]);
+    expect(gateway.inside()).toBe(0);
   });
 
   it.each([
     ["no message", Buffer.alloc(0)],
     ["two messages", Buffer.concat([envelope(REQUEST), envelope(REQUEST)])],
   ])("takes %s for a call that it does not implement", async (_name, body) => {
-    const house = await openWith({ Act: () => CHUNK });
-    expect(codeOf(await call(house, ACT, body))).toBe(Code.Unimplemented);
+    const gateway = await openWith({ Act: () => CHUNK });
+    expect(codeOf(await call(gateway, ACT, body))).toBe(Code.Unimplemented);
   });
 
   it("reads compressed messages, and refuses those that are not what they say", async () => {
-    const house = await openWith({ Act: () => CHUNK });
+    const gateway = await openWith({ Act: () => CHUNK });
     const gzip = { "grpc-encoding": "gzip" };
-    expect(codeOf(await call(house, ACT, envelope(gzipSync(REQUEST), 1), gzip))).toBe(0);
-    expect(codeOf(await call(house, ACT, envelope(REQUEST), gzip))).toBe(0);
-    const broken = await call(house, ACT, envelope(Buffer.from("no gzip"), 1), gzip);
+    expect(codeOf(await call(gateway, ACT, envelope(gzipSync(REQUEST), 1), gzip))).toBe(0);
+    expect(codeOf(await call(gateway, ACT, envelope(REQUEST), gzip))).toBe(0);
+    const broken = await call(gateway, ACT, envelope(Buffer.from("no gzip"), 1), gzip);
     expect([codeOf(broken), reasonOf(broken)]).toEqual([Code.InvalidArgument, "malformed_body"]);
-    const cut = await call(house, ACT, envelope(gzipSync(REQUEST).subarray(0, 12), 1), gzip);
+    const cut = await call(gateway, ACT, envelope(gzipSync(REQUEST).subarray(0, 12), 1), gzip);
     expect(codeOf(cut)).toBe(Code.InvalidArgument);
-    const unknown = await call(house, ACT, envelope(REQUEST, 1), { "grpc-encoding": "lzma" });
+    const unknown = await call(gateway, ACT, envelope(REQUEST, 1), { "grpc-encoding": "lzma" });
     expect(codeOf(unknown)).toBe(Code.Unimplemented);
   });
 
   it("refuses messages beyond 64 MiB, announced or unpacked", async () => {
-    const house = await openWith({ Act: () => CHUNK });
+    const gateway = await openWith({ Act: () => CHUNK });
     const announced = Buffer.alloc(10);
     announced.writeUInt32BE((64 << 20) + 1, 1);
-    const stream = begin(house, ACT);
+    const stream = begin(gateway, ACT);
     stream.write(announced);
     const outcome = await outcomeOf(stream);
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
     const bomb = envelope(gzipSync(Buffer.alloc((64 << 20) + 1)), 1);
-    const unpacked = await call(house, ACT, bomb, { "grpc-encoding": "gzip" });
+    const unpacked = await call(gateway, ACT, bomb, { "grpc-encoding": "gzip" });
     expect([codeOf(unpacked), reasonOf(unpacked)]).toEqual([Code.ResourceExhausted, "payload_too_large"]);
   });
 
   it("does not compress the answers of a control loop, though the caller would take it", async () => {
-    const house = await openWith({ Act: () => LARGE });
-    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-accept-encoding": "gzip" });
+    const gateway = await openWith({ Act: () => LARGE });
+    const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-accept-encoding": "gzip" });
     expect(outcome.body[0]).toBe(0);
     expect(outcome.body.length).toBe(5 + toBinary(ActResponseSchema, LARGE).length);
   });
 
   it("ends a call whose time is over, and calls it off", async () => {
     let reason: unknown;
-    const house = await openWith({
+    const gateway = await openWith({
       Act: async (_request, { signal }) => {
         try {
           return await aborted(signal);
@@ -177,59 +177,59 @@ describe.each([
         }
       },
     });
-    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "20m" });
+    const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "20m" });
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.DeadlineExceeded, "deadline_exceeded"]);
     await until(() => reason !== undefined);
     expect(reason).toMatchObject({ reason: Reason.DEADLINE_EXCEEDED });
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("takes a time that no timer can hold for none, and refuses what is no time", async () => {
-    const house = await openWith({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
-    expect(codeOf(await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "99999999H" }))).toBe(0);
-    const outcome = await call(house, ACT, envelope(REQUEST), { "grpc-timeout": "soon" });
+    const gateway = await openWith({ Act: () => new Promise((resolve) => setTimeout(resolve, 20, CHUNK)) });
+    expect(codeOf(await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "99999999H" }))).toBe(0);
+    const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "soon" });
     expect(codeOf(outcome)).toBe(Code.InvalidArgument);
   });
 
   it("calls a call off when the caller leaves", async () => {
     const called = Promise.withResolvers<CallContext>();
-    const house = await openWith({
+    const gateway = await openWith({
       Act: (_request: ActRequest, context: CallContext) => {
         called.resolve(context);
         return aborted(context.signal);
       },
     });
-    const stream = begin(house, ACT);
+    const stream = begin(gateway, ACT);
     stream.on("error", () => undefined);
     stream.end(envelope(REQUEST));
     const { signal } = await called.promise;
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await until(() => signal.aborted && house.inside() === 0 && house.lines.length === 1);
+    await until(() => signal.aborted && gateway.inside() === 0 && gateway.lines.length === 1);
     expect(signal.reason).toMatchObject({ reason: Reason.CLIENT_CLOSED_REQUEST });
-    expect(house.lines).toMatchObject([{ code: "client_closed_request" }]);
+    expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
   });
 
   it("does not call off what was answered", async () => {
     let seen: Signal | undefined;
-    const house = await openWith({
+    const gateway = await openWith({
       Act: (_request: ActRequest, { signal }: CallContext) => {
         seen = signal;
         return CHUNK;
       },
     });
-    await call(house, ACT, envelope(REQUEST));
-    await until(() => house.lines.length === 1);
+    await call(gateway, ACT, envelope(REQUEST));
+    await until(() => gateway.lines.length === 1);
     expect(seen?.aborted).toBe(false);
   });
 
   it("streams messages, and ends with the status of whatever happens last", async () => {
-    const house = await openWith({
+    const gateway = await openWith({
       PredictStream: async function* () {
         yield* [frame(0), frame(1)];
         throw refuse(Reason.ALL_ATTEMPTS_FAILED, "it broke");
       },
     });
-    const outcome = await call(house, STREAM, envelope(STREAM_REQUEST));
+    const outcome = await call(gateway, STREAM, envelope(STREAM_REQUEST));
     expect(outcome.body).toEqual(
       Buffer.concat([frame(0), frame(1)].map((each) => envelope(toBinary(PredictStreamResponseSchema, each)))),
     );
@@ -238,8 +238,8 @@ describe.each([
   });
 
   it("streams nothing and status 0 when there is nothing", async () => {
-    const house = await openWith({ PredictStream: async function* () {} });
-    const outcome = await call(house, STREAM, envelope(STREAM_REQUEST));
+    const gateway = await openWith({ PredictStream: async function* () {} });
+    const outcome = await call(gateway, STREAM, envelope(STREAM_REQUEST));
     expect([codeOf(outcome), outcome.body.length]).toEqual([0, 0]);
   });
 
@@ -249,7 +249,7 @@ describe.each([
     const picture = message(PredictStreamResponseSchema, {
       event: { case: "frame", value: { data: new Uint8Array(1 << 18) } },
     });
-    const house = await openWith({
+    const gateway = await openWith({
       PredictStream: async function* () {
         try {
           for (;;) {
@@ -261,7 +261,7 @@ describe.each([
         }
       },
     });
-    const stream = begin(house, STREAM);
+    const stream = begin(gateway, STREAM);
     stream.on("error", () => undefined);
     stream.end(envelope(STREAM_REQUEST));
     await once(stream, "response");
@@ -272,12 +272,12 @@ describe.each([
     }
     expect(made).toBeLessThan(200);
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await until(() => closed && house.inside() === 0);
+    await until(() => closed && gateway.inside() === 0);
   });
 
   it("ends what outlasts a closing house as unavailable", async () => {
     let started = 0;
-    const house = await openWith({
+    const gateway = await openWith({
       Act: (_request: ActRequest, { signal }: CallContext) => {
         started++;
         return aborted(signal);
@@ -288,12 +288,12 @@ describe.each([
         await new Promise(() => undefined); // deaf to every signal
       },
     });
-    const whole = call(house, ACT, envelope(REQUEST));
-    const streamed = call(house, STREAM, envelope(STREAM_REQUEST));
+    const whole = call(gateway, ACT, envelope(REQUEST));
+    const streamed = call(gateway, STREAM, envelope(STREAM_REQUEST));
     await until(() => started === 2);
-    await house.server.drain(10);
+    await gateway.server.drain(10);
     expect([codeOf(await whole), reasonOf(await whole)]).toEqual([Code.Unavailable, "not_ready"]);
     expect([codeOf(await streamed), reasonOf(await streamed)]).toEqual([Code.Unavailable, "not_ready"]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 });

@@ -10,14 +10,14 @@ import { readPlainHead } from "../../src/edge/server/fast-http1/head.ts";
 import type { PortOptions, UpgradeTaker } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { type House, type HouseOptions, KEY, message, openHouse } from "./house.ts";
+import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "./gateway.ts";
 
-const houses: House[] = [];
+const houses: TestGateway[] = [];
 const sockets: Socket[] = [];
 
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
-  for (const house of houses.splice(0)) await house[Symbol.asyncDispose]();
+  for (const gateway of houses.splice(0)) await gateway[Symbol.asyncDispose]();
 });
 
 const CHUNK = message(ActResponseSchema, {
@@ -34,10 +34,10 @@ const RPCS: NonNullable<HouseOptions["rpcs"]> = {
   GetHealth: () => message(GetHealthResponseSchema, {}),
 };
 
-async function open(port: PortOptions = {}, rpcs = RPCS): Promise<House> {
-  const house = await openHouse({ rpcs, port });
-  houses.push(house);
-  return house;
+async function open(port: PortOptions = {}, rpcs = RPCS): Promise<TestGateway> {
+  const gateway = await openGateway({ rpcs, port });
+  houses.push(gateway);
+  return gateway;
 }
 
 async function dial(port: number): Promise<Socket> {
@@ -149,7 +149,7 @@ describe.each([
     const [lane, plain] = [await open(), await open({ lane: undefined })];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
-    const told = ({ lines }: House) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);
+    const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);
     expect(told(lane)).toEqual(told(plain));
     expect(lane.inside()).toBe(0);
   });
@@ -163,39 +163,39 @@ describe("the lane", () => {
         seen = context;
         context.signal.addEventListener("abort", () => reject(context.signal.reason));
       });
-    const house = await open({}, { ...RPCS, Act: wait });
-    const socket = await dial(house.port);
+    const gateway = await open({}, { ...RPCS, Act: wait });
+    const socket = await dial(gateway.port);
     socket.write(act(SOUND));
     await eventually(() => expect(seen).toBeDefined());
     socket.destroy();
-    await eventually(() => expect(house.lines).toMatchObject([{ code: "client_closed_request" }]));
-    expect(house.inside()).toBe(0);
+    await eventually(() => expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]));
+    expect(gateway.inside()).toBe(0);
   });
 
   it("leaves a body that does not come to node:http, which answers 408", async () => {
-    const house = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
-    const socket = await dial(house.port);
+    const gateway = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
+    const socket = await dial(gateway.port);
     socket.write(head(SOUND, AUTH));
     const [chunk] = (await once(socket, "data")) as [Buffer];
     expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
   });
 
   it("ends a connection that rests too long, and none that is in use", async () => {
-    const house = await open({ idleTimeoutMs: 100 });
-    const socket = await dial(house.port);
+    const gateway = await open({ idleTimeoutMs: 100 });
+    const socket = await dial(gateway.port);
     socket.write(act(SOUND));
     socket.resume();
     await once(socket, "close");
-    expect(house.lines).toHaveLength(1);
+    expect(gateway.lines).toHaveLength(1);
   });
 
   it("answers what runs when the port closes, says that it was the last answer, and ends", async () => {
     const answer = Promise.withResolvers<unknown>();
-    const house = await open({}, { ...RPCS, Act: () => answer.promise });
-    const dialogue = said(house.port, [act(SOUND)]);
-    await eventually(() => expect(house.inside()).toBe(1));
-    const idle = await dial(house.port);
-    const drained = house.server.drain(5_000);
+    const gateway = await open({}, { ...RPCS, Act: () => answer.promise });
+    const dialogue = said(gateway.port, [act(SOUND)]);
+    await eventually(() => expect(gateway.inside()).toBe(1));
+    const idle = await dial(gateway.port);
+    const drained = gateway.server.drain(5_000);
     if (!idle.destroyed) await once(idle, "close");
     answer.resolve(CHUNK);
     expect(await dialogue).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*Connection: close\r\n\r\n/);
@@ -205,7 +205,7 @@ describe("the lane", () => {
   it("reads no further while the caller does not read his answers", async () => {
     const big = message(ActResponseSchema, { ...CHUNK, id: "x".repeat(1 << 20) });
     let calls = 0;
-    const house = await open(
+    const gateway = await open(
       {},
       {
         ...RPCS,
@@ -215,7 +215,7 @@ describe("the lane", () => {
         },
       },
     );
-    const socket = await dial(house.port);
+    const socket = await dial(gateway.port);
     socket.pause();
     const many = act(SOUND).repeat(100);
     socket.write(many);
@@ -229,7 +229,7 @@ describe("the lane", () => {
 
 describe("a connection in the lane that has had an answer", () => {
   it("takes bodies of many reads, while others are read beside it", async () => {
-    const house = await open(
+    const gateway = await open(
       {},
       { ...RPCS, Act: ({ instruction }: { instruction: string }) => ({ ...CHUNK, id: instruction }) },
     );
@@ -237,27 +237,27 @@ describe("a connection in the lane that has had an answer", () => {
     const long = (letter: string): string => " ".repeat(200_000) + say(letter);
     const letters = [..."abcdefgh"];
     const told = await Promise.all(
-      letters.map((letter) => said(house.port, [head(long(letter), AUTH), long(letter), LAST], answered)),
+      letters.map((letter) => said(gateway.port, [head(long(letter), AUTH), long(letter), LAST], answered)),
     );
     expect(told.map((text, i) => text.includes(letters[i]!.repeat(3_000)))).toEqual(letters.map(() => true));
   });
 
   it("is node:http's to answer with 408 when a body does not come", async () => {
-    const house = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
-    const socket = await answered(house.port);
+    const gateway = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
+    const socket = await answered(gateway.port);
     socket.write(head(SOUND, AUTH));
     const [chunk] = (await once(socket, "data")) as [Buffer];
     expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
   });
 
   it("is let go by a peer who closes his side, or vanishes", async () => {
-    const house = await open();
-    const [polite, rude] = [await answered(house.port), await answered(house.port)];
+    const gateway = await open();
+    const [polite, rude] = [await answered(gateway.port), await answered(gateway.port)];
     polite.end();
     rude.resetAndDestroy();
     await once(polite, "close");
     const count = (): Promise<number> =>
-      new Promise((tell) => house.server.fastify.server.getConnections((_, n) => tell(n)));
+      new Promise((tell) => gateway.server.fastify.server.getConnections((_, n) => tell(n)));
     await eventually(async () => expect(await count()).toBe(0));
   });
 
@@ -267,8 +267,8 @@ describe("a connection in the lane that has had an answer", () => {
       if (first.length > 0) stream.write(first);
       stream.pipe(stream);
     };
-    const house = await open({ upgrade: { wants: () => true, take, drain: () => undefined } });
-    const socket = await answered(house.port);
+    const gateway = await open({ upgrade: { wants: () => true, take, drain: () => undefined } });
+    const socket = await answered(gateway.port);
     let heard = "";
     socket.setEncoding("latin1").on("data", (text: string) => (heard += text));
     socket.write("GET /v1/echo HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
@@ -279,10 +279,10 @@ describe("a connection in the lane that has had an answer", () => {
   });
 
   it("ends when the port closes, and holds nothing open", async () => {
-    const house = await open();
-    const socket = await answered(house.port);
+    const gateway = await open();
+    const socket = await answered(gateway.port);
     const closed = once(socket, "close");
-    await house.server.drain(5_000);
+    await gateway.server.drain(5_000);
     await closed;
   });
 });

@@ -1,4 +1,4 @@
-/** HTTP/2 bodies that do not come: each has as long to arrive as one of HTTP/1, on every face. */
+/** HTTP/2 bodies that do not come: each has as long to arrive as one of HTTP/1, on every transport. */
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
-import { KEY, message, openHouse } from "./house.ts";
+import { KEY, message, openGateway } from "./gateway.ts";
 
 const GRPC = { "content-type": "application/grpc", te: "trailers", authorization: `Bearer ${KEY}` };
 const ACT = { ":method": "POST", ":path": "/limber.v1.InferenceService/Act", ...GRPC };
@@ -26,8 +26,8 @@ it.each([
   ["on gRPC's general path", false, ACT, { "grpc-status": "4" }],
   ["on REST", true, REST, { ":status": 408 }],
 ])("a body that does not come is refused %s, and its place given back", async (_, fastPath, headers, said) => {
-  await using house = await openHouse({ rpcs: RPCS, fastPath, port: { requestTimeoutMs: 300 } });
-  const session = http2.connect(house.base);
+  await using gateway = await openGateway({ rpcs: RPCS, fastPath, port: { requestTimeoutMs: 300 } });
+  const session = http2.connect(gateway.base);
   try {
     const conversation = session.request(REFLECTION, { endStream: false });
     conversation.on("error", () => undefined).resume();
@@ -37,8 +37,8 @@ it.each([
     const [head] = await once(request, "response");
     expect(head).toMatchObject(said);
     if (!request.closed) await once(request, "close");
-    await expect.poll(() => house.inside()).toBe(0);
-    expect(house.lines).toHaveLength(1);
+    await expect.poll(() => gateway.inside()).toBe(0);
+    expect(gateway.lines).toHaveLength(1);
     // Conversations have no end that a clock would know.
     expect(conversation.closed).toBe(false);
     // The connection serves on.

@@ -1,7 +1,7 @@
 /** Rate limits that replicas share: never more together than one alone would let in. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type ConcurrencySlot, RateLimits } from "../../src/edge/gate/rate-limits.ts";
 import type { Limit } from "../../src/edge/gate/token-bucket.ts";
-import { Limits, type Place } from "../../src/edge/gate/rate-limits.ts";
 import { Refusal } from "../../src/errors.ts";
 import { takeRates } from "../../src/store/account/rates.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -16,7 +16,7 @@ afterAll(() => database.close());
 /** A replica's limits, and how often it asked the database. */
 function replica(name: string) {
   let asked = 0;
-  const limits = new Limits((asks) => {
+  const limits = new RateLimits((asks) => {
     asked++;
     return takeRates(database.sql, name, asks);
   });
@@ -32,7 +32,9 @@ const limit = (more: Partial<Limit>): Limit => ({
   ...more,
 });
 
-async function entered(calls: (() => Place | Promise<Place>)[]): Promise<{ inside: Place[]; refused: Refusal[] }> {
+async function entered(
+  calls: (() => ConcurrencySlot | Promise<ConcurrencySlot>)[],
+): Promise<{ inside: ConcurrencySlot[]; refused: Refusal[] }> {
   const results = await Promise.allSettled(calls.map(async (call) => call()));
   const inside = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
   const refused = results.flatMap((result) => (result.status === "rejected" ? [result.reason as Refusal] : []));
@@ -233,7 +235,7 @@ describe("steps of a control loop", () => {
 
 describe("while the database is away", () => {
   it("each replica holds the key's limits by itself, and no call fails for it", async () => {
-    const limits = new Limits(() => Promise.reject(new Error("away")));
+    const limits = new RateLimits(() => Promise.reject(new Error("away")));
     const five = limit({ burst: 5 });
     const { inside, refused } = await entered(Array.from({ length: 20 }, () => () => limits.enter("key_f", five)));
     expect([inside.length, refused.length]).toEqual([5, 15]);

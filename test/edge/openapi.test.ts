@@ -4,25 +4,25 @@ import { create, type DescMessage } from "@bufbuild/protobuf";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
-import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
-import { routesOf } from "../../src/edge/transports/rest/route.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import { decoderOf, encoderOf, Faults } from "../../src/edge/messages/json.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
-import { SERVICES } from "../../src/app/services.ts";
+import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
+import { routesOf } from "../../src/edge/transports/rest/route.ts";
 import { factsOf, type Reason } from "../../src/errors.ts";
-import { type House, openHouse } from "./house.ts";
+import { openGateway, type TestGateway } from "./gateway.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the tests say what is inside
 let document: any;
-let house: House;
+let gateway: TestGateway;
 
 beforeAll(async () => {
-  house = await openHouse();
-  document = await (await fetch(`${house.base}/openapi.json`)).json();
+  gateway = await openGateway();
+  document = await (await fetch(`${gateway.base}/openapi.json`)).json();
 });
 
 afterAll(async () => {
-  await house[Symbol.asyncDispose]();
+  await gateway[Symbol.asyncDispose]();
 });
 
 const routes = routesOf(SERVICES);

@@ -14,7 +14,7 @@ afterEach(async () => {
 const open = async (facts: object = {}): Promise<(...args: Rest) => Promise<Answer>> => {
   app = await openApp({ operationsPort: 0, ...facts });
   await app.catalog("acme/base");
-  const url = `http://127.0.0.1:${app.house.operationsPort}`;
+  const url = `http://127.0.0.1:${app.gateway.operationsPort}`;
   return (...args) => callRest(url, ...args);
 };
 type Rest = Parameters<typeof callRest> extends [string, ...infer R] ? R : never;
@@ -82,7 +82,7 @@ it("answers while the port for calls has as many connections as it may, and clos
 
 it("says that the gateway is not ready for as long as it drains, and is gone with it", async () => {
   const call = await open();
-  const closed = app.house.close(5_000, 300);
+  const closed = app.gateway.close(5_000, 300);
   const ready = await call("/ready", undefined, { headers: { connection: "close" } });
   expect([ready.status, ready.body.error.code]).toEqual([503, "not_ready"]);
   await closed;

@@ -7,7 +7,7 @@ import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_
 import type { PlainRequest, PlainResponse } from "../../src/edge/server/fast-http1.ts";
 import { eventually } from "../support/eventually.ts";
 import { answersIn } from "../support/wire-client.ts";
-import { type House, KEY, message, openForTest } from "./house.ts";
+import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 import { listen, saying } from "./port-caller.ts";
 
 const BODY = JSON.stringify({ model: "o/n", observations: [{ proprio: [1, 2] }] });
@@ -25,11 +25,11 @@ const act = (...lines: string[]): string =>
 const get = (path = "/health", ...lines: string[]): string =>
   [`GET ${path} HTTP/1.1`, "Host: a", ...lines, "", ""].join("\r\n");
 
-/** A house whose answers wait until the test lets them go. */
-async function slow(lane: boolean): Promise<{ house: House; asked: () => number; release: () => void }> {
+/** A gateway whose answers wait until the test lets them go. */
+async function slow(lane: boolean): Promise<{ gateway: TestGateway; asked: () => number; release: () => void }> {
   const held: (() => void)[] = [];
   const wait = (): Promise<void> => new Promise((resolve) => held.push(resolve));
-  const house = await openForTest({
+  const gateway = await openForTest({
     rpcs: {
       Act: async () => {
         await wait();
@@ -43,7 +43,7 @@ async function slow(lane: boolean): Promise<{ house: House; asked: () => number;
     port: lane ? {} : { lane: undefined },
   });
   return {
-    house,
+    gateway,
     asked: () => held.length,
     release() {
       for (const each of held.splice(0)) each();
@@ -74,8 +74,8 @@ describe.each([
     ["a transfer coding that nobody reads", get("/", "Transfer-Encoding: gzip, chunked"), 501],
   ])("%s", async (_name, wrong, status) => {
     for (const before of [[get()], [act()], [get(), get()], [act(), act()], [act(), get()]]) {
-      const { house, asked, release } = await slow(lane);
-      const wire = await saying(house.port, before.join("") + wrong);
+      const { gateway, asked, release } = await slow(lane);
+      const wire = await saying(gateway.port, before.join("") + wrong);
       const done = wire.closed;
       let isOpen = true;
       void done.then(() => {

@@ -167,7 +167,7 @@ describe("pipelined requests", () => {
 });
 
 describe("a refusal", () => {
-  it("is the house's JSON, with a request id in body and header, and nothing of Node's", async () => {
+  it("is the gateway's JSON, with a request id in body and header, and nothing of Node's", async () => {
     const { port } = await start({
       refusal: (status, code, message, requestId) => JSON.stringify({ status, code, message, requestId }),
     });

@@ -6,7 +6,7 @@ import { replaceAmbient } from "../../src/ambient.ts";
 import type { Overload } from "../../src/edge/gate/gate.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { KEY, openForTest } from "./house.ts";
+import { KEY, openForTest } from "./gateway.ts";
 
 interface Held {
   answer(): void;
@@ -83,7 +83,7 @@ it("are asked to open their next streams elsewhere where that lasts for five sec
   const clock = new ManualClock();
   const restore = replaceAmbient({ clock });
   const { port } = await openForTest({ overload, fastPath: true });
-  // Before the house is closed, which waits.
+  // Before the gateway is closed, which waits.
   onTestFinished(restore);
   const session = sessionTo(port);
   let farewells = 0;

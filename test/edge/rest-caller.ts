@@ -1,9 +1,9 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { type House, type HouseOptions, KEY, message, openForTest } from "./house.ts";
+import { type HouseOptions, KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
-/** Opens a house for the test that runs, whose RPCs are `rpcs`. */
-export const open = (rpcs: HouseOptions["rpcs"] = {}, options: HouseOptions = {}): Promise<House> =>
+/** Opens a gateway for the test that runs, whose RPCs are `rpcs`. */
+export const open = (rpcs: HouseOptions["rpcs"] = {}, options: HouseOptions = {}): Promise<TestGateway> =>
   openForTest({ ...options, rpcs });
 
 export const AUTH = { authorization: `Bearer ${KEY}` };
@@ -26,12 +26,12 @@ export interface Answer {
 }
 
 export async function post(
-  house: House,
+  gateway: TestGateway,
   path: string,
   body: unknown,
   headers: Record<string, string> = {},
 ): Promise<Answer> {
-  const response = await fetch(house.base + path, {
+  const response = await fetch(gateway.base + path, {
     method: "POST",
     headers: { ...AUTH, "content-type": "application/json", ...headers },
     body: typeof body === "string" || body instanceof Uint8Array ? (body as string) : JSON.stringify(body),
@@ -40,14 +40,17 @@ export async function post(
 }
 
 /** A post over HTTP/2 whose body is still to be sent, on a session of its own. */
-export function overHttp2(house: House, path: string): { session: ClientHttp2Session; stream: ClientHttp2Stream } {
-  const session = connect(house.base);
+export function overHttp2(
+  gateway: TestGateway,
+  path: string,
+): { session: ClientHttp2Session; stream: ClientHttp2Stream } {
+  const session = connect(gateway.base);
   const stream = session.request({ ":path": path, ":method": "POST", "content-type": "application/json", ...AUTH });
   return { session, stream };
 }
 
-export async function get(house: House, path: string, init: RequestInit = {}): Promise<Answer> {
-  return answerOf(await fetch(house.base + path, { headers: AUTH, ...init }));
+export async function get(gateway: TestGateway, path: string, init: RequestInit = {}): Promise<Answer> {
+  return answerOf(await fetch(gateway.base + path, { headers: AUTH, ...init }));
 }
 
 export async function answerOf(response: Response): Promise<Answer> {

@@ -1,4 +1,4 @@
-/** Events of the REST face over real sockets: how they come, how they end, and how fast they are made. */
+/** Events of the REST transport over real sockets: how they come, how they end, and how fast they are made. */
 import { once } from "node:events";
 import * as http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -10,7 +10,7 @@ import {
 import { replaceAmbient } from "../../src/ambient.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { message, until } from "./house.ts";
+import { message, until } from "./gateway.ts";
 import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 
 describe("events", () => {
@@ -39,7 +39,7 @@ describe("events", () => {
   it.each(["HTTP/1.1", "HTTP/2"])(
     "come one after the other, frames with their index as id, over %s",
     async (version) => {
-      const house = await open({
+      const gateway = await open({
         PredictStream: async function* ({ predict }: PredictStreamRequest) {
           expect(predict?.model).toBe("o/n");
           yield* [route, frame(0), frame(1), done];
@@ -47,12 +47,12 @@ describe("events", () => {
       });
       let text = "";
       if (version === "HTTP/1.1") {
-        const answer = await post(house, "/v1/predict/stream", SOUND);
+        const answer = await post(gateway, "/v1/predict/stream", SOUND);
         expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
         expect(answer.headers.get("ratelimit")).not.toBeNull();
         text = answer.text;
       } else {
-        const { session, stream } = overHttp2(house, "/v1/predict/stream");
+        const { session, stream } = overHttp2(gateway, "/v1/predict/stream");
         stream.end(JSON.stringify(SOUND));
         for await (const chunk of stream) text += chunk;
         session.close();
@@ -65,41 +65,41 @@ describe("events", () => {
       ]);
       expect(parsed(text)[1]?.data).toMatchObject({ index: 0, format: "png", data: "AAAA" });
       expect(parsed(text)[3]?.data).toMatchObject({ finish_reason: "complete" });
-      expect(house.inside()).toBe(0);
+      expect(gateway.inside()).toBe(0);
     },
   );
 
   it("are not begun when the first is refused: that is a plain error", async () => {
-    const house = await open({
+    const gateway = await open({
       // biome-ignore lint/correctness/useYield: the refusal comes before anything
       PredictStream: async function* () {
         throw refuse(Reason.NO_ROUTE_AVAILABLE, "nothing fits");
       },
     });
-    const { status, json } = await post(house, "/v1/predict/stream", SOUND);
+    const { status, json } = await post(gateway, "/v1/predict/stream", SOUND);
     expect([status, json.error.code]).toEqual([409, "no_route_available"]);
   });
 
   it("end with one named error when something fails later", async () => {
-    const house = await open({
+    const gateway = await open({
       PredictStream: async function* () {
         yield* [route, frame(0)];
         throw refuse(Reason.ALL_ATTEMPTS_FAILED, "it broke");
       },
     });
-    const { status, text, headers } = await post(house, "/v1/predict/stream", SOUND);
+    const { status, text, headers } = await post(gateway, "/v1/predict/stream", SOUND);
     expect(status).toBe(200);
     const events = parsed(text);
     expect(events.map(({ event }) => event)).toEqual(["route", "frame", "error"]);
     expect(events[2]?.data).toMatchObject({
       error: { code: "all_attempts_failed", request_id: headers.get("x-request-id") },
     });
-    expect(house.lines).toMatchObject([{ code: "all_attempts_failed" }]);
+    expect(gateway.lines).toMatchObject([{ code: "all_attempts_failed" }]);
   });
 
   it("are an action chunk step by step when act is asked to stream", async () => {
-    const house = await open({ Act: ({ stream }: ActRequest) => (stream ? CHUNK : undefined) });
-    const { text } = await post(house, "/v1/act", { ...SOUND, stream: true });
+    const gateway = await open({ Act: ({ stream }: ActRequest) => (stream ? CHUNK : undefined) });
+    const { text } = await post(gateway, "/v1/act", { ...SOUND, stream: true });
     const events = parsed(text);
     expect(events.map(({ event, id }) => [event, id])).toEqual([
       ["route", undefined],
@@ -119,16 +119,16 @@ describe("events", () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
     const more = Promise.withResolvers<void>();
-    const house = await open({
+    const gateway = await open({
       PredictStream: async function* () {
         yield route;
         await more.promise;
         yield done;
       },
     });
-    // After the house was opened, so that it is closed on a clock that goes.
+    // After the gateway was opened, so that it is closed on a clock that goes.
     onTestFinished(restore);
-    const response = await fetch(`${house.base}/v1/predict/stream`, {
+    const response = await fetch(`${gateway.base}/v1/predict/stream`, {
       method: "POST",
       headers: { ...AUTH, "content-type": "application/json" },
       body: JSON.stringify(SOUND),
@@ -149,7 +149,7 @@ describe("events", () => {
     async (version) => {
       let made = 0;
       let closed = false;
-      const house = await open({
+      const gateway = await open({
         PredictStream: async function* () {
           try {
             yield route;
@@ -161,7 +161,7 @@ describe("events", () => {
       });
       let leave: () => void;
       if (version === "HTTP/1.1") {
-        const request = http.request(`${house.base}/v1/predict/stream`, {
+        const request = http.request(`${gateway.base}/v1/predict/stream`, {
           method: "POST",
           headers: { ...AUTH, "content-type": "application/json" },
         });
@@ -170,7 +170,7 @@ describe("events", () => {
         await once(request, "response");
         leave = () => request.destroy();
       } else {
-        const { session, stream } = overHttp2(house, "/v1/predict/stream");
+        const { session, stream } = overHttp2(gateway, "/v1/predict/stream");
         stream.end(JSON.stringify(SOUND));
         await once(stream, "response");
         leave = () => session.destroy();
@@ -185,8 +185,8 @@ describe("events", () => {
       expect(closed).toBe(false);
       leave();
       await until(() => closed);
-      await until(() => house.inside() === 0);
-      expect(house.lines).toMatchObject([{ code: "client_closed_request" }]);
+      await until(() => gateway.inside() === 0);
+      expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
     },
   );
 });

@@ -1,11 +1,11 @@
-/** The REST face over real sockets: what it says no to, and how. */
+/** The REST transport over real sockets: what it says no to, and how. */
 import { once } from "node:events";
 import * as http from "node:http";
 import { connect } from "node:net";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { KEY, message } from "./house.ts";
+import { KEY, message } from "./gateway.ts";
 import { AUTH, CHUNK, get, open, overHttp2, post, SOUND } from "./rest-caller.ts";
 
 describe("400", () => {
@@ -15,25 +15,25 @@ describe("400", () => {
     ["a key that comes twice", '{"model":"m","model":"n"}'],
     ["nesting of 100,000", "[".repeat(100_000)],
   ])("refuses a body with %s", async (_, body) => {
-    const house = await open();
-    const { status, json } = await post(house, "/v1/act", body);
+    const gateway = await open();
+    const { status, json } = await post(gateway, "/v1/act", body);
     expect(status).toBe(400);
     expect(json.error).toMatchObject({ code: "malformed_body", type: "validation_error", status: 400 });
     expect(json.detail).toBe(json.error.message);
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("refuses bytes that are not UTF-8", async () => {
-    const house = await open();
-    const { json } = await post(house, "/v1/act", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]));
+    const gateway = await open();
+    const { json } = await post(gateway, "/v1/act", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]));
     expect(json.error.code).toBe("malformed_body");
   });
 });
 
 describe("401", () => {
   it("is said before the body is read", async () => {
-    const house = await open();
-    const socket = connect(house.port, "127.0.0.1");
+    const gateway = await open();
+    const socket = connect(gateway.port, "127.0.0.1");
     socket.write("POST /v1/act HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n");
     const [chunk] = await once(socket, "data");
     socket.destroy();
@@ -42,28 +42,28 @@ describe("401", () => {
   });
 
   it("is logged with its code and no key", async () => {
-    const house = await open();
-    await post(house, "/v1/act", SOUND, { authorization: "Bearer wrong-secret" });
-    expect(house.lines).toMatchObject([{ status: 401, code: "invalid_api_key" }]);
-    expect(JSON.stringify(house.lines)).not.toContain("wrong-secret");
+    const gateway = await open();
+    await post(gateway, "/v1/act", SOUND, { authorization: "Bearer wrong-secret" });
+    expect(gateway.lines).toMatchObject([{ status: 401, code: "invalid_api_key" }]);
+    expect(JSON.stringify(gateway.lines)).not.toContain("wrong-secret");
   });
 });
 
 describe("404 and 405", () => {
   it.each(["/nope", "/v1", "/v1/act/more", "/v1/%zz", "/v1/orgs//keys"])("knows no path %s", async (path) => {
-    const house = await open();
-    const { status, headers, json } = await post(house, path, "{");
+    const gateway = await open();
+    const { status, headers, json } = await post(gateway, path, "{");
     expect(status).toBe(404);
     expect(json.error).toMatchObject({ code: "not_found", request_id: headers.get("x-request-id") });
   });
 
   it("names the methods that the path does take", async () => {
-    const house = await open();
-    const { status, headers, json } = await post(house, "/v1/usage", {});
+    const gateway = await open();
+    const { status, headers, json } = await post(gateway, "/v1/usage", {});
     expect([status, headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
     expect(json.error.code).toBe("method_not_allowed");
-    expect((await get(house, "/v1/act")).status).toBe(405);
-    expect((await get(house, "/v1/act", { method: "DELETE" })).headers.get("allow")).toBe("POST, OPTIONS");
+    expect((await get(gateway, "/v1/act")).status).toBe(405);
+    expect((await get(gateway, "/v1/act", { method: "DELETE" })).headers.get("allow")).toBe("POST, OPTIONS");
   });
 });
 
@@ -71,8 +71,8 @@ describe("413", () => {
   const LIMIT = 32 << 20;
 
   it("is said as soon as the length is announced", async () => {
-    const house = await open();
-    const socket = connect(house.port, "127.0.0.1");
+    const gateway = await open();
+    const socket = connect(gateway.port, "127.0.0.1");
     const head = `POST /v1/act HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\ncontent-type: application/json\r\n`;
     socket.write(`${head}content-length: ${LIMIT + 1}\r\n\r\n`);
     const [chunk] = await once(socket, "data");
@@ -84,11 +84,11 @@ describe("413", () => {
   it.each(["HTTP/1.1", "HTTP/2"])(
     "is said when the bytes pass the limit, whatever was announced, over %s",
     async (version) => {
-      const house = await open();
+      const gateway = await open();
       const chunk = Buffer.alloc(1 << 20, 0x20);
       const answer = Promise.withResolvers<[number, string]>();
       if (version === "HTTP/1.1") {
-        const request = http.request(`${house.base}/v1/act`, {
+        const request = http.request(`${gateway.base}/v1/act`, {
           method: "POST",
           headers: { ...AUTH, "content-type": "application/json" },
         });
@@ -101,7 +101,7 @@ describe("413", () => {
         request.end();
         await answer.promise;
       } else {
-        const { session, stream } = overHttp2(house, "/v1/act");
+        const { session, stream } = overHttp2(gateway, "/v1/act");
         let status = 0;
         let text = "";
         stream.on("response", (head) => (status = head[":status"] ?? 0));
@@ -114,15 +114,15 @@ describe("413", () => {
       const [status, text] = await answer.promise;
       expect(status).toBe(413);
       expect(JSON.parse(text).error.code).toBe("payload_too_large");
-      expect(house.inside()).toBe(0);
+      expect(gateway.inside()).toBe(0);
     },
   );
 
   it("is not said to the largest body that is allowed", async () => {
-    const house = await open({ Act: () => CHUNK });
+    const gateway = await open({ Act: () => CHUNK });
     const body = Buffer.alloc(LIMIT, 0x20);
     body.write(JSON.stringify(SOUND));
-    expect((await post(house, "/v1/act", body)).status).toBe(200);
+    expect((await post(gateway, "/v1/act", body)).status).toBe(200);
   });
 });
 
@@ -135,8 +135,8 @@ describe("415", () => {
     ["protobuf", { "content-type": "application/proto" }],
     ["gzip", { "content-encoding": "gzip" }],
   ])("refuses a body that is %s", async (_, headers) => {
-    const house = await open();
-    const { status, json } = await post(house, "/v1/act", JSON.stringify(SOUND), headers as Record<string, string>);
+    const gateway = await open();
+    const { status, json } = await post(gateway, "/v1/act", JSON.stringify(SOUND), headers as Record<string, string>);
     expect(status).toBe(415);
     expect(json.error.code).toBe("unsupported_media_type");
   });
@@ -144,9 +144,9 @@ describe("415", () => {
 
 describe("422", () => {
   it("lists the fields that cannot be read and the rules that the others break, in one answer", async () => {
-    const house = await open();
+    const gateway = await open();
     const body = { model: 5, observations: [{ proprio: ["x"] }, 3], horizon: 257, horizn: 1, provider: { hedge: {} } };
-    const { status, json } = await post(house, "/v1/act", body);
+    const { status, json } = await post(gateway, "/v1/act", body);
     expect(status).toBe(422);
     expect(json.detail).toEqual([
       { loc: ["body", "model"], msg: "must be a string", type: "string_type", input: 5 },
@@ -181,45 +181,47 @@ describe("422", () => {
     [{ ...SOUND, instruction: "\ud800" }, ["instruction"], "string_unicode"],
     [{ ...SOUND, constructor: 1 }, ["constructor"], "extra_forbidden"],
   ])("refuses %j", async (body, fields, type) => {
-    const house = await open();
-    const { status, json } = await post(house, "/v1/act", body);
+    const gateway = await open();
+    const { status, json } = await post(gateway, "/v1/act", body);
     expect(status).toBe(422);
     expect(json.detail.map((entry: { loc: string[] }) => entry.loc[1])).toEqual(fields);
     expect(json.detail[0].type).toBe(type);
   });
 
   it("places what the path and the query carry, and speaks of a body that is one field without that field", async () => {
-    const house = await open();
-    const usage = await get(house, "/v1/usage?limit=abc&lmit=1");
+    const gateway = await open();
+    const usage = await get(gateway, "/v1/usage?limit=abc&lmit=1");
     expect(usage.json.detail).toEqual([
       { loc: ["query", "lmit"], msg: "there is no such parameter; the nearest is limit", type: "extra_forbidden" },
       { loc: ["query", "limit"], msg: "must be an integer", type: "int_type", input: "abc" },
     ]);
-    expect((await get(house, "/v1/usage?limit=501")).json.detail).toMatchObject([
+    expect((await get(gateway, "/v1/usage?limit=501")).json.detail).toMatchObject([
       { loc: ["query", "limit"], input: 501 },
     ]);
-    expect((await post(house, "/v1/act?horizon=3", SOUND)).json.detail).toMatchObject([{ loc: ["query", "horizon"] }]);
-    expect((await post(house, "/v1/orgs/a%00b/keys", {})).json.detail).toMatchObject([
+    expect((await post(gateway, "/v1/act?horizon=3", SOUND)).json.detail).toMatchObject([
+      { loc: ["query", "horizon"] },
+    ]);
+    expect((await post(gateway, "/v1/orgs/a%00b/keys", {})).json.detail).toMatchObject([
       { loc: ["path", "org_id"], type: "string_unicode" },
     ]);
-    expect((await post(house, "/v1/orgs/o/keys", { org_id: "other" })).json.detail).toMatchObject([
+    expect((await post(gateway, "/v1/orgs/o/keys", { org_id: "other" })).json.detail).toMatchObject([
       { loc: ["path", "org_id"], type: "extra_forbidden" },
     ]);
-    const stream = await post(house, "/v1/predict/stream", { ...SOUND, horizon: 0 });
+    const stream = await post(gateway, "/v1/predict/stream", { ...SOUND, horizon: 0 });
     expect(stream.json.error).toMatchObject({ param: "horizon", details: { violations: [{ path: "horizon" }] } });
     expect(stream.json.error.message).toMatch(/^horizon must be/);
     expect(stream.json.detail).toMatchObject([{ loc: ["body", "horizon"], input: 0 }]);
-    expect((await post(house, "/v1/predict/stream", "null")).json.detail).toMatchObject([{ loc: ["body"] }]);
-    expect((await post(house, "/v1/supply/offerings/o/verify", { a: 1 })).json.detail).toMatchObject([
+    expect((await post(gateway, "/v1/predict/stream", "null")).json.detail).toMatchObject([{ loc: ["body"] }]);
+    expect((await post(gateway, "/v1/supply/offerings/o/verify", { a: 1 })).json.detail).toMatchObject([
       { loc: ["body", "a"] },
     ]);
   });
 
   it("refuses a stream of a call that is answered whole, and a key on a call that cannot be replayed", async () => {
-    const house = await open();
-    const predict = await post(house, "/v1/predict", { ...SOUND, stream: true });
+    const gateway = await open();
+    const predict = await post(gateway, "/v1/predict", { ...SOUND, stream: true });
     expect([predict.status, predict.json.error.code]).toEqual([422, "stream_unsupported"]);
-    const stream = await post(house, "/v1/predict/stream", SOUND, { "idempotency-key": "k" });
+    const stream = await post(gateway, "/v1/predict/stream", SOUND, { "idempotency-key": "k" });
     expect([stream.status, stream.json.error.code]).toEqual([422, "idempotency_unsupported"]);
     expect(stream.headers.get("content-type")).toBe("application/json");
   });
@@ -228,31 +230,31 @@ describe("422", () => {
 describe("429, 500 and 503", () => {
   it("carry the header that says when to come back", async () => {
     const reasons = [Reason.RATE_LIMIT_EXCEEDED, Reason.CAPACITY_EXHAUSTED];
-    const house = await open({
+    const gateway = await open({
       Act: () => {
         throw refuse(reasons.shift() ?? Reason.NOT_READY, "later", {}, { retryAfter: 2.5 });
       },
     });
-    const limited = await post(house, "/v1/act", SOUND);
+    const limited = await post(gateway, "/v1/act", SOUND);
     expect([limited.status, limited.headers.get("retry-after"), limited.json.error.retry_after]).toEqual([
       429,
       "3",
       2.5,
     ]);
-    expect((await post(house, "/v1/act", SOUND)).status).toBe(503);
+    expect((await post(gateway, "/v1/act", SOUND)).status).toBe(503);
     expect(limited.headers.get("ratelimit")).not.toBeNull();
   });
 
   it("a bug is masked for the caller and told to the log", async () => {
-    const house = await open({
+    const gateway = await open({
       Act: () => {
         throw new Error("upstream said password=hunter2");
       },
     });
-    const { status, json, text, headers } = await post(house, "/v1/act", SOUND);
+    const { status, json, text, headers } = await post(gateway, "/v1/act", SOUND);
     expect([status, json.error.code]).toEqual([500, "internal_error"]);
     expect(text).not.toContain("hunter2");
-    expect(house.lines).toMatchObject([
+    expect(gateway.lines).toMatchObject([
       {
         status: 500,
         code: "internal_error",
@@ -260,11 +262,11 @@ describe("429, 500 and 503", () => {
         cause: { message: "upstream said password=hunter2" },
       },
     ]);
-    expect(house.inside()).toBe(0);
+    expect(gateway.inside()).toBe(0);
   });
 
   it("an answer that JSON cannot carry is a bug", async () => {
-    const house = await open({ Act: () => message(ActResponseSchema, { usage: { costUsd: Number.NaN } }) });
-    expect((await post(house, "/v1/act", SOUND)).status).toBe(500);
+    const gateway = await open({ Act: () => message(ActResponseSchema, { usage: { costUsd: Number.NaN } }) });
+    expect((await post(gateway, "/v1/act", SOUND)).status).toBe(500);
   });
 });

@@ -5,8 +5,8 @@ import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import { callRest } from "../support/app.ts";
+import { type HouseOptions, KEY, openForTest } from "./gateway.ts";
 import { ACT, CHUNK, call, envelope, REQUEST } from "./grpc-caller.ts";
-import { type HouseOptions, KEY, openForTest } from "./house.ts";
 
 const BODY = { model: "o/n", observations: [{ proprio: [1] }] };
 
@@ -19,18 +19,18 @@ describe.each<[string, HouseOptions]>([
   ["everything off", { port: { lane: undefined, sharedReads: false } }],
 ])("with %s", (_, options) => {
   it("an act is answered, and one without a key is refused, over REST, Connect and gRPC", async () => {
-    const house = await openForTest({ ...options, rpcs: { Act: () => CHUNK } });
+    const gateway = await openForTest({ ...options, rpcs: { Act: () => CHUNK } });
     for (const path of ["/v1/act", ACT]) {
       for (let nth = 0; nth < 3; nth++) {
-        const { status, body } = await callRest(house.base, path, BODY, { key: KEY });
+        const { status, body } = await callRest(gateway.base, path, BODY, { key: KEY });
         expect([path, status, body.id]).toEqual([path, 200, "act_1"]);
       }
-      expect((await callRest(house.base, path, BODY)).status).toBe(401);
+      expect((await callRest(gateway.base, path, BODY)).status).toBe(401);
     }
-    const { status, body } = await call(house, ACT, envelope(REQUEST));
+    const { status, body } = await call(gateway, ACT, envelope(REQUEST));
     expect(status["grpc-status"]).toBe("0");
     expect(fromBinary(ActResponseSchema, body.subarray(5)).id).toBe("act_1");
-    const refused = await call(house, ACT, envelope(REQUEST), { authorization: "Bearer other" });
+    const refused = await call(gateway, ACT, envelope(REQUEST), { authorization: "Bearer other" });
     expect(refused.status["grpc-status"]).toBe("16");
   });
 });

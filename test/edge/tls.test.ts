@@ -1,4 +1,4 @@
-/** Every face over TLS, as with none: the certificate is given to the port, and ALPN chooses the version of HTTP. */
+/** Every transport over TLS, as with none: the certificate is given to the port, and ALPN chooses the version of HTTP. */
 import { once } from "node:events";
 import * as http2 from "node:http2";
 import * as https from "node:https";
@@ -11,7 +11,7 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { selfSigned } from "../support/wire-client.ts";
-import { type House, KEY, message, openForTest } from "./house.ts";
+import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
 const tls = selfSigned();
 const nodeOptions = { ca: tls.cert };
@@ -20,7 +20,7 @@ const SOUND = { model: "o/n", observations: [{ proprio: [1] }] };
 const CHUNK = message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } });
 const frame = (index: number) => message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
 
-const open = (fastPath = false): Promise<House> =>
+const open = (fastPath = false): Promise<TestGateway> =>
   openForTest({
     port: { tls },
     fastPath,
@@ -33,17 +33,17 @@ const open = (fastPath = false): Promise<House> =>
   });
 
 /** What a POST of JSON is answered. */
-async function posted(house: House, path: string, version: "HTTP/1.1" | "HTTP/2"): Promise<string> {
+async function posted(gateway: TestGateway, path: string, version: "HTTP/1.1" | "HTTP/2"): Promise<string> {
   const headers = { ...AUTH, "content-type": "application/json" };
   let text = "";
   if (version === "HTTP/1.1") {
-    const request = https.request(`${house.base}${path}`, { ...nodeOptions, method: "POST", headers });
+    const request = https.request(`${gateway.base}${path}`, { ...nodeOptions, method: "POST", headers });
     request.end(JSON.stringify(SOUND));
     const [response] = await once(request, "response");
     for await (const chunk of response) text += chunk;
     return text;
   }
-  const session = http2.connect(house.base, nodeOptions);
+  const session = http2.connect(gateway.base, nodeOptions);
   const stream = session.request({ ":path": path, ":method": "POST", ...headers });
   stream.end(JSON.stringify(SOUND));
   for await (const chunk of stream) text += chunk;
@@ -53,12 +53,12 @@ async function posted(house: House, path: string, version: "HTTP/1.1" | "HTTP/2"
 
 describe.each(["HTTP/1.1", "HTTP/2"] as const)("REST over TLS and %s", (version) => {
   it("answers whole, and streams events", async () => {
-    const house = await open();
-    expect(JSON.parse(await posted(house, "/v1/act", version))).toMatchObject({
+    const gateway = await open();
+    expect(JSON.parse(await posted(gateway, "/v1/act", version))).toMatchObject({
       id: "act_1",
       action: { steps: [[1, 2]] },
     });
-    const events = await posted(house, "/v1/predict/stream", version);
+    const events = await posted(gateway, "/v1/predict/stream", version);
     expect(events.match(/^event: .*$/gm)).toEqual(["event: frame", "event: frame"]);
   });
 });
@@ -73,8 +73,8 @@ const TRANSPORTS: readonly (readonly [string, boolean, (baseUrl: string) => Tran
 ];
 
 it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, fastPath, transport) => {
-  const house = await open(fastPath);
-  const client = createClient(InferenceService, transport(house.base));
+  const gateway = await open(fastPath);
+  const client = createClient(InferenceService, transport(gateway.base));
   expect(await client.act(SOUND, { headers: AUTH })).toEqual(CHUNK);
   const frames: number[] = [];
   for await (const { event } of client.predictStream({ predict: SOUND }, { headers: AUTH }))

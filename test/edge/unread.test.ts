@@ -1,4 +1,4 @@
-/** Readers who stop reading: nobody waits for them for ever, on whatever face. */
+/** Readers who stop reading: nobody waits for them for ever, on whatever transport. */
 import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";
@@ -13,7 +13,7 @@ import { replaceAmbient } from "../../src/ambient.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
-import { type House, KEY, message, openHouse } from "./house.ts";
+import { KEY, message, openGateway, type TestGateway } from "./gateway.ts";
 
 const PREDICT = { model: "o/n", observations: [{ proprio: [1] }] };
 const AUTH = { authorization: `Bearer ${KEY}` };
@@ -22,7 +22,7 @@ const frame = message(PredictStreamResponseSchema, {
 });
 
 /** Asks for a prediction and reads nothing of it. */
-type Ask = (house: House) => Promise<void>;
+type Ask = (gateway: TestGateway) => Promise<void>;
 
 const overHttp =
   (agent: http.Agent): Ask =>
@@ -65,7 +65,7 @@ it.each<[string, Ask, general?: boolean]>([
     onTestFinished(replaceAmbient({ clock }));
     let made = 0;
     let ended = false;
-    const house = await openHouse({
+    const gateway = await openGateway({
       fastPath: !general,
       rpcs: {
         PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
@@ -80,8 +80,8 @@ it.each<[string, Ask, general?: boolean]>([
         },
       },
     });
-    onTestFinished(() => house[Symbol.asyncDispose]());
-    await ask(house);
+    onTestFinished(() => gateway[Symbol.asyncDispose]());
+    await ask(gateway);
     // It stands still when two looks, many turns apart, see the same.
     for (let before = -1; made === 0 || made !== before; ) {
       before = made;
@@ -89,9 +89,9 @@ it.each<[string, Ask, general?: boolean]>([
     }
     expect(ended).toBe(false);
     clock.skip(UNREAD_MS - 1_000);
-    expect(house.inside()).toBe(1);
+    expect(gateway.inside()).toBe(1);
     clock.skip(2_000);
-    await expect.poll(() => [house.inside(), ended]).toEqual([0, true]);
-    expect(house.lines).toMatchObject([{ code: "client_closed_request" }]);
+    await expect.poll(() => [gateway.inside(), ended]).toEqual([0, true]);
+    expect(gateway.lines).toMatchObject([{ code: "client_closed_request" }]);
   },
 );

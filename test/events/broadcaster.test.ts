@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { newId } from "../../src/ambient.ts";
 import { Broadcaster, MOST_WAITING } from "../../src/events/broadcast/broadcaster.ts";
 import type { EndedCall } from "../../src/events/broadcast/ended-call.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { createTarget, findTargetById } from "../../src/store/events/broadcast.ts";
 import { openOtlp } from "../../src/upstream/post/otlp.ts";
@@ -18,7 +18,7 @@ const TARGET = "bct_1";
 const SPANS = 3;
 
 let db: FreshDatabase;
-let notices: Notices;
+let notifications: Notifications;
 let to: OtlpReceiver;
 let broadcaster: Broadcaster;
 const agent = guardedAgent({ allowPrivate: true });
@@ -26,7 +26,7 @@ const reach = { agent, lookup: guardedLookup({ allowPrivate: true }), allowPriva
 
 beforeAll(async () => {
   [db, to] = await Promise.all([freshDatabase(), startOtlpReceiver()]);
-  notices = await Notices.open(db.url);
+  notifications = await Notifications.open(db.url);
   const filter = { contracts: [], models: [], keyIds: [], workspaceId: undefined };
   const plain = { name: "", headers: undefined, headerNames: [], samplingRate: 1, privacyMode: false, events: false };
   await tx(db.sql, (tx) =>
@@ -43,7 +43,7 @@ beforeAll(async () => {
   );
   broadcaster = new Broadcaster({
     sql: db.sql,
-    notices,
+    notifications,
     open: (target) => openOtlp(reach, { ...target, headers: {} }),
     warn: () => {},
   });
@@ -52,7 +52,7 @@ beforeAll(async () => {
 afterEach(() => to.answer(200));
 afterAll(async () => {
   await broadcaster.close();
-  await notices.close();
+  await notifications.close();
   await agent.destroy();
   await to.close();
   await db.close();

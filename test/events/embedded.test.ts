@@ -13,7 +13,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-describe("a server of the house", () => {
+describe("a server of the gateway", () => {
   it("comes back on its port with its token when it's killed, refuses who has none, and ends when it's told to", async () => {
     const dir = scratchDir();
     closers.push(dir.remove);

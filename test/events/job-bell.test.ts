@@ -1,7 +1,7 @@
 /** Workers are woken over NATS where there is one: by a work queue with JetStream, by a plain subject without. */
 import { connect } from "nats";
 import { afterEach, describe, expect, it } from "vitest";
-import { JobBell } from "../../src/events/job-notifier.ts";
+import { JobNotifier } from "../../src/events/job-notifier.ts";
 import { openApp } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { startModel } from "../support/model.ts";
@@ -17,15 +17,15 @@ async function nats(config?: string): Promise<Nats> {
   closers.push(() => started.close());
   return started;
 }
-function bell(url: string, wake?: () => void): JobBell {
-  const made = new JobBell({ url, wake });
+function jobNotifier(url: string, wake?: () => void): JobNotifier {
+  const made = new JobNotifier({ url, wake });
   closers.push(() => made.close());
   return made;
 }
 /** A bell that was heard to be there: each wakes its worker when it has come. */
 async function listening(url: string): Promise<() => number> {
   let woken = 0;
-  bell(url, () => woken++);
+  jobNotifier(url, () => woken++);
   await eventually(() => expect(woken).toBe(1));
   return () => woken - 1;
 }
@@ -35,7 +35,7 @@ describe("with JetStream", () => {
     const { url } = await nats();
     const heard = [await listening(url), await listening(url)];
     const total = () => heard.reduce((sum, count) => sum + count(), 0);
-    const teller = bell(url);
+    const teller = jobNotifier(url);
     await eventually(() => {
       teller.ring("job_1");
       expect(total()).toBeGreaterThan(0);
@@ -54,7 +54,7 @@ describe("with JetStream", () => {
   it("is heard again after NATS died and lost its store", async () => {
     const server = await nats();
     const heard = await listening(server.url);
-    const teller = bell(server.url);
+    const teller = jobNotifier(server.url);
     await server.wipe();
     await server.start();
     const before = heard();
@@ -71,7 +71,7 @@ it("without JetStream for its account, every worker hears of it", async () => {
   const { url } = await nats(`accounts { A { users = [ { user: free, password: secret } ] } }`);
   const own = url.replace("//", "//free:secret@");
   const heard = [await listening(own), await listening(own)];
-  const teller = bell(own);
+  const teller = jobNotifier(own);
   await eventually(() => {
     teller.ring("job_1");
     for (const count of heard) expect(count()).toBeGreaterThan(0);

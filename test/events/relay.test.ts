@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from "vites
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { NatsLink } from "../../src/events/nats/link.ts";
 import { Relay } from "../../src/events/relay.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { appendEvents, carryEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import { openApp } from "../support/app.ts";
@@ -32,8 +32,8 @@ beforeEach(async () => {
 });
 
 async function relay(url: string): Promise<Relay> {
-  const notices = kept(await Notices.open(db.url));
-  return kept(new Relay({ sql: db.sql, notices, url, warn: (text) => warnings.push(text) }));
+  const notifications = kept(await Notifications.open(db.url));
+  return kept(new Relay({ sql: db.sql, notifications, url, warn: (text) => warnings.push(text) }));
 }
 
 let told = 0;

@@ -5,8 +5,8 @@ import { brotliCompressSync, constants, deflateSync, gzipSync } from "node:zlib"
 import { type DescField, type DescMessage, type DescMethod, getOption, ScalarType } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { Dialect, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { frameMessage } from "../../src/codecs/grpc.ts";
 import { SERVICES } from "../../src/app/services.ts";
+import { frameMessage } from "../../src/codecs/grpc.ts";
 import { type Attack, type AttackContext, attackerAddress, spread } from "./attack.ts";
 import { type Account, within } from "./target.ts";
 
@@ -230,27 +230,27 @@ const BOMBS: readonly Bomb[] = [
 /** One bomb, made ready. */
 interface Charge {
   readonly method: DescMethod;
-  readonly face: Face;
+  readonly transport: Face;
   readonly packing: string;
   readonly bomb: Bomb;
   readonly keyed: boolean;
   readonly size: number;
 }
 
-const nameOf = ({ method, face, packing, bomb, keyed, size }: Charge): string =>
-  `${size >> 20} MiB of ${bomb.name}, ${packing}, to ${method.parent.name}.${method.name} by ${face.name} ${keyed ? "with" : "without"} a key`;
+const nameOf = ({ method, transport, packing, bomb, keyed, size }: Charge): string =>
+  `${size >> 20} MiB of ${bomb.name}, ${packing}, to ${method.parent.name}.${method.name} by ${transport.name} ${keyed ? "with" : "without"} a key`;
 
 /** The body of a charge as it is sent; undefined where the RPC's request has no place for the bomb. */
-function bodyOf({ method, face, packing, bomb, size }: Charge): Buffer | undefined {
+function bodyOf({ method, transport, packing, bomb, size }: Charge): Buffer | undefined {
   const plain =
-    face.spelling === "proto"
+    transport.spelling === "proto"
       ? bomb.proto?.(method.input, size)
-      : face.spelling === "json"
+      : transport.spelling === "json"
         ? bomb.json?.(method.input, size)
         : bomb.form?.(size);
   if (plain === undefined) return undefined;
   const packed = PACKINGS[packing]!(Buffer.from(plain));
-  return face.framed ? frameMessage(packed, packing !== "identity") : packed;
+  return transport.framed ? frameMessage(packed, packing !== "identity") : packed;
 }
 
 /** What came of a bomb: the status of HTTP and that of gRPC, or how the connection ended. */
@@ -270,13 +270,13 @@ function send(
   body: Buffer,
   account: Account,
 ): Promise<Blast> {
-  const { face, packing, keyed } = charge;
+  const { transport, packing, keyed } = charge;
   const headers: Record<string, string> = {
-    "content-type": face.type,
-    ...(packing !== "identity" && { [face.encodedBy]: packing }),
+    "content-type": transport.type,
+    ...(packing !== "identity" && { [transport.encodedBy]: packing }),
     ...(keyed && { authorization: `Bearer ${account.key}` }),
   };
-  return face.over === "http1" ? overHttp1(port, path, verb, headers, body) : overHttp2(port, path, headers, body);
+  return transport.over === "http1" ? overHttp1(port, path, verb, headers, body) : overHttp2(port, path, headers, body);
 }
 
 function overHttp1(port: number, path: string, method: string, headers: object, body: Buffer): Promise<Blast> {
@@ -323,16 +323,23 @@ const REFUSALS = new Set([501, 503, 505]);
 const OUR_FAULT = new Set(["2", "13"]);
 
 async function drop(context: AttackContext, charge: Charge, account: Account): Promise<void> {
-  const { method, face } = charge;
+  const { method, transport } = charge;
   const body = bodyOf(charge);
   if (body === undefined) return;
   const { case: verb, value } = getOption(method, http).pattern;
-  const path = face.rest
+  const path = transport.rest
     ? String(value).replaceAll(/\{\w+\}/g, "nothing-of-this-name")
     : `/${method.parent.typeName}/${method.name}`;
   context.count("bombs");
   context.count("bytes", body.length);
-  const sent = send(context.target.port, path, face.rest ? String(verb).toUpperCase() : "POST", charge, body, account);
+  const sent = send(
+    context.target.port,
+    path,
+    transport.rest ? String(verb).toUpperCase() : "POST",
+    charge,
+    body,
+    account,
+  );
   try {
     const { status, code } = await within(sent, `an answer to ${nameOf(charge)}`, ANSWER_HANGS_MS);
     context.count(status === 0 ? "cut off" : `answered ${status}`);
@@ -345,7 +352,7 @@ async function drop(context: AttackContext, charge: Charge, account: Account): P
 }
 
 const byName = (name: string): DescMethod => METHODS.find((method) => `${method.parent.name}.${method.name}` === name)!;
-const faceOf = (name: string): Face => FACES.find((face) => face.name === name)!;
+const faceOf = (name: string): Face => FACES.find((transport) => transport.name === name)!;
 const bombOf = (name: string): Bomb => BOMBS.find((bomb) => bomb.name === name)!;
 
 /** Bombs that once did harm: always thrown, at their full size. */
@@ -356,18 +363,18 @@ const KNOWN: readonly Charge[] = [
   ["InferenceService.Act", "gRPC", "gzip", "empty messages in a list", true, 60],
   ["InferenceService.Act", "REST", "identity", "empty messages in a list", true, 31],
   ["InferenceService.Act", "gRPC", "identity", "a long list of numbers", true, 31],
-].map(([method, face, packing, bomb, keyed, mib]) => ({
-  ...{ method: byName(method as string), face: faceOf(face as string), bomb: bombOf(bomb as string) },
+].map(([method, transport, packing, bomb, keyed, mib]) => ({
+  ...{ method: byName(method as string), transport: faceOf(transport as string), bomb: bombOf(bomb as string) },
   ...{ packing: packing as string, keyed: keyed as boolean, size: (mib as number) << 20 },
 }));
 
 /** Every charge that makes sense, of one size. */
 const allCharges = (size: number): Charge[] =>
   METHODS.flatMap((method) =>
-    FACES.filter((face) => face.suits(method)).flatMap((face) =>
+    FACES.filter((transport) => transport.suits(method)).flatMap((transport) =>
       Object.keys(PACKINGS).flatMap((packing) =>
-        BOMBS.filter((bomb) => bomb[face.spelling] !== undefined).flatMap((bomb) =>
-          [false, true].map((keyed) => ({ method, face, packing, bomb, keyed, size })),
+        BOMBS.filter((bomb) => bomb[transport.spelling] !== undefined).flatMap((bomb) =>
+          [false, true].map((keyed) => ({ method, transport, packing, bomb, keyed, size })),
         ),
       ),
     ),

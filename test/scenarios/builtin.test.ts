@@ -3,9 +3,9 @@ import { afterAll, describe, expect, it } from "vitest";
 import { plan } from "../../src/reference/act/plan.ts";
 import { coverageOf, pushT, pushTowards } from "../../src/scenarios/builtin/push-t.ts";
 import { between, seeded } from "../../src/scenarios/chance.ts";
-import { Arena, type EpisodeRecord, type Policy, type Rules } from "../../src/scenarios/episode.ts";
+import { Arena, type EpisodePolicy, type EpisodeRecord, type Rules } from "../../src/scenarios/episode.ts";
 import { BUILT_IN, digestOf } from "../../src/scenarios/index.ts";
-import type { Scenario, Variant } from "../../src/scenarios/scenario.ts";
+import type { Scenario, ScenarioVariant } from "../../src/scenarios/scenario.ts";
 
 const RULES: Rules = { mode: "sync", replanSteps: 4 };
 
@@ -21,23 +21,23 @@ afterAll(() => {
   for (const arena of arenas) arena.close();
 });
 
-async function arenaOf(variant: Variant): Promise<Arena> {
+async function arenaOf(variant: ScenarioVariant): Promise<Arena> {
   const arena = await Arena.of(variant);
   arenas.push(arena);
   return arena;
 }
 
 const zero =
-  ({ fields }: Variant): Policy =>
+  ({ fields }: ScenarioVariant): EpisodePolicy =>
   () => ({ rows: [fields.map(() => 0)], latencyMs: 0 });
 
-function random({ bounds }: Variant): Policy {
+function random({ bounds }: ScenarioVariant): EpisodePolicy {
   const draw = seeded(5);
   return () => ({ rows: [bounds.low.map((low, i) => between(draw, low, bounds.high[i]!))], latencyMs: 0 });
 }
 
 const reference =
-  ({ actionSpace, fields }: Variant): Policy =>
+  ({ actionSpace, fields }: ScenarioVariant): EpisodePolicy =>
   ({ proprio }) => {
     const { steps } = plan({ actionSpace, horizon: RULES.replanSteps, proprio, frames: [] });
     const dim = fields.length;
@@ -47,7 +47,7 @@ const reference =
     };
   };
 
-async function episodes(arena: Arena, policy: Policy, count: number): Promise<EpisodeRecord[]> {
+async function episodes(arena: Arena, policy: EpisodePolicy, count: number): Promise<EpisodeRecord[]> {
   const records: EpisodeRecord[] = [];
   for (let seed = 0; seed < count; seed++) records.push(await arena.run(seed, policy, RULES));
   return records;
@@ -97,7 +97,7 @@ describe("push-t", () => {
   const CANDIDATES = 20;
 
   /** Tries random pushes in the same physics and keeps the one that leaves the T best (sampling model-predictive control). */
-  function sampling(arena: Arena): Policy {
+  function sampling(arena: Arena): EpisodePolicy {
     const { world } = arena;
     const draw = seeded(11);
     return () => {
@@ -129,7 +129,7 @@ describe("push-t", () => {
 
   it("is mostly covered by planning in its own physics, and hardly by nobody and chance", async () => {
     const arena = await arenaOf(variant);
-    const covered = async (policy: Policy, count: number): Promise<number> => {
+    const covered = async (policy: EpisodePolicy, count: number): Promise<number> => {
       const records = await episodes(arena, policy, count);
       return records.reduce((sum, { metrics }) => sum + metrics.max_coverage!, 0) / count;
     };
@@ -158,7 +158,7 @@ describe("published figures", () => {
   it("Pendulum-v1: without a torque about -1200, with energy pumping about -150", async () => {
     const scenario = BUILT_IN[1]!;
     const arena = await arenaOf(scenario.variants[0]);
-    const mean = async (policy: Policy): Promise<number> => {
+    const mean = async (policy: EpisodePolicy): Promise<number> => {
       const records = await episodes(arena, policy, 50);
       return records.reduce((sum, record) => sum + record.return, 0) / records.length;
     };

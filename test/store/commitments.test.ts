@@ -2,10 +2,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
-import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/billing/commitments.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { usageTotals } from "../../src/store/billing/usage.ts";
+import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { call, estimate, makePayer, openReplica, type Replica, SettableWall } from "../support/money.ts";
 
@@ -38,8 +38,8 @@ const promise = (orgId: string, usd: number, startsOn?: string) =>
   tx(sql, (tx) => commit(tx, orgId, { minMicro: usd * USD, startsOn, atMs: wall.at }));
 const close = (orgId: string) => closeMonths(sql, orgId, wall.at);
 const spend = async (payer: Awaited<ReturnType<typeof makePayer>>, usd: number) => {
-  await call(replica.till, payer, usd * USD);
-  await replica.till.giveBack(payer.orgId);
+  await call(replica.leaser, payer, usd * USD);
+  await replica.leaser.giveBack(payer.orgId);
 };
 const fees = async (orgId: string) =>
   (
@@ -125,11 +125,11 @@ describe("a month that is over", () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     wall.at = Date.UTC(2026, 0, 31, 23, 59, 59);
-    const hold = await replica.till.hold(payer, 3 * USD, estimate(3 * USD));
+    const hold = await replica.leaser.hold(payer, 3 * USD, estimate(3 * USD));
     wall.at = Date.UTC(2026, 1, 1);
     expect(await close(payer.orgId)).toBe(0);
     await hold.release();
-    await replica.till.giveBack(payer.orgId);
+    await replica.leaser.giveBack(payer.orgId);
     expect(await close(payer.orgId)).toBe(1);
     expect(await fees(payer.orgId)).toEqual([["2026-01/1", 10]]);
   });

@@ -5,9 +5,9 @@ import { Reason } from "../../src/errors.ts";
 import { budgetsSpent } from "../../src/store/account/key-spending.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";
-import { tx } from "../../src/store/database/tx.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { usageTotals } from "../../src/store/billing/usage.ts";
+import { tx } from "../../src/store/database/tx.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
 
@@ -16,9 +16,9 @@ const PRICE = 1_600;
 const { db, replica, closeAll } = useLedger();
 
 describe("a balance for exactly 500 calls", () => {
-  it("serves exactly 500 from two tills under 64 callers, refuses the rest with 402 and holds nothing after", async () => {
+  it("serves exactly 500 from two credit leasers under 64 callers, refuses the rest with 402 and holds nothing after", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
-    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.INSUFFICIENT_CREDITS, 300));
@@ -30,7 +30,7 @@ describe("a balance for exactly 500 calls", () => {
   it("serves exactly 500 to eight keys of one organisation", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
     const keys = await Promise.all(Array.from({ length: 8 }, () => makeKey(db.sql, payer.orgId)));
-    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
     const payerOf = (caller: number): Payer => ({ orgId: payer.orgId, keyId: keys[caller % 8]! });
     const { served, refused } = await storm(64, 800, (caller) =>
       call(tills[(caller >> 3) % 2]!, payerOf(caller), PRICE),
@@ -43,8 +43,8 @@ describe("a balance for exactly 500 calls", () => {
 
   it("serves all 500 although running calls hold twice what they cost", async () => {
     const payer = await makePayer(db.sql, 501 * PRICE);
-    const { till } = await replica("one");
-    const { served } = await storm(64, 500, () => call(till, payer, PRICE, 2 * PRICE));
+    const { leaser } = await replica("one");
+    const { served } = await storm(64, 500, () => call(leaser, payer, PRICE, 2 * PRICE));
     expect(served).toBe(500);
     await closeAll();
     expect((await balanceOf(db.sql, payer.orgId)).balanceMicro).toBe(PRICE);
@@ -62,7 +62,7 @@ describe("a balance for exactly 500 calls", () => {
       { orgId, keyId: grandchild, ancestors: [child, keyId] },
       { orgId, keyId: await makeKey(db.sql, orgId, undefined, undefined, keyId), ancestors: [keyId] },
     ];
-    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) =>
       call(tills[(caller >> 2) % 2]!, payers[caller % 4]!, PRICE),
     );
@@ -77,7 +77,7 @@ describe("a balance for exactly 500 calls", () => {
 
   it("serves exactly 500 when only the key's budget is short, and names the budget and its renewal", async () => {
     const payer = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
-    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.KEY_BUDGET_EXHAUSTED, 300));
@@ -93,7 +93,7 @@ describe("a balance for exactly 500 calls", () => {
 });
 
 describe("a workspace's budget for exactly 500 calls", () => {
-  it("serves exactly 500 to three of its keys from two tills, and names the budget", async () => {
+  it("serves exactly 500 to three of its keys from two credit leasers, and names the budget", async () => {
     const first = await makePayer(db.sql, 10_000 * PRICE);
     const workspaceId = await tx(db.sql, (tx) =>
       createWorkspace(tx, {
@@ -111,7 +111,7 @@ describe("a workspace's budget for exactly 500 calls", () => {
         workspaceId,
       })),
     );
-    const tills = [(await replica("one")).till, (await replica("two")).till];
+    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payers[caller % 3]!, PRICE));
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.WORKSPACE_BUDGET_EXHAUSTED, 300));
@@ -124,8 +124,8 @@ describe("a workspace's budget for exactly 500 calls", () => {
 describe("a refusal for want of credit", () => {
   it("says what was needed, what is there and which horizon it would pay for", async () => {
     const payer = await makePayer(db.sql, 1_000);
-    const { till } = await replica("one");
-    const { reason, details } = await refusalOf(till.hold(payer, PRICE, estimate(PRICE)));
+    const { leaser } = await replica("one");
+    const { reason, details } = await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)));
     expect(reason).toBe(Reason.INSUFFICIENT_CREDITS);
     expect(details).toMatchObject({
       limitSource: "org_credits",
@@ -141,16 +141,16 @@ describe("a refusal for want of credit", () => {
   it("comes only after idle credit was called back from another replica", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
-    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
     await hold.release();
     expect((await balanceOf(db.sql, payer.orgId)).availableMicro).toBe(0);
-    await call(two.till, payer, 10 * PRICE);
+    await call(two.leaser, payer, 10 * PRICE);
   });
 
   it("is not given by a look at the balance that comes while the other replica is still being asked", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
-    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
     await hold.release();
     let answered = 0;
     const commit = two.ledger.commit.bind(two.ledger);
@@ -166,57 +166,57 @@ describe("a refusal for want of credit", () => {
       await expect.poll(() => answered).toBeGreaterThan(before);
       return recall(...asked);
     };
-    await call(two.till, payer, 10 * PRICE);
+    await call(two.leaser, payer, 10 * PRICE);
   });
 
   it("comes only after idle credit was taken from the organisation's other keys", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
     await hold.release();
-    await call(till, { orgId: payer.orgId, keyId: await makeKey(db.sql, payer.orgId) }, 10 * PRICE);
+    await call(leaser, { orgId: payer.orgId, keyId: await makeKey(db.sql, payer.orgId) }, 10 * PRICE);
   });
 
   it("does not keep later calls from calling credit back, when another replica did not answer in time", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
-    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
     const commit = one.ledger.commit.bind(one.ledger);
     const awake = Promise.withResolvers<void>();
     one.ledger.commit = async (name, batch) => {
       await awake.promise;
       return commit(name, batch);
     };
-    expect((await refusalOf(two.till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    expect((await refusalOf(two.leaser.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
     awake.resolve();
     await expect.poll(async () => (await db.sql`select from recall`).count).toBe(0);
     await hold.release();
-    await call(two.till, payer, PRICE);
+    await call(two.leaser, payer, PRICE);
   });
 
   it("comes although another replica holds credit, when that is promised to its calls", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
-    const hold = await one.till.hold(payer, 10 * PRICE, estimate(10 * PRICE));
-    expect((await refusalOf(two.till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
+    expect((await refusalOf(two.leaser.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
     await hold.release();
   });
 
   it("spares a small call that waits behind a large one", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
-    const { till } = await replica("one");
-    const large = refusalOf(till.hold(payer, 11 * PRICE, estimate(11 * PRICE)));
-    const small = call(till, payer, PRICE);
+    const { leaser } = await replica("one");
+    const large = refusalOf(leaser.hold(payer, 11 * PRICE, estimate(11 * PRICE)));
+    const small = call(leaser, payer, PRICE);
     expect((await large).reason).toBe(Reason.INSUFFICIENT_CREDITS);
     await small;
   });
 
   it("ends as soon as credit is added", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { till } = await replica("one");
-    expect((await refusalOf(till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
+    const { leaser } = await replica("one");
+    expect((await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
     await addCredits(db.sql, { orgId: payer.orgId, amountMicro: PRICE });
-    await call(till, payer, PRICE);
+    await call(leaser, payer, PRICE);
   });
 });
 
@@ -232,38 +232,38 @@ describe("the calendar", () => {
   it("renews a daily budget at midnight UTC", async () => {
     stop(Date.UTC(2026, 4, 1, 23, 59, 59));
     const payer = await makePayer(db.sql, 100 * PRICE, { limitMicro: 2 * PRICE, interval: "daily" });
-    const { till } = await replica("one");
-    await call(till, payer, PRICE);
-    await call(till, payer, PRICE);
-    const refusal = await refusalOf(till.hold(payer, PRICE, estimate(PRICE)));
+    const { leaser } = await replica("one");
+    await call(leaser, payer, PRICE);
+    await call(leaser, payer, PRICE);
+    const refusal = await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)));
     expect(refusal.details.resetsAt).toBe(Date.UTC(2026, 4, 2) / 1000);
     clock.at += 1_000;
-    await call(till, payer, 2 * PRICE);
-    expect((await refusalOf(till.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
+    await call(leaser, payer, 2 * PRICE);
+    expect((await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
   });
 
   it("renews a monthly budget on the first, and a lifetime budget never", async () => {
     stop(Date.UTC(2026, 11, 31, 23, 59, 59));
-    const { till } = await replica("one");
+    const { leaser } = await replica("one");
     const monthly = await makePayer(db.sql, 100 * PRICE, { limitMicro: PRICE, interval: "monthly" });
     const lifetime = await makePayer(db.sql, 100 * PRICE, { limitMicro: PRICE, interval: "lifetime" });
-    for (const payer of [monthly, lifetime]) await call(till, payer, PRICE);
-    expect((await refusalOf(till.hold(monthly, PRICE, estimate(PRICE)))).details.resetsAt).toBe(
+    for (const payer of [monthly, lifetime]) await call(leaser, payer, PRICE);
+    expect((await refusalOf(leaser.hold(monthly, PRICE, estimate(PRICE)))).details.resetsAt).toBe(
       Date.UTC(2027, 0, 1) / 1000,
     );
-    expect((await refusalOf(till.hold(lifetime, PRICE, estimate(PRICE)))).details.resetsAt).toBeUndefined();
+    expect((await refusalOf(leaser.hold(lifetime, PRICE, estimate(PRICE)))).details.resetsAt).toBeUndefined();
     clock.at += 1_000;
-    await call(till, monthly, PRICE);
-    expect((await refusalOf(till.hold(lifetime, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
+    await call(leaser, monthly, PRICE);
+    expect((await refusalOf(leaser.hold(lifetime, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
   });
 
   it("counts a call that runs over midnight on the day on which it was held", async () => {
     stop(Date.UTC(2026, 4, 1, 23, 59, 59));
     const payer = await makePayer(db.sql, 100 * PRICE, { limitMicro: 2 * PRICE, interval: "daily" });
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, 2 * PRICE, estimate(2 * PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, 2 * PRICE, estimate(2 * PRICE));
     clock.at += 2_000;
-    await call(till, payer, 2 * PRICE);
+    await call(leaser, payer, 2 * PRICE);
     const intent = intentOf(payer);
     hold.intend(intent);
     await hold.settle(endOf(intent, 2 * PRICE));

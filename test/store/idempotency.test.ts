@@ -39,7 +39,7 @@ afterEach(async () => {
 afterAll(() => db.close());
 
 /** Claims key `k` for a body, in the present till of `replica`. */
-const claimFor = (body = "a", claimId = newId("req"), key = "k", till = replica.till.name) =>
+const claimFor = (body = "a", claimId = newId("req"), key = "k", leaser = replica.leaser.name) =>
   claim(db.sql, {
     orgId: payer.orgId,
     workspaceId: undefined,
@@ -48,7 +48,7 @@ const claimFor = (body = "a", claimId = newId("req"), key = "k", till = replica.
     hash: hashOf(body),
     method: "limber.v1.InferenceService.Act",
     claimId,
-    till,
+    leaser,
   });
 
 const reasonOf = async (promise: Promise<unknown>): Promise<Refusal> => {
@@ -61,7 +61,7 @@ const reasonOf = async (promise: Promise<unknown>): Promise<Refusal> => {
 
 /** The road of a call that runs: held, intended, durable. */
 async function dispatch(requestId: string): Promise<{ hold: TestHold; settle: () => Promise<void> }> {
-  const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+  const hold = await replica.leaser.hold(payer, PRICE, estimate(PRICE));
   const intent = intentOf(payer, requestId);
   hold.intend(intent);
   await hold.durable;
@@ -128,7 +128,7 @@ describe("an idempotency key", () => {
     expect((await claimFor()).kind).toBe("replay");
   });
 
-  it("runs again when the gateway died before the settlement, and only after its till was fenced", async () => {
+  it("runs again when the gateway died before the settlement, and only after its credit leaser was fenced", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     await dispatch(requestId);
@@ -150,9 +150,9 @@ describe("an idempotency key", () => {
     await claimFor("a", requestId);
     const { settle } = await dispatch(requestId);
     const other = await openReplica(db.url, "two");
-    await db.sql`update till set alive_until = now() - interval '1 second' where id = ${replica.till.name}`;
+    await db.sql`update till set alive_until = now() - interval '1 second' where id = ${replica.leaser.name}`;
     await other.ledger.recover();
-    expect((await claimFor("a", newId("req"), "k", other.till.name)).kind).toBe("run");
+    expect((await claimFor("a", newId("req"), "k", other.leaser.name)).kind).toBe("run");
     expect((await reasonOf(settle())).reason).toBe(Reason.STORE_UNAVAILABLE);
     expect((await reasonOf(claimFor())).reason).toBe(Reason.IDEMPOTENCY_IN_PROGRESS);
     await other.close();
@@ -182,7 +182,7 @@ describe("claims that come together", () => {
         key,
         claimId,
         hash: hashOf(body),
-        till: replica.till.name,
+        leaser: replica.leaser.name,
         method: "limber.v1.InferenceService.Act",
       });
     const [one, two, again, other] = await Promise.allSettled([ask("t1"), ask("t2"), ask("t1"), ask("t2", "b")]);

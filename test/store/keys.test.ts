@@ -13,7 +13,7 @@ import {
 } from "../../src/store/account/keys.ts";
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";
@@ -60,7 +60,7 @@ describe("a secret", () => {
 });
 
 describe("a key", () => {
-  it("has the defaults of the house when nothing is said", async () => {
+  it("has the defaults of the gateway when nothing is said", async () => {
     const { key } = await createKey(db.sql, { orgId: await newOrg() });
     expect(key).toMatchObject({
       role: "developer",
@@ -111,8 +111,8 @@ describe("a key", () => {
     const tuesday = new SettableWall(Date.UTC(2026, 4, 12, 12));
     const restore = replaceAmbient({ clock: tuesday });
     const payer = await makePayer(db.sql, 1_000_000, { limitMicro: 100_000, interval: "weekly" });
-    const { till, close } = await openReplica(db.url, "one");
-    await call(till, payer, 1_000);
+    const { leaser, close } = await openReplica(db.url, "one");
+    await call(leaser, payer, 1_000);
     await close();
     restore();
     const at = (month: number, day: number) => spendingOf(db.sql, payer.keyId, Date.UTC(2026, month, day, 23));
@@ -131,8 +131,8 @@ describe("a key", () => {
 
   it("tells what its running calls were promised from what it has spent", async () => {
     const payer = await makePayer(db.sql, 1_000_000);
-    const { till, close } = await openReplica(db.url, "one");
-    const hold = await till.hold(payer, 5_000, estimate(5_000));
+    const { leaser, close } = await openReplica(db.url, "one");
+    const hold = await leaser.hold(payer, 5_000, estimate(5_000));
     expect(await spendingOf(db.sql, payer.keyId, Date.now())).toMatchObject({
       totalMicro: 0,
       heldMicro: 5_000,
@@ -145,7 +145,7 @@ describe("a key", () => {
 
 describe("keys in memory", () => {
   const openCache = async () => {
-    const notices = await Notices.open(db.url);
+    const notifications = await Notifications.open(db.url);
     let queries = 0;
     const sql = new Proxy(db.sql, {
       apply: (target, self, args) => {
@@ -153,10 +153,10 @@ describe("keys in memory", () => {
         return Reflect.apply(target, self, args);
       },
     });
-    const cache = new KeyCache(sql, notices);
+    const cache = new KeyCache(sql, notifications);
     const close = async (): Promise<void> => {
       cache.close();
-      await notices.close();
+      await notifications.close();
     };
     return { cache, close, queries: () => queries };
   };

@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { migrate } from "../../src/store/database/migrate.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { migrate } from "../../src/store/database/migrate.ts";
 import { freshDatabase } from "../support/database.ts";
 import { useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makePayer, type TestTill } from "../support/money.ts";
@@ -18,29 +18,29 @@ const kinds = async (keyId: string): Promise<number> => {
 };
 
 /** A call that ends as a model that is named so. */
-async function callModel(till: TestTill, payer: Awaited<ReturnType<typeof makePayer>>, model: string): Promise<void> {
-  const hold = await till.hold(payer, PRICE, estimate(PRICE));
+async function callModel(leaser: TestTill, payer: Awaited<ReturnType<typeof makePayer>>, model: string): Promise<void> {
+  const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
   const intent = { ...intentOf(payer), model };
   hold.intend(intent);
   await hold.settle(endOf(intent, PRICE));
 }
 
 describe("a kind", () => {
-  it("is kept once, however many requests, batches and tills have it", async () => {
+  it("is kept once, however many requests, batches and credit leasers have it", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
     const [one, two] = [await ledger.replica("one"), await ledger.replica("two")];
     for (let round = 0; round < 3; round++)
-      await Promise.all([one, two, one, two].map(({ till }) => call(till, payer, PRICE)));
+      await Promise.all([one, two, one, two].map(({ leaser }) => call(leaser, payer, PRICE)));
     expect(await kinds(payer.keyId)).toBe(1);
     expect(await ledger.statuses(payer)).toEqual(Array(12).fill("settled"));
   });
 
   it("is told apart by every field, and found by it in the order of many", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
-    const { till } = await ledger.replica("one");
+    const { leaser } = await ledger.replica("one");
     const models = ["a", "b", "", "a b", "a,b", '"a"', "{a}", "\u001f", "null", "NULL", "\\", "b"];
-    await Promise.all(models.map((model) => callModel(till, payer, model)));
-    await Promise.all(models.map((model) => callModel(till, payer, model)));
+    await Promise.all(models.map((model) => callModel(leaser, payer, model)));
+    await Promise.all(models.map((model) => callModel(leaser, payer, model)));
     const rows = await ledger.db.sql<{ model: string; count: number }[]>`
       select model, count(*) from request where org_id = ${payer.orgId} group by model`;
     const expected = new Map<string, number>();
@@ -51,14 +51,14 @@ describe("a kind", () => {
     expect(new Map(rows.map(({ model, count }) => [model, count]))).toEqual(expected);
   });
 
-  it("is made once by many tills that meet it at the same time, in whatever order", async () => {
+  it("is made once by many credit leasers that meet it at the same time, in whatever order", async () => {
     const payer = await makePayer(ledger.db.sql, 1_000 * PRICE);
     const tills = await Promise.all(["one", "two", "three"].map((name) => ledger.replica(name)));
     const models = Array.from({ length: 20 }, (_, i) => `model-${i}`);
     await Promise.all(
-      tills.flatMap(({ till }, at) => {
+      tills.flatMap(({ leaser }, at) => {
         const order = at === 1 ? models.toReversed() : models;
-        return order.map((model) => callModel(till, payer, model));
+        return order.map((model) => callModel(leaser, payer, model));
       }),
     );
     expect(await kinds(payer.keyId)).toBe(models.length);
@@ -67,13 +67,13 @@ describe("a kind", () => {
 
   it("is not lost where its first batch is refused: the next one makes it", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
-    const { till } = await ledger.replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await ledger.replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = intentOf(payer);
     hold.intend(intent);
     await expect(hold.settle(endOf(intent, PRICE, { units: 1e300 }))).rejects.toThrow();
     expect(await kinds(payer.keyId)).toBe(0);
-    await call(till, payer, PRICE);
+    await call(leaser, payer, PRICE);
     expect(await kinds(payer.keyId)).toBe(1);
   });
 });

@@ -2,9 +2,9 @@ import { describe, expect, it } from "vitest";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { Reason } from "../../src/errors.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
-import { listCalls } from "../../src/store/events/logs.ts";
 import type { RequestRecord } from "../../src/store/billing/ledger.ts";
 import { listUsage } from "../../src/store/billing/usage.ts";
+import { listCalls } from "../../src/store/events/logs.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makePayer } from "../support/money.ts";
 
@@ -15,7 +15,7 @@ const { db, replica, closeAll, statuses } = useLedger();
 describe("a batch", () => {
   it("is applied once when its commit was not heard of", async () => {
     const payer = await makePayer(db.sql, 20 * PRICE);
-    const { till, ledger } = await replica("one");
+    const { leaser, ledger } = await replica("one");
     const commit = ledger.commit.bind(ledger);
     let attempts = 0;
     ledger.commit = async (name, batch) => {
@@ -23,7 +23,7 @@ describe("a batch", () => {
       if (attempts++ % 2 === 0) throw new Error("the connection was lost during the commit");
       return outcome;
     };
-    const { served, refused } = await storm(8, 30, () => call(till, payer, PRICE));
+    const { served, refused } = await storm(8, 30, () => call(leaser, payer, PRICE));
     expect({ served, refused }).toEqual({ served: 20, refused: only(Reason.INSUFFICIENT_CREDITS, 10) });
     await closeAll();
     expect(await balanceOf(db.sql, payer.orgId)).toEqual(spent(20 * PRICE));
@@ -31,8 +31,8 @@ describe("a batch", () => {
 
   it("is applied whole or not at all, and one bad record does not sink the others", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
-    const { till } = await replica("one");
-    const holds = await Promise.all(Array.from({ length: 4 }, async () => till.hold(payer, PRICE, estimate(PRICE))));
+    const { leaser } = await replica("one");
+    const holds = await Promise.all(Array.from({ length: 4 }, async () => leaser.hold(payer, PRICE, estimate(PRICE))));
     const intents = holds.map(() => intentOf(payer));
     holds.forEach((hold, i) => {
       hold.intend(intents[i]!);
@@ -51,8 +51,8 @@ describe("a batch", () => {
 
   it("keeps text that JSON can say and the database can't hold", async () => {
     const payer = await makePayer(db.sql, PRICE);
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = { ...intentOf(payer), model: "a\u0000b\ud800c\\u0000\u001fd" };
     hold.intend(intent);
     await hold.settle(endOf(intent, PRICE));
@@ -62,8 +62,8 @@ describe("a batch", () => {
 
   it("charges no lease that there is not, and nothing below zero", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
-    const { ledger, till } = await replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { ledger, leaser } = await replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const [held] = await db.sql<{ id: string }[]>`select id from lease where org_id = ${payer.orgId}`;
     const charges: [lease: string | null, costMicro: number][] = [
       ["lease_of_nobody", PRICE],
@@ -72,9 +72,9 @@ describe("a batch", () => {
     ];
     for (const [lease, costMicro] of charges) {
       const settlements = [{ lease, record: endOf(intentOf(payer), costMicro) }];
-      const [row] = await db.sql<{ last: number }[]>`select last_batch as last from till where id = ${till.name}`;
+      const [row] = await db.sql<{ last: number }[]>`select last_batch as last from till where id = ${leaser.name}`;
       const batch = { number: row!.last + 1, intents: [], settlements, over: [], moves: [] };
-      expect(await ledger.commit(till.name, batch)).toMatchObject({ kind: "refused" });
+      expect(await ledger.commit(leaser.name, batch)).toMatchObject({ kind: "refused" });
     }
     await hold.release();
     expect(await statuses(payer)).toEqual([]);
@@ -84,7 +84,7 @@ describe("a batch", () => {
 describe("requests of one batch", () => {
   it("are on record each as it was, whatever it shares with the others", async () => {
     const [one, two] = [await makePayer(db.sql, 100 * PRICE), await makePayer(db.sql, 100 * PRICE)];
-    const { till } = await replica("one");
+    const { leaser } = await replica("one");
     const odd = ["NULL", "null", "", "a,b", '{"x"}', "c\\\\d", "tab\tline\n", "é🤖", "two words"];
     const records = [
       ...odd.map((model, i) => endOf(intentOf(i % 2 ? one : two), PRICE, { model, log: { metadata: { model } } })),
@@ -110,7 +110,7 @@ describe("requests of one batch", () => {
       endOf(intentOf(one), PRICE),
     ];
     const payerOf = ({ keyId }: RequestRecord): Payer => (keyId === one.keyId ? one : two);
-    const holds = await Promise.all(records.map((record) => till.hold(payerOf(record), PRICE, estimate(PRICE))));
+    const holds = await Promise.all(records.map((record) => leaser.hold(payerOf(record), PRICE, estimate(PRICE))));
     await Promise.all(
       records.map((record, i) => {
         holds[i]!.intend(record);
@@ -166,8 +166,8 @@ describe("the ledger", () => {
 
   it("lists usage newest first, in pages that neither repeat nor skip", async () => {
     const payer = await makePayer(db.sql, 25 * PRICE);
-    const { till } = await replica("one");
-    for (let i = 0; i < 25; i++) await call(till, payer, PRICE);
+    const { leaser } = await replica("one");
+    for (let i = 0; i < 25; i++) await call(leaser, payer, PRICE);
     const seen: string[] = [];
     for (let cursor: string | undefined, pages = 0; pages < 3; pages++) {
       const page = await listUsage(db.sql, payer.orgId, { limit: 10, cursor });

@@ -99,7 +99,7 @@ test.each([
   expect(await database.sql`select to_regclass('step') as step`).toEqual([{ step: null }]);
 });
 
-test("a fresh database has the house's tables, and nothing of another test's", async () => {
+test("a fresh database has the gateway's tables, and nothing of another test's", async () => {
   const [first, second] = await Promise.all([freshDatabase(), freshDatabase()]);
   await first.sql`create table mine ()`;
   expect(await second.sql`select to_regclass('mine') as mine`).toEqual([{ mine: null }]);

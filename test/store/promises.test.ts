@@ -1,4 +1,4 @@
-/** Batches of promises alone, which leave the till's own row as it is. */
+/** Batches of promises alone, which leave the credit leaser's own row as it is. */
 import { afterEach, describe, expect, it } from "vitest";
 import { newId, replaceAmbient } from "../../src/ambient.ts";
 import type { Ledger } from "../../src/store/billing/ledger.ts";
@@ -14,61 +14,61 @@ type Promised = Parameters<Ledger["commit"]>[1]["intents"];
 
 const pageOf = (number: number, intents: Promised) => ({ number, intents, settlements: [], over: [], moves: [] });
 
-/** A till of its own that nothing but the test writes by, after the batch that begins its life. */
-async function openTill(lifeMs = 15_000): Promise<{ ledger: Ledger; till: string }> {
+/** A credit leaser of its own that nothing but the test writes by, after the batch that begins its life. */
+async function openTill(lifeMs = 15_000): Promise<{ ledger: Ledger; leaser: string }> {
   const { ledger } = await replica(`till ${newId("replica")}`, { lifeMs });
-  const till = await ledger.open();
-  expect(await ledger.commit(till, pageOf(1, []))).toMatchObject({ kind: "done" });
-  return { ledger, till };
+  const leaser = await ledger.open();
+  expect(await ledger.commit(leaser, pageOf(1, []))).toMatchObject({ kind: "done" });
+  return { ledger, leaser };
 }
 
 describe("a batch of promises", () => {
   it("is written once, however often it comes and by whichever way", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { ledger, till } = await openTill();
+    const { ledger, leaser } = await openTill();
     const page = pageOf(2, [intentOf(payer), intentOf(payer)]);
-    for (let times = 0; times < 3; times++) expect(await ledger.commit(till, page)).toMatchObject({ kind: "done" });
+    for (let times = 0; times < 3; times++) expect(await ledger.commit(leaser, page)).toMatchObject({ kind: "done" });
     // One with ends in it comes after the first, and goes the other way.
-    expect(await ledger.commit(till, { ...page, number: 3, over: [9] })).toMatchObject({ kind: "done" });
-    expect(await ledger.commit(till, { ...page, number: 3, over: [9] })).toMatchObject({ kind: "done" });
-    expect(await ledger.commit(till, page)).toMatchObject({ kind: "done" });
+    expect(await ledger.commit(leaser, { ...page, number: 3, over: [9] })).toMatchObject({ kind: "done" });
+    expect(await ledger.commit(leaser, { ...page, number: 3, over: [9] })).toMatchObject({ kind: "done" });
+    expect(await ledger.commit(leaser, page)).toMatchObject({ kind: "done" });
     expect(await openIntents()).toBe(2);
-    await db.sql`select till_recover(${till}, true)`;
+    await db.sql`select till_recover(${leaser}, true)`;
     expect(await statuses(payer)).toEqual(["unmetered", "unmetered"]);
   });
 
   it("that comes late, when all its calls have ended, is not written again", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { ledger, till } = await openTill();
+    const { ledger, leaser } = await openTill();
     const page = pageOf(2, [intentOf(payer)]);
-    await ledger.commit(till, page);
-    await ledger.commit(till, { ...pageOf(3, []), over: [2] });
-    await ledger.commit(till, page);
+    await ledger.commit(leaser, page);
+    await ledger.commit(leaser, { ...pageOf(3, []), over: [2] });
+    await ledger.commit(leaser, page);
     expect(await openIntents()).toBe(0);
   });
 
-  it("is refused when the till was fenced", async () => {
-    const { ledger, till } = await openTill();
-    await db.sql`select till_recover(${till}, true)`;
-    expect(await ledger.commit(till, pageOf(2, [intentOf(await makePayer(db.sql, 0))]))).toEqual({ kind: "fenced" });
+  it("is refused when the credit leaser was fenced", async () => {
+    const { ledger, leaser } = await openTill();
+    await db.sql`select till_recover(${leaser}, true)`;
+    expect(await ledger.commit(leaser, pageOf(2, [intentOf(await makePayer(db.sql, 0))]))).toEqual({ kind: "fenced" });
   });
 
-  it("is on record whole when the till is fenced at that very moment, or refused whole", async () => {
+  it("is on record whole when the credit leaser is fenced at that very moment, or refused whole", async () => {
     const payer = await makePayer(db.sql, 0);
     const kept: string[] = [];
     for (let round = 0; round < 25; round++) {
-      const { ledger, till } = await openTill();
+      const { ledger, leaser } = await openTill();
       const pages = async (): Promise<void> => {
         for (let number = 2; ; number++) {
           const intents = [intentOf(payer), intentOf(payer)];
-          if ((await ledger.commit(till, pageOf(number, intents))).kind === "fenced") return;
+          if ((await ledger.commit(leaser, pageOf(number, intents))).kind === "fenced") return;
           kept.push(...intents.map(({ requestId }) => requestId));
         }
       };
       const fence = async (): Promise<void> => {
         const before = kept.length;
         await expect.poll(() => kept.length - before, { interval: 1 }).toBeGreaterThan(round);
-        await db.sql`select till_recover(${till}, true)`;
+        await db.sql`select till_recover(${leaser}, true)`;
       };
       await Promise.all([pages(), fence()]);
     }
@@ -77,23 +77,23 @@ describe("a batch of promises", () => {
     expect(await openIntents()).toBe(0);
   });
 
-  it("renews the till's life from time to time, though others do not", async () => {
+  it("renews the credit leaser's life from time to time, though others do not", async () => {
     const payer = await makePayer(db.sql, 0);
     const wall = new SettableWall(Date.now());
     let ahead = 0;
     restore = replaceAmbient({
       clock: { wall: () => wall.wall(), after: (ms, run) => wall.after(ms, run), steady: () => wall.steady() + ahead },
     });
-    const { ledger, till } = await openTill(60_000);
+    const { ledger, leaser } = await openTill(60_000);
     const life = async (): Promise<number> =>
-      (await db.sql<{ until: Date }[]>`select alive_until as until from till where id = ${till}`)[0]!.until.getTime();
+      (await db.sql<{ until: Date }[]>`select alive_until as until from till where id = ${leaser}`)[0]!.until.getTime();
     const before = await life();
-    await ledger.commit(till, pageOf(2, [intentOf(payer)]));
+    await ledger.commit(leaser, pageOf(2, [intentOf(payer)]));
     expect(await life()).toBe(before);
     ahead += 4_000;
-    await ledger.commit(till, pageOf(3, [intentOf(payer)]));
+    await ledger.commit(leaser, pageOf(3, [intentOf(payer)]));
     expect(await life()).toBeGreaterThan(before);
     expect(await openIntents()).toBe(2);
-    await db.sql`select till_recover(${till}, true)`;
+    await db.sql`select till_recover(${leaser}, true)`;
   });
 });

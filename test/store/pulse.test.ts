@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { now, setWall, steadyNow } from "../../src/ambient.ts";
 import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
 import { Pulse } from "../../src/store/database/pulse.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
@@ -14,17 +14,17 @@ import { scratchDir } from "../support/gateway.ts";
 const dir = scratchDir();
 let postgres: EmbeddedPostgres;
 let pulse: Pulse;
-let notices: Notices;
+let notifications: Notifications;
 let sql: Sql;
 
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(dir.path, "pulse") });
   pulse = new Pulse();
   sql = connect(postgres.url, { max: 2, pulse });
-  notices = await Notices.open(postgres.url, pulse);
+  notifications = await Notifications.open(postgres.url, pulse);
 });
 afterAll(async () => {
-  await notices.close();
+  await notifications.close();
   await sql.end();
   pulse.close();
   await postgres.stop();

@@ -1,4 +1,4 @@
-/** What dead tills left is found by whichever gateway lives: soon after it starts, and one that can't be recovered stops no other. */
+/** What dead credit leasers left is found by whichever gateway lives: soon after it starts, and one that can't be recovered stops no other. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
@@ -29,24 +29,24 @@ function stopTime(): ManualClock {
   return clock;
 }
 
-/** Lets a replica die with a call under way; answers its till. */
+/** Lets a replica die with a call under way; answers its credit leaser. */
 async function die(replica: string, payer: Payer): Promise<string> {
   const mortal = await openReplica(db.url, replica);
-  const hold = await mortal.till.hold(payer, PRICE, estimate(PRICE));
+  const hold = await mortal.leaser.hold(payer, PRICE, estimate(PRICE));
   hold.intend(intentOf(payer));
   await hold.durable;
   await mortal.kill();
-  return mortal.till.name;
+  return mortal.leaser.name;
 }
 
-/** The life of a till was over a minute ago. */
-const endLife = (till: string) =>
-  db.sql`update till set alive_until = clock_timestamp() - interval '1 minute' where id = ${till}`;
+/** The life of a credit leaser was over a minute ago. */
+const endLife = (leaser: string) =>
+  db.sql`update till set alive_until = clock_timestamp() - interval '1 minute' where id = ${leaser}`;
 
-const isFenced = async (till: string): Promise<boolean> =>
-  (await db.sql`select from till where id = ${till} and fenced_at is not null`).length === 1;
+const isFenced = async (leaser: string): Promise<boolean> =>
+  (await db.sql`select from till where id = ${leaser} and fenced_at is not null`).length === 1;
 
-const fenced = (till: string): Promise<void> => eventually(async () => expect(await isFenced(till)).toBe(true));
+const fenced = (leaser: string): Promise<void> => eventually(async () => expect(await isFenced(leaser)).toBe(true));
 
 it("a gateway that starts under another name fences its dead predecessor within its first second, and its credit is back", async () => {
   const payer = await makePayer(db.sql, PRICE);

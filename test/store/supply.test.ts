@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Reason } from "../../src/errors.ts";
 import { createOrg } from "../../src/store/account/orgs.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { appendEvents, markSent, pruneEvents, unsentEvents } from "../../src/store/events/outbox.ts";
 import {
@@ -203,9 +203,9 @@ describe("supply", () => {
   });
 
   it("tells every replica of a change when it is committed, and of none that is rolled back", async () => {
-    const notices = await Notices.open(db.url);
+    const notifications = await Notifications.open(db.url);
     let heard = 0;
-    notices.on("supply_changed", () => heard++);
+    notifications.on("supply_changed", () => heard++);
     const failed = tx(db.sql, async (tx) => {
       await createOffering(tx, declaration());
       throw new Error("no");
@@ -213,7 +213,7 @@ describe("supply", () => {
     await expect(failed).rejects.toThrow("no");
     await createOffering(db.sql, declaration());
     await expect.poll(() => heard).toBe(1);
-    await notices.close();
+    await notifications.close();
   });
 });
 
@@ -237,11 +237,11 @@ describe("the outbox", () => {
   });
 
   it("wakes whoever carries events out", async () => {
-    const notices = await Notices.open(db.url);
+    const notifications = await Notifications.open(db.url);
     let heard = 0;
-    notices.on("outbox", () => heard++);
+    notifications.on("outbox", () => heard++);
     await appendEvents(db.sql, [event("evt_4")]);
     await expect.poll(() => heard).toBe(1);
-    await notices.close();
+    await notifications.close();
   });
 });

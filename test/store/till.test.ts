@@ -25,17 +25,17 @@ const { db, replica, statuses, openIntents } = useLedger();
 describe("a hold", () => {
   it("is given without asking the database while the key's lease has enough", async () => {
     const payer = await makePayer(db.sql, 1_000 * PRICE);
-    const { till } = await replica("one");
-    for (let i = 0; i < 5; i++) await call(till, payer, PRICE);
-    const hold = till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await replica("one");
+    for (let i = 0; i < 5; i++) await call(leaser, payer, PRICE);
+    const hold = leaser.hold(payer, PRICE, estimate(PRICE));
     expect(hold).not.toBeInstanceOf(Promise);
     await (await hold).release();
   });
 
   it("has its intent in the journal once it is durable, and until it has ended", async () => {
     const payer = await makePayer(db.sql, PRICE);
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = intentOf(payer);
     hold.intend(intent);
     await hold.durable;
@@ -50,10 +50,10 @@ describe("a hold", () => {
 
   it("frees what the call did not cost", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
-    const { till } = await replica("one");
-    await call(till, payer, PRICE, 10 * PRICE);
-    await call(till, payer, PRICE, 9 * PRICE);
-    await till.giveBack(payer.orgId);
+    const { leaser } = await replica("one");
+    await call(leaser, payer, PRICE, 10 * PRICE);
+    await call(leaser, payer, PRICE, 9 * PRICE);
+    await leaser.giveBack(payer.orgId);
     expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({
       spentMicro: 2 * PRICE,
       heldMicro: 0,
@@ -63,8 +63,8 @@ describe("a hold", () => {
 
   it("never charges more than its ceiling, less than nothing or a fraction, and ends once", async () => {
     const payer = await makePayer(db.sql, PRICE);
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = intentOf(payer);
     hold.intend(intent);
     for (const cost of [PRICE + 1, -1, 0.5, Number.NaN])
@@ -76,36 +76,36 @@ describe("a hold", () => {
 
   it("of a free call needs no credit and leaves its record", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { till } = await replica("one");
-    await call(till, payer, 0);
+    const { leaser } = await replica("one");
+    await call(leaser, payer, 0);
     expect(await statuses(payer)).toEqual(["settled"]);
     expect(await usageTotals(db.sql, payer.orgId)).toEqual({ requests: 1, costMicro: 0 });
   });
 
   it("of a failed call charges nothing, is on record and not in the usage list", async () => {
     const payer = await makePayer(db.sql, PRICE);
-    const { till } = await replica("one");
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const { leaser } = await replica("one");
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = intentOf(payer);
     hold.intend(intent);
     await hold.release(failureOf(intent));
     expect(await statuses(payer)).toEqual(["failed"]);
     expect((await listUsage(db.sql, payer.orgId, { limit: 10 })).rows).toEqual([]);
     expect(await openIntents()).toBe(0);
-    await call(till, payer, PRICE);
+    await call(leaser, payer, PRICE);
   });
 
   it("is not needed to put a refused request on record", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { till } = await replica("one");
-    await till.note({ ...failureOf(intentOf(payer)), httpStatus: 402, errorCode: "insufficient_credits" });
+    const { leaser } = await replica("one");
+    await leaser.note({ ...failureOf(intentOf(payer)), httpStatus: 402, errorCode: "insufficient_credits" });
     expect(await statuses(payer)).toEqual(["failed"]);
   });
 });
 
-describe("a till that dies", () => {
+describe("a credit leaser that dies", () => {
   const leaveRunning = async (replica: Replica, payer: Payer): Promise<TestHold> => {
-    const hold = await replica.till.hold(payer, PRICE, estimate(PRICE));
+    const hold = await replica.leaser.hold(payer, PRICE, estimate(PRICE));
     hold.intend(intentOf(payer));
     await hold.durable;
     return hold;
@@ -114,7 +114,7 @@ describe("a till that dies", () => {
   it("is recovered at once by its next life: open calls are unmetered and not charged, and all credit is back", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const first = await openReplica(db.url, "mortal");
-    await call(first.till, payer, PRICE);
+    await call(first.leaser, payer, PRICE);
     for (let i = 0; i < 3; i++) await leaveRunning(first, payer);
     await first.kill();
     await replica("mortal");
@@ -138,16 +138,16 @@ describe("a till that dies", () => {
     await other.ledger.recover();
     expect((await balanceOf(db.sql, payer.orgId)).heldMicro).toBe(PRICE);
     await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'mortal'`;
-    await call(other.till, payer, PRICE);
+    await call(other.leaser, payer, PRICE);
     expect((await statuses(payer)).sort()).toEqual(["settled", "unmetered"]);
   });
 
   it("writes nothing when it wakes up fenced, refuses what was under way and begins a new life", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [sleeper, other] = [await replica("sleeper"), await replica("other")];
-    const before = sleeper.till.name;
+    const before = sleeper.leaser.name;
     const dispatched = await leaveRunning(sleeper, payer);
-    const waiting = await sleeper.till.hold(payer, PRICE, estimate(PRICE));
+    const waiting = await sleeper.leaser.hold(payer, PRICE, estimate(PRICE));
     await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'sleeper'`;
     await other.ledger.recover();
     waiting.intend(intentOf(payer));
@@ -157,16 +157,16 @@ describe("a till that dies", () => {
     await refusalOf(waiting.release(failureOf(intentOf(payer))));
     expect(await statuses(payer)).toEqual(["unmetered"]);
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(0);
-    await call(sleeper.till, payer, PRICE);
-    expect(sleeper.till.name).not.toBe(before);
+    await call(sleeper.leaser, payer, PRICE);
+    expect(sleeper.leaser.name).not.toBe(before);
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
   });
 
   it("serves the calls that were waiting for credit when it was fenced", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
-    const { till } = await replica("sleeper");
+    const { leaser } = await replica("sleeper");
     await db.sql`select till_recover(id, true) from till where replica = 'sleeper' and fenced_at is null`;
-    await call(till, payer, PRICE);
+    await call(leaser, payer, PRICE);
     expect(await statuses(payer)).toEqual(["settled"]);
   });
 });
@@ -196,39 +196,39 @@ describe("time", () => {
 
   it("returns a lease that nobody used for five seconds", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
-    const { till } = await replica("one");
-    await meanwhile(call(till, payer, PRICE, 50 * PRICE));
+    const { leaser } = await replica("one");
+    await meanwhile(call(leaser, payer, PRICE, 50 * PRICE));
     expect((await balanceOf(db.sql, payer.orgId)).heldMicro).toBeGreaterThan(0);
     await meanwhile(sleep(7_000));
-    await meanwhile(call(till, await makePayer(db.sql, PRICE), PRICE));
+    await meanwhile(call(leaser, await makePayer(db.sql, PRICE), PRICE));
     expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({ heldMicro: 0, availableMicro: 99 * PRICE });
   });
 
   it("shows when the store is away: what runs and what comes is refused, and the batch is applied once it is back", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
-    const { till, ledger } = await replica("one");
-    await meanwhile(call(till, payer, PRICE, 10 * PRICE));
+    const { leaser, ledger } = await replica("one");
+    await meanwhile(call(leaser, payer, PRICE, 10 * PRICE));
     const commit = ledger.commit.bind(ledger);
     ledger.commit = () => Promise.reject(new Error("the server is away"));
-    const hold = await till.hold(payer, PRICE, estimate(PRICE));
+    const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
     const intent = intentOf(payer);
     hold.intend(intent);
     const durable = refusalOf(hold.durable);
     await clock.advance(5_000);
     expect((await durable).reason).toBe(Reason.STORE_UNAVAILABLE);
-    expect(() => till.hold(payer, PRICE, estimate(PRICE))).toThrow(Refusal);
+    expect(() => leaser.hold(payer, PRICE, estimate(PRICE))).toThrow(Refusal);
     hold.release(failureOf(intent));
     ledger.commit = commit;
     await clock.advance(1_000);
     await expect.poll(() => statuses(payer)).toHaveLength(2);
     expect((await statuses(payer)).sort()).toEqual(["failed", "settled"]);
-    await meanwhile(call(till, payer, PRICE));
+    await meanwhile(call(leaser, payer, PRICE));
   });
 
   it("keeps an idle till alive by a heartbeat", async () => {
-    const { till } = await replica("one");
+    const { leaser } = await replica("one");
     const batches = async (): Promise<number> =>
-      (await db.sql<{ last_batch: number }[]>`select last_batch from till where id = ${till.name}`)[0]!.last_batch;
+      (await db.sql<{ last_batch: number }[]>`select last_batch from till where id = ${leaser.name}`)[0]!.last_batch;
     const before = await batches();
     await clock.advance(4_000);
     await expect.poll(batches).toBeGreaterThan(before);

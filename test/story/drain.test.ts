@@ -49,7 +49,7 @@ it("says that it is not ready and serves on, then refuses connections, ends what
   const stream = await readEvents(app, "/v1/predict/stream", { ...body, horizon: 2, action_space: undefined }, key);
   await expect.poll(() => asked).toBe(3);
 
-  const closed = app.house.close(20_000, 500);
+  const closed = app.gateway.close(20_000, 500);
   const ready = await app.call("/ready");
   expect([ready.status, ready.body.error.code, ready.body.error.message]).toEqual([
     503,
@@ -58,7 +58,9 @@ it("says that it is not ready and serves on, then refuses connections, ends what
   ]);
   expect((await app.call("/health")).status).toBe(200);
   const late = app.call("/v1/act", body, { key });
-  const lateOverRpc = (["grpc", "connect"] as const).map((face) => inference(app, face).act(message, bearer(key)));
+  const lateOverRpc = (["grpc", "connect"] as const).map((transport) =>
+    inference(app, transport).act(message, bearer(key)),
+  );
   await expect.poll(() => asked).toBe(6);
   await expect.poll(() => app.call("/ready").catch(() => "refused")).toBe("refused");
 
@@ -78,7 +80,7 @@ it("says that it is not ready and serves on, then refuses connections, ends what
   expect(await brokenInvariants(app.sql)).toEqual([]);
 });
 
-it("waits no longer than its patience: what still runs is told that the house closes, called off, and not charged", async () => {
+it("waits no longer than its patience: what still runs is told that the gateway closes, called off, and not charged", async () => {
   model.script.act = undefined;
   const impatient = await openApp();
   await impatient.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -89,7 +91,7 @@ it("waits no longer than its patience: what still runs is told that the house cl
   const body = { model: "acme/base", action_space: "base_twist_2d", observations: [{ proprio: [0] }] };
   const call = impatient.call("/v1/act", body, { key });
   await asked.promise;
-  const closed = impatient.house.close(50);
+  const closed = impatient.gateway.close(50);
   const { status, body: answer } = await call;
   expect([status, answer.error.code]).toEqual([503, "not_ready"]);
   await closed;
@@ -110,7 +112,7 @@ it("asks control loops to move at once, and takes their streams again while it s
   await loop.expect("opened");
   loop.observe(1);
   await loop.expect("chunk");
-  const closed = moving.house.close(20_000, 500);
+  const closed = moving.gateway.close(20_000, 500);
   expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
   const again = robot(moving, key, open);
   expect(await again.expect("opened")).toMatchObject({ resumed: true });
@@ -142,13 +144,13 @@ it("ends the connections of openpi's and GR00T's clients after the answers that 
   await expect.poll(() => told.length).toBe(1);
   openpi.send(encodeNumpy({ "observation/state": NdArray.float32([1], [1]), prompt: "go" }));
   const gr00t = new Request({ receiveTimeout: 10_000, linger: 0 });
-  gr00t.connect(`tcp://127.0.0.1:${draining.house.gr00tPort}`);
+  gr00t.connect(`tcp://127.0.0.1:${draining.gateway.gr00tPort}`);
   const observation = { "state.base": NdArray.float32([1], [1, 1]) };
   const options = { model: "acme/base", action_space: "base_twist_2d", horizon: 4 };
   await gr00t.send(encodeGr00t({ endpoint: "get_action", api_token: key, data: { ...observation, options } }));
   await expect.poll(() => asked).toBe(2);
 
-  const closed = draining.house.close(20_000);
+  const closed = draining.gateway.close(20_000);
   finish.resolve();
   const [answer] = await gr00t.receive();
   expect((decodeGr00t(answer as Buffer) as Map<string, unknown>).get("error")).toBeUndefined();

@@ -227,7 +227,7 @@ describe.each(ENTRIES)("$name", ({ scheme, give, use, atOnce }) => {
 });
 
 describe("a redirect", () => {
-  /** A server at an allowed address that sends everybody on to the canary, in a house that would go there. */
+  /** A server at an allowed address that sends everybody on to the canary, in a gateway that would go there. */
   let gate: Server;
   let asked = 0;
   let trusting: App;

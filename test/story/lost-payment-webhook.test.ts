@@ -2,8 +2,8 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { tx } from "../../src/store/database/tx.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { tx } from "../../src/store/database/tx.ts";
 import { eventually } from "../support/eventually.ts";
 import { honestSteps } from "../support/model.ts";
 import { Pair } from "../support/pair.ts";

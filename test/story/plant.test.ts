@@ -9,7 +9,7 @@ import { AttemptFailure } from "../../src/contracts/failure.ts";
 import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { LoopEvent } from "../../src/routing/loop/events.ts";
 import { Loop } from "../../src/routing/loop/loop.ts";
-import { type Pin, PinBoard } from "../../src/routing/plan/pin.ts";
+import { type Pin, PinStore } from "../../src/routing/plan/pin.ts";
 import { type PlanStep, planFor } from "../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
 import { seeded } from "../support/chance.ts";
@@ -117,7 +117,7 @@ function play(seed: number) {
   ]);
   const snapshot = buildSnapshot(supplyOf(offerings));
   const health = new HealthBoard(snapshot, random);
-  const pins = new PinBoard();
+  const pins = new PinStore();
   const wanted = intent({ model: "service/auto", actionSpace: "ee_delta_6d_grip", units: CHUNK });
   const trace: string[] = [];
   const faults: string[] = [];
@@ -163,15 +163,15 @@ function play(seed: number) {
     }
 
     happen(event: LoopEvent<Sensed>): void {
-      if (event.kind === "observed") this.quickest = Math.min(this.quickest, event.at - event.sighting.payload.at);
+      if (event.kind === "observed") this.quickest = Math.min(this.quickest, event.at - event.view.payload.at);
       for (const effect of this.#loop.next(event)) {
         if (effect.kind === "told") health.report(effect.offeringId, effect);
         if (effect.kind === "dispatch") {
-          const { flight } = effect;
-          providers.get(effect.step.offering.id)!.ask(effect.sighting.payload, (answer) => {
+          const { attempt } = effect;
+          providers.get(effect.step.offering.id)!.ask(effect.view.payload, (answer) => {
             const at = agenda.at;
-            if (typeof answer === "number") this.happen({ kind: "failed", at, flight, failure: answer });
-            else this.happen({ kind: "answered", at, flight, answer });
+            if (typeof answer === "number") this.happen({ kind: "failed", at, attempt, failure: answer });
+            else this.happen({ kind: "answered", at, attempt, answer });
           });
         }
         if (effect.kind === "hold") {
@@ -181,19 +181,19 @@ function play(seed: number) {
           chunk = undefined;
         }
         if (effect.kind !== "deliver") continue;
-        const { sighting, answer, validUntil, step: by, episodeBreak } = effect;
+        const { view, answer, validUntil, step: by, episodeBreak } = effect;
         pins.served("s", by.offering as Pin, agenda.at);
         counts.chunks += 1;
-        trace.push(`${agenda.at} chunk ${sighting.step} by ${by.offering.id}${episodeBreak ? " break" : ""}`);
+        trace.push(`${agenda.at} chunk ${view.step} by ${by.offering.id}${episodeBreak ? " break" : ""}`);
         if (!this.open) faults.push("a stream that is over was answered");
-        if (agenda.at - sighting.payload.at >= DEADLINE_MS + this.quickest + 1e-6)
-          faults.push(`chunk ${sighting.step} is stale`);
-        if (step >= validUntil) faults.push(`chunk ${sighting.step} is past its validity at step ${step}`);
+        if (agenda.at - view.payload.at >= DEADLINE_MS + this.quickest + 1e-6)
+          faults.push(`chunk ${view.step} is stale`);
+        if (step >= validUntil) faults.push(`chunk ${view.step} is past its validity at step ${step}`);
         const next = by.offering.model;
         if (model !== undefined && next !== model) faults.push(`${next} after ${model} inside an episode`);
         model = next;
         const forces = answer.steps.map(({ values }) => values[0]!);
-        chunk = { forces, start: sighting.step, validUntil, model: next, sensedAt: sighting.payload.at };
+        chunk = { forces, start: view.step, validUntil, model: next, sensedAt: view.payload.at };
       }
       this.#arm();
     }
@@ -240,10 +240,10 @@ function play(seed: number) {
     if (valid && valid.model !== model) faults.push("moved by a chunk of another model");
     move(mass, valid ? valid.forces[step - valid.start]! : -4 * mass.v);
     const sensed = { seen: { ...mass }, at: agenda.at };
-    const sighting = { step, tMs: agenda.at, shape: "2", payload: sensed };
+    const view = { step, tMs: agenda.at, shape: "2", payload: sensed };
     const to = stream;
     const lag = random() < 0.02 ? 30 + random() * 120 : 1 + random() * 2;
-    if (random() >= 0.01) agenda.add(lag, () => to?.open && to.happen({ kind: "observed", at: agenda.at, sighting }));
+    if (random() >= 0.01) agenda.add(lag, () => to?.open && to.happen({ kind: "observed", at: agenda.at, view }));
     agenda.add(PERIOD_MS, tick);
   };
   agenda.add(0, tick);

@@ -70,8 +70,8 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
   });
   afterAll(async () => {
     for (const model of Object.values(models)) await model.close();
-    await two.house.close(0);
-    await one.house.close(0);
+    await two.gateway.close(0);
+    await one.gateway.close(0);
     await nats.close();
     await database.close();
   });
@@ -105,11 +105,11 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     const { key } = await one.caller();
     const third = await open();
     const [, pinned] = await pinOf(third, key, "orphan");
-    await third.house.close(0);
+    await third.gateway.close(0);
     for (const app of [one, two]) expect(await pinOf(app, key, "orphan")).toEqual(["kept", pinned]);
     const late = await open();
     expect(await pinOf(late, key, "orphan")).toEqual(["kept", pinned]);
-    await late.house.close(0);
+    await late.gateway.close(0);
   });
 
   it("never pin two organisations' sessions of one name to each other", async () => {
@@ -175,7 +175,7 @@ describe.each(ways)("two houses over $over", ({ nats: reach }) => {
     }
     const late = await open();
     expect((await statusOf(late, id)).state).toBe("forced_open");
-    await late.house.close(0);
+    await late.gateway.close(0);
     await force("closed");
     for (const app of [one, two])
       await expect.poll(async () => (await act(app, key, undefined, only)).status).toBe(200);

@@ -14,7 +14,7 @@ beforeAll(async () => {
   [first, model] = await Promise.all([openApp({ database }), startModel()]);
 });
 afterAll(async () => {
-  await second?.house.close(0);
+  await second?.gateway.close(0);
   await model.close();
   await database.close();
 });
@@ -34,7 +34,7 @@ it("counts what failed against min_uptime_30d, shows it in the model and in the 
   expect((await detail(first)).uptime_30d).toBe(0.999);
   expect((await act(first, { min_uptime_30d: 0.9 })).status).toBe(200);
   const measured = (await detail(first)).measured_ms;
-  await first.house.close(0);
+  await first.gateway.close(0);
 
   second = await openApp({ database });
   const { body: status } = await second.call("/v1/status");

@@ -1,5 +1,5 @@
 /** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
-import { type House, openHouse } from "../../src/app/gateway.ts";
+import { type Gateway, openGateway } from "../../src/app/gateway.ts";
 import type { Config } from "../../src/config.ts";
 import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
@@ -9,7 +9,7 @@ import { eventually } from "./eventually.ts";
 /** The operator's token of every test house. */
 export const ADMIN_TOKEN = "an-operators-token-for-tests";
 
-/** An answer of the REST face. */
+/** An answer of the REST transport. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
@@ -28,7 +28,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How a house differs from a plain one; `database` is one that several houses share. */
+/** How a gateway differs from a plain one; `database` is one that several houses share. */
 export interface AppOptions extends Partial<Config> {
   readonly database?: FreshDatabase;
 }
@@ -41,12 +41,12 @@ export interface Caller {
 
 /** A running house. */
 export interface App {
-  readonly house: House;
+  readonly gateway: Gateway;
   readonly url: string;
   readonly database: FreshDatabase;
   /** A connection to its database. */
   readonly sql: Sql;
-  /** Calls the REST face: GET without a body, else POST; a body that's a string or bytes is sent as it is. */
+  /** Calls the REST transport: GET without a body, else POST; a body that's a string or bytes is sent as it is. */
   call(path: string, body?: unknown, options?: CallOptions): Promise<Answer>;
   /** Calls with the operator's token and fails unless it's answered well. */
   admin(path: string, body?: unknown): Promise<Answer["body"]>;
@@ -105,12 +105,12 @@ const DEFAULTS = {
   logLevel: process.env.TEST_LOG === undefined ? "silent" : "error",
 } satisfies Partial<Config>;
 
-/** Opens a house. */
+/** Opens a gateway. */
 export async function openApp({ database: shared, ...config }: AppOptions = {}): Promise<App> {
   const database = shared ?? (await freshDatabase());
   const { url: databaseUrl, sql } = database;
-  const house = await openHouse({ ...DEFAULTS, databaseUrl, ...config });
-  const url = house.url;
+  const gateway = await openGateway({ ...DEFAULTS, databaseUrl, ...config });
+  const url = gateway.url;
   if (url === undefined) throw new Error("a house without a face can't be called");
   const call = (path: string, body?: unknown, options?: CallOptions): Promise<Answer> =>
     callRest(url, path, body, options);
@@ -127,7 +127,7 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
   };
 
   return {
-    house,
+    gateway,
     url,
     database,
     sql,
@@ -155,7 +155,7 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
       });
     },
     async close() {
-      await house.close(0);
+      await gateway.close(0);
       if (!shared) await database.close();
     },
   };
@@ -177,7 +177,7 @@ function wellAnswered(what: string, { status, text, body }: Answer): Answer["bod
   return body;
 }
 
-/** One call of the REST face at `url`. */
+/** One call of the REST transport at `url`. */
 export async function callRest(
   url: string,
   path: string,

@@ -14,7 +14,7 @@ import { planArgs, prefer, supplyOf } from "./supply.ts";
 export type Behaviour = (options: AttemptOptions) => Promise<string>;
 
 /** Offerings that are tried in the order in which they are given, and a clock that stands still. */
-export function house(
+export function gateway(
   offerings: readonly Offering[],
   preferences: Parameters<typeof prefer>[0] = {},
   deadline?: number,

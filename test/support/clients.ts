@@ -1,4 +1,4 @@
-/** Clients of the other faces, and a reader of server-sent events. */
+/** Clients of the other transports, and a reader of server-sent events. */
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
@@ -12,19 +12,19 @@ const TRANSPORTS = {
   "grpc-web": (baseUrl: string) => createGrpcWebTransport({ baseUrl, httpVersion: "2" }),
 } as const;
 
-/** A face that isn't REST. */
+/** A transport that isn't REST. */
 export type RpcFace = keyof typeof TRANSPORTS;
 
-/** The inference service of a house over one of its faces. */
-export const inference = (app: Pick<App, "url">, face: RpcFace) =>
-  createClient(InferenceService, TRANSPORTS[face](app.url));
+/** The inference service of a gateway over one of its transports. */
+export const inference = (app: Pick<App, "url">, transport: RpcFace) =>
+  createClient(InferenceService, TRANSPORTS[transport](app.url));
 
 /** The headers of a caller. */
 export const bearer = (key: string, more: Readonly<Record<string, string>> = {}) => ({
   headers: { authorization: `Bearer ${key}`, ...more },
 });
 
-/** How a call was refused: the code of the face, and the reason and details that every face carries. */
+/** How a call was refused: the code of the transport, and the reason and details that every transport carries. */
 export async function refusalIn(call: Promise<unknown>) {
   const thrown = await call.then(
     () => undefined,

@@ -8,7 +8,7 @@ const HOME_CACHE = join(import.meta.dirname, "../../node_modules/.cache/compiled
 const known = new Map<string, string>();
 
 /**
- * The folder for `NODE_COMPILE_CACHE` of gateways of a source tree. Who is killed writes nothing down, so the house is loaded once
+ * The folder for `NODE_COMPILE_CACHE` of gateways of a source tree. Who is killed writes nothing down, so the gateway is loaded once
  * for this alone, whenever its sources changed. Node itself looks whether what it finds there is of the very text that it reads.
  */
 export function compiled(tree: string, isHome: boolean): string {

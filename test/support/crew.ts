@@ -107,7 +107,7 @@ export class Crew {
     return { place: this.hands.findIndex(({ replica }) => replica === row?.owner), running: row?.running ?? 0 };
   }
 
-  /** Calls the REST face. */
+  /** Calls the REST transport. */
   call(path: string, body?: unknown, options?: CallOptions): Promise<Answer> {
     return callRest(this.#api?.url ?? "", path, body, options);
   }

@@ -6,7 +6,7 @@ import { connect, type Sql } from "../../src/store/database/tx.ts";
 /** The database that others are copied from. */
 export const TEMPLATE = "limber_template";
 
-/** A database that nobody else uses, with the house's tables and nothing in them. */
+/** A database that nobody else uses, with the gateway's tables and nothing in them. */
 export interface FreshDatabase {
   url: string;
   sql: Sql;

@@ -35,8 +35,8 @@ export interface RobotClient {
 }
 
 /** Opens a stream; `open` is said at once where it is given. */
-export function robot(app: Pick<App, "url">, key: string, open?: Open, face: RpcFace = "grpc"): RobotClient {
-  return robotOn(inference(app, face), key, open);
+export function robot(app: Pick<App, "url">, key: string, open?: Open, transport: RpcFace = "grpc"): RobotClient {
+  return robotOn(inference(app, transport), key, open);
 }
 
 /** The same on the channel of a client. */

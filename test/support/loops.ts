@@ -67,7 +67,7 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
     return effects;
   };
   const observe = (at: number, number: number, tMs?: number, shape = "1") =>
-    happen({ kind: "observed", at, sighting: { step: number, tMs, shape, payload: `o${number}` } });
+    happen({ kind: "observed", at, view: { step: number, tMs, shape, payload: `o${number}` } });
   return { loop, told, happen, observe, resting };
 }
 
@@ -75,11 +75,11 @@ export function stage(steps: PlanStep[], rules: Partial<LoopRules> = {}) {
 export const short = (effect: LoopEffect<string>): string => {
   switch (effect.kind) {
     case "dispatch":
-      return `ask ${effect.step.offering.id} ${effect.sighting.step}`;
+      return `ask ${effect.step.offering.id} ${effect.view.step}`;
     case "cancel":
-      return `cancel ${effect.flight}`;
+      return `cancel ${effect.attempt}`;
     case "deliver":
-      return `chunk ${effect.sighting.step} by ${effect.step.offering.id}${effect.episodeBreak ? " break" : ""}`;
+      return `chunk ${effect.view.step} by ${effect.step.offering.id}${effect.episodeBreak ? " break" : ""}`;
     case "hold":
       return `hold ${effect.step} ${HoldReasonSchema.value[effect.reason]?.localName}`;
     default:

@@ -1,14 +1,14 @@
 /** Tills, payers and records for tests of money, on a real database. */
 import { type Clock, newId } from "../../src/ambient.ts";
+import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
 import type { Hold } from "../../src/billing/hold.ts";
-import type { Payer } from "../../src/billing/key-credit.ts";
 import type { Estimate } from "../../src/billing/insufficient-credit.ts";
-import { Till } from "../../src/billing/credit-leaser.ts";
+import type { Payer } from "../../src/billing/key-credit.ts";
 import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";
 import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
-import { Notices } from "../../src/store/database/notifications.ts";
-import { connect, type Sql } from "../../src/store/database/tx.ts";
 import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/billing/ledger.ts";
+import { Notifications } from "../../src/store/database/notifications.ts";
+import { connect, type Sql } from "../../src/store/database/tx.ts";
 
 /** A clock whose wall a test sets, while everything that waits runs in real time. */
 export class SettableWall implements Clock {
@@ -32,14 +32,14 @@ export class SettableWall implements Clock {
   }
 }
 
-/** The till as the house uses it. */
-export type TestTill = Till<IntentRecord, RequestRecord>;
+/** The credit leaser as the gateway uses it. */
+export type TestTill = CreditLeaser<IntentRecord, RequestRecord>;
 /** A hold of it. */
 export type TestHold = Hold<IntentRecord, RequestRecord>;
 
-/** A replica: a till with connections of its own. */
+/** A replica: a credit leaser with connections of its own. */
 export interface Replica {
-  till: TestTill;
+  leaser: TestTill;
   ledger: Ledger;
   sql: Sql;
   /** Returns its leases, then ends. */
@@ -57,20 +57,20 @@ export async function openReplica(
   { lifeMs }: { lifeMs?: number } = {},
 ): Promise<Replica> {
   const [sql, line] = [connect(url, { max: 2 }), connect(url, { max: 1, plansOnce: true })];
-  const notices = await Notices.open(url);
-  const ledger = new Ledger({ sql, line, notices, replica, ...(lifeMs !== undefined && { lifeMs }) });
-  const till = await Till.open(ledger);
+  const notifications = await Notifications.open(url);
+  const ledger = new Ledger({ sql, line, notifications, replica, ...(lifeMs !== undefined && { lifeMs }) });
+  const leaser = await CreditLeaser.open(ledger);
   const leave = async (): Promise<void> => {
-    await notices.close();
+    await notifications.close();
     await Promise.all([sql.end(), line.end()]);
   };
   const killed = Promise.withResolvers<void>();
   return {
-    till,
+    leaser,
     ledger,
     sql,
     close: async () => {
-      await till.close();
+      await leaser.close();
       await leave();
     },
     kill: () => {
@@ -144,8 +144,8 @@ export const failureOf = (intent: IntentRecord): RequestRecord =>
   endOf(intent, 0, { status: "failed", units: 0, httpStatus: 502, errorCode: "all_attempts_failed" });
 
 /** A whole call of a fixed price: held, intended, answered once that is durable, settled. Resolves when the settlement is committed. */
-export async function call(till: TestTill, payer: Payer, price: number, ceiling = price): Promise<void> {
-  const hold = await till.hold(payer, ceiling, estimate(ceiling));
+export async function call(leaser: TestTill, payer: Payer, price: number, ceiling = price): Promise<void> {
+  const hold = await leaser.hold(payer, ceiling, estimate(ceiling));
   const intent = intentOf(payer);
   hold.intend(intent);
   await hold.durable;

@@ -1,5 +1,5 @@
 /**
- * One real PostgreSQL for a whole test run, with a database that holds the house's tables, for others to be copied
+ * One real PostgreSQL for a whole test run, with a database that holds the gateway's tables, for others to be copied
  * from.
  */
 import { mkdtempSync, rmSync } from "node:fs";

@@ -73,7 +73,7 @@ export async function everyone(app: App, { org, key: ownerKey }: Caller): Promis
     ...people.map(({ role, key }) => ({ name: `a member: ${role}`, send: { key }, role, member: true })),
     ...orgKeys.map(({ role, key }) => ({ name: `the organisation's key: ${role}`, send: { key }, role })),
     { name: "another organisation's owner", send: { key: stranger.key }, role: "owner" },
-    // What is spent or confined is judged behind the gate: by the till, and by whoever looks for the thing.
+    // What is spent or confined is judged behind the gate: by the credit leaser, and by whoever looks for the thing.
     { name: "a key whose budget is spent", send: { key: spent }, role: "developer" },
     { name: "a key of another workspace", send: { key: confined }, role: "developer", confined: true },
     { name: "an owner's key of another workspace", send: { key: head }, role: "owner", confined: true },

@@ -58,7 +58,7 @@ export interface StripeForm {
 const KNOWN_PARAMS =
   /^(mode|client_reference_id|success_url|cancel_url|expires_at|limit|payment_intent|metadata\[\w+\]|payment_intent_data\[metadata\]\[\w+\]|line_items\[\d+\]\[(quantity|price_data\]\[(currency|unit_amount|product_data\]\[name))\])$/;
 
-/** Stripe, as far as this house needs it. */
+/** Stripe, as far as this gateway needs it. */
 export class StripeServer {
   readonly sessions = new Map<string, Thing>();
   readonly requests: StripeRequest[] = [];
@@ -82,7 +82,7 @@ export class StripeServer {
     return stripe;
   }
 
-  /** What a house is told of it. */
+  /** What a gateway is told of it. */
   get settings(): { secretKey: string; webhookSecret: string; apiBase: string } {
     const { address, port } = this.#server.address() as AddressInfo;
     const host = address.includes(":") ? `[${address}]` : address;

@@ -6,7 +6,7 @@ import { HealthBoard } from "../../src/routing/health/health.ts";
 import type { CatalogModel, Offering } from "../../src/routing/offering.ts";
 import type { PlanArgs } from "../../src/routing/plan/intent.ts";
 import { buildSnapshot } from "../../src/routing/snapshot/build.ts";
-import type { Supply } from "../../src/routing/snapshot/snapshot.ts";
+import type { RoutingSupply } from "../../src/routing/snapshot/snapshot.ts";
 
 /** An act offering of `ee_delta_6d_grip` unless told otherwise: 100 µ$ a step, p50 50 ms, p95 100 ms, always warm. */
 export function offering(id: string, facts: Partial<Offering> = {}): Offering {
@@ -55,7 +55,7 @@ export const catalogued = ({
 });
 
 /** Supply of these offerings, with their models in the catalog and their providers known. */
-export const supplyOf = (offerings: readonly Offering[], more: Partial<Supply> = {}): Supply => ({
+export const supplyOf = (offerings: readonly Offering[], more: Partial<RoutingSupply> = {}): RoutingSupply => ({
   offerings,
   catalog: [...new Map(offerings.map((each) => [each.model, catalogued(each)])).values()],
   providers: offerings.map((each) => each.provider),
@@ -83,7 +83,7 @@ export const prefer = (init: MessageInitShape<typeof ProviderPreferencesSchema>)
 
 /** Arguments of a plan over this supply, with fresh health and a key that may do everything. */
 export function planArgs(
-  supply: Supply,
+  supply: RoutingSupply,
   facts: Partial<Omit<PlanArgs, "intent">> & { intent?: Partial<Intent> } = {},
 ): PlanArgs {
   const snapshot = buildSnapshot(supply);

@@ -8,12 +8,12 @@ import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { FrameSet } from "../../src/upstream/pictures/frames.ts";
 import { frameSources } from "../../src/upstream/pictures/order.ts";
 import { guardedAgent } from "../../src/upstream/transport/guard.ts";
-import type { CallOptions, Target } from "../../src/upstream/wire.ts";
+import type { CallOptions, UpstreamTarget } from "../../src/upstream/wire.ts";
 
 const agent = guardedAgent({ allowPrivate: true });
 
 /** A target at an address; everything else may be given. */
-export const targetAt = (endpoint: string, more: Partial<Target> = {}): Target => ({
+export const targetAt = (endpoint: string, more: Partial<UpstreamTarget> = {}): UpstreamTarget => ({
   offeringId: "off_1",
   model: "test/model",
   endpoint,

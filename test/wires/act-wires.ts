@@ -1,7 +1,7 @@
 /** Every wire that acts, with the little that differs between them: what the shared suite is run over. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import type { Target } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget } from "../../src/upstream/wire.ts";
 import type { ActServer } from "../support/act-server.ts";
 import { startOpenpiServer } from "../support/openpi-server.ts";
 import { startPolicyServer } from "../support/policy-server.ts";
@@ -16,7 +16,7 @@ export interface ActWire {
   readonly scheme: string;
   readonly start: () => Promise<ActServer>;
   /** What an offering of the server declares. */
-  readonly told?: Partial<Target>;
+  readonly told?: Partial<UpstreamTarget>;
   /** What an act of the suite's answer says of the work that it took. */
   readonly gpuSeconds: number;
   /** The credential as the server sees it: for an API key, a bearer token, and none. */
@@ -47,7 +47,7 @@ const USUAL = {
 
 const HTTP = { ...USUAL, connections: 2 } as const;
 
-const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<Target> => ({
+const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<UpstreamTarget> => ({
   profile: create(WireProfileSchema, profile),
 });
 

@@ -2,7 +2,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import type { Target, Wire } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { numberAt, startPointingServer } from "../support/servers/chat.ts";
 import { startCogServer, startCosmosServer, startOmniServer, stepIn } from "../support/servers/world-models.ts";
 import { actInput, callWith, framesOf, groundInput, observed, predictInput, rowsOf } from "../support/wire-calls.ts";
@@ -19,7 +19,7 @@ export interface Question {
 export interface EveryWire extends ActWire {
   readonly contract: "act" | "predict" | "ground";
   /** Asks once; whatever the contract, the answer holds the numbers that the server was told to give. */
-  ask(wire: Wire, target: Target, question?: Question, signal?: AbortSignal): Promise<Told>;
+  ask(wire: Wire, target: UpstreamTarget, question?: Question, signal?: AbortSignal): Promise<Told>;
 }
 
 interface Told {
@@ -62,7 +62,7 @@ const HTTP = {
   says: /^ValueError: \[31mx{50,}$/,
 } as const;
 
-const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<Target> => ({
+const told = (profile: MessageInitShape<typeof WireProfileSchema>): Partial<UpstreamTarget> => ({
   profile: create(WireProfileSchema, profile),
 });
 

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Reply, Router } from "zeromq";
 import { ServerDialect, WireProfileSchema, WireReset } from "../../gen/limber/v1/supply_pb.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import type { Target, Wire } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { type Gr00tOptions, type Gr00tServer, npy, startGr00tServer } from "../support/servers/gr00t.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
@@ -46,8 +46,11 @@ const serve = async (options: Gr00tOptions = {}): Promise<Gr00tServer> => {
   });
   return server;
 };
-const profiled = (endpoint: string, init: MessageInitShape<typeof WireProfileSchema>, more: Partial<Target> = {}) =>
-  targetAt(endpoint, { profile: create(WireProfileSchema, init), ...more });
+const profiled = (
+  endpoint: string,
+  init: MessageInitShape<typeof WireProfileSchema>,
+  more: Partial<UpstreamTarget> = {},
+) => targetAt(endpoint, { profile: create(WireProfileSchema, init), ...more });
 const BASE = { actionKeys: ["base"], proprio: [{ start: 0, end: 3, key: "state.base" }] };
 const G1 = {
   frames: [{ camera: "ego", key: "video.ego_view", width: 8, height: 8 }],
@@ -313,7 +316,7 @@ describe("the begin of an episode", () => {
 });
 
 describe("the probe", () => {
-  const look = (name: string, target: Target) =>
+  const look = (name: string, target: UpstreamTarget) =>
     wire.probes.find((probe) => probe.name === name)!.look(target, callWith());
 
   it("compares the profile with what the server says it has", async () => {

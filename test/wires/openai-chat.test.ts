@@ -6,7 +6,7 @@ import { CoordinateConvention, WireProfileSchema } from "../../gen/limber/v1/sup
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { sizeFor } from "../../src/upstream/openai-chat/encode.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
-import type { Target, Wire } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
 import { type Chat, completion, startChatServer } from "../support/servers/chat.ts";
 import { callWith, failureIn, framesOf, groundInput, nameOf, observed, targetAt } from "../support/wire-calls.ts";
@@ -28,7 +28,7 @@ afterEach(async () => {
 
 const profile = (coordinates: CoordinateConvention, more: MessageInitShape<typeof WireProfileSchema> = {}) =>
   create(WireProfileSchema, { ...more, coordinates } as MessageInitShape<typeof WireProfileSchema>);
-const target = (coordinates: CoordinateConvention, more: Partial<Target> = {}): Target =>
+const target = (coordinates: CoordinateConvention, more: Partial<UpstreamTarget> = {}): UpstreamTarget =>
   targetAt(server.endpoint, { profile: profile(coordinates), ...more });
 const seen = async (...cameras: string[]) => {
   const data = await redSquare(0.75, 0.25, 224);

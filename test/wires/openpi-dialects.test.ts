@@ -4,7 +4,7 @@ import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ServerDialect, WireProfileSchema, WireReset, WireSession } from "../../gen/limber/v1/supply_pb.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import type { Target, Wire } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { f4, ndarray, type OpenpiOptions, type OpenpiServer, startOpenpiServer } from "../support/openpi-server.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { actInput, callWith, failureIn, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
@@ -38,7 +38,7 @@ const serve = async (options: OpenpiOptions = {}): Promise<void> => {
   server = await startOpenpiServer(options);
   server.behave({ kind: "steps", steps: STEPS });
 };
-const told = (init: MessageInitShape<typeof WireProfileSchema>, more: Partial<Target> = {}): Target =>
+const told = (init: MessageInitShape<typeof WireProfileSchema>, more: Partial<UpstreamTarget> = {}): UpstreamTarget =>
   targetAt(server.endpoint, { profile: create(WireProfileSchema, init), ...more });
 const requests = (): Tree[] => server.requests.map((bytes) => unpack(bytes) as Tree);
 const twoCameras = async () =>

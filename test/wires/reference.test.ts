@@ -10,7 +10,7 @@ import { blankImage, encodeImage } from "../../src/reference/image.ts";
 import { type Reference, startReference } from "../../src/reference/launch.ts";
 import { REFERENCE_MODELS } from "../../src/reference/models.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
-import type { Target, Wire } from "../../src/upstream/wire.ts";
+import type { UpstreamTarget, Wire } from "../../src/upstream/wire.ts";
 import { eventually } from "../support/eventually.ts";
 import { iou, movingShapes, overheadView, tableScene } from "../support/scenes.ts";
 import {
@@ -120,7 +120,7 @@ describe("an act that sees", () => {
     const { image } = overheadView(1, things, [0, 0], 0.64);
     return observed({ frames: [{ camera: "overhead", data: await encodeImage(image, "png") }] });
   };
-  const sideways = async (wire: Wire, target: Target, y: number): Promise<number> => {
+  const sideways = async (wire: Wire, target: UpstreamTarget, y: number): Promise<number> => {
     const observation = await view(y);
     const input = actInput({
       actionSpace: "ee_delta_6d_grip",

@@ -125,7 +125,7 @@ export type LogRecord = Message<"limber.v1.LogRecord"> & {
   status: string;
 
   /**
-   * The HTTP status that the call had, whatever face it came in by.
+   * The HTTP status that the call had, whatever transport it came in by.
    *
    * @generated from field: optional uint32 http_status = 16;
    */

@@ -251,7 +251,7 @@ export const Reason = {
   IDEMPOTENCY_UNSUPPORTED: 44,
 
   /**
-   * `stream` was asked for on a face that answers this call whole.
+   * `stream` was asked for on a transport that answers this call whole.
    *
    * @generated from enum value: REASON_STREAM_UNSUPPORTED = 45;
    */

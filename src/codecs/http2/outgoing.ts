@@ -1,7 +1,7 @@
 /** What one stream has to send, in its order. */
 
 /** The sending side of a stream: what it has, and how much of that it may send. */
-export class Outgoing {
+export class OutgoingData {
   /** Its number on the connection: 0 until it has begun there. */
   id = 0;
   /** How much the other side still lets us send; below zero after it has changed its mind. */

@@ -3,12 +3,12 @@ import { steadyNow } from "../../ambient.ts";
 import { CODE, Fault, FRAME } from "./frames.ts";
 
 /** What a frame speaks of, and how large it is where it has but one size. */
-interface Place {
+interface HeaderPosition {
   readonly of: "stream" | "connection" | "either";
   readonly bytes?: number;
 }
 
-const PLACES: Readonly<Record<number, Place>> = {
+const PLACES: Readonly<Record<number, HeaderPosition>> = {
   [FRAME.data]: { of: "stream" },
   [FRAME.headers]: { of: "stream" },
   [FRAME.priority]: { of: "stream", bytes: 5 },
@@ -36,7 +36,7 @@ const IDLE_MS = 1_000;
 const IDLE_PER_MESSAGE = 8;
 
 /** Counts the frames that carry nothing. */
-export class Patience {
+export class FramePatience {
   #idle = 0;
   #since = Number.NEGATIVE_INFINITY;
 

@@ -2,8 +2,8 @@
 import { CODE, Fault, FLAG, FRAME } from "./frames.ts";
 import { NO_TABLE } from "./hpack.ts";
 import { type Outbox, SMALL_BYTES } from "./outbox.ts";
-import type { Outgoing } from "./outgoing.ts";
-import type { Patience } from "./rules.ts";
+import type { OutgoingData } from "./outgoing.ts";
+import type { FramePatience } from "./rules.ts";
 import { FIRST_WINDOW, MAX_WINDOW, type PeerSettings } from "./settings.ts";
 
 /** No frame of ours is larger, whatever a peer takes: other streams wait while one leaves. */
@@ -13,19 +13,19 @@ const LARGEST_PAYLOAD = 64 << 10;
 export class Sender {
   readonly #outbox: Outbox;
   readonly #peer: PeerSettings;
-  readonly #patience: Patience;
+  readonly #patience: FramePatience;
   /** Streams that have more to send than they may. */
-  readonly #held = new Set<Outgoing>();
+  readonly #held = new Set<OutgoingData>();
   #window = FIRST_WINDOW;
 
-  constructor(outbox: Outbox, peer: PeerSettings, patience: Patience) {
+  constructor(outbox: Outbox, peer: PeerSettings, patience: FramePatience) {
     this.#outbox = outbox;
     this.#peer = peer;
     this.#patience = patience;
   }
 
   /** Begins a stream that has its number with a block of header fields. */
-  begin(stream: Outgoing, block: Buffer): void {
+  begin(stream: OutgoingData, block: Buffer): void {
     stream.sendWindow = this.#peer.streamWindow;
     this.block(stream.id, 0, block);
     this.send(stream);
@@ -48,14 +48,14 @@ export class Sender {
   }
 
   /** Sends what a stream has as far as it may go; the rest when it may. */
-  send(stream: Outgoing): void {
+  send(stream: OutgoingData): void {
     if (stream.id === 0) return;
     while (stream.hasMore && this.#frame(stream));
     if (stream.hasMore) this.#held.add(stream);
   }
 
   /** Sends bytes of a stream that has nothing queued, at once or not at all; they may be changed when this returns. */
-  sendNow(stream: Outgoing, bytes: Buffer): boolean {
+  sendNow(stream: OutgoingData, bytes: Buffer): boolean {
     const { length } = bytes;
     if (length > this.#window || length > stream.sendWindow || length > SMALL_BYTES || !this.#outbox.hasRoom)
       return false;
@@ -67,7 +67,7 @@ export class Sender {
   }
 
   /** Sends what is held back as far as it may go, a frame of each stream in turn. */
-  pump(): void {
+  committer(): void {
     let stuck = 0;
     for (const stream of this.#held) {
       if (stuck === this.#held.size) return;
@@ -86,12 +86,12 @@ export class Sender {
   }
 
   /** The stream sends nothing more. */
-  forget(stream: Outgoing): void {
+  forget(stream: OutgoingData): void {
     this.#held.delete(stream);
   }
 
   /** Sends as much of a stream as one frame may carry; false when that is nothing. */
-  #frame(stream: Outgoing): boolean {
+  #frame(stream: OutgoingData): boolean {
     const most = Math.min(this.#window, stream.sendWindow, this.#peer.maxPayload, LARGEST_PAYLOAD);
     if (stream.queued > 0 && (most <= 0 || !this.#outbox.hasRoom)) return false;
     if (stream.queued > 0 || stream.endsWithData) {

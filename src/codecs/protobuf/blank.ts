@@ -1,20 +1,21 @@
 /** Empty messages, all of one type of one shape. */
 import { create, type DescMessage } from "@bufbuild/protobuf";
 
-type Fields = Record<string, unknown>;
+type BlankFields = Record<string, unknown>;
 
 /**
  * What makes empty messages of a type, as `create` does. It is code of its own for each type: an object whose shape the engine can
  * read in the source costs a small part of one that is put together from a description. Only the schema's names are in it.
  */
-export function blankOf(desc: DescMessage): () => Fields {
-  const template = create(desc) as unknown as Fields;
+export function blankOf(desc: DescMessage): () => BlankFields {
+  const template = create(desc) as unknown as BlankFields;
   const literals = Object.entries(template).map(([name, value]) => [JSON.stringify(name), literalOf(value)]);
   // Messages of the older syntax have their defaults on a prototype.
   const isPlain = Object.getPrototypeOf(template) === Object.prototype;
-  if (!isPlain || literals.some(([, literal]) => literal === undefined)) return () => create(desc) as unknown as Fields;
+  if (!isPlain || literals.some(([, literal]) => literal === undefined))
+    return () => create(desc) as unknown as BlankFields;
   const members = literals.map(([name, literal]) => `${name}: ${literal}`);
-  return new Function("NO_BYTES", `return () => ({ ${members.join(", ")} });`)(NO_BYTES) as () => Fields;
+  return new Function("NO_BYTES", `return () => ({ ${members.join(", ")} });`)(NO_BYTES) as () => BlankFields;
 }
 
 /** There is nothing in them that could change. */

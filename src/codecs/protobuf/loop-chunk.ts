@@ -3,7 +3,7 @@ import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { PREFIX } from "../grpc.ts";
 import { roomFor, taken } from "../slab.ts";
-import { copySteps, type PackedSteps, packedIn } from "./packed-steps.ts";
+import { copySteps, type PackedStepsWriter, packedIn } from "./packed-steps.ts";
 
 /** The beginning of a chunk's name, in plain letters, where the name is that and its step, so that no text is made of the two. */
 const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readonly name?: Uint8Array }).name;
@@ -121,7 +121,7 @@ const ZERO = 0x30;
 const MOST_DIGITS = 10;
 
 /** The steps under the number that an action has them under. */
-function putSteps(frame: Buffer, packed: PackedSteps): void {
+function putSteps(frame: Buffer, packed: PackedStepsWriter): void {
   at -= packed.to - packed.from;
   copySteps(packed, frame, at, 0x12);
 }

@@ -9,7 +9,7 @@ import { type LoopObservation, LoopObservationSchema } from "../../../gen/limber
 import type { ActStreamRequest } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
-import type { PackedSteps } from "./packed-steps.ts";
+import type { PackedStepsWriter } from "./packed-steps.ts";
 import { readMessage } from "./read.ts";
 
 /** As the schema bounds them. */
@@ -53,16 +53,16 @@ function numbersIn(bytes: Buffer, end: number): number {
 }
 
 /** Bytes where they stand in others: a view of them would be an object more for every message. */
-interface Piece {
+interface PackedPiece {
   readonly source: Buffer;
   readonly from: number;
   readonly to: number;
 }
 
-const bytesOf = ({ source, from, to }: Piece): Buffer => source.subarray(from, to);
+const bytesOf = ({ source, from, to }: PackedPiece): Buffer => source.subarray(from, to);
 
 /** An observation as it came: what a loop has to know of it, and its `observations`, which an act call has under the same number. */
-export interface PackedObservations extends Piece {
+export interface PackedObservations extends PackedPiece {
   /** Numbers of proprioception in the newest. */
   readonly numbers: number;
   /** When the newest was sensed, by the robot's clock. */
@@ -164,7 +164,7 @@ export function seenRequest(bytes: Buffer): ActStreamRequest | undefined {
 }
 
 /** A server's chunk without pictures or words, whose steps are read where somebody asks for them. It is its own packed form. */
-export class SeenChunk implements PackedSteps, Piece {
+export class SeenChunk implements PackedStepsWriter, PackedPiece {
   readonly count: number;
   readonly dim: number;
   readonly source: Buffer;
@@ -176,7 +176,7 @@ export class SeenChunk implements PackedSteps, Piece {
   readonly prediction: PredictedFrame[] = NO_FRAMES;
   #steps: ActChunk["steps"] | undefined;
 
-  constructor(count: number, dim: number, { source, from, to }: Piece, dtMs: number, gpuSeconds: number) {
+  constructor(count: number, dim: number, { source, from, to }: PackedPiece, dtMs: number, gpuSeconds: number) {
     this.count = count;
     this.dim = dim;
     this.source = source;
@@ -186,7 +186,7 @@ export class SeenChunk implements PackedSteps, Piece {
     this.gpuSeconds = gpuSeconds;
   }
 
-  get packed(): PackedSteps {
+  get packed(): PackedStepsWriter {
     return this;
   }
 

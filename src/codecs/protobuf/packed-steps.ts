@@ -1,7 +1,7 @@
 /** Steps of an action as a server sent them, which are handed on without being read. */
 
 /** All of one length, all numbers finite. */
-export interface PackedSteps {
+export interface PackedStepsWriter {
   readonly count: number;
   /** Numbers in each. */
   readonly dim: number;
@@ -12,12 +12,12 @@ export interface PackedSteps {
 }
 
 /** The packed steps of a message that may have some in place of its list. */
-export function packedIn(message: object): PackedSteps | undefined {
-  return (message as { readonly packed?: PackedSteps | undefined }).packed;
+export function packedIn(message: object): PackedStepsWriter | undefined {
+  return (message as { readonly packed?: PackedStepsWriter | undefined }).packed;
 }
 
 /** Copies steps to `to` in `target`, each behind another tag of one byte. */
-export function copySteps(packed: PackedSteps, target: Buffer, to: number, tag: number): void {
+export function copySteps(packed: PackedStepsWriter, target: Buffer, to: number, tag: number): void {
   const { source, from, count } = packed;
   source.copy(target, to, from, packed.to);
   const size = (packed.to - from) / count;

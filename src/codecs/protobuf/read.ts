@@ -42,14 +42,14 @@ interface Cursor {
   at: number;
 }
 
-type Fields = Record<string, unknown>;
+type ReadFields = Record<string, unknown>;
 /** Reads the message that ends at `end`, into the one that there is. */
-type Reader = (cursor: Cursor, end: number, known: Fields | undefined, depth: number) => Fields;
+type Reader = (cursor: Cursor, end: number, known: ReadFields | undefined, depth: number) => ReadFields;
 /** Reads one value, whose tag was read. */
-type Value = (cursor: Cursor, known: unknown, depth: number) => unknown;
-interface Member {
+type ReadValue = (cursor: Cursor, known: unknown, depth: number) => unknown;
+interface ReadMember {
   readonly wire: WireType;
-  put(target: Fields, cursor: Cursor, depth: number): void;
+  put(target: ReadFields, cursor: Cursor, depth: number): void;
 }
 
 const MOST_DEPTH = 90;
@@ -65,7 +65,7 @@ function readerOf(desc: DescMessage): Reader {
 }
 
 function compile(desc: DescMessage): Reader {
-  const members: (Member | undefined)[] = [];
+  const members: (ReadMember | undefined)[] = [];
   let ready = false;
   const blank = blankOf(desc);
   return (cursor, end, known, depth) => {
@@ -84,7 +84,7 @@ function compile(desc: DescMessage): Reader {
   };
 }
 
-function memberOf(field: DescField): Member | undefined {
+function memberOf(field: DescField): ReadMember | undefined {
   const { localName, oneof, parent } = field;
   if (field.fieldKind === "list") return listOf(field);
   const value = valueReader(field);
@@ -104,12 +104,12 @@ function memberOf(field: DescField): Member | undefined {
   };
 }
 
-function listOf(field: DescField & { fieldKind: "list" }): Member | undefined {
+function listOf(field: DescField & { fieldKind: "list" }): ReadMember | undefined {
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
   // Sound: what a list's field holds is a list.
-  const items = getter(field.parent, field.localName) as (target: Fields) => unknown[];
+  const items = getter(field.parent, field.localName) as (target: ReadFields) => unknown[];
   if (wire === WireType.LengthDelimited) {
     return { wire, put: (target, cursor, depth) => void items(target).push(read(cursor, undefined, depth)) };
   }
@@ -129,7 +129,7 @@ function listOf(field: DescField & { fieldKind: "list" }): Member | undefined {
 }
 
 /** Doubles are what the longest lists of hot messages are made of. */
-function doublesInto(items: (target: Fields) => unknown[]): Member["put"] {
+function doublesInto(items: (target: ReadFields) => unknown[]): ReadMember["put"] {
   return (target, cursor) => {
     const list = items(target);
     const length = varint(cursor);
@@ -144,16 +144,16 @@ function doublesInto(items: (target: Fields) => unknown[]): Member["put"] {
 
 const DOUBLE_BYTES = 8;
 
-function valueReader(field: DescField): { wire: WireType; read: Value } | undefined {
+function valueReader(field: DescField): { wire: WireType; read: ReadValue } | undefined {
   if (field.message !== undefined) {
     const desc = field.message;
     // Those of google.protobuf have forms of their own in a message.
     if (desc.typeName.startsWith("google.protobuf.") || field.fieldKind === "map") return undefined;
     let reader: Reader | undefined;
-    const read: Value = (cursor, known, depth) => {
+    const read: ReadValue = (cursor, known, depth) => {
       reader ??= readerOf(desc);
       const length = varint(cursor);
-      return reader(cursor, cursor.at + length, known as Fields | undefined, depth + 1);
+      return reader(cursor, cursor.at + length, known as ReadFields | undefined, depth + 1);
     };
     return { wire: WireType.LengthDelimited, read };
   }
@@ -180,7 +180,7 @@ function varint(cursor: Cursor): number {
   throw UNSURE;
 }
 
-const int32: Value = (cursor) => varint(cursor) | 0;
+const int32: ReadValue = (cursor) => varint(cursor) | 0;
 
 /** Shorter texts are read letter by letter, for less than the price of asking for them. */
 const SHORT_TEXT = 24;
@@ -227,7 +227,7 @@ function float(cursor: Cursor): number {
 }
 
 /** The scalars that the schema's hot messages are made of. */
-const SCALARS: Partial<Record<ScalarType, { wire: WireType; read: Value }>> = {
+const SCALARS: Partial<Record<ScalarType, { wire: WireType; read: ReadValue }>> = {
   [ScalarType.STRING]: { wire: WireType.LengthDelimited, read: text },
   [ScalarType.BYTES]: { wire: WireType.LengthDelimited, read: bytes },
   [ScalarType.BOOL]: { wire: WireType.Varint, read: (cursor) => varint(cursor) !== 0 },

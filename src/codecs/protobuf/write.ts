@@ -13,7 +13,7 @@ import { copySteps, packedIn } from "./packed-steps.ts";
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
   at = 0;
   try {
-    writerOf(desc)(message as unknown as Fields);
+    writerOf(desc)(message as unknown as WriteFields);
   } catch (thrown) {
     if (thrown !== UNSURE) throw thrown;
     const bytes = toBinary(desc, message);
@@ -37,10 +37,10 @@ let out = Buffer.allocUnsafe(FIRST);
 let view = viewOf(out);
 let at = 0;
 
-type Fields = Record<string, unknown>;
-type Writer = (message: Fields) => void;
+type WriteFields = Record<string, unknown>;
+type Writer = (message: WriteFields) => void;
 /** Writes a value, without its tag. */
-type Value = (value: unknown) => void;
+type WriteValue = (value: unknown) => void;
 
 /** The same bytes, for numbers. */
 function viewOf(bytes: Buffer): DataView {
@@ -127,7 +127,7 @@ function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
 
 function listWriter(field: DescField & { fieldKind: "list" }): Writer {
   // Sound: what a list's field holds is a list.
-  const items = getter(field.parent, field.localName) as (message: Fields) => readonly unknown[];
+  const items = getter(field.parent, field.localName) as (message: WriteFields) => readonly unknown[];
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
     const write = valueWriter(field);
@@ -168,7 +168,7 @@ function stepsWriter(tag: number, write: Writer): Writer {
 }
 
 /** Doubles are what the longest lists of hot messages are made of. */
-function doublesWriter(field: DescField, items: (message: Fields) => readonly unknown[]): Writer {
+function doublesWriter(field: DescField, items: (message: WriteFields) => readonly unknown[]): Writer {
   const tag = tagOf(field, WireType.LengthDelimited);
   return (message) => {
     const list = items(message);
@@ -190,7 +190,7 @@ const DOUBLE_BYTES = 8;
 const tagOf = (field: DescField, wire: WireType): number => (field.number << 3) | wire;
 
 /** Writes a value with its tag. */
-function valueWriter(field: DescField): Value {
+function valueWriter(field: DescField): WriteValue {
   if (field.message !== undefined) {
     const desc = field.message;
     if (desc.typeName.startsWith("google.protobuf.")) return unsure;
@@ -198,7 +198,7 @@ function valueWriter(field: DescField): Value {
     let writer: Writer | undefined;
     return (value) => {
       writer ??= writerOf(desc);
-      const child = value as Fields;
+      const child = value as WriteFields;
       varint(tag);
       ensure(1);
       const start = at++;
@@ -216,7 +216,7 @@ function valueWriter(field: DescField): Value {
   };
 }
 
-const unsure: Value = () => {
+const unsure: WriteValue = () => {
   throw UNSURE;
 };
 
@@ -302,7 +302,7 @@ function double(value: unknown): void {
 }
 
 /** The scalars that the schema's hot messages are made of. */
-const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: Value }>> = {
+const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: WriteValue }>> = {
   [ScalarType.STRING]: { wire: WireType.LengthDelimited, write: text },
   [ScalarType.BYTES]: { wire: WireType.LengthDelimited, write: bytes },
   [ScalarType.BOOL]: {

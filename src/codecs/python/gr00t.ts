@@ -14,10 +14,10 @@ import {
 import { isDType, NdArray } from "./ndarray.ts";
 import { readNpy, writeNpy } from "./npy.ts";
 
-type Value = Unpacked<NdArray>;
+type Gr00tWireValue = Unpacked<NdArray>;
 
 /** The value of a message. Throws CodecError. */
-export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Value =>
+export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Gr00tWireValue =>
   decodeMsgpack<NdArray>(bytes, revive, limits);
 
 /** A value as a message. */
@@ -30,7 +30,7 @@ const toNpy = (array: NdArray): Packable =>
   ]);
 
 /** Arrays as npy files (N1.5, N1.6) or as msgpack_numpy writes them (N1.7). */
-function revive(map: UnpackedMap<NdArray>): Value {
+function revive(map: UnpackedMap<NdArray>): Gr00tWireValue {
   if (map.get("__ndarray_class__") === true) {
     const file = map.get("as_npy");
     if (!Buffer.isBuffer(file)) throw new CodecError("bad_ndarray");

@@ -50,9 +50,9 @@ export interface UnpackLimits {
 export const UNPACK_LIMITS: UnpackLimits = { maxBytes: 64 * 2 ** 20, maxDepth: 64, maxValues: 1_000_000 };
 
 /** Where a message of this many bytes is written; the message is a view of it. */
-export type Room = (bytes: number) => Buffer;
+export type MsgpackBudget = (bytes: number) => Buffer;
 
-const freshRoom: Room = (bytes) => Buffer.allocUnsafe(bytes);
+const freshRoom: MsgpackBudget = (bytes) => Buffer.allocUnsafe(bytes);
 
 /**
  * Writes `value` as one message of exactly its own size, in a buffer of its own or where `room` says. Whole numbers become the shortest integer, all others float64.
@@ -61,7 +61,7 @@ const freshRoom: Room = (bytes) => Buffer.allocUnsafe(bytes);
 export function encodeMsgpack<X = never>(
   value: Packable<X>,
   reduce?: (extension: X) => Packable,
-  room: Room = freshRoom,
+  room: MsgpackBudget = freshRoom,
 ): Buffer {
   const measure = new Packer(undefined, reduce);
   measure.write(value, 0);

@@ -7,8 +7,8 @@ import { CodecError } from "../error.ts";
 import {
   decodeMsgpack,
   encodeMsgpack,
+  type MsgpackBudget,
   type Packable,
-  type Room,
   type Unpacked,
   type UnpackedMap,
   type UnpackLimits,
@@ -65,7 +65,7 @@ export class NdArray {
 }
 
 /** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognises. */
-export const encodeNumpy = (value: Packable<NdArray>, room?: Room): Buffer =>
+export const encodeNumpy = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
   encodeMsgpack<NdArray>(value, toMap, room);
 
 /**

@@ -43,14 +43,14 @@ export function readPickle(bytes: Buffer, allowed: ReadonlySet<string>, start = 
 /** A class or function, before anything was made of it. */
 const GLOBAL = Symbol("global");
 const MARK = Symbol("mark");
-type Item = PyValue | { readonly [GLOBAL]: string } | typeof MARK;
+type PickleItem = PyValue | { readonly [GLOBAL]: string } | typeof MARK;
 
 class Machine {
   at: number;
   readonly #bytes: Buffer;
   readonly #allowed: ReadonlySet<string>;
-  readonly #stack: Item[] = [];
-  readonly #memo = new Map<number, Item>();
+  readonly #stack: PickleItem[] = [];
+  readonly #memo = new Map<number, PickleItem>();
 
   constructor(bytes: Buffer, allowed: ReadonlySet<string>, start: number) {
     this.#bytes = bytes;
@@ -69,7 +69,7 @@ class Machine {
     return undefined;
   }
 
-  push(item: Item): void {
+  push(item: PickleItem): void {
     this.#stack.push(item);
   }
 
@@ -241,11 +241,11 @@ class Machine {
   }
 }
 
-const isGlobal = (item: Item | undefined): boolean =>
+const isGlobal = (item: PickleItem | undefined): boolean =>
   typeof item === "object" && item !== null && Object.hasOwn(item, GLOBAL);
 
 /** A class as an argument is a record of its name. */
-function plain(item: Item): PyValue {
+function plain(item: PickleItem): PyValue {
   if (item === MARK) return fault();
   return isGlobal(item) ? new PyObject((item as { [GLOBAL]: string })[GLOBAL]) : (item as PyValue);
 }

@@ -4,18 +4,18 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import { Access, type Rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { RobotService } from "../../../gen/limber/v1/robot_service_pb.ts";
 import { inTime } from "../../ambient.ts";
-import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { KeyPrincipal, Principal } from "../../call.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { denialOf } from "../../services/permissions.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
-import type { Admission, CallHead, GateParts } from "./gate.ts";
-import { asToldToCallers } from "../messages/store-outage.ts";
-import type { Work } from "./admission/admission.ts";
+import { refusalOfOutage } from "../messages/store-outage.ts";
+import type { AdmittedWork } from "./admission/admission.ts";
 import { callerAddress } from "./caller-address.ts";
-import type { Door } from "./method-rules.ts";
-import type { Limit } from "./token-bucket.ts";
-import type { KeyLimit, Place } from "./rate-limits.ts";
+import type { Admission, CallHead, GateDeps } from "./gate.ts";
+import type { MethodRule } from "./method-rules.ts";
 import { bearerOf, isNarrowed, principalOf } from "./principal.ts";
+import type { ConcurrencySlot, KeyLimit } from "./rate-limits.ts";
+import type { Limit } from "./token-bucket.ts";
 
 /** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
 const addressLimit = (perMinute: number): Limit => ({
@@ -32,29 +32,29 @@ const STOP = RobotService.method.stopRobots;
 const OPERATOR = "operator";
 const NOBODY = "";
 
-/** What a house asks of whoever comes. */
-export type AdmitParts = Pick<
-  GateParts,
+/** What a gateway asks of whoever comes. */
+export type AuthenticatorDeps = Pick<
+  GateDeps,
   "keys" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
 >;
 
 /** Lets callers in, or refuses them. */
-export interface Doorkeeper {
-  admit(method: DescMethod, door: Door, head: CallHead): Admission | Promise<Admission>;
+export interface Authenticator {
+  admit(method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission>;
   /** Who calls with this key; refuses one that may not make the call. For calls that others make in its name later. */
-  inNameOf(door: Door, record: KeyRecord | undefined): KeyPrincipal;
+  inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
   /** Whose share of an overloaded gateway a call takes, by what is in memory: a key's organisation, the operator, or everyone else. */
   orgOf(authorization: string | undefined, adminToken: string | undefined): string;
-  /** Refuses while the house does not know its state, where that is needed. */
+  /** Refuses while the gateway does not know its state, where that is needed. */
   assertLoaded(rule: Rpc): void;
 }
 
-/** The doorkeeper of a house. */
-export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
-  const adminDigest = digestOf(parts.adminToken);
+/** The authenticator of a gateway. */
+export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
+  const adminDigest = digestOf(deps.adminToken);
 
   const assertLoaded = ({ access }: Rpc): void => {
-    if (access === Access.PUBLIC || parts.loaded()) return;
+    if (access === Access.PUBLIC || deps.loaded()) return;
     throw refuse(Reason.NOT_READY, "the gateway's state is not loaded yet; call again", {}, { retryAfter: 1 });
   };
 
@@ -71,57 +71,57 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
 
   const admitRecord = (
     record: KeyRecord | undefined,
-    { rule, pool }: Door,
+    { rule, pool }: MethodRule,
     isStop: boolean,
   ): Admission | Promise<Admission> => {
     const key = principalOf(record);
     const denial = denialOf(key, rule);
     // What a key may not do counts too: who tries it without end is slowed down, and is told what is left.
-    const place = parts.limits.enter(key.keyId, limitOf(record), pool, aboveOf(record));
+    const place = deps.limits.enter(key.keyId, limitOf(record), pool, aboveOf(record));
     if (denial === undefined && isStop && place instanceof Promise) return admittedSoon(key, place);
     if (denial === undefined) return admitted(key, place);
     return place instanceof Promise ? place.then((held) => turnAway(held, denial)) : turnAway(place, denial);
   };
 
   /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
-  const lookAgain = (head: CallHead, { rule }: Door, before: Principal): unknown => {
+  const lookAgain = (head: CallHead, { rule }: MethodRule, before: Principal): unknown => {
     const look = (record: KeyRecord | undefined): void => {
       const key = principalOf(record);
       const denial = denialOf(key, rule);
       if (denial) throw denial;
       if (before.kind === "key" && isNarrowed(key, before))
         throw refuse(Reason.KEY_NARROWED, "this key may do less than when the stream was opened; open another one");
-      parts.limits.change(key.keyId, limitOf(record));
-      for (const { id, limit } of aboveOf(record) ?? []) parts.limits.change(id, limit);
+      deps.limits.change(key.keyId, limitOf(record));
+      for (const { id, limit } of aboveOf(record) ?? []) deps.limits.change(id, limit);
     };
-    const record = parts.keys.find(bearerOf(head.authorization));
+    const record = deps.keys.find(bearerOf(head.authorization));
     return record instanceof Promise ? record.then(look) : look(record);
   };
 
-  const admitKey = (method: DescMethod, door: Door, head: CallHead): Admission | Promise<Admission> => {
+  const admitKey = (method: DescMethod, rule: MethodRule, head: CallHead): Admission | Promise<Admission> => {
     const isStop = method === STOP;
-    const record = parts.keys.find(bearerOf(head.authorization), isStop ? "stop" : "call");
-    if (!(record instanceof Promise)) return admitRecord(record, door, isStop);
+    const record = deps.keys.find(bearerOf(head.authorization), isStop ? "stop" : "call");
+    if (!(record instanceof Promise)) return admitRecord(record, rule, isStop);
     return record.then(
-      (found) => admitRecord(found, door, isStop),
+      (found) => admitRecord(found, rule, isStop),
       (thrown) => {
-        throw asToldToCallers(thrown, "not begun");
+        throw refusalOfOutage(thrown, "not begun");
       },
     );
   };
 
   const admitSignup = (head: CallHead): Admission | Promise<Admission> => {
-    if (head.adminToken !== undefined || !parts.publicSignup) return admitAdmin(head);
-    return admitted({ kind: "public" }, parts.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
+    if (head.adminToken !== undefined || !deps.publicSignup) return admitAdmin(head);
+    return admitted({ kind: "public" }, deps.limits.enter(`signup ${addressOf(head)}`, SIGNUP_LIMIT));
   };
 
   const addressOf = ({ remoteAddress, forwardedFor }: CallHead): string =>
-    callerAddress(remoteAddress, forwardedFor, parts.trustedProxies);
+    callerAddress(remoteAddress, forwardedFor, deps.trustedProxies);
 
   const admitAnyone = (method: DescMethod, { perMinute }: Rpc, head: CallHead): Admission | Promise<Admission> => {
     const principal: Principal = { kind: isAdmin(head.adminToken) ? "admin" : "public" };
     if (perMinute === 0) return unlimited(principal);
-    return admitted(principal, parts.limits.enter(`${method.name} ${addressOf(head)}`, addressLimit(perMinute)));
+    return admitted(principal, deps.limits.enter(`${method.name} ${addressOf(head)}`, addressLimit(perMinute)));
   };
 
   return {
@@ -136,14 +136,14 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
       if (isAdmin(adminToken)) return OPERATOR;
       if (authorization === undefined) return NOBODY;
       try {
-        return parts.keys.peek(bearerOf(authorization))?.orgId ?? NOBODY;
+        return deps.keys.peek(bearerOf(authorization))?.orgId ?? NOBODY;
       } catch {
         return NOBODY;
       }
     },
-    admit(method, door, head) {
-      const { rule } = door;
-      if (rule.access !== Access.PUBLIC && parts.closing()) {
+    admit(method, methodRule, head) {
+      const { rule } = methodRule;
+      if (rule.access !== Access.PUBLIC && deps.closing()) {
         throw refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere", {}, { retryAfter: 1 });
       }
       assertLoaded(rule);
@@ -151,10 +151,10 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
         case Access.PUBLIC:
           return admitAnyone(method, rule, head);
         case Access.KEY: {
-          const entry = admitKey(method, door, head);
+          const entry = admitKey(method, methodRule, head);
           if (method.methodKind === "unary") return entry;
           const lasting = (admission: Admission): Admission =>
-            Object.assign(admission, { again: () => lookAgain(head, door, admission.principal) });
+            Object.assign(admission, { again: () => lookAgain(head, methodRule, admission.principal) });
           return entry instanceof Promise ? entry.then(lasting) : lasting(entry);
         }
         case Access.ADMIN:
@@ -162,9 +162,9 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
         case Access.ADMIN_OR_SIGNUP:
           return admitSignup(head);
         case Access.ADMIN_OR_KEY: {
-          if (head.adminToken === undefined) return admitKey(method, door, head);
+          if (head.adminToken === undefined) return admitKey(method, methodRule, head);
           const admin = admitAdmin(head);
-          return head.authorization === undefined ? admin : admitKey(method, door, head);
+          return head.authorization === undefined ? admin : admitKey(method, methodRule, head);
         }
         default:
           throw new Error(`${method.name} does not say who may call it`);
@@ -173,19 +173,22 @@ export function createDoorkeeper(parts: AdmitParts): Doorkeeper {
   };
 }
 
-function turnAway(place: Place, { reason, message, details }: Refusal): never {
+function turnAway(place: ConcurrencySlot, { reason, message, details }: Refusal): never {
   const { headers } = place;
   place.leave();
   throw refuse(reason, message, details, { headers });
 }
 
-const admitted = (principal: Principal, place: Place | Promise<Place>): Admission | Promise<Admission> =>
+const admitted = (
+  principal: Principal,
+  place: ConcurrencySlot | Promise<ConcurrencySlot>,
+): Admission | Promise<Admission> =>
   place instanceof Promise ? place.then((held) => new Admitted(principal, held)) : new Admitted(principal, place);
 
 /** A stop waits for no database that shares out the key's rate: one that takes longer stops without a place. */
 const STOP_PATIENCE_MS = 50;
 
-const admittedSoon = (principal: Principal, place: Promise<Place>): Promise<Admission> =>
+const admittedSoon = (principal: Principal, place: Promise<ConcurrencySlot>): Promise<Admission> =>
   inTime(place, { ms: STOP_PATIENCE_MS, late: () => NO_PLACE, unwanted: (late) => late.leave() }).then(
     (held) => new Admitted(principal, held),
     (thrown) => {
@@ -210,10 +213,10 @@ class Admitted implements Admission {
   readonly principal: Principal;
   again?: () => unknown;
   left?: () => void;
-  work?: Work | undefined;
-  readonly #place: Place;
+  work?: AdmittedWork | undefined;
+  readonly #place: ConcurrencySlot;
 
-  constructor(principal: Principal, place: Place) {
+  constructor(principal: Principal, place: ConcurrencySlot) {
     this.principal = principal;
     this.#place = place;
   }

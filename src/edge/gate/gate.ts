@@ -1,21 +1,21 @@
-/** The gate that every call passes, whatever face it comes in by: who are you, may you, how often, is it valid, seen before. */
+/** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { steadyNow } from "../../ambient.ts";
-import { Refusal } from "../../errors.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
+import { Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import type { Claim, Claimant } from "../../store/billing/idempotency.ts";
-import type { Advice, LoadShedder, Work } from "./admission/admission.ts";
-import { createDoorkeeper } from "./authenticate.ts";
-import type { Proxies } from "./caller-address.ts";
-import { type Door, doorsOf } from "./method-rules.ts";
-import type { Limits } from "./rate-limits.ts";
-import { idempotencyKeyOf, serveOnce, streamedRequest, streamReplay, takeKeyFromHeader } from "./idempotency.ts";
-import { watch, watched } from "./recheck.ts";
-import { asToldToCallers } from "../messages/store-outage.ts";
+import { refusalOfOutage } from "../messages/store-outage.ts";
 import { invalid, violationsOf } from "../messages/validate.ts";
+import type { AdmittedWork, Advice, LoadShedder } from "./admission/admission.ts";
+import { createAuthenticator } from "./authenticate.ts";
+import type { Proxies } from "./caller-address.ts";
+import { idempotencyKeyOf, serveIdempotent, streamedRequest, streamReplay, takeKeyFromHeader } from "./idempotency.ts";
+import { type MethodRule, methodRulesOf } from "./method-rules.ts";
+import type { RateLimits } from "./rate-limits.ts";
+import { recheckWhileOpen, watched } from "./recheck.ts";
 
 /** What the gate reads of a call before its body. */
 export interface CallHead {
@@ -28,7 +28,7 @@ export interface CallHead {
   /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
   forwardedFor?: string | undefined;
   requestId: string;
-  /** The class of the call under overload, where the face knows better than the schema. */
+  /** The class of the call under overload, where the transport knows better than the schema. */
   priority?: Priority | undefined;
   /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
   deadline?: number | undefined;
@@ -50,7 +50,7 @@ export interface Admission {
   /** Called when the place is given back. */
   left?: () => void;
   /** What the call counts for in the load of this process; ended by `leave`. */
-  work?: Work | undefined;
+  work?: AdmittedWork | undefined;
 }
 
 /** What a call carries beside its message. */
@@ -69,7 +69,7 @@ export interface CallContext {
 
 export type { Advice };
 
-/** Overload, for faces that refuse calls before anything is made for them. */
+/** Overload, for transports that refuse calls before anything is made for them. */
 export interface Overload {
   /** Whose share such a call takes, where it is refused at this moment, and counts it; undefined where it is not refused. */
   refuses(method: DescMethod, authorization: string | undefined, adminToken: string | undefined): string | undefined;
@@ -121,8 +121,8 @@ interface KeyedCall extends KeptHashes {
   sealed: boolean;
 }
 
-/** What the gate asks of the house. */
-export interface GateParts {
+/** What the gate asks of the gateway. */
+export interface GateDeps {
   /** Every RPC's service function, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
   keys: {
@@ -142,14 +142,14 @@ export interface GateParts {
     /** The answer; undefined where it does not open any more. */
     open(sealed: Uint8Array, place: string): Uint8Array | undefined;
   };
-  limits: Limits;
+  limits: RateLimits;
   load: LoadShedder;
   adminToken: string;
   publicSignup: boolean;
   trustedProxies: Proxies;
-  /** Whether the house takes no new work. */
+  /** Whether the gateway takes no new work. */
   closing(): boolean;
-  /** Whether the house has read its state from the database, without which it knows no model. */
+  /** Whether the gateway has read its state from the database, without which it knows no model. */
   loaded(): boolean;
 }
 
@@ -161,20 +161,25 @@ function assertValid(schema: DescMessage, message: Message): void {
   if (violations.length > 0) throw invalid(violations);
 }
 
-/** Builds the gate over the services of the house. */
-export function createGate(parts: GateParts): Gate {
-  const doors = doorsOf(parts.services);
-  const doorkeeper = createDoorkeeper(parts);
+/** Builds the gate over the services of the gateway. */
+export function createGate(deps: GateDeps): Gate {
+  const rules = methodRulesOf(deps.services);
+  const authenticator = createAuthenticator(deps);
 
-  const doorOf = (method: DescMethod): Door => {
-    const door = doors.get(method);
-    if (!door) throw new Error(`${method.parent.typeName}.${method.name} has no service function`);
-    return door;
+  const ruleOf = (method: DescMethod): MethodRule => {
+    const rule = rules.get(method);
+    if (!rule) throw new Error(`${method.parent.typeName}.${method.name} has no service function`);
+    return rule;
   };
 
-  const admitted = (method: DescMethod, door: Door, head: CallHead, work: Work): Admission | Promise<Admission> => {
+  const admitted = (
+    method: DescMethod,
+    rule: MethodRule,
+    head: CallHead,
+    work: AdmittedWork,
+  ): Admission | Promise<Admission> => {
     try {
-      const admission = doorkeeper.admit(method, door, head);
+      const admission = authenticator.admit(method, rule, head);
       if (!(admission instanceof Promise)) return working(admission, work);
       return admission.then(
         (late) => working(late, work),
@@ -191,45 +196,45 @@ export function createGate(parts: GateParts): Gate {
 
   return {
     admit(method, head) {
-      const door = doorOf(method);
-      const priority = head.priority ?? door.priority;
-      const work = parts.load.enter(
+      const rule = ruleOf(method);
+      const priority = head.priority ?? rule.priority;
+      const work = deps.load.enter(
         priority,
-        () => doorkeeper.orgOf(head.authorization, head.adminToken),
+        () => authenticator.orgOf(head.authorization, head.adminToken),
         head.deadline,
       );
-      if (!(work instanceof Promise)) return admitted(method, door, head, work);
-      return work.then((ready) => admitted(method, door, head, ready));
+      if (!(work instanceof Promise)) return admitted(method, rule, head, work);
+      return work.then((ready) => admitted(method, rule, head, ready));
     },
 
-    inNameOf: (method, record) => doorkeeper.inNameOf(doorOf(method), record),
+    inNameOf: (method, record) => authenticator.inNameOf(ruleOf(method), record),
 
     overload: {
       refuses: (method, authorization, adminToken) =>
-        parts.load.refuses(doorOf(method).priority, () => doorkeeper.orgOf(authorization, adminToken)),
-      pace: (org, answer, drop) => parts.load.pace(org, answer, { drop }),
-      advice: () => parts.load.advice(),
+        deps.load.refuses(ruleOf(method).priority, () => authenticator.orgOf(authorization, adminToken)),
+      pace: (org, answer, drop) => deps.load.pace(org, answer, { drop }),
+      advice: () => deps.load.advice(),
     },
 
     async unary(method, admission, request, context) {
-      const door = doorOf(method);
+      const rule = ruleOf(method);
       // Work of jobs comes without being admitted.
-      doorkeeper.assertLoaded(door.rule);
+      authenticator.assertLoaded(rule.rule);
       takeKeyFromHeader(method, request, context);
       const { principal, work } = admission;
       work?.back();
       assertValid(method.input, request);
       const withinMs = work && work.waitedMs > 0 ? withinOf(request) : undefined;
-      if (work && withinMs !== undefined) parts.load.assertInTime(work, door.priority, withinMs);
+      if (work && withinMs !== undefined) deps.load.assertInTime(work, rule.priority, withinMs);
       try {
-        const key = door.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
+        const key = rule.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
         if (key === undefined || principal.kind !== "key")
-          return await answerOf(door, request, callOf(admission, context, undefined));
-        return await serveOnce(parts.idempotency, { method, principal, key, request }, context, (claim) =>
-          answerOf(door, request, callOf(admission, context, claim)),
+          return await answerOf(rule, request, callOf(admission, context, undefined));
+        return await serveIdempotent(deps.idempotency, { method, principal, key, request }, context, (claim) =>
+          answerOf(rule, request, callOf(admission, context, claim)),
         );
       } catch (thrown) {
-        throw asToldToCallers(thrown, "begun");
+        throw refusalOfOutage(thrown, "begun");
       }
     },
 
@@ -241,7 +246,7 @@ export function createGate(parts: GateParts): Gate {
       const signal = watched(admission, context.signal);
       // What lasts is no work that others wait for.
       admission.work?.end();
-      return streamOf(doorOf(method).serve(request, callOf(admission, { ...context, signal }, undefined)));
+      return streamOf(ruleOf(method).serve(request, callOf(admission, { ...context, signal }, undefined)));
     },
 
     conversation(method, admission, speaker, context) {
@@ -259,8 +264,8 @@ export function createGate(parts: GateParts): Gate {
       };
       admission.work?.end();
       const call = { ...callOf(admission, context, undefined), step: () => admission.step?.() };
-      const listener = doorOf(method).serve(told, call) as Listener<Message>;
-      rest = watch(admission, listener, context.signal);
+      const listener = ruleOf(method).serve(told, call) as Listener<Message>;
+      rest = recheckWhileOpen(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
           try {
@@ -280,8 +285,8 @@ export function createGate(parts: GateParts): Gate {
   };
 }
 
-const answerOf = (door: Door, request: Message, call: Call): Promise<Message> =>
-  door.serve(request, call) as Promise<Message>;
+const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Message> =>
+  rule.serve(request, call) as Promise<Message>;
 
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 
@@ -301,7 +306,7 @@ const callOf = (
 });
 
 /** Counts an admission as work until it leaves. */
-function working(admission: Admission, work: Work): Admission {
+function working(admission: Admission, work: AdmittedWork): Admission {
   admission.work = work;
   return admission;
 }

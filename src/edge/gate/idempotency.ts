@@ -11,14 +11,14 @@ import {
 } from "@bufbuild/protobuf";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { inTime } from "../../ambient.ts";
-import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../call.ts";
-import type { CallContext, GateParts } from "./gate.ts";
-import { asToldToCallers } from "../messages/store-outage.ts";
+import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { refusalOfOutage } from "../messages/store-outage.ts";
 import { wantsStream } from "../messages/stream.ts";
+import type { CallContext, GateDeps } from "./gate.ts";
 
 /** What is called once per idempotency key. */
-export interface Keyed {
+export interface IdempotentCall {
   readonly method: DescMethod;
   readonly principal: KeyPrincipal;
   readonly key: string;
@@ -26,9 +26,9 @@ export interface Keyed {
 }
 
 /** Serves a whole call once per idempotency key: later calls get the first one's answer. */
-export async function serveOnce(
-  idempotency: GateParts["idempotency"],
-  { method, principal, key, request }: Keyed,
+export async function serveIdempotent(
+  idempotency: GateDeps["idempotency"],
+  { method, principal, key, request }: IdempotentCall,
   context: Pick<CallContext, "requestId" | "arrivedAt" | "deadline">,
   serve: (claim: IdempotencyClaim) => Promise<Message>,
 ): Promise<Message> {
@@ -51,7 +51,7 @@ export async function serveOnce(
     // A key that is claimed for nobody is free again.
     unwanted: ({ kind }) => void (kind === "run" && release()),
   }).catch((thrown: unknown) => {
-    throw asToldToCallers(thrown, "not begun");
+    throw refusalOfOutage(thrown, "not begun");
   });
   if (claimed.kind === "replay") {
     const { response, sealed } = claimed;
@@ -109,7 +109,7 @@ export function streamedRequest(request: Message): Message {
   return typeof inner === "object" && inner !== null && "$typeName" in inner ? (inner as Message) : request;
 }
 
-/** SHA-256 of what was asked, free of face, field order and the key itself. */
+/** SHA-256 of what was asked, free of transport, field order and the key itself. */
 function fingerprint<D extends DescMessage>(method: DescMethod & { input: D }, request: MessageShape<D>): Buffer {
   const fields = toJson(method.input, { ...request, idempotencyKey: undefined });
   return createHash("sha256").update(method.name).update(canonical(fields)).digest();

@@ -2,23 +2,23 @@
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { type Priority, type Rpc, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
 import type { Call } from "../../call.ts";
-import type { GateParts } from "./gate.ts";
 import { classOf } from "./admission/admission.ts";
-import type { Pool } from "./token-bucket.ts";
+import type { GateDeps } from "./gate.ts";
+import type { TokenPool } from "./token-bucket.ts";
 
 /** What stands between a caller and an RPC. */
-export interface Door {
+export interface MethodRule {
   rule: Rpc;
   /** What its calls count among. */
-  pool: Pool;
+  pool: TokenPool;
   /** Its class under overload. */
   priority: Priority;
   serve: (request: unknown, call: Call) => unknown;
 }
 
-/** The doors of all RPCs of the house. */
-export function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> {
-  const doors = new Map<DescMethod, Door>();
+/** The doors of all RPCs of the gateway. */
+export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, MethodRule> {
+  const rules = new Map<DescMethod, MethodRule>();
   for (const [service, functions] of services) {
     for (const method of service.methods) {
       const serve = functions[method.localName];
@@ -28,8 +28,8 @@ export function doorsOf(services: GateParts["services"]): Map<DescMethod, Door> 
       const rule = getOption(method, rpc);
       if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
         throw new Error(`${service.typeName}.${method.name} does not say how far a key of a workspace reaches`);
-      doors.set(method, { rule, pool, priority: classOf(rule.priority), serve: serve as Door["serve"] });
+      rules.set(method, { rule, pool, priority: classOf(rule.priority), serve: serve as MethodRule["serve"] });
     }
   }
-  return doors;
+  return rules;
 }

@@ -2,9 +2,9 @@
 import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { now } from "../../ambient.ts";
+import type { KeyPrincipal } from "../../call.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import { authorityOf, effective } from "../../services/authority.ts";
-import type { KeyPrincipal } from "../../call.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 
 /** The header before, and the key in it: a caller in a loop sends the same one again and again. */

@@ -4,13 +4,13 @@
  * in than one would.
  */
 import { every, inTime, now, sleep, steadyNow } from "../../ambient.ts";
-import { Refusal } from "../../errors.ts";
 import type { Signal } from "../../cancellation.ts";
+import { Refusal } from "../../errors.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
-import { Bucket, type Limit, type Pool, type Wanted } from "./token-bucket.ts";
+import { Bucket, type Limit, type TokenPool, type WantedTokens } from "./token-bucket.ts";
 
 /** What a call took from its key's limits, and what it left. */
-export interface Place {
+export interface ConcurrencySlot {
   /** Header names and values in turn: the IETF pair, and OpenRouter's. */
   readonly headers: readonly string[];
   /** The same as lines of HTTP/1. */
@@ -31,7 +31,7 @@ export interface KeyLimit {
 
 /** What work that waits was given of a key's limits, and after how many milliseconds there may be more. */
 export interface Spared {
-  readonly places: Place[];
+  readonly places: ConcurrencySlot[];
   readonly againMs: number;
 }
 
@@ -53,7 +53,7 @@ const LOOK_MS = 1_000;
 const QUEUE_MS = 10;
 
 /** The limits of all keys that this process has seen lately. */
-export class Limits {
+export class RateLimits {
   readonly #take: TakeRates;
   readonly #buckets = new Map<string, Bucket>();
   /** Those that the next question is about, and whether what they hold is to be given back. */
@@ -75,7 +75,12 @@ export class Limits {
    * among the calls. A key that descends from others takes from their buckets too. Refuses with 429 and the time after which it would be let
    * in.
    */
-  enter(keyId: string, limit: Limit, pool: Pool = "calls", above: readonly KeyLimit[] = ALONE): Place | Promise<Place> {
+  enter(
+    keyId: string,
+    limit: Limit,
+    pool: TokenPool = "calls",
+    above: readonly KeyLimit[] = ALONE,
+  ): ConcurrencySlot | Promise<ConcurrencySlot> {
     if (above.length > 0) return this.#enterLine([{ id: keyId, limit }, ...above], pool);
     const at = steadyNow();
     const bucket = this.#bucketOf(keyId, limit, at);
@@ -88,7 +93,7 @@ export class Limits {
    * of their limits. Such work does not count as running.
    */
   async spare(line: readonly KeyLimit[], most: number): Promise<Spared> {
-    const places: Place[] = [];
+    const places: ConcurrencySlot[] = [];
     while (places.length < most) {
       const at = steadyNow();
       const againMs = Math.max(...line.map(({ id, limit }) => this.#bucketOf(id, limit, at).spareIn(at)));
@@ -111,7 +116,7 @@ export class Limits {
    * Waits until `spare` gives a place; rejects when the signal is aborted. Those who wait for one key are served in the order in which they
    * came. `waits` is called where there is none at once, and what it answers when the wait is over.
    */
-  async turn(line: readonly KeyLimit[], signal: Signal, waits: () => () => void = ATTENTIVE): Promise<Place> {
+  async turn(line: readonly KeyLimit[], signal: Signal, waits: () => () => void = ATTENTIVE): Promise<ConcurrencySlot> {
     const id = line[0]?.id ?? "";
     const queue = this.#turns.get(id) ?? [];
     const own = {};
@@ -147,7 +152,7 @@ export class Limits {
   }
 
   /** Takes what is wanted, at once where it is at hand; throws or rejects with the refusal. */
-  #taken(bucket: Bucket, wanted: Wanted, at: number): Promise<void> | undefined {
+  #taken(bucket: Bucket, wanted: WantedTokens, at: number): Promise<void> | undefined {
     if (bucket.waiting.length === 0) {
       if (bucket.take(wanted, at)) {
         if (bucket.low && !bucket.asked) this.#ask(bucket, false);
@@ -160,7 +165,7 @@ export class Limits {
   }
 
   /** Waits for the database's answer. Apart from what is asked first: who waits for nothing makes nothing. */
-  #wait(bucket: Bucket, wanted: Wanted): Promise<void> {
+  #wait(bucket: Bucket, wanted: WantedTokens): Promise<void> {
     return new Promise((resolve, reject) => {
       bucket.waiting.push({
         wanted,
@@ -188,12 +193,12 @@ export class Limits {
    * What is left to a key, and when it has all of it again in unix seconds: the least of what it has itself and what those have that it
    * descends from. Asks the database where this replica doesn't know.
    */
-  async left(keyId: string, limit: Limit, above: readonly KeyLimit[] = ALONE): Promise<Left> {
+  async left(keyId: string, limit: Limit, above: readonly KeyLimit[] = ALONE): Promise<RateLeft> {
     const all = await Promise.all([this.#leftOf(keyId, limit), ...above.map((key) => this.#leftOf(key.id, key.limit))]);
     return all.reduce((least, each) => (each.remaining < least.remaining ? each : least));
   }
 
-  async #leftOf(keyId: string, limit: Limit): Promise<Left> {
+  async #leftOf(keyId: string, limit: Limit): Promise<RateLeft> {
     const known = this.#buckets.get(keyId);
     const bucket = known ?? new Bucket(keyId, limit, steadyNow());
     if (!known) {
@@ -212,9 +217,9 @@ export class Limits {
     while (this.#underway) await this.#underway;
   }
 
-  #place(bucket: Bucket, pool: Pool, at: number): Place {
+  #place(bucket: Bucket, pool: TokenPool, at: number): ConcurrencySlot {
     this.#running += 1;
-    return new Held(bucket, standing(bucket, at), {
+    return new HeldSlot(bucket, standing(bucket, at), {
       left: () => {
         bucket.running[pool] -= 1;
         this.#ended();
@@ -229,12 +234,12 @@ export class Limits {
   }
 
   /** Enters by a key's bucket and those of all that it descends from. */
-  #enterLine(line: readonly KeyLimit[], pool: Pool, counts = true): Place | Promise<Place> {
+  #enterLine(line: readonly KeyLimit[], pool: TokenPool, counts = true): ConcurrencySlot | Promise<ConcurrencySlot> {
     const at = steadyNow();
     const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
-    const inside = (): Place => {
+    const inside = (): ConcurrencySlot => {
       if (counts) this.#running += 1;
-      return new Held(buckets[0]!, leastStanding(buckets, steadyNow()), {
+      return new HeldSlot(buckets[0]!, leastStanding(buckets, steadyNow()), {
         left: () => {
           for (const bucket of buckets) bucket.running[pool] -= 1;
           if (counts) this.#ended();
@@ -251,7 +256,7 @@ export class Limits {
   }
 
   /** Takes what is wanted from each bucket in turn. Where one refuses, the others get back what they gave. */
-  #takeLine(buckets: readonly Bucket[], wanted: Wanted): Promise<void> | undefined {
+  #takeLine(buckets: readonly Bucket[], wanted: WantedTokens): Promise<void> | undefined {
     for (const [at, bucket] of buckets.entries()) {
       let taken: Promise<void> | undefined;
       try {
@@ -265,7 +270,7 @@ export class Limits {
     return undefined;
   }
 
-  async #takeRest(buckets: readonly Bucket[], from: number, first: Promise<void>, wanted: Wanted): Promise<void> {
+  async #takeRest(buckets: readonly Bucket[], from: number, first: Promise<void>, wanted: WantedTokens): Promise<void> {
     let at = from;
     try {
       await first;
@@ -340,14 +345,14 @@ const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
   });
 
 /** What a key has left, and how long until it has all of it. */
-interface Standing {
+interface RateStanding {
   left: number;
   fullInS: number;
   resetAt: number;
 }
 
 /** What is left to a key, and when it has all of it again in unix seconds. */
-export interface Left {
+export interface RateLeft {
   remaining: number;
   resetAt: number;
 }
@@ -355,23 +360,23 @@ export interface Left {
 const ALONE: readonly KeyLimit[] = [];
 const ATTENTIVE = () => (): void => {};
 
-const leastStanding = (buckets: readonly Bucket[], at: number): Standing =>
+const leastStanding = (buckets: readonly Bucket[], at: number): RateStanding =>
   buckets.map((bucket) => standing(bucket, at)).reduce((least, each) => (each.left < least.left ? each : least));
 
-function standing(bucket: Bucket, at: number): Standing {
+function standing(bucket: Bucket, at: number): RateStanding {
   const left = bucket.left(at);
   const fullInS = Math.ceil((bucket.limit.burst - left) / bucket.perMs / 1000);
   return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
 }
 
-/** A place that is held. What the limits left when it was taken is written for the face that asks, in its own form. */
-class Held implements Place {
+/** A place that is held. What the limits left when it was taken is written for the transport that asks, in its own form. */
+class HeldSlot implements ConcurrencySlot {
   readonly #limit: Limit;
-  readonly #standing: Standing;
+  readonly #standing: RateStanding;
   readonly #does: Does;
   #inside = true;
 
-  constructor({ limit }: Bucket, standing: Standing, does: Does) {
+  constructor({ limit }: Bucket, standing: RateStanding, does: Does) {
     this.#limit = limit;
     this.#standing = standing;
     this.#does = does;
@@ -413,16 +418,16 @@ interface Does {
 }
 
 /** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */
-interface Policy {
+interface RatePolicy {
   policy: string;
   most: string;
   before: string;
   between: string;
 }
 
-const policies = new WeakMap<Limit, Policy>();
+const policies = new WeakMap<Limit, RatePolicy>();
 
-function policyOf(limit: Limit): Policy {
+function policyOf(limit: Limit): RatePolicy {
   let said = policies.get(limit);
   if (said === undefined) {
     const policy = `"key";q=${limit.requests};w=${limit.windowS}`;
@@ -434,7 +439,7 @@ function policyOf(limit: Limit): Policy {
   return said;
 }
 
-function headersOf(limit: Limit, { left, fullInS, resetAt }: Standing): readonly string[] {
+function headersOf(limit: Limit, { left, fullInS, resetAt }: RateStanding): readonly string[] {
   const { policy, most } = policyOf(limit);
   return [
     "ratelimit-policy",

@@ -1,16 +1,20 @@
 /** Callers who stay: looked at again while they talk. */
 import type { Message } from "@bufbuild/protobuf";
 import { every } from "../../ambient.ts";
-import { Refusal } from "../../errors.ts";
 import type { Listener } from "../../call.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
+import { Refusal } from "../../errors.ts";
 import type { Admission } from "./gate.ts";
 
 /** How often a caller who stays is looked at again. The key is in memory, and a revoked one is told of by notification. */
 const LOOK_AGAIN_MS = 400;
 
 /** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
-export function watch({ again }: Admission, listener: Pick<Listener<Message>, "cut">, signal: Signal): () => void {
+export function recheckWhileOpen(
+  { again }: Admission,
+  listener: Pick<Listener<Message>, "cut">,
+  signal: Signal,
+): () => void {
   if (again === undefined) return nothing;
   const cut = (thrown: unknown): void => {
     if (thrown instanceof Refusal) listener.cut(thrown);
@@ -33,7 +37,7 @@ export function watched(admission: Admission, signal: Signal): Signal {
   const cancel = new Cancel();
   if (signal.aborted) cancel.abort(signal.reason);
   else signal.addEventListener("abort", () => cancel.abort(signal.reason), { once: true });
-  admission.left = watch(admission, { cut: (refusal) => cancel.abort(refusal) }, signal);
+  admission.left = recheckWhileOpen(admission, { cut: (refusal) => cancel.abort(refusal) }, signal);
   return cancel;
 }
 

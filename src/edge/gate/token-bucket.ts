@@ -17,13 +17,13 @@ export interface Limit {
 }
 
 /** What counts apart: calls that end by themselves, and streams that stay. */
-export type Pool = "calls" | "streams";
+export type TokenPool = "calls" | "streams";
 /** What takes a token: a call or a stream, with its place, or a step of a control loop, whose stream has one. */
-export type Wanted = Pool | "steps";
+export type WantedTokens = TokenPool | "steps";
 
 /** A call or a step that waits for the database's answer. */
-export interface Waiter {
-  readonly wanted: Wanted;
+export interface TokenWaiter {
+  readonly wanted: WantedTokens;
   enter(): void;
   refuse(why: unknown): void;
 }
@@ -48,7 +48,7 @@ export class Bucket {
   readonly running = { calls: 0, streams: 0 };
   /** Places that this replica may fill. */
   readonly places = { calls: 0, streams: 0 };
-  waiting: Waiter[] = [];
+  waiting: TokenWaiter[] = [];
   /** It is among those that the next question to the database is about. */
   asked = false;
   usedAt = 0;
@@ -79,7 +79,7 @@ export class Bucket {
   }
 
   /** Takes a token and a place, if both are at hand. */
-  take(wanted: Wanted, at: number): boolean {
+  take(wanted: WantedTokens, at: number): boolean {
     this.usedAt = at;
     if (this.tokens < 1 || this.#isFull(wanted)) return false;
     this.tokens -= 1;
@@ -88,7 +88,7 @@ export class Bucket {
   }
 
   /** Gives back a token and a place that were taken for a call that did not begin. */
-  putBack(wanted: Wanted): void {
+  putBack(wanted: WantedTokens): void {
     this.tokens = Math.min(this.limit.burst, this.tokens + 1);
     if (wanted !== "steps") this.running[wanted] -= 1;
   }
@@ -104,12 +104,12 @@ export class Bucket {
     return lacking <= 0 ? 0 : Math.max(1, lacking / this.perMs);
   }
 
-  #isFull(wanted: Wanted): boolean {
+  #isFull(wanted: WantedTokens): boolean {
     return wanted !== "steps" && this.running[wanted] >= this.places[wanted];
   }
 
   /** Why a call that found nothing at hand is refused without a question; undefined: the database has to be asked. */
-  refusal(wanted: Wanted, at: number): Refusal | undefined {
+  refusal(wanted: WantedTokens, at: number): Refusal | undefined {
     if (this.tokens < 1 && at < this.#emptyUntil) return this.#tooFast(at);
     if (wanted !== "steps" && this.#isFull(wanted) && at < this.#fullUntil[wanted]) return this.#tooMany(wanted);
     return undefined;
@@ -129,7 +129,7 @@ export class Bucket {
     const tokens = idle ? -this.tokens : rests ? 0 : this.waiting.length + this.#chunk - this.tokens;
     // Given back at once: what comes meanwhile asks again.
     if (idle) this.tokens = 0;
-    const places = (pool: Pool, most: number): number => {
+    const places = (pool: TokenPool, most: number): number => {
       const busy = this.running[pool] + waiting[pool];
       const ahead = idle || busy === 0 ? busy : busy + Math.min(MOST_SPARE, Math.floor(most * SPARE_SHARE));
       return Math.max(this.running[pool], Math.min(ahead, most));
@@ -203,7 +203,7 @@ export class Bucket {
     return refuse(Reason.RATE_LIMIT_EXCEEDED, text, {}, { retryAfter: waitS });
   }
 
-  #tooMany(pool: Pool): Refusal {
+  #tooMany(pool: TokenPool): Refusal {
     const { concurrency, streams } = this.limit;
     const text =
       pool === "calls"

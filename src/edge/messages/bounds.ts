@@ -91,7 +91,7 @@ export const tooManyInAll = (most: number, what = "values"): Refusal =>
   tooMany("", `must contain no more than ${most} ${what} in all`);
 
 /** How a field stands on the wire, as far as counting goes. */
-interface Plan {
+interface BoundsPlan {
   readonly field: DescField;
   readonly wire: WireType;
   readonly isList: boolean;
@@ -105,7 +105,7 @@ interface Plan {
 }
 
 interface Plans {
-  readonly byNumber: readonly (Plan | undefined)[];
+  readonly byNumber: readonly (BoundsPlan | undefined)[];
   readonly lists: number;
 }
 
@@ -121,7 +121,7 @@ function plansOf(desc: DescMessage): Plans {
 }
 
 function plansFrom(fields: readonly DescField[]): Plans {
-  const byNumber: (Plan | undefined)[] = [];
+  const byNumber: (BoundsPlan | undefined)[] = [];
   let lists = 0;
   for (const field of fields) {
     const isList = field.fieldKind === "list" || field.fieldKind === "map";
@@ -130,7 +130,7 @@ function plansFrom(fields: readonly DescField[]): Plans {
   return { byNumber, lists };
 }
 
-function planOf(field: DescField, isList: boolean, place: number): Plan {
+function planOf(field: DescField, isList: boolean, place: number): BoundsPlan {
   const shared = { field, isList, place, most: isList ? mostItemsOf(field) : Number.POSITIVE_INFINITY };
   if (field.fieldKind === "map") {
     const { mapKind, mapKey } = field;
@@ -154,7 +154,7 @@ function planOf(field: DescField, isList: boolean, place: number): Plan {
   return { ...shared, wire, numberBytes: isList ? bytes : undefined, inner: undefined };
 }
 
-interface Wire {
+interface BodyEncoding {
   readonly wire: WireType;
   /** Of each number: 0 where they differ, undefined where it is none. */
   readonly bytes: number | undefined;
@@ -165,9 +165,9 @@ const WIRES = {
   bytes: { wire: WireType.LengthDelimited, bytes: undefined },
   four: { wire: WireType.Bit32, bytes: 4 },
   eight: { wire: WireType.Bit64, bytes: 8 },
-} as const satisfies Record<string, Wire>;
+} as const satisfies Record<string, BodyEncoding>;
 
-function wireOf(scalar: ScalarType | undefined): Wire {
+function wireOf(scalar: ScalarType | undefined): BodyEncoding {
   switch (scalar) {
     case ScalarType.STRING:
     case ScalarType.BYTES:
@@ -186,7 +186,7 @@ function wireOf(scalar: ScalarType | undefined): Wire {
 }
 
 /** A message whose bytes are being looked at. */
-interface Level {
+interface BoundsLevel {
   readonly plans: Plans;
   readonly end: number;
   /** Items of each list so far. */
@@ -202,7 +202,7 @@ interface Level {
  */
 export function assertBounded(desc: DescMessage, bytes: Uint8Array, bounds: Bounds): void {
   if (bytes.length <= UNSEEN_BYTES) return;
-  const levels: Level[] = [{ plans: plansOf(desc), end: bytes.length, items: [], name: "" }];
+  const levels: BoundsLevel[] = [{ plans: plansOf(desc), end: bytes.length, items: [], name: "" }];
   const cursor = { bytes, at: 0 };
   let elements = 0;
   let numbers = 0;
@@ -252,14 +252,14 @@ export function assertBounded(desc: DescMessage, bytes: Uint8Array, bounds: Boun
 
 const unreadable = (): Refusal => refuse(Reason.MALFORMED_BODY, "the message cannot be read");
 
-function count(levels: readonly Level[], plan: Plan, more: number): void {
+function count(levels: readonly BoundsLevel[], plan: BoundsPlan, more: number): void {
   const { items } = levels[levels.length - 1]!;
   const now = (items[plan.place] ?? 0) + more;
   items[plan.place] = now;
   if (now > plan.most) throw tooMany(pathOf(levels, plan), tooManyItems(plan.field, plan.most));
 }
 
-const pathOf = (levels: readonly Level[], { field }: Plan): string =>
+const pathOf = (levels: readonly BoundsLevel[], { field }: BoundsPlan): string =>
   [...levels.slice(1).map(({ name }) => name), field.name].join(".");
 
 interface Cursor {

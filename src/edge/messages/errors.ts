@@ -1,4 +1,4 @@
-/** How a refusal looks on each face: one body for REST, one error with details for Connect and gRPC. */
+/** How a refusal looks on each transport: one body for REST, one error with details for Connect and gRPC. */
 import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
@@ -6,12 +6,12 @@ import { ErrorType, ErrorTypeSchema } from "../../../gen/limber/edge/v1/options_
 import { ErrorDetailsSchema, type Violation } from "../../../gen/limber/v1/error_pb.ts";
 import { RouteSchema } from "../../../gen/limber/v1/route_pb.ts";
 import { ERROR_DOMAIN } from "../../brand.ts";
-import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../errors.ts";
 import type { Signal } from "../../cancellation.ts";
-import { asToldToCallers } from "./store-outage.ts";
+import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../errors.ts";
 import { encoderOf, wordsOf } from "./json.ts";
+import { refusalOfOutage } from "./store-outage.ts";
 
-/** What the REST face knows of a request: where the parts of a path of the schema were given, and with what values. */
+/** What the REST transport knows of a request: where the parts of a path of the schema were given, and with what values. */
 export interface Given {
   /** Where the field at `path` of the message is given: `["body", "horizon"]`. */
   locate(path: string): (string | number)[];
@@ -96,7 +96,7 @@ export function sentenceOf(violations: readonly { readonly path: string; readonl
   return `${first.path || "the body"}${colon} ${first.message}${more}`;
 }
 
-/** Headers that a refusal has on every face that has headers. */
+/** Headers that a refusal has on every transport that has headers. */
 function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, string> {
   const own: Record<string, string> = {};
   for (let i = 0; i < headers.length; i += 2) own[headers[i]!] = headers[i + 1]!;
@@ -266,5 +266,5 @@ export function complete(error: ConnectError, refusal: Refusal, requestId: strin
  */
 export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
   const calledOff = signal?.aborted && !(thrown instanceof Refusal);
-  return asRefusal(calledOff ? signal.reason : asToldToCallers(thrown, "begun"));
+  return asRefusal(calledOff ? signal.reason : refusalOfOutage(thrown, "begun"));
 }

@@ -3,7 +3,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
 
 /** A database that is away is no bug, nor is text that no database holds: the caller is told to come again, or to mend it. */
-export function asToldToCallers(thrown: unknown, call: keyof typeof AWAY): unknown {
+export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
   if (!isOutage(thrown)) return thrown;

@@ -1,4 +1,4 @@
-/** The OpenAPI 3.1 description of the REST face, derived from the schema and its comments. */
+/** The OpenAPI 3.1 description of the REST transport, derived from the schema and its comments. */
 import type { DescMessage, DescService } from "@bufbuild/protobuf";
 import { getOption } from "@bufbuild/protobuf";
 import { Access, rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";

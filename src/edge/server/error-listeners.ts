@@ -1,6 +1,6 @@
 /**
  * Sockets, requests and responses whose errors are heard from their first moment to their last, whoever else listens and stops
- * listening. A failed write or an aborted request is told a turn later: by then its face has let go of it, or the connection is
+ * listening. A failed write or an aborted request is told a turn later: by then its transport has let go of it, or the connection is
  * another's, and an `error` event that nobody hears ends the process. Node destroys what failed; its `close` tells its owners.
  */
 import { IncomingMessage, ServerResponse } from "node:http";

@@ -6,11 +6,11 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../ambient.ts";
-import { type Room, roomFor, taken } from "../../codecs/slab.ts";
+import { roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
+import { countRequest, isTurnSpent } from "./event-loop-turn.ts";
 import { ChunkedBody } from "./fast-http1/chunked-body.ts";
 import { mayBecomePlain, type PlainHead, readPlainHead } from "./fast-http1/head.ts";
 import { readShared, type SharedReader } from "./shared-reads.ts";
-import { countRequest, isTurnSpent } from "./event-loop-turn.ts";
 
 /** A request that has come whole. */
 export interface PlainRequest {
@@ -22,15 +22,15 @@ export interface PlainRequest {
 }
 
 /** What the lane serves. */
-export interface LaneFace {
+export interface FastHttp1Handler {
   takes(path: string): boolean;
   /** Answers with one `answer`, or with one `writeHead` and one `end` or `stream`. */
   serve(request: PlainRequest, response: PlainResponse): void;
 }
 
 /** How the lane is set up; times in milliseconds. */
-interface LaneOptions {
-  readonly face: LaneFace;
+interface FastHttp1Options {
+  readonly transport: FastHttp1Handler;
   readonly idleTimeoutMs: number;
   readonly sharedReads: boolean;
   /** Takes a connection, paused, with all its unused bytes before it. */
@@ -38,7 +38,7 @@ interface LaneOptions {
 }
 
 /** Every connection in the lane. */
-export interface Lane {
+export interface FastHttp1 {
   /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
   accept(socket: Socket, greeted: () => void): void;
   /** Ends each connection after its next answer, which says so. */
@@ -55,12 +55,12 @@ const MOST_AHEAD = 64 << 10;
 const MOST_UNSENT = 64 << 10;
 
 /** Opens the lane. */
-export function openLane(options: LaneOptions): Lane {
-  const connections = new Set<Connection>();
+export function openFastHttp1(options: FastHttp1Options): FastHttp1 {
+  const connections = new Set<FastHttp1Connection>();
   let draining = false;
   return {
     accept(socket, greeted) {
-      const connection = new Connection(socket, greeted, {
+      const connection = new FastHttp1Connection(socket, greeted, {
         ...options,
         draining: () => draining,
         left: () => connections.delete(connection),
@@ -78,17 +78,17 @@ export function openLane(options: LaneOptions): Lane {
   };
 }
 
-interface House extends LaneOptions {
+interface House extends FastHttp1Options {
   draining(): boolean;
   /** The connection is no longer in the lane. */
   left(): void;
 }
 
 /** One connection in the lane. */
-class Connection {
+class FastHttp1Connection {
   #socket: Socket;
   readonly #greeted: () => void;
-  readonly #house: House;
+  readonly #deps: House;
   /** How it reads since its first answer. */
   #reader: SharedReader | undefined;
   #isSettled = false;
@@ -113,12 +113,12 @@ class Connection {
   #forgetIdle: () => void;
   #forgetRest: () => void = nothing;
 
-  constructor(socket: Socket, greeted: () => void, house: House) {
+  constructor(socket: Socket, greeted: () => void, deps: House) {
     this.#socket = socket;
     this.#greeted = greeted;
-    this.#house = house;
-    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(house.idleTimeoutMs / 1000)}\r\n`;
-    this.#forgetIdle = after(house.idleTimeoutMs, this.#restUnlessUsed);
+    this.#deps = deps;
+    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(deps.idleTimeoutMs / 1000)}\r\n`;
+    this.#forgetIdle = after(deps.idleTimeoutMs, this.#restUnlessUsed);
   }
 
   begin(): void {
@@ -143,7 +143,7 @@ class Connection {
     if (socket.writableLength > 0 || socket.destroyed || socket.errored) return;
     this.#isSettled = true;
     this.#unlisten();
-    this.#reader = this.#house.sharedReads ? readShared(socket, this.#read) : undefined;
+    this.#reader = this.#deps.sharedReads ? readShared(socket, this.#read) : undefined;
     if (this.#reader === undefined) socket.on("data", this.#read);
     else this.#socket = this.#reader.socket;
     this.#listen();
@@ -151,7 +151,7 @@ class Connection {
 
   /** The last headers of an answer, which say what becomes of the connection. */
   get ending(): string {
-    return this.#house.draining() ? "Connection: close\r\n" : this.#keepAlive;
+    return this.#deps.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
   /** Whether the peer has not been sent all that was written. */
@@ -160,7 +160,7 @@ class Connection {
   }
 
   /** Room for what is to be sent. What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block. */
-  roomFor(size: number): Room {
+  roomFor(size: number): SlabRoom {
     return this.isBehind ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
   }
 
@@ -175,7 +175,7 @@ class Connection {
   /** Sends the last part of the answer, and goes on to the next request. */
   finish(part: string | Buffer): void {
     this.#running = undefined;
-    if (this.#house.draining()) {
+    if (this.#deps.draining()) {
       this.#socket.end(part);
       return;
     }
@@ -256,7 +256,7 @@ class Connection {
       this.#waitForRest();
       return;
     }
-    if (head === undefined || !this.#house.face.takes(head.path)) {
+    if (head === undefined || !this.#deps.transport.takes(head.path)) {
       this.#handOver();
       return;
     }
@@ -284,7 +284,7 @@ class Connection {
     this.#usedAt = steadyNow();
     this.#running = new PlainResponse(this);
     const body = bytes.subarray(bodyAt, end);
-    this.#house.face.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
+    this.#deps.transport.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
   }
 
   /** The bytes are used up: the next are those that came behind them. */
@@ -321,7 +321,7 @@ class Connection {
     this.#unlisten();
     this.#reader?.release();
     if (this.#bytes !== undefined) socket.unshift(this.#whole());
-    this.#house.handOver(socket, this.#greeted);
+    this.#deps.handOver(socket, this.#greeted);
   }
 
   /** A peer that closes its side has left, as node:http has it. */
@@ -347,31 +347,31 @@ class Connection {
     this.#isOver = true;
     this.#forgetIdle();
     this.#forgetRest();
-    this.#house.left();
+    this.#deps.left();
   }
 
   readonly #restUnlessUsed = (): void => {
-    const left = this.#usedAt + this.#house.idleTimeoutMs - steadyNow();
+    const left = this.#usedAt + this.#deps.idleTimeoutMs - steadyNow();
     if (left <= 0 && this.#running === undefined) this.#socket.destroy();
-    else this.#forgetIdle = after(left > 0 ? left : this.#house.idleTimeoutMs, this.#restUnlessUsed);
+    else this.#forgetIdle = after(left > 0 ? left : this.#deps.idleTimeoutMs, this.#restUnlessUsed);
   };
 }
 
 const nothing = (): void => undefined;
 const NOTHING = Buffer.alloc(0);
 
-/** The answer to a plain request: what the REST face uses of a response of node:http. */
+/** The answer to a plain request: what the REST transport uses of a response of node:http. */
 export class PlainResponse {
   statusCode = 200;
   headersSent = false;
   /** The caller has left. */
   destroyed = false;
-  readonly #connection: Connection;
+  readonly #connection: FastHttp1Connection;
   #head = "";
   #onClose: (() => void) | undefined;
   #body: ChunkedBody | undefined;
 
-  constructor(connection: Connection) {
+  constructor(connection: FastHttp1Connection) {
     this.#connection = connection;
   }
 

@@ -2,10 +2,18 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { UpgradeTaker } from "./port.ts";
-import { answerTo, bytesOf, FAULTS, faultOfError, faultOfHead, type RefusalBody, type WireFault } from "./wire-faults.ts";
+import {
+  answerTo,
+  bytesOf,
+  FAULTS,
+  faultOfError,
+  faultOfHead,
+  type RefusalBody,
+  type WireFault,
+} from "./wire-faults.ts";
 
 /** What is known of one HTTP/1 connection. */
-interface Peer {
+interface Http1Peer {
   /** Called when a whole head has arrived. */
   greeted: () => void;
   /** The response to the newest request; those of earlier, pipelined ones end before it. */
@@ -36,11 +44,11 @@ export function http1Side(
   handler: (request: IncomingMessage, response: ServerResponse) => void,
   { refusal: bodyOf, upgrade }: { refusal: RefusalBody; upgrade?: UpgradeTaker },
 ): Http1Side {
-  const peers = new Map<Socket, Peer>();
+  const peers = new Map<Socket, Http1Peer>();
   let leaving = false;
   let draining = false;
 
-  const refuse = (socket: Socket, peer: Peer, fault: WireFault): void => {
+  const refuse = (socket: Socket, peer: Http1Peer, fault: WireFault): void => {
     if (peer.refused) return;
     peer.refused = true;
     const answer = (): void => {
@@ -61,7 +69,7 @@ export function http1Side(
   };
 
   /** Runs `then` when `response`, the newest, is the one that is sent next; never where its connection ends before. */
-  const inTurn = (response: ServerResponse, { before }: Peer, then: () => void): void => {
+  const inTurn = (response: ServerResponse, { before }: Http1Peer, then: () => void): void => {
     if (response.socket !== null) then();
     else before?.once("close", () => response.socket !== null && then());
   };
@@ -124,7 +132,7 @@ export function http1Side(
     refuse(socket, peer, fault);
   });
 
-  const owes = ({ last }: Peer): boolean => last !== undefined && !last.writableFinished;
+  const owes = ({ last }: Http1Peer): boolean => last !== undefined && !last.writableFinished;
 
   return {
     accept(socket, greeted) {

@@ -1,10 +1,10 @@
 /** The HTTP/2 half of the port: calls that somebody takes run on sessions of our own, everything else on node:http2's. */
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
-import type { RefusalBody } from "./wire-faults.ts";
 import type { FindTaker } from "./http2/call.ts";
 import { generalSide, type Http2Limits, type Http2Side } from "./http2/general.ts";
-import { Session, type SessionHouse } from "./http2/session.ts";
+import { ServerSession, type SessionDeps } from "./http2/session.ts";
+import type { RefusalBody } from "./wire-faults.ts";
 
 /** What a session inside may do: whoever speaks to it has been judged outside. */
 const INSIDE = {
@@ -25,10 +25,10 @@ export function http2Side(
 ): Http2Side {
   if (find === undefined) return generalSide(handler, bodyOf, limits, cutOff);
   const inside = generalSide(handler, bodyOf, { ...limits, ...INSIDE }, () => undefined);
-  const sessions = new Set<Session>();
+  const sessions = new Set<ServerSession>();
   let leaving = false;
   let draining = false;
-  const house: SessionHouse = {
+  const deps: SessionDeps = {
     limits,
     find,
     general: (pipe, from) => inside.accept(pipe, () => undefined, from),
@@ -37,7 +37,7 @@ export function http2Side(
   };
   return {
     accept(socket: Socket, greeted) {
-      const session = new Session(socket, greeted, house);
+      const session = new ServerSession(socket, greeted, deps);
       sessions.add(session);
       session.begin();
       if (leaving) session.leave();

@@ -5,15 +5,15 @@ import * as https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after } from "../../ambient.ts";
-import type { RefusalBody } from "./wire-faults.ts";
+import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
+import { type FastHttp1Handler, openFastHttp1 } from "./fast-http1.ts";
 import { http1Side } from "./http1.ts";
-import type { Patience } from "./http2/budget.ts";
+import type { BudgetOptions } from "./http2/budget.ts";
 import type { FindTaker } from "./http2/call.ts";
 import { http2Side } from "./http2.ts";
-import { type LaneFace, openLane } from "./fast-http1.ts";
-import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
 import { Penalties } from "./penalties.ts";
 import { tellProtocol } from "./preface.ts";
+import type { RefusalBody } from "./wire-faults.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
 export type PortHandler = (
@@ -21,7 +21,7 @@ export type PortHandler = (
   response: http.ServerResponse | Http2ServerResponse,
 ) => void;
 
-/** What takes over HTTP/1 connections, such as a face that speaks WebSocket. */
+/** What takes over HTTP/1 connections, such as a transport that speaks WebSocket. */
 export interface UpgradeTaker {
   wants(request: http.IncomingMessage): boolean;
   take(request: http.IncomingMessage, socket: Duplex, head: Buffer): void;
@@ -36,7 +36,7 @@ export interface PortOptions {
   /** Who takes calls over HTTP/2, which then never reach the handler; where absent, node:http2 serves every connection alone. */
   readonly findTaker?: FindTaker;
   /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
-  readonly lane?: LaneFace | undefined;
+  readonly lane?: FastHttp1Handler | undefined;
   /** Whether the lane's connections, and those of sessions of our own, read into one block that all share. */
   readonly sharedReads?: boolean;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
@@ -62,7 +62,7 @@ export interface PortOptions {
   /** The flow-control window of each HTTP/2 session. */
   readonly sessionWindow?: number;
   /** How many HTTP/2 frames that only cost (resets before an answer, pings, settings) a session may send. */
-  readonly patience?: Patience;
+  readonly patience?: BudgetOptions;
   /** What an address is charged as for connections that were cut off; undefined for one that all callers share, such as a trusted proxy's. */
   readonly chargedAs?: (address: string) => string | undefined;
   /** The most connections at once; further ones are closed unheard. Unbounded when absent. */
@@ -85,7 +85,7 @@ const DEFAULTS = {
   patience: { burst: 200, perSecond: 50 },
 } as const satisfies PortOptions;
 
-type Limits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
+type PortLimits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS>>;
 
 /** A port as a server. */
 export type Port = (http.Server | https.Server) & {
@@ -106,7 +106,7 @@ const FIRST_WORD_MS = 1_000;
  * is answered here: Fastify is to be given a `clientErrorHandler` that does nothing.
  */
 export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
-  const limits: Limits = { ...DEFAULTS, ...options };
+  const limits: PortLimits = { ...DEFAULTS, ...options };
   const server = listenerFor(limits);
   const opened = options.tls === undefined ? "connection" : "secureConnection";
   const [attach] = server.listeners(opened) as ((socket: Socket) => void)[]; // sound: Node's own, asserted next
@@ -116,8 +116,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   const http1 = http1Side(server, attach.bind(server), handler, limits);
   const lane =
     limits.lane &&
-    openLane({
-      face: limits.lane,
+    openFastHttp1({
+      transport: limits.lane,
       idleTimeoutMs: limits.idleTimeoutMs,
       sharedReads: limits.sharedReads,
       handOver: http1.accept,
@@ -218,7 +218,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
 }
 
 // The HTTP/1 server has to be the one that listens: Node starts its watch over slow heads nowhere else.
-function listenerFor(limits: Limits): http.Server | https.Server {
+function listenerFor(limits: PortLimits): http.Server | https.Server {
   // The watch looks in intervals; taking one off the limit keeps the promise that a head never takes longer.
   const interval = Math.min(1000, Math.ceil(limits.headersTimeoutMs / 10));
   const headersTimeout = limits.headersTimeoutMs - interval;
@@ -231,7 +231,7 @@ function listenerFor(limits: Limits): http.Server | https.Server {
     IncomingMessage: OwnedRequest,
     ServerResponse: OwnedResponse,
     shouldUpgradeCallback: (request: http.IncomingMessage) => limits.upgrade?.wants(request) === true,
-    requireHostHeader: false, // checked with the rest of the head, for an answer in the house's form
+    requireHostHeader: false, // checked with the rest of the head, for an answer in the gateway's form
     noDelay: true,
     keepAlive: true,
   };

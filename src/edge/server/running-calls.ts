@@ -4,7 +4,7 @@
  * Members that come and go by the thousand a second. Not a Set: one that makes room leaves a table behind, which the
  * collector takes for alive until its next full round, with everyone who was in it and all that hangs on them.
  */
-export class Running<T> {
+export class RunningCalls<T> {
   readonly #places: (T | undefined)[] = [];
   readonly #free: number[] = [];
 

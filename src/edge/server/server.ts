@@ -1,4 +1,4 @@
-/** The edge as one server: every face on one port. */
+/** The edge as one server: every transport on one port. */
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
@@ -11,37 +11,37 @@ import Fastify, {
   type FastifyServerFactory,
 } from "fastify";
 import { after, newId } from "../../ambient.ts";
+import { SERVICES } from "../../app/services.ts";
 import { API_VERSION, BRAND } from "../../brand.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../../errors.ts";
-import { serveDocs } from "../openapi/pages.ts";
-import type { Readiness } from "../transports/connect/health.ts";
-import { serveConnect } from "../transports/connect/connect.ts";
-import { grpcTrailersOf } from "../transports/grpc/status.ts";
-import { openpiFace } from "../transports/openpi/openpi.ts";
-import { dialectAt } from "../transports/rest/dialects/index.ts";
-import { RestFace, sayNo, serveRest } from "../transports/rest/rest.ts";
-import type { Gate } from "../gate/gate.ts";
-import type { Log } from "../call-log.ts";
 import { BodyMemory } from "../body-memory.ts";
+import type { CallLog } from "../call-log.ts";
+import type { Gate } from "../gate/gate.ts";
 import { wireBody } from "../messages/errors.ts";
 import { warmUp } from "../messages/validate.ts";
-import { type MetricsDoor, serveMetrics } from "../metrics.ts";
-import type { LaneFace } from "./fast-http1.ts";
+import { type MetricsAccess, serveMetrics } from "../metrics.ts";
+import { serveDocs } from "../openapi/pages.ts";
+import { serveConnect } from "../transports/connect/connect.ts";
+import type { Readiness } from "../transports/connect/health.ts";
+import { grpcTrailersOf } from "../transports/grpc/status.ts";
+import { openpiTransport } from "../transports/openpi/openpi.ts";
+import { dialectAt } from "../transports/rest/dialects/index.ts";
+import { RestTransport, refuseRequest, serveRest } from "../transports/rest/rest.ts";
+import type { FastHttp1Handler } from "./fast-http1.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./port.ts";
-import { SERVICES } from "../../app/services.ts";
 
 /** What the edge is built from. */
 export interface ServerOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
-  readonly log: Log;
+  readonly log: CallLog;
   /** Where the bodies of requests are counted; the defaults where it is absent. */
   readonly memory?: BodyMemory;
   /** Serves `/metrics`; undefined: nobody does. */
-  readonly metrics?: MetricsDoor;
+  readonly metrics?: MetricsAccess;
   /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
   readonly closing?: AbortController;
-  /** The port's own limits, its certificate, and what takes HTTP/2 streams before the faces. */
+  /** The port's own limits, its certificate, and what takes HTTP/2 streams before the transports. */
   readonly port?: PortOptions;
 }
 
@@ -71,7 +71,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   setMaxListeners(0, closing.signal);
   const unreadable = (request: FastifyRequest, reply: FastifyReply): void =>
     answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the request names no host"));
-  const faces = {
+  const transports = {
     unreadable,
     gate: options.gate,
     readiness: options.readiness,
@@ -80,10 +80,10 @@ export function buildServer(options: ServerOptions): EdgeServer {
     closing: closing.signal,
   };
   warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
-  const rest = new RestFace(SERVICES, faces);
+  const rest = new RestTransport(SERVICES, transports);
   const endless = new Set<string>();
   let port: Port | undefined;
-  const open = portFactory(rest, endless, { upgrade: openpiFace(faces), ...options.port });
+  const open = portFactory(rest, endless, { upgrade: openpiTransport(transports), ...options.port });
   const fastify = Fastify({
     serverFactory: (handler) => {
       port = open(handler);
@@ -104,7 +104,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveDocs(fastify);
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveRest(fastify, rest);
-  for (const path of serveConnect(fastify, SERVICES, faces)) endless.add(path);
+  for (const path of serveConnect(fastify, SERVICES, transports)) endless.add(path);
 
   const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();
@@ -188,7 +188,7 @@ const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs
 const MAX_PARAMETER = 1024;
 
 function portFactory(
-  rest: RestFace,
+  rest: RestTransport,
   endless: ReadonlySet<string>,
   port: PortOptions | undefined,
 ): (handler: Parameters<FastifyServerFactory>[0]) => Port {
@@ -196,7 +196,7 @@ function portFactory(
     // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
     const route = handler as PortHandler;
     const answer: PortHandler = (request, response) => void (rest.take(request, response) || route(request, response));
-    const lane: LaneFace = {
+    const lane: FastHttp1Handler = {
       takes: (path) => rest.takesPost(path),
       serve: (request, response) => void rest.take(request, response),
     };
@@ -204,7 +204,7 @@ function portFactory(
   };
 }
 
-/** No body is read but by the face that knows what it should be. */
+/** No body is read but by the transport that knows what it should be. */
 function leaveBodiesAlone(fastify: FastifyInstance): void {
   fastify.removeAllContentTypeParsers();
   fastify.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
@@ -219,12 +219,12 @@ function noSuchPath(request: FastifyRequest, reply: FastifyReply): void {
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
 
-/** Answers what no face has taken. A gRPC client reads no JSON: it is told in trailers that stand alone. */
+/** Answers what no transport has taken. A gRPC client reads no JSON: it is told in trailers that stand alone. */
 function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   reply.hijack();
   const requestId = newId("req");
   if (!isGrpc(request)) {
-    sayNo(reply.raw, refusal, requestId, { dialect: dialectAt(request.url) });
+    refuseRequest(reply.raw, refusal, requestId, { dialect: dialectAt(request.url) });
     return;
   }
   const head = { "content-type": request.headers["content-type"], "x-request-id": requestId };

@@ -2,20 +2,20 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { steadyNow } from "../../ambient.ts";
-import { factsOf, Reason, Refusal } from "../../errors.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
+import { factsOf, Reason, Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { aboveOf } from "../gate/authenticate.ts";
-import type { KeyLimit, Limits, Place } from "../gate/rate-limits.ts";
-import { principalOf } from "../gate/principal.ts";
 import type { Gate } from "../gate/gate.ts";
+import { principalOf } from "../gate/principal.ts";
+import type { ConcurrencySlot, KeyLimit, RateLimits } from "../gate/rate-limits.ts";
 import { refusalOf, restAnswer } from "../messages/errors.ts";
 import { decoderOf, encoderOf, Faults } from "../messages/json.ts";
 import { invalid, violationOf, violationsOf } from "../messages/validate.ts";
 
 /** One call to be made. */
-export interface LaterCall {
+export interface JobCall {
   readonly contract: "act" | "predict";
   /** The request as JSON. */
   readonly request: object;
@@ -26,7 +26,7 @@ export interface LaterCall {
 }
 
 /** How it was answered. A refusal that is `retryable` says nothing of the call itself. */
-export type LaterAnswer =
+export type JobAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
   | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean };
 
@@ -43,33 +43,33 @@ const PASSING: ReadonlySet<Reason> = new Set([
 ]);
 
 /** A place in the limits of a key, taken before its call is made. */
-export type LaterPlace = Pick<Place, "leave" | "unused">;
+export type JobCallSlot = Pick<ConcurrencySlot, "leave" | "unused">;
 
-/** What calls that are made later need of the house. */
-export interface LaterParts {
+/** What calls that are made later depends on. */
+export interface JobCallsDeps {
   readonly gate: Gate;
-  readonly limits: Pick<Limits, "spare" | "turn">;
+  readonly limits: Pick<RateLimits, "spare" | "turn">;
   /** A key as the database has it now. */
   find(keyId: string): Promise<KeyRecord | undefined>;
 }
 
 /** Calls in the name of keys, within their limits; the key is looked at just before, and asked for what its own call would need. */
-export interface LaterCalls {
+export interface JobCalls {
   /**
    * Places for up to `most` calls of a key, and after how many milliseconds there may be more. A key that may not call at all gets places that
    * take nothing: its calls are refused each by its own answer.
    */
-  places(keyId: string, most: number): Promise<{ places: LaterPlace[]; againMs: number }>;
+  places(keyId: string, most: number): Promise<{ places: JobCallSlot[]; againMs: number }>;
   /** Makes a call when it is its turn; tells by `waits` where that is not at once, and by what that answers when it is. */
-  inTurn(keyId: string, call: LaterCall, waits: () => () => void): Promise<LaterAnswer & { readonly waitedMs: number }>;
+  inTurn(keyId: string, call: JobCall, waits: () => () => void): Promise<JobAnswer & { readonly waitedMs: number }>;
   /** Makes a call; its place is given back at the end. */
-  answer(keyId: string, call: LaterCall, place: LaterPlace): Promise<LaterAnswer>;
+  answer(keyId: string, call: JobCall, place: JobCallSlot): Promise<JobAnswer>;
 }
 
-const NO_PLACE: LaterPlace = { leave: () => {}, unused: () => {} };
+const NO_PLACE: JobCallSlot = { leave: () => {}, unused: () => {} };
 
 /** Makes calls through the gate. */
-export function laterCalls({ gate, limits, find }: LaterParts): LaterCalls {
+export function openJobCalls({ gate, limits, find }: JobCallsDeps): JobCalls {
   const looking = new Map<string, Promise<KeyRecord | undefined>>();
   /** Calls that begin in one go look once. */
   const lookOnce = (keyId: string): Promise<KeyRecord | undefined> => {
@@ -90,7 +90,7 @@ export function laterCalls({ gate, limits, find }: LaterParts): LaterCalls {
       throw thrown;
     }
   };
-  const answered = async (key: KeyRecord | undefined, call: LaterCall): Promise<LaterAnswer> => {
+  const answered = async (key: KeyRecord | undefined, call: JobCall): Promise<JobAnswer> => {
     try {
       const method = METHODS[call.contract];
       return await answer(gate, method, gate.inNameOf(method, key), call);
@@ -135,14 +135,14 @@ export function laterCalls({ gate, limits, find }: LaterParts): LaterCalls {
 /** A key that was read longer ago is read again before its call is made. */
 const FRESH_MS = 500;
 
-function refused(thrown: unknown, { requestId, signal }: LaterCall): LaterAnswer {
+function refused(thrown: unknown, { requestId, signal }: JobCall): JobAnswer {
   const refusal = refusalOf(thrown, signal);
   const { body } = restAnswer(refusal, requestId);
   const retryable = PASSING.has(refusal.reason) || factsOf(refusal.reason).status === 500;
   return { kind: "refusal", body: JSON.parse(body) as object, retryable };
 }
 
-async function answer(gate: Gate, method: DescMethod, principal: KeyPrincipal, call: LaterCall): Promise<LaterAnswer> {
+async function answer(gate: Gate, method: DescMethod, principal: KeyPrincipal, call: JobCall): Promise<JobAnswer> {
   const { idempotency_key: _, ...fields } = call.request as Record<string, unknown>;
   const faults = new Faults();
   const message = decoderOf(method.input).decode(fields, faults);

@@ -6,13 +6,13 @@ import type { Signal } from "../../cancellation.ts";
 export const UNREAD_MS = 60_000;
 
 /** What is read, as far as waiting for its reader goes. */
-interface Read {
+interface ReadOptions {
   on(event: "drain" | "close", run: () => void): unknown;
   off(event: "drain" | "close", run: () => void): unknown;
 }
 
 /** Resolves when there is room for more, or nobody to wait for; `giveUp` is called when the reader makes none for too long. */
-export function drained(stream: Read, giveUp: () => void, signal?: Signal): Promise<void> {
+export function drained(stream: ReadOptions, giveUp: () => void, signal?: Signal): Promise<void> {
   return new Promise((resolve) => {
     const forget = after(UNREAD_MS, giveUp);
     const go = (): void => {

@@ -16,7 +16,7 @@ export interface ServerExit {
 }
 
 /** A server that accepts connections. */
-export interface Server {
+export interface PostgresServer {
   readonly pid: number;
   /** Resolves when it has ended. */
   readonly exited: Promise<ServerExit>;
@@ -56,7 +56,7 @@ const ENDINGS: readonly { signal: NodeJS.Signals; patienceMs: number }[] = [
  * Starts a server on a cluster that the caller owns, after ending any that an earlier owner left there. Resolves
  * when it accepts connections; throws `StoreUnavailable` when it doesn't, or when the signal is aborted first.
  */
-export async function startServer(plan: ServerPlan, signal: AbortSignal): Promise<Server> {
+export async function startServer(plan: ServerPlan, signal: AbortSignal): Promise<PostgresServer> {
   const patience = steadyNow() + WORKERS_MS;
   for (;;) {
     const said: string[] = [];
@@ -72,7 +72,7 @@ export async function startServer(plan: ServerPlan, signal: AbortSignal): Promis
 }
 
 /** A server that accepts connections, or undefined when it ended instead; `said` gets its latest lines. */
-async function attempt(plan: ServerPlan, said: string[], signal: AbortSignal): Promise<Server | undefined> {
+async function attempt(plan: ServerPlan, said: string[], signal: AbortSignal): Promise<PostgresServer | undefined> {
   const settings = { ...plan.settings, unix_socket_directories: `"${plan.sockets}"` };
   const child = launch({
     program: plan.binaries.postgres,

@@ -2,7 +2,7 @@
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { every, now, steadyNow } from "../../ambient.ts";
-import type { Notices } from "../../store/database/notifications.ts";
+import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { loadTargets, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
 import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./ended-call.ts";
@@ -15,17 +15,17 @@ export interface SpanSender {
   close(): void;
 }
 
-/** What broadcasting needs of the house. */
-export interface BroadcasterParts {
+/** What broadcasting depends on. */
+export interface BroadcasterDeps {
   readonly sql: Sql;
-  readonly notices: Notices;
+  readonly notifications: Notifications;
   /** Opens the way to a target. */
   open(target: TargetRecord): SpanSender;
   warn(text: string, cause: unknown): void;
 }
 
 /** What an organisation with targets does with its calls. */
-export interface Watch {
+export interface CallWatch {
   /** Takes in a call that ended. */
   ended(call: EndedCall): void;
   /** The header that hands the trace of a call on to the server of an offering. */
@@ -45,20 +45,20 @@ export const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
 
 /** The targets of all organisations, and what waits for each. One for a replica. */
 export class Broadcaster {
-  readonly #parts: BroadcasterParts;
-  readonly #orgs = new Map<string, Watch>();
-  #lanes = new Map<string, Lane>();
+  readonly #deps: BroadcasterDeps;
+  readonly #orgs = new Map<string, CallWatch>();
+  #lanes = new Map<string, TargetQueue>();
   readonly #stops: (() => void)[];
   #loading: Promise<void> | undefined;
   #stale = false;
 
   /** Begins at once. */
-  constructor(parts: BroadcasterParts) {
-    this.#parts = parts;
+  constructor(deps: BroadcasterDeps) {
+    this.#deps = deps;
     const reload = (): void =>
-      void this.load().catch((cause) => parts.warn("targets of spans could not be read", cause));
+      void this.load().catch((cause) => deps.warn("targets of spans could not be read", cause));
     this.#stops = [
-      parts.notices.on("broadcast_changed", reload, reload),
+      deps.notifications.on("broadcast_changed", reload, reload),
       every(RELOAD_MS, reload),
       every(FLUSH_MS, () => this.#flush()),
     ];
@@ -66,7 +66,7 @@ export class Broadcaster {
   }
 
   /** What an organisation does with its calls; undefined for all those that have no target. */
-  of(orgId: string): Watch | undefined {
+  of(orgId: string): CallWatch | undefined {
     return this.#orgs.get(orgId);
   }
 
@@ -89,18 +89,18 @@ export class Broadcaster {
   async #load(): Promise<void> {
     while (this.#stale) {
       this.#stale = false;
-      this.#adopt(await loadTargets(this.#parts.sql));
+      this.#adopt(await loadTargets(this.#deps.sql));
     }
   }
 
   #adopt(targets: readonly TargetRecord[]): void {
     const before = this.#lanes;
-    const lanes = new Map<string, Lane>();
-    const byOrg = new Map<string, Lane[]>();
+    const lanes = new Map<string, TargetQueue>();
+    const byOrg = new Map<string, TargetQueue[]>();
     for (const target of targets) {
       const known = before.get(target.id);
       const same = known?.revision === target.revision;
-      const lane = same ? known : new Lane(this.#parts, target, known?.leave());
+      const lane = same ? known : new TargetQueue(this.#deps, target, known?.leave());
       lanes.set(target.id, lane);
       byOrg.set(target.orgId, [...(byOrg.get(target.orgId) ?? []), lane]);
     }
@@ -115,7 +115,7 @@ export class Broadcaster {
   }
 }
 
-const watchOf = (lanes: readonly Lane[]): Watch => ({
+const watchOf = (lanes: readonly TargetQueue[]): CallWatch => ({
   ended: (call) => {
     const share = shareOf(call.sessionId ?? call.requestId);
     for (const lane of lanes) lane.take(call, share);
@@ -129,11 +129,11 @@ const watchOf = (lanes: readonly Lane[]): Watch => ({
 });
 
 /** What waits for one target, as its owner described it in one revision. */
-class Lane {
+class TargetQueue {
   readonly id: string;
   readonly revision: number;
   readonly #target: TargetRecord;
-  readonly #parts: BroadcasterParts;
+  readonly #deps: BroadcasterDeps;
   readonly #resource: Resource;
   readonly #contracts: ReadonlySet<string>;
   readonly #keyIds: ReadonlySet<string>;
@@ -150,12 +150,12 @@ class Lane {
   #noted: string | undefined | null;
 
   /** `waiting` is what the revision before has not sent. */
-  constructor(parts: BroadcasterParts, target: TargetRecord, waiting: ReadableSpan[] = []) {
+  constructor(deps: BroadcasterDeps, target: TargetRecord, waiting: ReadableSpan[] = []) {
     this.#waiting = waiting;
     this.id = target.id;
     this.revision = target.revision;
     this.#target = target;
-    this.#parts = parts;
+    this.#deps = deps;
     this.#resource = resourceOf(target);
     this.#contracts = new Set(target.filter.contracts);
     this.#keyIds = new Set(target.filter.keyIds);
@@ -215,7 +215,7 @@ class Lane {
     const queue = this.#waiting;
     const batch = queue.slice(0, BATCH);
     try {
-      this.#sender ??= this.#parts.open(this.#target);
+      this.#sender ??= this.#deps.open(this.#target);
       this.#underWay = batch.length;
       await this.#sender.send(batch);
       queue.splice(0, batch.length);
@@ -249,11 +249,11 @@ class Lane {
     const [dropped, lastError] = [this.#dropped, this.#error];
     if (dropped === 0 && lastError === this.#noted) return;
     try {
-      await noteSent(this.#parts.sql, this.id, { dropped, lastError });
+      await noteSent(this.#deps.sql, this.id, { dropped, lastError });
       this.#dropped -= dropped;
       this.#noted = lastError;
     } catch (cause) {
-      this.#parts.warn("what became of spans could not be written down; it is tried again", cause);
+      this.#deps.warn("what became of spans could not be written down; it is tried again", cause);
     }
   }
 

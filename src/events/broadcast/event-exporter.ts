@@ -1,5 +1,5 @@
 /** Sends events to the targets of spans that ask for them: at least once each, as long as they are not given up like spans are. */
-import type { Notices } from "../../store/database/notifications.ts";
+import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { findTargetById, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";
 import {
@@ -9,14 +9,14 @@ import {
   dropTargetEvents,
   nextTargetEvent,
 } from "../../store/events/broadcast-events.ts";
-import { Rounds } from "../polling.ts";
+import { Polling } from "../polling.ts";
 import { REST_MS, type SpanSender, TRIES } from "./broadcaster.ts";
 import { eventSpan, resourceOf, type ToldEvent } from "./spans.ts";
 
-/** What telling needs of the house. */
-export interface TellerParts {
+/** What telling depends on. */
+export interface EventExporterDeps {
   readonly sql: Sql;
-  readonly notices: Notices;
+  readonly notifications: Notifications;
   /** Opens the way to a target. */
   open(target: TargetRecord): SpanSender;
   /** Reads an event message. */
@@ -28,19 +28,19 @@ export interface TellerParts {
 const AT_ONCE = 16;
 
 /** A teller; any number of them share the events of one database. */
-export class EventTeller {
-  readonly #parts: TellerParts;
-  readonly #rounds: Rounds;
+export class EventExporter {
+  readonly #deps: EventExporterDeps;
+  readonly #rounds: Polling;
   readonly #running = new Map<string, Promise<void>>();
 
   /** Begins at once. */
-  constructor(parts: TellerParts) {
-    this.#parts = parts;
-    this.#rounds = new Rounds({
-      notices: parts.notices,
+  constructor(deps: EventExporterDeps) {
+    this.#deps = deps;
+    this.#rounds = new Polling({
+      notifications: deps.notifications,
       channel: "broadcast_event",
       look: () => this.#fill(),
-      failed: (cause) => parts.warn("events for targets of spans wait until the database is back", cause),
+      failed: (cause) => deps.warn("events for targets of spans wait until the database is back", cause),
     });
   }
 
@@ -53,13 +53,13 @@ export class EventTeller {
   /** Sends what is due; answers in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
     while (!this.#rounds.over && this.#running.size < AT_ONCE) {
-      const claimed = await claimTargetEvents(this.#parts.sql, [...this.#running.keys()]);
+      const claimed = await claimTargetEvents(this.#deps.sql, [...this.#running.keys()]);
       const [first] = claimed;
       if (!first) break;
       const { targetId } = first;
       const running = this.#send(targetId, claimed)
         .catch((cause) =>
-          this.#parts.warn("what became of events could not be written down; they are sent again", cause),
+          this.#deps.warn("what became of events could not be written down; they are sent again", cause),
         )
         .then(() => {
           this.#running.delete(targetId);
@@ -67,11 +67,11 @@ export class EventTeller {
         });
       this.#running.set(targetId, running);
     }
-    return nextTargetEvent(this.#parts.sql);
+    return nextTargetEvent(this.#deps.sql);
   }
 
   async #send(targetId: string, claimed: readonly ClaimedEvent[]): Promise<void> {
-    const { sql, open, read } = this.#parts;
+    const { sql, open, read } = this.#deps;
     const positions = claimed.map(({ position }) => position);
     const target = await findTargetById(sql, targetId);
     if (!target) return;

@@ -7,13 +7,13 @@ import { after } from "../../ambient.ts";
 import { ANSWER_MS } from "./connect.ts";
 
 /** Who waits for one answer. */
-type Waiting = PromiseWithResolvers<Msg>;
+type PendingReply = PromiseWithResolvers<Msg>;
 
 /** The answers of one connection. */
 export class Inbox {
   readonly #connection: NatsConnection;
   readonly #address = createInbox();
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, PendingReply>();
   #asked = 0;
   #open: Promise<void> | undefined;
 
@@ -32,7 +32,7 @@ export class Inbox {
   /** The address of one answer, and the answer. It rejects when none comes in time, or nobody listens to what was asked. */
   next(): { address: string; answer: Promise<Msg> } {
     const address = `${this.#address}.${this.#asked++}`;
-    const waiting: Waiting = Promise.withResolvers();
+    const waiting: PendingReply = Promise.withResolvers();
     this.#waiting.set(address, waiting);
     if (this.#connection.isClosed()) waiting.reject(new Error("the connection is closed"));
     const forget = after(ANSWER_MS, () => waiting.reject(new Error("NATS did not answer in time")));

@@ -17,7 +17,7 @@ const NAMES = "$JS.API.STREAM.NAMES";
 const OPERATOR = "operator";
 
 /** Where the events of one organisation go that have one name. */
-interface Way {
+interface LinkState {
   /** `limber.v1.<org>.<event.name>`. */
   readonly subject: string;
   /** The stream that keeps it, where it had one. One that is gone meanwhile refuses, and with that the connection is given up. */
@@ -25,7 +25,7 @@ interface Way {
 }
 
 /** Some events of a batch, one after the other, which go to one stream or to none. */
-interface Run {
+interface LinkRun {
   readonly stream: string | undefined;
   readonly from: number;
   readonly to: number;
@@ -47,7 +47,7 @@ export class NatsLink {
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
   /** By organisation, then by name. */
-  readonly #ways = new Map<string, Map<string, Way>>();
+  readonly #ways = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
 
   private constructor(connection: NatsConnection) {
@@ -107,7 +107,7 @@ export class NatsLink {
     }
   }
 
-  #waysOf(events: readonly EventRecord[]): Way[] {
+  #waysOf(events: readonly EventRecord[]): LinkState[] {
     if (this.#remembered > MOST_REMEMBERED) {
       this.#ways.clear();
       this.#remembered = 0;
@@ -118,8 +118,8 @@ export class NatsLink {
     });
   }
 
-  #remember(org: string, name: string): Way {
-    const names = this.#ways.get(org) ?? new Map<string, Way>();
+  #remember(org: string, name: string): LinkState {
+    const names = this.#ways.get(org) ?? new Map<string, LinkState>();
     const way = { subject: `${BRAND}.v1.${org}.${name}`, stream: undefined };
     this.#ways.set(org, names.set(name, way));
     this.#remembered += 1;
@@ -127,9 +127,9 @@ export class NatsLink {
   }
 
   /** Asks which streams of JetStream keep the subjects of which none is known to. */
-  async #lookUp(ways: readonly Way[]): Promise<void> {
+  async #lookUp(ways: readonly LinkState[]): Promise<void> {
     if (!this.#connection.info?.jetstream) return;
-    const unknown = new Set<Way>();
+    const unknown = new Set<LinkState>();
     for (const way of ways) if (way.stream === undefined) unknown.add(way);
     if (unknown.size === 0) return;
     await Promise.all(
@@ -146,7 +146,7 @@ export class NatsLink {
    * speaks for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
    * with its own answer; what is stored already is known by its id.
    */
-  async #store(events: readonly EventRecord[], ways: readonly Way[], { from, to }: Run): Promise<void> {
+  async #store(events: readonly EventRecord[], ways: readonly LinkState[], { from, to }: LinkRun): Promise<void> {
     if (to - from > 1 && (await this.#storeChained(events, ways, { from, to }))) return;
     for (let i = from; i < to; i++) {
       const [event, { subject }] = [events[i]!, ways[i]!];
@@ -158,8 +158,8 @@ export class NatsLink {
 
   async #storeChained(
     events: readonly EventRecord[],
-    ways: readonly Way[],
-    { from, to }: Pick<Run, "from" | "to">,
+    ways: readonly LinkState[],
+    { from, to }: Pick<LinkRun, "from" | "to">,
   ): Promise<boolean> {
     for (let i = from; i < to - 1; i++) {
       const event = events[i]!;
@@ -186,8 +186,8 @@ export class NatsLink {
 }
 
 /** The order of all stays. */
-function runsOf(ways: readonly Way[]): Run[] {
-  const runs: Run[] = [];
+function runsOf(ways: readonly LinkState[]): LinkRun[] {
+  const runs: LinkRun[] = [];
   for (let from = 0, to = 0; from < ways.length; from = to) {
     const { stream } = ways[from]!;
     while (to < ways.length && ways[to]!.stream === stream) to++;

@@ -2,12 +2,12 @@
 import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { after } from "../../ambient.ts";
+import type { Call, Listener, Speaker } from "../../call.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
-import type { Call, Listener, Speaker } from "../../call.ts";
-import { Robot } from "./loop-session.ts";
+import type { InferenceDeps } from "../call.ts";
 import { type Prepared, prepare } from "../prepare.ts";
-import type { InferenceHouse } from "../call.ts";
+import { LoopSession } from "./loop-session.ts";
 
 /** A caller who has not said by then what he wants is gone. */
 const OPEN_WITHIN_MS = 10_000;
@@ -16,28 +16,28 @@ const MOST_WAITING = 256;
 
 /** Serves one stream. */
 export function actStream(
-  house: InferenceHouse,
+  deps: InferenceDeps,
   speaker: Speaker<ActStreamResponse>,
   call: Call,
 ): Listener<ActStreamRequest> {
-  const talk = new Talk(house, speaker, call);
+  const talk = new Talk(deps, speaker, call);
   call.signal.addEventListener("abort", () => talk.abandon(), { once: true });
   return talk;
 }
 
 class Talk implements Listener<ActStreamRequest> {
-  readonly #house: InferenceHouse;
+  readonly #deps: InferenceDeps;
   readonly #speaker: Speaker<ActStreamResponse>;
   readonly #call: Call;
-  #robot: Robot | undefined;
+  #robot: LoopSession | undefined;
   /** What came while the preset was being read; undefined before `open`. */
   #waiting: (() => void)[] | undefined;
   #abandoned = false;
   readonly #forgetOpen: () => void;
 
-  constructor(house: InferenceHouse, speaker: Speaker<ActStreamResponse>, call: Call) {
+  constructor(deps: InferenceDeps, speaker: Speaker<ActStreamResponse>, call: Call) {
     this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
-    this.#house = house;
+    this.#deps = deps;
     this.#speaker = speaker;
     this.#call = call;
   }
@@ -47,7 +47,7 @@ class Talk implements Listener<ActStreamRequest> {
       if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
       this.#waiting = [];
       this.#forgetOpen();
-      const open = prepare(this.#house, LoopOpenSchema, message.value, this.#call);
+      const open = prepare(this.#deps, LoopOpenSchema, message.value, this.#call);
       if (open instanceof Promise)
         open.then((whole) => this.#begin(whole)).catch((thrown) => this.#speaker.end(thrown));
       else this.#begin(open);
@@ -87,12 +87,12 @@ class Talk implements Listener<ActStreamRequest> {
 
   #begin(open: Prepared<LoopOpen>): void {
     if (this.#abandoned) return;
-    this.#robot = new Robot(this.#house, this.#speaker, this.#call, open);
+    this.#robot = new LoopSession(this.#deps, this.#speaker, this.#call, open);
     this.#robot.begin();
     for (const tell of this.#waiting?.splice(0) ?? []) tell();
   }
 
-  #tell(what: (robot: Robot) => void): void {
+  #tell(what: (robot: LoopSession) => void): void {
     if (this.#robot) what(this.#robot);
     else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
     else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });

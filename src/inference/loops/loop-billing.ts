@@ -4,10 +4,10 @@
  */
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { newId, steadyNow } from "../../ambient.ts";
+import type { Call } from "../../call.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
 import { type Plan, sameWay } from "../../routing/index.ts";
-import type { Call } from "../../call.ts";
-import { type Asked, Bill, type Charge, type HouseTill } from "../call-billing.ts";
+import { CallBilling, type CallFacts, type Charge, type Leaser } from "../call-billing.ts";
 
 /**
  * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
@@ -24,8 +24,8 @@ const CHUNKS = { first: 8, most: 4_096, growth: 4 } as const;
 const IDLE_MS = 5_000;
 
 /** One bill of the tab. */
-interface Page {
-  readonly bill: Bill;
+interface HoldWindow {
+  readonly bill: CallBilling;
   readonly chunks: number;
   readonly openedAt: number;
   readonly endsAt: number;
@@ -43,19 +43,19 @@ interface Page {
 type Owed = { -readonly [K in keyof Charge]: Charge[K] };
 
 /** Credit and charges of one loop. */
-export class Tab {
-  readonly #till: HouseTill;
+export class LoopBilling {
+  readonly #leaser: Leaser;
   readonly #call: Call;
-  readonly #asked: Asked;
-  #page: Page | undefined;
-  #next: Promise<Page | undefined> | undefined;
-  #ahead: Page | undefined;
+  readonly #asked: CallFacts;
+  #page: HoldWindow | undefined;
+  #next: Promise<HoldWindow | undefined> | undefined;
+  #ahead: HoldWindow | undefined;
   #opened = 0;
   #chunks: number = CHUNKS.first;
   #over = false;
 
-  constructor(till: HouseTill, call: Call, asked: Asked) {
-    this.#till = till;
+  constructor(leaser: Leaser, call: Call, asked: CallFacts) {
+    this.#leaser = leaser;
     this.#call = call;
     this.#asked = asked;
   }
@@ -177,14 +177,14 @@ export class Tab {
     throw refuse(Reason.CLIENT_CLOSED_REQUEST, "the loop is over");
   }
 
-  #turn(page: Page): void {
+  #turn(page: HoldWindow): void {
     if (this.#page && this.#page !== page) this.#close(this.#page);
     if (this.#ahead === page) this.#ahead = undefined;
     this.#page = page;
   }
 
   /** About what a second needs, by what the last page was used. */
-  #size(page: Page): number {
+  #size(page: HoldWindow): number {
     const perMs = page.used / Math.max(1, steadyNow() - page.openedAt);
     const wanted = Math.ceil(perMs * BILL_MS * 1.25);
     this.#chunks = Math.max(CHUNKS.first, Math.min(wanted, this.#chunks * CHUNKS.growth, CHUNKS.most));
@@ -192,7 +192,7 @@ export class Tab {
   }
 
   /** Opens a bill for `chunks` of them, or for as many as there is credit for. */
-  async #open(plan: Plan, chunks: number): Promise<Page> {
+  async #open(plan: Plan, chunks: number): Promise<HoldWindow> {
     for (let count = chunks; ; ) {
       try {
         return await this.#openFor(plan, count);
@@ -204,13 +204,13 @@ export class Tab {
     }
   }
 
-  async #openFor(plan: Plan, chunks: number): Promise<Page> {
+  async #openFor(plan: Plan, chunks: number): Promise<HoldWindow> {
     const { intent, ceilingMicro } = plan;
     const whole = { ...plan, ceilingMicro: ceilingMicro * chunks, intent: { ...intent, units: intent.units * chunks } };
     const requestId = this.#opened++ === 0 ? this.#call.requestId : newId("req");
-    const bill = await Bill.open(this.#till, whole, { ...this.#call, requestId }, this.#asked);
+    const bill = await CallBilling.open(this.#leaser, whole, { ...this.#call, requestId }, this.#asked);
     const now = steadyNow();
-    const page: Page = {
+    const page: HoldWindow = {
       bill,
       chunks,
       openedAt: now,
@@ -227,7 +227,7 @@ export class Tab {
   }
 
   /** Resolves when a page's promise is durable. One that can't be made so is given up. */
-  async #made(page: Page): Promise<void> {
+  async #made(page: HoldWindow): Promise<void> {
     try {
       await page.bill.durable;
       page.durable = true;
@@ -239,7 +239,7 @@ export class Tab {
     }
   }
 
-  #close(page: Page, unused?: Refusal): void {
+  #close(page: HoldWindow, unused?: Refusal): void {
     if (this.#page === page) this.#page = undefined;
     if (page.owed) page.bill.close(page.owed, page.route);
     else void page.bill.void(unused ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "nothing was charged"));

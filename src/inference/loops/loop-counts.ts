@@ -2,23 +2,23 @@
 import { toUsd } from "../../billing/price.ts";
 import { LoopGauge } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
-import type { LoopBoard } from "./loop-registry.ts";
+import type { LoopRegistry } from "./loop-registry.ts";
 
 /** The counts of one loop. */
-export class Tally {
+export class LoopCounts {
   /** Who serves it; undefined before anybody did. */
   offeringId: string | undefined;
   /** With who serves it now. */
   gauge = new LoopGauge();
   /** In all. */
   readonly whole = new LoopGauge();
-  readonly #board: LoopBoard;
+  readonly #registry: LoopRegistry;
   #steps = 0;
   #gpuSeconds = 0;
   #costMicro = 0;
 
-  constructor(board: LoopBoard) {
-    this.#board = board;
+  constructor(registry: LoopRegistry) {
+    this.#registry = registry;
   }
 
   /** A chunk was sent at `at`, on the steady clock in milliseconds. */
@@ -44,7 +44,7 @@ export class Tally {
 
   /** Leaves its figures with the board. */
   close(): void {
-    if (this.offeringId !== undefined) this.#board.keep(this.offeringId, this.gauge);
+    if (this.offeringId !== undefined) this.#registry.keep(this.offeringId, this.gauge);
   }
 
   #moveTo(offeringId: string): void {

@@ -2,15 +2,15 @@
 import { every } from "../../ambient.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
-import type { Mover, StopBook } from "../stops/active-stops.ts";
-import type { LastChunk } from "./resumption.ts";
+import type { ActiveStops, Mover } from "../stops/active-stops.ts";
+import type { ResumedChunk } from "./resumption.ts";
 
 /** A loop as the board knows it. */
 export interface Carried {
   /** The stream's identifier. */
   readonly id: string;
   /** The last chunk that was charged. */
-  readonly last: LastChunk | undefined;
+  readonly last: ResumedChunk | undefined;
   /** Who serves it; undefined before anybody did. */
   readonly offeringId: string | undefined;
   /** How it does with who serves it. */
@@ -32,7 +32,7 @@ export interface Carried {
 const TIDY_MS = 1_000;
 
 /** How a loop did, for the log. */
-export interface LoopTold extends LoopFigures {
+export interface LoopSummary extends LoopFigures {
   readonly requestId: string;
   readonly keyId: string;
   readonly offeringId: string | undefined;
@@ -56,7 +56,7 @@ export interface SessionLoop extends LoopFigures {
 const MOST_TOLD = 1_000;
 
 /** All loops of one replica. */
-export class LoopBoard {
+export class LoopRegistry {
   readonly #loops = new Set<Carried>();
   readonly #sessions = new Map<string, Carried>();
   readonly #rest: () => void;
@@ -64,10 +64,10 @@ export class LoopBoard {
   readonly #past = new Map<string, LoopGauge>();
   #draining = false;
 
-  readonly #told: (told: LoopTold) => void;
+  readonly #told: (told: LoopSummary) => void;
 
   /** `told` hears how each loop ended. */
-  constructor(told: (told: LoopTold) => void = () => {}) {
+  constructor(told: (told: LoopSummary) => void = () => {}) {
     this.#told = told;
     this.#rest = every(TIDY_MS, () => {
       for (const loop of this.#loops) loop.tidy();
@@ -154,7 +154,7 @@ export class LoopBoard {
   }
 
   /** Cuts, from now on, every loop that an emergency stop covers. */
-  obey(stops: StopBook): void {
+  obey(stops: ActiveStops): void {
     stops.follow(() =>
       this.each((loop) => {
         const refusal = stops.refusalOf(loop.mover);

@@ -2,6 +2,7 @@
 import { HoldReason, type LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { after, steadyNow } from "../../ambient.ts";
+import { type Call, keyOf, type Speaker } from "../../call.ts";
 import * as act from "../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../contracts/bounds.ts";
@@ -12,25 +13,24 @@ import {
   type LoopEffect,
   type LoopEvent,
   type LoopGauge,
+  type ObservationView,
   type PlanStep,
-  type Sighting,
 } from "../../routing/index.ts";
-import { type Call, keyOf, type Speaker } from "../../call.ts";
-import type { Mover } from "../stops/active-stops.ts";
+import { hedgesOf, type InferenceDeps, moverOf, refuseLargeMetadata, robotIn } from "../call.ts";
 import type { Prepared } from "../prepare.ts";
-import type { Session } from "../sessions.ts";
-import { hedgesOf, type InferenceHouse, moverOf, refuseLargeMetadata, robotIn } from "../call.ts";
+import type { SessionPin } from "../sessions.ts";
+import type { Mover } from "../stops/active-stops.ts";
+import { ChunkSender } from "./chunk-sender.ts";
+import { LoopBilling } from "./loop-billing.ts";
+import { LoopCounts } from "./loop-counts.ts";
 import { type Carried, draining, takenOver } from "./loop-registry.ts";
-import { Course } from "./plan-tracker.ts";
-import { Delivery } from "./chunk-sender.ts";
-import { Flights } from "./pending-requests.ts";
-import type { LastChunk } from "./resumption.ts";
-import { type Seen, Sights } from "./observation-view.ts";
-import { Tab } from "./loop-billing.ts";
-import { Tally } from "./loop-counts.ts";
-import { Voice } from "./loop-writer.ts";
-import { Ways } from "./upstream-channels.ts";
+import { LoopWriter } from "./loop-writer.ts";
 import { openedOf } from "./messages.ts";
+import { ObservationViews, type ParsedObservation } from "./observation-view.ts";
+import { PendingRequests } from "./pending-requests.ts";
+import { PlanTracker } from "./plan-tracker.ts";
+import type { ResumedChunk } from "./resumption.ts";
+import { UpstreamChannels } from "./upstream-channels.ts";
 
 /** A caller who reads nothing for this long is gone. */
 const PATIENCE_MS = 10_000;
@@ -42,23 +42,23 @@ const LONGEST_DEADLINE_MS = 10_000;
 const TOUCH_MS = 1_000;
 
 /** One robot in its loop. */
-export class Robot implements Carried {
-  readonly #session: Session | undefined;
+export class LoopSession implements Carried {
+  readonly #session: SessionPin | undefined;
   readonly mover: Mover;
-  readonly #house: InferenceHouse;
+  readonly #deps: InferenceDeps;
   readonly #call: Call;
   readonly #intent: Intent;
-  readonly #tab: Tab;
-  readonly #loop: Loop<Seen>;
+  readonly #billing: LoopBilling;
+  readonly #loop: Loop<ParsedObservation>;
   readonly #deadlineMs: number;
-  readonly #sights = new Sights();
-  readonly #flights: Flights;
-  readonly #voice: Voice;
-  readonly #delivery: Delivery;
-  readonly #course: Course;
-  readonly #tally: Tally;
+  readonly #views = new ObservationViews();
+  readonly #requests: PendingRequests;
+  readonly #writer: LoopWriter;
+  readonly #sender: ChunkSender;
+  readonly #tracker: PlanTracker;
+  readonly #tally: LoopCounts;
   /** What is to be done, in a list that is used again. */
-  #effects: (LoopEffect<Seen> | undefined)[] | undefined = [];
+  #effects: (LoopEffect<ParsedObservation> | undefined)[] | undefined = [];
   #opened = false;
   #over = false;
   /** Why it ends as soon as no answer is awaited; a refusal, or undefined for a good end. */
@@ -67,36 +67,36 @@ export class Robot implements Carried {
   #forgetWake = (): void => {};
   #heardAt = steadyNow();
   #touchedAt = Number.NEGATIVE_INFINITY;
-  #resumed: LastChunk | undefined;
+  #resumed: ResumedChunk | undefined;
   /** The newest observation that came before it was opened: until then nobody knows what was charged for on the stream before. */
-  #early: { readonly sighting: Sighting<Seen>; readonly at: number } | undefined;
+  #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
   /** An episode began before it was opened: nothing is left of the one before. */
   #isNew = false;
 
   /** Plans the loop, or refuses it when nothing may serve it. */
   constructor(
-    house: InferenceHouse,
+    deps: InferenceDeps,
     speaker: Speaker<ActStreamResponse>,
     call: Call,
     { request: open, ownKeys, session }: Prepared<LoopOpen>,
   ) {
     this.#session = session;
     refuseLargeMetadata(open.metadata);
-    this.#house = house;
+    this.#deps = deps;
     this.#call = call;
     this.#intent = act.intentOf({ ...open, observations: [], returnPrediction: false });
     const space = this.#intent.actionSpace ?? DEFAULT_ACTION_SPACE;
-    this.#tally = new Tally(house.loops);
+    this.#tally = new LoopCounts(deps.loops);
     this.mover = moverOf(this.#intent, call, open.robotId ?? robotIn(open.metadata));
-    house.stops.assertMayMove(this.mover);
-    if (house.loops.draining) throw draining();
-    this.#course = new Course(house, { intent: this.#intent, ownKeys, session }, call, space);
-    const { plan } = this.#course;
+    deps.stops.assertMayMove(this.mover);
+    if (deps.loops.draining) throw draining();
+    this.#tracker = new PlanTracker(deps, { intent: this.#intent, ownKeys, session }, call, space);
+    const { plan } = this.#tracker;
     const first = plan.steps[0]!;
-    assertBounds(open.bounds, this.#course.dimOf(first), "open.bounds");
+    assertBounds(open.bounds, this.#tracker.dimOf(first), "open.bounds");
     this.#deadlineMs = deadlineOf(this.#intent, first);
-    const watch = house.broadcast.of(keyOf(call).orgId);
-    this.#tab = new Tab(house.till, call, {
+    const watch = deps.broadcast.of(keyOf(call).orgId);
+    this.#billing = new LoopBilling(deps.leaser, call, {
       modelRequested: open.model,
       sessionId: open.provider?.sessionId,
       deadlineMs: this.#deadlineMs,
@@ -105,12 +105,12 @@ export class Robot implements Carried {
       streamId: call.requestId,
       watch,
     });
-    const ways = new Ways({
-      house,
+    const channels = new UpstreamChannels({
+      deps,
       call,
       open,
       ownKeys,
-      course: this.#course,
+      tracker: this.#tracker,
       watch,
       input: {
         seed: open.seed,
@@ -122,19 +122,19 @@ export class Robot implements Carried {
       },
     });
     const end = (refusal: Refusal): void => this.#end(refusal);
-    this.#flights = new Flights(
+    this.#requests = new PendingRequests(
       {
         call,
-        ways,
-        tab: this.#tab,
-        course: this.#course,
-        hedges: hedgesOf(house, call),
+        channels,
+        billing: this.#billing,
+        tracker: this.#tracker,
+        hedges: hedgesOf(deps, call),
         happen: (event) => this.#happen(event),
         end,
       },
       open.instruction ?? "",
     );
-    this.#voice = new Voice({
+    this.#writer = new LoopWriter({
       speaker,
       streamId: call.requestId,
       space,
@@ -142,10 +142,10 @@ export class Robot implements Carried {
       tally: this.#tally,
       unread: () => this.#block(HoldReason.SLOW_READER),
     });
-    this.#delivery = new Delivery({
-      tab: this.#tab,
-      course: this.#course,
-      voice: this.#voice,
+    this.#sender = new ChunkSender({
+      billing: this.#billing,
+      tracker: this.#tracker,
+      writer: this.#writer,
       deadlineMs: this.#deadlineMs,
       over: () => this.#over,
       leaving: ({ step, moved }, at) => this.#pin(step, moved, at),
@@ -160,13 +160,14 @@ export class Robot implements Carried {
         maxCostMicro: plan.maxCostMicro,
         models: this.#intent.models,
         broken: (answer) => exceeds(open.bounds, answer),
-        beside: (step, underWay) => ways.carriesMany(step) && this.#tab.covers(this.#course.plan, underWay + 1),
+        beside: (step, underWay) =>
+          channels.carriesMany(step) && this.#billing.covers(this.#tracker.plan, underWay + 1),
       },
-      this.#course,
+      this.#tracker,
     );
   }
 
-  /** Names the session among those of all organisations, to this house as to providers. */
+  /** Names the session among those of all organisations, to this gateway as to providers. */
   get session(): string | undefined {
     return this.#session?.name;
   }
@@ -188,29 +189,29 @@ export class Robot implements Carried {
   }
 
   /** What who resumes the session need not pay for again: the last chunk of this stream, or else of the one before. */
-  get last(): LastChunk | undefined {
-    return this.#voice.last ?? this.#resumed;
+  get last(): ResumedChunk | undefined {
+    return this.#writer.last ?? this.#resumed;
   }
 
   /** Takes its session and credit, then says `opened`. Observations that come meanwhile wait as they always do. */
   begin(): void {
-    const before = this.#house.loops.enter(this);
+    const before = this.#deps.loops.enter(this);
     before?.cut(takenOver());
     this.#resumed = before?.last;
-    const pin = this.#session && this.#house.sessions.get(this.#session);
+    const pin = this.#session && this.#deps.sessions.get(this.#session);
     if (pin) this.#loop.resume(pin.model);
     this.#block(HoldReason.LATE);
-    const found = this.session === undefined ? undefined : this.#house.resumption.take(this.session, this.id);
-    const covered = Promise.all([this.#tab.cover(this.#course.plan), found]);
-    const begun = ([, last]: [unknown, LastChunk | undefined]): void => {
+    const found = this.session === undefined ? undefined : this.#deps.resumption.take(this.session, this.id);
+    const covered = Promise.all([this.#billing.cover(this.#tracker.plan), found]);
+    const begun = ([, last]: [unknown, ResumedChunk | undefined]): void => {
       if (this.#over) return;
       this.#resumed ??= last;
       // The pin may not have come from the other replica yet.
       const model = this.#resumed?.chunk.route?.model;
       if (!pin && model !== undefined && !this.#isNew) this.#loop.resume(model);
       const resumed = pin !== undefined || this.#resumed !== undefined;
-      const step = this.#course.plan.steps[0]!;
-      this.#voice.opened(
+      const step = this.#tracker.plan.steps[0]!;
+      this.#writer.opened(
         openedOf({
           id: this.id,
           step,
@@ -221,7 +222,7 @@ export class Robot implements Carried {
         }),
       );
       if (this.#isNew) this.#resumed = undefined;
-      if (this.#early) this.#look(this.#early.sighting, this.#early.at);
+      if (this.#early) this.#look(this.#early.view, this.#early.at);
       this.#early = undefined;
       this.#opened = true;
       this.#block(undefined);
@@ -230,31 +231,31 @@ export class Robot implements Carried {
     covered.then(begun).catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
-  observe(seen: Seen): void {
+  observe(seen: ParsedObservation): void {
     if (this.#over || this.#ending) return;
     const at = steadyNow();
     this.#heardAt = at;
-    if (seen.instruction !== undefined) this.#flights.instruction = seen.instruction;
-    const sighting = this.#sights.of(seen);
-    if (this.#opened) this.#look(sighting, at);
-    else this.#wait(sighting, at);
+    if (seen.instruction !== undefined) this.#requests.instruction = seen.instruction;
+    const view = this.#views.of(seen);
+    if (this.#opened) this.#look(view, at);
+    else this.#wait(view, at);
   }
 
-  #look(sighting: Sighting<Seen>, at: number): void {
-    if (sighting.step === this.#resumed?.chunk.startStep) this.#voice.replay(this.#resumed, at, this.#loop.dropped);
-    else this.#happen({ kind: "observed", at, sighting });
+  #look(view: ObservationView<ParsedObservation>, at: number): void {
+    if (view.step === this.#resumed?.chunk.startStep) this.#writer.replay(this.#resumed, at, this.#loop.dropped);
+    else this.#happen({ kind: "observed", at, view });
   }
 
   /** Of those that come before it is opened the newest is looked at. */
-  #wait(sighting: Sighting<Seen>, at: number): void {
+  #wait(view: ObservationView<ParsedObservation>, at: number): void {
     if (this.#early) this.#loop.dropped += 1;
-    if (!this.#early || sighting.step > this.#early.sighting.step) this.#early = { sighting, at };
+    if (!this.#early || view.step > this.#early.view.step) this.#early = { view, at };
   }
 
   reset(instruction: string | undefined): void {
     this.#heardAt = steadyNow();
-    if (instruction !== undefined) this.#flights.instruction = instruction;
-    this.#course.outdate();
+    if (instruction !== undefined) this.#requests.instruction = instruction;
+    this.#tracker.outdate();
     this.#isNew = true;
     this.#resumed = undefined;
     if (this.#early) this.#loop.dropped += 1;
@@ -268,7 +269,7 @@ export class Robot implements Carried {
   }
 
   room(): void {
-    if (this.#voice.room()) this.#block(undefined);
+    if (this.#writer.room()) this.#block(undefined);
   }
 
   /** The caller is gone: nobody is told anything. */
@@ -292,11 +293,11 @@ export class Robot implements Carried {
 
   tidy(): void {
     const now = steadyNow();
-    this.#voice.tidy();
-    if (this.#voice.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
+    this.#writer.tidy();
+    if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
     else if (now - this.#heardAt >= SILENCE_MS)
       this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation came for 15 minutes"));
-    else if (!this.#loop.busy && !this.#delivery.busy) this.#tab.tidy();
+    else if (!this.#loop.busy && !this.#sender.busy) this.#billing.tidy();
   }
 
   /** Nothing may be dispatched for this reason; undefined when it may again. */
@@ -305,7 +306,7 @@ export class Robot implements Carried {
   }
 
   /** Lets something happen to the loop, and does what it asks for. */
-  #happen(event: LoopEvent<Seen>): void {
+  #happen(event: LoopEvent<ParsedObservation>): void {
     if (this.#over) return;
     const effects = this.#effects ?? [];
     // What happens meanwhile has a list of its own.
@@ -318,30 +319,30 @@ export class Robot implements Carried {
     if (this.#ending) this.#endIfDone();
   }
 
-  #carryOut(effect: LoopEffect<Seen>, at: number): void {
+  #carryOut(effect: LoopEffect<ParsedObservation>, at: number): void {
     switch (effect.kind) {
       case "dispatch":
-        this.#flights.dispatch(effect, at);
+        this.#requests.dispatch(effect, at);
         return;
       case "deliver":
-        this.#delivery.deliver(effect);
+        this.#sender.deliver(effect);
         return;
       case "cancel":
-        this.#flights.callOff(effect.flight);
+        this.#requests.callOff(effect.attempt);
         return;
       case "told":
-        if (effect.outcome !== "ok") this.#course.outdate();
-        this.#house.supply.health.report(effect.offeringId, effect);
+        if (effect.outcome !== "ok") this.#tracker.outdate();
+        this.#deps.supply.health.report(effect.offeringId, effect);
         return;
       case "hold":
-        this.#voice.hold(effect);
+        this.#writer.hold(effect);
     }
   }
 
   #pin({ offering }: PlanStep, moved: boolean, at: number): void {
     if (this.#session === undefined || (!moved && at - this.#touchedAt < TOUCH_MS)) return;
     this.#touchedAt = at;
-    void this.#house.sessions.served(this.#session, offering);
+    void this.#deps.sessions.served(this.#session, offering);
   }
 
   /** One timer at a time: an early one looks and goes back to sleep, which costs less than setting one for every message. */
@@ -359,14 +360,14 @@ export class Robot implements Carried {
   }
 
   #endIfDone(): void {
-    if (this.#ending && this.#opened && !this.#loop.busy && !this.#delivery.busy) this.#end(this.#ending.refusal);
+    if (this.#ending && this.#opened && !this.#loop.busy && !this.#sender.busy) this.#end(this.#ending.refusal);
   }
 
   #end(refusal: Refusal | undefined): void {
     if (this.#over) return;
     const { dropped } = this.#loop;
     this.#stop(refusal);
-    this.#voice.end(refusal, this.#opened, dropped);
+    this.#writer.end(refusal, this.#opened, dropped);
   }
 
   /** Nothing happens any longer: calls are called off, what is owed is settled. */
@@ -376,12 +377,12 @@ export class Robot implements Carried {
     for (const effect of this.#loop.next({ kind: "closed", at })) this.#carryOut(effect, at);
     this.#over = true;
     this.#forgetWake();
-    this.#house.loops.leave(this, this.#tally.whole.figures);
+    this.#deps.loops.leave(this, this.#tally.whole.figures);
     this.#tally.close();
     if (this.session !== undefined) {
-      this.#house.resumption.end(this.session, this.id, this.last, keyOf(this.#call).settings.zdr);
+      this.#deps.resumption.end(this.session, this.id, this.last, keyOf(this.#call).settings.zdr);
     }
-    this.#tab.close(refusal);
+    this.#billing.close(refusal);
   }
 }
 

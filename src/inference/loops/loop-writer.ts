@@ -3,30 +3,30 @@ import { HoldReason, type LoopChunk, type LoopOpened } from "../../../gen/limber
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { steadyNow } from "../../ambient.ts";
-import type { Refusal } from "../../errors.ts";
-import { type Deliver, type Hold, routeOf } from "../../routing/index.ts";
 import type { Speaker } from "../../call.ts";
+import type { Refusal } from "../../errors.ts";
+import { type DeliverEffect, type HoldEffect, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
-import type { LastChunk } from "./resumption.ts";
-import type { Seen } from "./observation-view.ts";
-import type { Tally } from "./loop-counts.ts";
+import type { LoopCounts } from "./loop-counts.ts";
 import { chunkOf, endedOf, holdOf, type LoopMessage, ownOf, replayOf } from "./messages.ts";
+import type { ParsedObservation } from "./observation-view.ts";
+import type { ResumedChunk } from "./resumption.ts";
 
 /** How a loop's words are made. */
-export interface VoiceOptions {
+export interface LoopWriterOptions {
   readonly speaker: Speaker<ActStreamResponse>;
   /** The stream's identifier, which is a part of the names of its chunks. */
   readonly streamId: string;
   readonly space: string;
   readonly deadlineMs: number;
-  readonly tally: Tally;
+  readonly tally: LoopCounts;
   /** Called, soon, when the caller has stopped to read. */
   readonly unread: () => void;
 }
 
 /** Speaks to one caller. */
-export class Voice {
-  readonly #options: VoiceOptions;
+export class LoopWriter {
+  readonly #options: LoopWriterOptions;
   /** What the names of its chunks begin with. */
   readonly #name: Uint8Array;
   #behindSince: number | undefined;
@@ -35,13 +35,13 @@ export class Voice {
   #lastAt = 0;
   #route: Route | undefined;
 
-  constructor(options: VoiceOptions) {
+  constructor(options: LoopWriterOptions) {
     this.#options = options;
     this.#name = Buffer.from(`chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`);
   }
 
   /** The last chunk that was charged, with the route that it came by, for who resumes the session. */
-  get last(): LastChunk | undefined {
+  get last(): ResumedChunk | undefined {
     if (!this.#last) return undefined;
     const last = ownOf(this.#last);
     return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
@@ -69,7 +69,7 @@ export class Voice {
   }
 
   /** A chunk that was just charged, by `route` where that is news. */
-  chunk(effect: Deliver<Seen>, charge: Charge, at: number, route: Route | undefined): void {
+  chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
     const { space, tally } = this.#options;
     this.#route = route ?? this.#route;
     tally.chunk(at, charge, effect.answer.gpuSeconds);
@@ -79,14 +79,14 @@ export class Voice {
   }
 
   /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
-  replay({ chunk, toldAt }: LastChunk, at: number, dropped: number): void {
+  replay({ chunk, toldAt }: ResumedChunk, at: number, dropped: number): void {
     const ageMs = chunk.observationAgeMs + at - toldAt;
     const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
     if (ageMs >= this.#options.deadlineMs) this.hold({ ...late, tries: [], dropped });
     else this.#say("chunk", replayOf(chunk, ageMs, dropped));
   }
 
-  hold(hold: Hold): void {
+  hold(hold: HoldEffect): void {
     this.#options.tally.hold(hold.reason === HoldReason.LATE);
     // Who does not read is told no more.
     if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow()));
@@ -114,5 +114,5 @@ export class Voice {
 }
 
 /** A chunk's route, where it is news. */
-export const newRoute = (effect: Deliver<Seen>): Route | undefined =>
+export const newRoute = (effect: DeliverEffect<ParsedObservation>): Route | undefined =>
   effect.moved || effect.tries.length > 1 ? routeOf(effect) : undefined;

@@ -14,12 +14,12 @@ import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { nowSeconds } from "../../ambient.ts";
 import { toUsd } from "../../billing/price.ts";
 import { factsOf, type Refusal } from "../../errors.ts";
-import { type Deliver, type Hold, type PlanStep, routeOf } from "../../routing/index.ts";
+import { type DeliverEffect, type HoldEffect, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
 import { SentAction } from "../sent-action.ts";
-import type { Seen } from "./observation-view.ts";
+import type { LoopCounts } from "./loop-counts.ts";
+import type { ParsedObservation } from "./observation-view.ts";
 import { SentChunk } from "./sent-chunk.ts";
-import type { Tally } from "./loop-counts.ts";
 
 /** One member of what a stream says. */
 export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
@@ -58,14 +58,14 @@ export function openedOf({
 
 /** A chunk that leaves at `at`. `name` is what the names of all chunks of its stream begin with. Written out, because a loop makes thousands a second. */
 export function chunkOf(
-  effect: Deliver<Seen>,
+  effect: DeliverEffect<ParsedObservation>,
   { units, costMicro, hedgeMicro = 0 }: Charge,
   { at, name, space, route }: { at: number; name: Uint8Array; space: string; route: Route | undefined },
 ): LoopChunk {
-  const { sighting, answer, step } = effect;
+  const { view, answer, step } = effect;
   return new SentChunk(name, {
     action: new SentAction(space, answer, answer.dtMs || step.offering.dtMs),
-    startStep: sighting.step,
+    startStep: view.step,
     validUntilStep: effect.validUntil,
     observationAgeMs: rounded(effect.ageMs + at - effect.at),
     episodeBreak: effect.episodeBreak,
@@ -76,7 +76,7 @@ export function chunkOf(
       costUsd: toUsd(costMicro + hedgeMicro),
     },
     droppedObservations: effect.dropped,
-    observationTime: sighting.tMs,
+    observationTime: view.tMs,
     route,
   });
 }
@@ -100,7 +100,7 @@ export const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): Loop
 });
 
 /** A hold that leaves at `at`. */
-export const holdOf = (hold: Hold, at: number): LoopHold => ({
+export const holdOf = (hold: HoldEffect, at: number): LoopHold => ({
   $typeName: "limber.v1.LoopHold",
   step: hold.step,
   reason: hold.reason,
@@ -111,10 +111,14 @@ export const holdOf = (hold: Hold, at: number): LoopHold => ({
 });
 
 /** An answer that came and may not leave, `waitedMs` after it came. */
-export const heldBack = (effect: Deliver<Seen>, reason: HoldReason, waitedMs: number): Hold => ({
+export const heldBack = (
+  effect: DeliverEffect<ParsedObservation>,
+  reason: HoldReason,
+  waitedMs: number,
+): HoldEffect => ({
   kind: "hold",
   at: effect.at + waitedMs,
-  step: effect.sighting.step,
+  step: effect.view.step,
   reason,
   ageMs: effect.ageMs + waitedMs,
   detail: "",
@@ -123,7 +127,7 @@ export const heldBack = (effect: Deliver<Seen>, reason: HoldReason, waitedMs: nu
 });
 
 /** The last words. */
-export function endedOf(refusal: Refusal | undefined, tally: Tally, dropped: number): ActStreamResponse {
+export function endedOf(refusal: Refusal | undefined, tally: LoopCounts, dropped: number): ActStreamResponse {
   const code = refusal === undefined ? "" : factsOf(refusal.reason).code;
   const { chunks, holds, effectiveHz, staleRatio, jitterMs } = tally.whole.figures;
   const { usage } = tally;

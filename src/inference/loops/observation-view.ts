@@ -1,10 +1,10 @@
 /** Observations as a loop goes by them: the plain ones are never read, for what a loop has to know of them came with them. */
 import type { LoopObservation } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { Piece } from "../../contracts/contract.ts";
-import type { Sighting } from "../../routing/index.ts";
+import type { ObservationView } from "../../routing/index.ts";
 
 /** An observation of a loop; packed where it came in the plain form: its `observations`, as an act call has them too. */
-export type Seen = LoopObservation & {
+export type ParsedObservation = LoopObservation & {
   readonly packed?: Piece & {
     /** Numbers and time of the newest. */
     readonly numbers: number;
@@ -13,13 +13,13 @@ export type Seen = LoopObservation & {
 };
 
 /** Puts observations into the loop's words. */
-export class Sights {
+export class ObservationViews {
   #numbers = -1;
   #pictures = -1;
   /** The same text for all of one shape, so that none is made for each. */
   #shape = "";
 
-  of(seen: Seen): Sighting<Seen> {
+  of(seen: ParsedObservation): ObservationView<ParsedObservation> {
     const { step, packed } = seen;
     if (packed) return { step, tMs: packed.tMs, shape: this.#shapeOf(packed.numbers, 0), payload: seen };
     const newest = seen.observations[seen.observations.length - 1]!; // the schema asks for one

@@ -1,27 +1,28 @@
 /** One question of a loop on its way: it can be called off, and hears what came of it. */
-import type { ActAnswer } from "../../contracts/contract.ts";
-import type { Dispatch } from "../../routing/index.ts";
+
 import { Cancel } from "../../cancellation.ts";
+import type { ActAnswer } from "../../contracts/contract.ts";
+import type { DispatchEffect } from "../../routing/index.ts";
 import type { Hearer } from "../../upstream/wire.ts";
-import type { Seen } from "./observation-view.ts";
+import type { ParsedObservation } from "./observation-view.ts";
 
 /** Whose question it is. */
-export interface Asker {
-  answered(question: Dispatch<Seen>, answer: ActAnswer): void;
-  failed(question: Dispatch<Seen>, thrown: unknown): void;
+export interface RequestOwner {
+  answered(question: DispatchEffect<ParsedObservation>, answer: ActAnswer): void;
+  failed(question: DispatchEffect<ParsedObservation>, thrown: unknown): void;
 }
 
 /** A question on its way. */
-export class Flight extends Cancel implements Hearer {
-  readonly #asker: Asker;
-  readonly #question: Dispatch<Seen>;
+export class PendingRequest extends Cancel implements Hearer {
+  readonly #asker: RequestOwner;
+  readonly #question: DispatchEffect<ParsedObservation>;
 
   /** Its number. */
   get id(): number {
-    return this.#question.flight;
+    return this.#question.attempt;
   }
 
-  constructor(asker: Asker, question: Dispatch<Seen>) {
+  constructor(asker: RequestOwner, question: DispatchEffect<ParsedObservation>) {
     super();
     this.#asker = asker;
     this.#question = question;

@@ -1,18 +1,18 @@
 /** Who may serve a control loop at the moment: by its plan, which is made anew when supply changed or somebody failed. */
 import { steadyNow } from "../../ambient.ts";
+import type { Call } from "../../call.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Refusal } from "../../errors.ts";
 import { type LoopRouter, type Plan, type PlanStep, planFor } from "../../routing/index.ts";
-import type { Call } from "../../call.ts";
-import { hedgesOf, type InferenceHouse, planArgs } from "../call.ts";
+import { hedgesOf, type InferenceDeps, planArgs } from "../call.ts";
 
 /** What a loop is planned from. */
-type Wanted = Parameters<typeof planArgs>[1];
+type WantedPlan = Parameters<typeof planArgs>[1];
 
 /** The plan of one loop through its time. */
-export class Course implements LoopRouter {
-  readonly #house: InferenceHouse;
-  readonly #wanted: Wanted;
+export class PlanTracker implements LoopRouter {
+  readonly #deps: InferenceDeps;
+  readonly #wanted: WantedPlan;
   readonly #call: Call;
   readonly #space: string;
   #plan: Plan;
@@ -20,8 +20,8 @@ export class Course implements LoopRouter {
   #madeFrom: unknown;
 
   /** Plans, or refuses when nothing may serve. */
-  constructor(house: InferenceHouse, wanted: Wanted, call: Call, space: string) {
-    this.#house = house;
+  constructor(deps: InferenceDeps, wanted: WantedPlan, call: Call, space: string) {
+    this.#deps = deps;
     this.#wanted = wanted;
     // The time of the whole stream is no observation's.
     this.#call = { ...call, deadline: undefined };
@@ -40,7 +40,7 @@ export class Course implements LoopRouter {
   }
 
   steps(): readonly PlanStep[] {
-    if (this.#house.supply.snapshot === this.#madeFrom) return this.#plan.steps;
+    if (this.#deps.supply.snapshot === this.#madeFrom) return this.#plan.steps;
     try {
       this.#plan = this.#made();
       return this.#plan.steps;
@@ -51,11 +51,11 @@ export class Course implements LoopRouter {
   }
 
   admit({ offering }: PlanStep, at: number, budgetMs: number): boolean {
-    return this.#house.supply.health.admit(offering.id, at, budgetMs, this.#plan.strictOrder);
+    return this.#deps.supply.health.admit(offering.id, at, budgetMs, this.#plan.strictOrder);
   }
 
   hedge(): boolean {
-    return hedgesOf(this.#house, this.#call).spend();
+    return hedgesOf(this.#deps, this.#call).spend();
   }
 
   dimOf({ offering }: PlanStep): number | undefined {
@@ -63,8 +63,8 @@ export class Course implements LoopRouter {
   }
 
   #made(): Plan {
-    const { snapshot } = this.#house.supply;
-    const plan = planFor(planArgs(this.#house, this.#wanted, this.#call, steadyNow()));
+    const { snapshot } = this.#deps.supply;
+    const plan = planFor(planArgs(this.#deps, this.#wanted, this.#call, steadyNow()));
     this.#madeFrom = snapshot;
     return plan;
   }

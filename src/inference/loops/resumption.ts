@@ -2,7 +2,7 @@
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { after, sleep, steadyNow } from "../../ambient.ts";
-import type { Notices } from "../../store/database/notifications.ts";
+import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import {
   type Before,
@@ -12,10 +12,10 @@ import {
   takeLoopSession,
 } from "../../store/replicas/loop-sessions.ts";
 import type { Vault } from "../../vault.ts";
-import type { LoopBoard } from "./loop-registry.ts";
+import type { LoopRegistry } from "./loop-registry.ts";
 
 /** The last chunk that a session's stream was charged for. */
-export interface LastChunk {
+export interface ResumedChunk {
   readonly chunk: LoopChunk;
   /** When it was as old as it says, on the steady clock in milliseconds. */
   readonly toldAt: number;
@@ -33,28 +33,28 @@ export class Resumption {
   readonly #vault: Vault;
   readonly #off: () => void;
   /** Where streams of this replica ended, until the database knows it. */
-  readonly #ended = new Map<string, LastChunk>();
+  readonly #ended = new Map<string, ResumedChunk>();
 
   /** Sessions that streams of this replica are about to take, until the database knows it. */
   readonly #taking = new Map<string, Promise<unknown>>();
-  readonly #board: Pick<LoopBoard, "streamOf" | "taken">;
+  readonly #registry: Pick<LoopRegistry, "streamOf" | "taken">;
 
   /** The board is told of sessions that another stream has taken, on whatever replica. */
   constructor(
-    { sql, notices, vault }: { sql: Sql; notices: Notices; vault: Vault },
-    board: Pick<LoopBoard, "streamOf" | "taken">,
+    { sql, notifications, vault }: { sql: Sql; notifications: Notifications; vault: Vault },
+    registry: Pick<LoopRegistry, "streamOf" | "taken">,
   ) {
     this.#sql = sql;
     this.#vault = vault;
-    this.#board = board;
-    this.#off = notices.on("loop_taken", (payload) => {
+    this.#registry = registry;
+    this.#off = notifications.on("loop_taken", (payload) => {
       const [session = "", stream = ""] = payload.split(" ");
       void this.#taken(session, stream);
     });
   }
 
   /** Takes a session for a stream; answers the last chunk of the stream before, once that has ended. Never rejects. */
-  take(session: string, stream: string): Promise<LastChunk | undefined> {
+  take(session: string, stream: string): Promise<ResumedChunk | undefined> {
     const here = this.#ended.get(session);
     return new Promise((resolve) => {
       if (here) resolve(here);
@@ -69,7 +69,7 @@ export class Resumption {
   }
 
   /** Notes where a stream ended. The chunk is sealed where the organisation retains no data, and forgotten with the session. */
-  end(session: string, stream: string, last: LastChunk | undefined, sealed: boolean): void {
+  end(session: string, stream: string, last: ResumedChunk | undefined, sealed: boolean): void {
     const here = last && byNow(last);
     const kept = here && { step: here.chunk.startStep, chunk: this.#kept(session, here, sealed), sealed };
     if (here && this.#ended.size < MOST_ENDED) this.#ended.set(session, here);
@@ -90,14 +90,14 @@ export class Resumption {
 
   /** A notice may come late, of a stream that the one here has taken the session from: who has it now is in the database. */
   async #taken(session: string, stream: string): Promise<void> {
-    const here = this.#board.streamOf(session);
+    const here = this.#registry.streamOf(session);
     if (here === undefined || here === stream) return;
     await this.#taking.get(session)?.catch(() => {});
     const holder = await holderOfLoopSession(this.#sql, session).catch(() => undefined);
-    this.#board.taken(session, holder ?? stream);
+    this.#registry.taken(session, holder ?? stream);
   }
 
-  async #take(session: string, stream: string): Promise<LastChunk | undefined> {
+  async #take(session: string, stream: string): Promise<ResumedChunk | undefined> {
     const until = steadyNow() + PATIENCE_MS;
     const taking = takeLoopSession(this.#sql, session, stream);
     this.#taking.set(session, taking);
@@ -112,12 +112,12 @@ export class Resumption {
     return before && this.#lastOf(session, before);
   }
 
-  #kept(session: string, { chunk }: LastChunk, sealed: boolean): Uint8Array {
+  #kept(session: string, { chunk }: ResumedChunk, sealed: boolean): Uint8Array {
     const bytes = toBinary(LoopChunkSchema, chunk);
     return sealed ? this.#vault.seal(bytes, contextOf(session)) : bytes;
   }
 
-  #lastOf(session: string, { last }: Before): LastChunk | undefined {
+  #lastOf(session: string, { last }: Before): ResumedChunk | undefined {
     if (!last) return undefined;
     const { sealed, chunk } = last;
     const bytes = sealed ? this.#vault.openBytes(chunk, contextOf(session)) : chunk;
@@ -126,7 +126,7 @@ export class Resumption {
 }
 
 /** The same chunk, as old as it is by now. */
-function byNow({ chunk, toldAt }: LastChunk): LastChunk {
+function byNow({ chunk, toldAt }: ResumedChunk): ResumedChunk {
   const now = steadyNow();
   return { chunk: { ...chunk, observationAgeMs: chunk.observationAgeMs + now - toldAt }, toldAt: now };
 }

@@ -5,7 +5,7 @@ import type { ActUsage } from "../../../gen/limber/v1/inference_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 
 /** What a chunk says beside its name. */
-type Said = Omit<LoopChunk, "$typeName" | "$unknown" | "chunkId" | "replayed">;
+type SentMessage = Omit<LoopChunk, "$typeName" | "$unknown" | "chunkId" | "replayed">;
 
 /** A chunk that leaves for the first time. Its name ends with its step, and a text is made of it where somebody asks for one. */
 export class SentChunk implements LoopChunk {
@@ -23,7 +23,7 @@ export class SentChunk implements LoopChunk {
   readonly #name: Uint8Array;
 
   /** `name` is what the names of all chunks of its stream begin with, in plain letters. */
-  constructor(name: Uint8Array, said: Said) {
+  constructor(name: Uint8Array, said: SentMessage) {
     this.#name = name;
     this.action = said.action;
     this.startStep = said.startStep;

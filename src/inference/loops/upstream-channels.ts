@@ -1,36 +1,36 @@
 /** How a loop asks those who may serve it: on a line that is laid once for each, or by a call of its own. */
 import type { LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { steadyNow } from "../../ambient.ts";
+import { type Call, keyOf } from "../../call.ts";
 import { exceeds, poseOf } from "../../contracts/bounds.ts";
 import type { ActAnswer, ActInput } from "../../contracts/contract.ts";
-import type { Watch } from "../../events/broadcast/broadcaster.ts";
+import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
 import type { PlanStep } from "../../routing/index.ts";
+import type { Reached } from "../../supply/live-supply.ts";
 import { FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import type { ActLine } from "../../upstream/wire.ts";
-import { type Call, keyOf } from "../../call.ts";
-import type { Reached } from "../../supply/live-supply.ts";
-import { type CallKeys, reachWith } from "../own-keys.ts";
+import { type InferenceDeps, speaking } from "../call.ts";
 import { handedOn } from "../call-spans.ts";
-import { type InferenceHouse, speaking } from "../call.ts";
-import type { Course } from "./plan-tracker.ts";
-import type { Flight } from "./pending-request.ts";
-import type { Seen } from "./observation-view.ts";
+import { type CallKeys, reachWith } from "../own-keys.ts";
+import type { ParsedObservation } from "./observation-view.ts";
+import type { PendingRequest } from "./pending-request.ts";
+import type { PlanTracker } from "./plan-tracker.ts";
 
 /** What all questions of a loop have in common. */
-export interface Common {
-  readonly house: InferenceHouse;
+export interface ChannelDeps {
+  readonly deps: InferenceDeps;
   readonly call: Call;
   readonly open: LoopOpen;
   readonly ownKeys: CallKeys | undefined;
-  readonly course: Course;
-  readonly watch: Watch | undefined;
+  readonly tracker: PlanTracker;
+  readonly watch: CallWatch | undefined;
   /** What each asks, beside what was seen and what is to be done. */
   readonly input: Omit<ActInput, "observations" | "instruction">;
 }
 
 /** How one step of the plan is reached. */
-interface Way extends Reached {
+interface UpstreamChannel extends Reached {
   readonly step: PlanStep;
   readonly instruction: string;
   /** Numbers per action. */
@@ -39,24 +39,24 @@ interface Way extends Reached {
 }
 
 /** The ways of one loop. */
-export class Ways {
-  readonly #common: Common;
+export class UpstreamChannels {
+  readonly #common: ChannelDeps;
   /** The one that was used last: most loops have no other. */
-  #last: Way | undefined;
+  #last: UpstreamChannel | undefined;
 
-  constructor(common: Common) {
+  constructor(common: ChannelDeps) {
     this.#common = common;
   }
 
   /** Asks about an observation; the flight hears what comes of it, in a moment or later. */
-  ask(flight: Flight, step: PlanStep, seen: Seen, instruction: string, budgetMs: number): void {
+  ask(attempt: PendingRequest, step: PlanStep, seen: ParsedObservation, instruction: string, budgetMs: number): void {
     try {
-      const way = this.#to(step, instruction);
-      const packed = way.line && seen.packed;
-      if (packed) way.line.ask(packed, budgetMs, flight, flight);
-      else this.#callFor(flight, way, seen, budgetMs);
+      const channel = this.#to(step, instruction);
+      const packed = channel.line && seen.packed;
+      if (packed) channel.line.ask(packed, budgetMs, attempt, attempt);
+      else this.#callFor(attempt, channel, seen, budgetMs);
     } catch (thrown) {
-      failSoon(flight, thrown);
+      failSoon(attempt, thrown);
     }
   }
 
@@ -66,7 +66,7 @@ export class Ways {
   }
 
   /** Whether an answer exceeds the bounds of who gave it, or of the key. */
-  exceeds(step: PlanStep, seen: Seen, answer: ActAnswer): boolean {
+  exceeds(step: PlanStep, seen: ParsedObservation, answer: ActAnswer): boolean {
     const { bounds, dim } = this.#last?.step === step ? this.#last : this.#reach(step);
     const keys = keyOf(this.#common.call).bounds;
     if (!bounds && !keys) return false;
@@ -74,7 +74,7 @@ export class Ways {
     return exceeds(bounds, answer, pose) || exceeds(keys, answer, pose);
   }
 
-  #to(step: PlanStep, instruction: string): Way {
+  #to(step: PlanStep, instruction: string): UpstreamChannel {
     const last = this.#last;
     if (last?.step === step && last.instruction === instruction) return last;
     const { open, call, input } = this.#common;
@@ -86,26 +86,26 @@ export class Ways {
   }
 
   #reach(step: PlanStep): Reached & { dim: number | undefined } {
-    const { house, course, ownKeys } = this.#common;
-    const dim = course.dimOf(step);
-    return { ...reachWith(house.supply, step, dim, ownKeys), dim };
+    const { deps, tracker, ownKeys } = this.#common;
+    const dim = tracker.dimOf(step);
+    return { ...reachWith(deps.supply, step, dim, ownKeys), dim };
   }
 
-  #callFor(flight: Flight, way: Way, seen: Seen, budgetMs: number): void {
-    this.#call(way, flight, seen, budgetMs).then(
-      (answer) => flight.answered(answer),
-      (thrown) => flight.failed(thrown),
+  #callFor(attempt: PendingRequest, channel: UpstreamChannel, seen: ParsedObservation, budgetMs: number): void {
+    this.#call(channel, attempt, seen, budgetMs).then(
+      (answer) => attempt.answered(answer),
+      (thrown) => attempt.failed(thrown),
     );
   }
 
   async #call(
-    { wire, target, step, instruction }: Way,
-    signal: Flight,
-    { observations, prevChunkLeftOver, inferenceDelay }: Seen,
+    { wire, target, step, instruction }: UpstreamChannel,
+    signal: PendingRequest,
+    { observations, prevChunkLeftOver, inferenceDelay }: ParsedObservation,
     budgetMs: number,
   ): Promise<ActAnswer> {
-    const { house, call, open, watch, input } = this.#common;
-    const { agent, allowPrivate } = house;
+    const { deps, call, open, watch, input } = this.#common;
+    const { agent, allowPrivate } = deps;
     const deadline = steadyNow() + budgetMs;
     const frames = new FrameSet(frameSources(observations, open.goalImage), { agent, allowPrivate, signal, deadline });
     const question = { ...input, observations, instruction, leftOver: prevChunkLeftOver, inferenceDelay };
@@ -115,4 +115,4 @@ export class Ways {
   }
 }
 
-const failSoon = (flight: Flight, thrown: unknown): void => queueMicrotask(() => flight.failed(thrown));
+const failSoon = (attempt: PendingRequest, thrown: unknown): void => queueMicrotask(() => attempt.failed(thrown));

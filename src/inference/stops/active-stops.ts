@@ -1,9 +1,10 @@
 /** The emergency stops that stand, in memory: every action asks, and none may wait for the database. */
+
+import type { KeyPrincipal } from "../../call.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
-import type { Notices } from "../../store/database/notifications.ts";
+import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { type StopRecord, type StopScope, standingStops, stopIn } from "../../store/replicas/robot-stops.ts";
-import type { KeyPrincipal } from "../../call.ts";
 
 /** Who is about to move. */
 export interface Mover {
@@ -16,7 +17,7 @@ export interface Mover {
 const RETRY_MS = 500;
 
 /** Every stop that stands, kept up to date by notifications. */
-export class StopBook {
+export class ActiveStops {
   readonly #sql: Sql;
   readonly #off: () => void;
   readonly #retry: (ms: number, run: () => void) => () => void;
@@ -32,7 +33,7 @@ export class StopBook {
   #stale = false;
   #forgetRetry = (): void => {};
 
-  constructor(sql: Sql, notices: Notices, retry: (ms: number, run: () => void) => () => void) {
+  constructor(sql: Sql, notifications: Notifications, retry: (ms: number, run: () => void) => () => void) {
     this.#sql = sql;
     this.#retry = retry;
     const read = (): void => void this.load().catch(() => {});
@@ -41,7 +42,7 @@ export class StopBook {
       if (stop) this.add(stop);
       else read();
     };
-    this.#off = notices.on("robots_stopped", hear, read);
+    this.#off = notifications.on("robots_stopped", hear, read);
   }
 
   /** A stop that was just ordered is in force at once: nothing is read before loops are cut. */

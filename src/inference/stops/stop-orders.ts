@@ -3,16 +3,16 @@ import { newId, nowSeconds, sleep } from "../../ambient.ts";
 import { Refusal } from "../../errors.ts";
 import { isOutage } from "../../store/database/unavailable.ts";
 import type { NewStop, StopRecord } from "../../store/replicas/robot-stops.ts";
-import type { StopBook } from "./active-stops.ts";
+import type { ActiveStops } from "./active-stops.ts";
 
 /** A stop that was ordered. What is needed to write it stands in it, so that any replica may. */
 export interface StopOrder extends StopRecord {
   readonly requestId: string;
 }
 
-/** What orders need of the house. */
-export interface StopOrdersParts {
-  readonly stops: StopBook;
+/** What orders depends on. */
+export interface StopOrdersDeps {
+  readonly stops: ActiveStops;
   readonly replica: string;
   /**
    * Writes an order once, however often and by whomever it is written, and answers the stop that stands for it. Rejects with a refusal
@@ -35,7 +35,7 @@ export interface PlacedStop {
 }
 
 /** What replicas say to each other: hold this stop; this one is written, or refused. */
-type Word = { readonly hold: StopOrder } | { readonly written: string } | { readonly refused: string };
+type StopWord = { readonly hold: StopOrder } | { readonly written: string } | { readonly refused: string };
 
 const RETRY_MS = 500;
 /** So long the replica that took the order is given to write it before those that were told try too: it may have died. */
@@ -45,13 +45,13 @@ const MOST_HELD = 10_000;
 
 /** The orders of one replica. */
 export class StopOrders {
-  readonly #parts: StopOrdersParts;
+  readonly #deps: StopOrdersDeps;
   readonly #leaving = new AbortController();
   /** Those that are not known to be written. */
   readonly #open = new Map<string, StopOrder>();
 
-  constructor(parts: StopOrdersParts) {
-    this.#parts = parts;
+  constructor(deps: StopOrdersDeps) {
+    this.#deps = deps;
   }
 
   /** Orders that are not written yet. */
@@ -61,7 +61,7 @@ export class StopOrders {
 
   /** Takes an order: when this returns, what it covers gets no action from this replica any more. */
   place(stop: Omit<NewStop, "by">, by: { actor: string; requestId: string }): PlacedStop {
-    const { stops, replica, tell } = this.#parts;
+    const { stops, replica, tell } = this.#deps;
     const order: StopOrder = {
       ...stop,
       id: newId("stop"),
@@ -83,7 +83,7 @@ export class StopOrders {
   hear(text: string): void {
     const word = read(text);
     if (word === undefined) return;
-    const { stops } = this.#parts;
+    const { stops } = this.#deps;
     if ("hold" in word) {
       if (this.#open.has(word.hold.id) || this.#open.size >= MOST_HELD) return;
       this.#open.set(word.hold.id, word.hold);
@@ -104,7 +104,7 @@ export class StopOrders {
   }
 
   #forget(id: string): void {
-    if (this.#open.delete(id)) this.#parts.stops.drop(id);
+    if (this.#open.delete(id)) this.#deps.stops.drop(id);
   }
 
   async #standIn(order: StopOrder): Promise<void> {
@@ -114,7 +114,7 @@ export class StopOrders {
 
   /** Writes an order, again and again until it is written or refused. */
   async #insist(order: StopOrder): Promise<StopRecord> {
-    const { stops, write, tell, warn } = this.#parts;
+    const { stops, write, tell, warn } = this.#deps;
     const { signal } = this.#leaving;
     for (let isWarned = false; ; ) {
       try {
@@ -142,10 +142,10 @@ export class StopOrders {
   }
 }
 
-const say = (word: Word): string => JSON.stringify(word);
+const say = (word: StopWord): string => JSON.stringify(word);
 
 /** A word of another replica; undefined where it cannot be read, as one of a later version may be. */
-function read(text: string): Word | undefined {
+function read(text: string): StopWord | undefined {
   try {
     const word = JSON.parse(text) as Partial<Record<"hold" | "written" | "refused", unknown>>;
     if (typeof word.written === "string") return { written: word.written };

@@ -14,23 +14,23 @@ const MOST = 0.02;
 /** The gripper's opening around the block: above it nothing is held, at it the fingers press (share of the whole opening). */
 const HELD = 0.58;
 
-type Place = readonly [number, number, number];
+type PlaceTarget = readonly [number, number, number];
 
 interface Scene {
-  readonly hand: Place;
+  readonly hand: PlaceTarget;
   readonly opening: number;
-  readonly block: Place;
-  readonly mark: Place;
+  readonly block: PlaceTarget;
+  readonly mark: PlaceTarget;
 }
 
 /** Where the hand is to go, and whether the gripper is to be open. */
 interface Aim {
-  readonly place: Place;
+  readonly place: PlaceTarget;
   readonly open: boolean;
   readonly phase: string;
 }
 
-const flat = (a: Place, b: Place): number => Math.hypot(a[0] - b[0], a[1] - b[1]);
+const flat = (a: PlaceTarget, b: PlaceTarget): number => Math.hypot(a[0] - b[0], a[1] - b[1]);
 
 function aimAt({ hand, opening, block, mark }: Scene): Aim {
   const overBlock = flat(hand, block);
@@ -38,7 +38,7 @@ function aimAt({ hand, opening, block, mark }: Scene): Aim {
   const held = around && opening < HELD;
   if (flat(block, mark) < 0.012 && block[2] < AT + 0.012) {
     // It lies there: let go, and only then leave upwards.
-    const away: Place = opening > 0.8 ? [hand[0], hand[1], ABOVE] : hand;
+    const away: PlaceTarget = opening > 0.8 ? [hand[0], hand[1], ABOVE] : hand;
     return { place: away, open: true, phase: "letting go" };
   }
   if (held) {
@@ -62,7 +62,7 @@ function aimAt({ hand, opening, block, mark }: Scene): Aim {
 }
 
 /** The scene after one step towards an aim, as far as a chunk looks ahead: the hand moves, and takes a held block along. */
-function ahead(scene: Scene, aim: Aim): { scene: Scene; shift: Place } {
+function ahead(scene: Scene, aim: Aim): { scene: Scene; shift: PlaceTarget } {
   const way = aim.place.map((part, i) => part - scene.hand[i]!);
   const far = Math.hypot(...way);
   const share = far === 0 ? 0 : Math.min(1, MOST / far);
@@ -89,7 +89,7 @@ const shiftDeclaration: ActionDeclaration = {
   camera: null,
 };
 
-const placeAt = (values: Float64Array, at: number): Place => [values[at]!, values[at + 1]!, values[at + 2]!];
+const placeAt = (values: Float64Array, at: number): PlaceTarget => [values[at]!, values[at + 1]!, values[at + 2]!];
 
 /** ee_delta_6d_grip: shifts of the hand. The gripper's word is kept for the whole chunk, so that it is judged by what is measured. */
 export const pickPlaceShifts: Controller = {
@@ -124,7 +124,7 @@ const HAND = 0.06 + 0.16;
 const JOINT_STEP = 0.08;
 
 /** The six joints that bring the grip to a place with the hand pointing straight down: in closed form. */
-function jointsAt([x, y, z]: Place): number[] {
+function jointsAt([x, y, z]: PlaceTarget): number[] {
   const out = Math.hypot(x, y);
   const up = z + HAND - SHOULDER;
   const far = Math.min(Math.hypot(out, up), UPPER + FOREARM - 1e-6);
@@ -136,7 +136,7 @@ function jointsAt([x, y, z]: Place): number[] {
 const clamp = (value: number): number => Math.max(-1, Math.min(1, value));
 
 /** Where the grip is at these six joints: the way back, for rolls at zero. */
-function gripAt([turn, shoulder, , elbow, , wrist]: readonly number[]): Place {
+function gripAt([turn, shoulder, , elbow, , wrist]: readonly number[]): PlaceTarget {
   const [a, b, c] = [shoulder!, shoulder! + elbow!, shoulder! + elbow! + wrist!];
   const out = UPPER * Math.sin(a) + FOREARM * Math.sin(b) + HAND * Math.sin(c);
   const up = SHOULDER + UPPER * Math.cos(a) + FOREARM * Math.cos(b) + HAND * Math.cos(c);

@@ -48,7 +48,7 @@ interface Unit {
   readonly y: number;
 }
 
-interface Sighting {
+interface Detection {
   readonly blob: Blob;
   readonly confidence: number;
 }
@@ -79,7 +79,7 @@ export function ground(frame: RgbFrame, instruction: string): Grounding {
   };
 }
 
-function look(picture: RgbImage, phrase: Phrase): Sighting[] {
+function look(picture: RgbImage, phrase: Phrase): Detection[] {
   const pixels = picture.width * picture.height;
   const sightings = findBlobs(smooth(maskOf(picture, phrase.colour)), Math.max(24, LEAST_SHARE * pixels))
     .filter((blob) => blob.area <= MOST_SHARE * pixels && outlineShare(picture, blob) >= LEAST_OUTLINE)
@@ -116,11 +116,11 @@ function outlineShare({ width, height, data }: RgbImage, blob: Blob): number {
   return count === 0 ? 0 : steps / count;
 }
 
-function toPoint(unit: Unit, { label }: Phrase, { blob, confidence }: Sighting): GroundedPoint {
+function toPoint(unit: Unit, { label }: Phrase, { blob, confidence }: Detection): GroundedPoint {
   return { x: blob.x * unit.x, y: blob.y * unit.y, label, confidence };
 }
 
-function toBox(unit: Unit, { label }: Phrase, { blob, confidence }: Sighting): GroundedBox {
+function toBox(unit: Unit, { label }: Phrase, { blob, confidence }: Detection): GroundedBox {
   const { left, top, right, bottom } = blob;
   return {
     xMin: left * unit.x,

@@ -1,10 +1,19 @@
 /** Stage 5: down the plan until one answers. Time and I/O come in as arguments. */
+
+import type { Signal } from "../../cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type Flow, flowOf, Items, type Taker } from "../../flow.ts";
-import type { Signal } from "../../cancellation.ts";
 import type { Plan, PlanStep } from "../plan/plan.ts";
 import type { Outcome } from "./record.ts";
-import { type AttemptOptions, type AttemptWorld, CALLED_OFF, type Ending, type Flight, Run, type Won } from "./run.ts";
+import {
+  type AttemptEnding,
+  type AttemptOptions,
+  AttemptRun,
+  type AttemptWorld,
+  CALLED_OFF,
+  type RunningAttempt,
+  type Won,
+} from "./run.ts";
 
 export type { AttemptOptions, AttemptWorld } from "./run.ts";
 
@@ -43,13 +52,13 @@ export interface AttemptedStream<T> extends Outcome {
 export function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
   // One promise for all of it: a robot's call goes this way, and nearly always to its first step alone.
   return new Promise((resolve, reject) => {
-    const run = new Run(plan, world, (step, options) => calls.call(step, options), true);
+    const run = new AttemptRun(plan, world, (step, options) => calls.call(step, options), true);
     run.begin(
-      ({ flight, answer }) => {
+      ({ attempt, answer }) => {
         run.close();
         try {
-          run.end(flight, "ok", undefined, calls.unitsOf(answer));
-          resolve(Object.assign(run.outcome(flight.step), { answer }));
+          run.end(attempt, "ok", undefined, calls.unitsOf(answer));
+          resolve(Object.assign(run.outcome(attempt.step), { answer }));
         } catch (thrown) {
           reject(thrown);
         }
@@ -68,11 +77,11 @@ export async function attemptStream<T>(
   world: AttemptWorld,
   streams: AttemptStreams<T>,
 ): Promise<AttemptedStream<T>> {
-  const run = new Run(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
+  const run = new AttemptRun(plan, world, (step, options) => begin(streams.open(step, options), options.signal), false);
   try {
-    const { flight, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
-    const rest = new Items(new Continued(run, { flight, answer }, streams.unitsOf));
-    return { first: answer.first, rest, ...run.outcome(flight.step) };
+    const { attempt, answer } = await new Promise<Won<Begun<T>>>((won, lost) => run.begin(won, lost));
+    const rest = new Items(new Continued(run, { attempt, answer }, streams.unitsOf));
+    return { first: answer.first, rest, ...run.outcome(attempt.step) };
   } catch (thrown) {
     run.close();
     throw thrown;
@@ -98,8 +107,8 @@ async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun
 
 /** What follows a stream's first element. It ends by itself, by its reader, by time, or by the caller who leaves: whichever is first. */
 class Continued<T> implements Flow<T>, Taker<T> {
-  private readonly run: Run<Begun<T>>;
-  private readonly flight: Flight<Begun<T>>;
+  private readonly run: AttemptRun<Begun<T>>;
+  private readonly attempt: RunningAttempt<Begun<T>>;
   private readonly flow: Flow<T>;
   private readonly unitsOf: (element: T) => number;
   private units: number;
@@ -112,9 +121,9 @@ class Continued<T> implements Flow<T>, Taker<T> {
   private waitsSince: number | undefined;
   private forgetWatch: (() => void) | undefined;
 
-  constructor(run: Run<Begun<T>>, { flight, answer }: Won<Begun<T>>, unitsOf: (element: T) => number) {
+  constructor(run: AttemptRun<Begun<T>>, { attempt, answer }: Won<Begun<T>>, unitsOf: (element: T) => number) {
     this.run = run;
-    this.flight = flight;
+    this.attempt = attempt;
     this.flow = answer.flow;
     this.unitsOf = unitsOf;
     this.units = unitsOf(answer.first);
@@ -130,7 +139,7 @@ class Continued<T> implements Flow<T>, Taker<T> {
     }
     this.taker = taker;
     this.waitsSince = this.run.world.clock.steady();
-    if (this.forgetWatch === undefined) this.watch(this.flight.step.budgetMs);
+    if (this.forgetWatch === undefined) this.watch(this.attempt.step.budgetMs);
     this.flow.next(this);
   }
 
@@ -175,20 +184,20 @@ class Continued<T> implements Flow<T>, Taker<T> {
     this.forgetWatch = clock.after(ms, () => {
       this.forgetWatch = undefined;
       if (this.waitsSince === undefined) return;
-      const left = this.waitsSince + this.flight.step.budgetMs - clock.steady();
+      const left = this.waitsSince + this.attempt.step.budgetMs - clock.steady();
       if (left > 0) this.watch(left);
       else this.failed(stoodStill(AttemptFailure.TIMEOUT));
     });
   }
 
-  private finish(how: Ending, reason: AttemptFailure | undefined): void {
+  private finish(how: AttemptEnding, reason: AttemptFailure | undefined): void {
     if (this.isOver) return;
     this.isOver = true;
     this.forgetDeadline();
     this.forgetWatch?.();
-    this.run.end(this.flight, how, reason, this.units);
+    this.run.end(this.attempt, how, reason, this.units);
     this.run.close();
-    this.flight.signal.abort(CALLED_OFF);
+    this.attempt.signal.abort(CALLED_OFF);
     this.flow.leave();
   }
 }

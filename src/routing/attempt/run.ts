@@ -1,10 +1,10 @@
 /** The attempts of one request: which step of the plan is asked when, who answers first, and what is written down of each. */
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import type { Clock } from "../../ambient.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
-import { Cancel, type Signal } from "../../cancellation.ts";
-import type { Waiter } from "../health/cell.ts";
+import type { CallWatcher } from "../health/cell.ts";
 import type { HealthBoard } from "../health/health.ts";
 import { isNeutral } from "../plan/own-keys.ts";
 import { mayHedge, type Plan, type PlanStep } from "../plan/plan.ts";
@@ -33,10 +33,10 @@ export interface AttemptWorld {
 export const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
 
 /** How an attempt ends. `left`: the caller did not read on. */
-export type Ending = "ok" | "error" | "cancelled" | "left";
+export type AttemptEnding = "ok" | "error" | "cancelled" | "left";
 
 /** One attempt under way, from its start until it is over or called off: what its call is given, and what becomes of it. */
-export class Flight<T> implements AttemptOptions, Waiter {
+export class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   readonly step: PlanStep;
   readonly record: Try;
   /** Calls it off. */
@@ -46,11 +46,11 @@ export class Flight<T> implements AttemptOptions, Waiter {
   readonly isLast: boolean;
   /** As Waiter. */
   place = -1;
-  readonly #race: Race<T>;
+  readonly #race: AttemptRace<T>;
   #forgetTimer: () => void = nothing;
   #over = false;
 
-  constructor(race: Race<T>, step: PlanStep, startedAt: number, budgetMs: number) {
+  constructor(race: AttemptRace<T>, step: PlanStep, startedAt: number, budgetMs: number) {
     this.step = step;
     this.record = { step, startedAt, status: "running", latencyMs: 0, reason: undefined };
     this.budgetMs = budgetMs;
@@ -104,7 +104,7 @@ export class Flight<T> implements AttemptOptions, Waiter {
 const nothing = (): void => {};
 
 /** Whether an attempt ended without a word of its offering. One that has as many calls as it may have was not asked. */
-const isSilence = (how: Ending, reason: AttemptFailure | undefined): boolean =>
+const isSilence = (how: AttemptEnding, reason: AttemptFailure | undefined): boolean =>
   how === "cancelled" || (reason !== undefined && SILENCES.has(reason));
 const SILENCES: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.TIMEOUT,
@@ -113,15 +113,15 @@ const SILENCES: ReadonlySet<AttemptFailure> = new Set([
 ]);
 
 /** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
-class Race<T> {
-  readonly #run: Run<T>;
+class AttemptRace<T> {
+  readonly #run: AttemptRun<T>;
   readonly #over: (won: Won<T> | undefined) => void;
   readonly #broke: (thrown: unknown) => void;
-  #flying: Flight<T>[] = [];
+  #flying: RunningAttempt<T>[] = [];
   #cancelHedge: () => void = nothing;
 
   /** `over` is told who won, or of nobody when all that were asked failed; `broke` of what ends the request. */
-  constructor(run: Run<T>, over: (won: Won<T> | undefined) => void, broke: (thrown: unknown) => void) {
+  constructor(run: AttemptRun<T>, over: (won: Won<T> | undefined) => void, broke: (thrown: unknown) => void) {
     this.#run = run;
     this.#over = over;
     this.#broke = broke;
@@ -144,24 +144,24 @@ class Race<T> {
     return this.#flying.length === 1 && this.#run.mayForsake();
   }
 
-  answered(flight: Flight<T>, answer: T): void {
-    this.#land(flight);
+  answered(attempt: RunningAttempt<T>, answer: T): void {
+    this.#land(attempt);
     for (const loser of this.#flying) this.#run.paysFor(loser.step);
     this.#finish();
-    this.#over({ flight, answer });
+    this.#over({ attempt, answer });
   }
 
-  failed(flight: Flight<T>, failure: AttemptFailure): void {
-    this.#land(flight);
-    this.#run.end(flight, "error", failure, 0);
+  failed(attempt: RunningAttempt<T>, failure: AttemptFailure): void {
+    this.#land(attempt);
+    this.#run.end(attempt, "error", failure, 0);
     if (this.#flying.length > 0) return;
     this.#finish();
     this.#over(undefined);
   }
 
-  broke(flight: Flight<T>, thrown: unknown): void {
-    this.#land(flight);
-    this.#run.end(flight, "cancelled", undefined, 0);
+  broke(attempt: RunningAttempt<T>, thrown: unknown): void {
+    this.#land(attempt);
+    this.#run.end(attempt, "cancelled", undefined, 0);
     this.#finish();
     this.#broke(thrown);
   }
@@ -172,28 +172,28 @@ class Race<T> {
     this.#broke(this.#run.left());
   }
 
-  #land(flight: Flight<T>): void {
-    this.#flying = this.#flying.filter((other) => other !== flight);
+  #land(attempt: RunningAttempt<T>): void {
+    this.#flying = this.#flying.filter((other) => other !== attempt);
   }
 
   #finish(): void {
     this.#cancelHedge();
     this.#run.onLeave(nothing);
-    for (const flight of this.#flying) {
-      flight.callOff();
-      this.#run.end(flight, "cancelled", undefined, 0);
+    for (const attempt of this.#flying) {
+      attempt.callOff();
+      this.#run.end(attempt, "cancelled", undefined, 0);
     }
   }
 }
 
 /** Who answered first, and what. */
 export interface Won<T> {
-  readonly flight: Flight<T>;
+  readonly attempt: RunningAttempt<T>;
   readonly answer: T;
 }
 
 /** The attempts of one request. */
-export class Run<T> {
+export class AttemptRun<T> {
   readonly plan: Plan;
   readonly world: AttemptWorld;
   private readonly call: (step: PlanStep, options: AttemptOptions) => Promise<T>;
@@ -237,7 +237,7 @@ export class Run<T> {
       if (this.world.signal.aborted) throw this.left();
       const step = this.nextStep();
       if (!step) throw this.refusal();
-      const race = new Race(this, (winner) => (winner ? won(winner) : this.begin(won, lost)), lost);
+      const race = new AttemptRace(this, (winner) => (winner ? won(winner) : this.begin(won, lost)), lost);
       this.leave = () => race.leave();
       race.begin(step);
     } catch (thrown) {
@@ -320,16 +320,16 @@ export class Run<T> {
   }
 
   /** Starts one attempt, which tells the race what becomes of it. */
-  fly(race: Race<T>, step: PlanStep): Flight<T> {
+  fly(race: AttemptRace<T>, step: PlanStep): RunningAttempt<T> {
     const place = this.untried.indexOf(step);
     if (place >= 0) this.untried.splice(place, 1);
     const { clock } = this.world;
     const at = clock.steady();
-    const flight = new Flight(race, step, at, this.budgetOf(step, at));
-    this.tries.push(flight.record);
-    if (this.isWhole) this.world.health.begun?.(step.offering.id, at, flight);
-    flight.watch(this.started(step, flight), clock);
-    return flight;
+    const attempt = new RunningAttempt(race, step, at, this.budgetOf(step, at));
+    this.tries.push(attempt.record);
+    if (this.isWhole) this.world.health.begun?.(step.offering.id, at, attempt);
+    attempt.watch(this.started(step, attempt), clock);
+    return attempt;
   }
 
   private started(step: PlanStep, options: AttemptOptions): Promise<T> {
@@ -342,19 +342,19 @@ export class Run<T> {
 
   /** Writes down how an attempt ended, for the caller and for the health of its offering. */
   end(
-    flight: Pick<Flight<unknown>, "record" | "step"> & Waiter,
-    how: Ending,
+    attempt: Pick<RunningAttempt<unknown>, "record" | "step"> & CallWatcher,
+    how: AttemptEnding,
     reason: AttemptFailure | undefined,
     units: number,
   ): void {
-    const { record, step } = flight;
+    const { record, step } = attempt;
     const at = this.world.clock.steady();
     // A caller who leaves a stream has had an answer as far as he read it.
     record.status = how === "left" ? "ok" : how;
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
     if (reason === AttemptFailure.DEADLINE) this.outOfTime = true;
-    if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), flight);
+    if (this.isWhole) this.world.health.ended?.(step.offering.id, at, how === "ok" || !isSilence(how, reason), attempt);
     const outcome = isNeutral(step, reason) ? "cancelled" : (reason ?? (how === "ok" ? "ok" : "cancelled"));
     this.world.health.report(step.offering.id, { outcome, latencyMs: record.latencyMs, units, cold: step.cold, at });
   }

@@ -10,7 +10,7 @@ export interface Breaker {
   /** Failures since the last success. */
   readonly consecutive: number;
   /** Calls and failures of the last 30 seconds, in slices of five; those of other replicas too. */
-  readonly window: Window;
+  readonly window: BreakerWindow;
   /** Failures in a row that another replica has seen, and when it told of them. */
   readonly elsewhere: { readonly consecutive: number; readonly at: number };
   /** How often it opened since it was last closed; doubles the cooldown. */
@@ -24,7 +24,7 @@ export interface Breaker {
   readonly probesPassed: number;
 }
 
-interface Window {
+interface BreakerWindow {
   /** Number of the newest slice. */
   readonly slice: number;
   /** Newest first. */
@@ -174,7 +174,7 @@ function open(breaker: Breaker, at: number, random: () => number): Breaker {
   return { ...breaker, state: "open", trips: breaker.trips + 1, openedAt: at, retryAt, probeUntil: 0, probesPassed: 0 };
 }
 
-function slide(window: Window, at: number, calls: number, failures: number): Window {
+function slide(window: BreakerWindow, at: number, calls: number, failures: number): BreakerWindow {
   // A clock that was set back must not empty the window.
   const slice = Math.max(Math.floor(at / SLICE_MS), window.slice);
   const passed = Math.min(slice - window.slice, SLICES);
@@ -198,7 +198,7 @@ function shift(counts: readonly number[], passed: number, added: number): number
   return shifted;
 }
 
-function mostlyFails(window: Window): boolean {
+function mostlyFails(window: BreakerWindow): boolean {
   const calls = window.calls.reduce((sum, count) => sum + count, 0);
   const failures = window.failures.reduce((sum, count) => sum + count, 0);
   return calls >= RATE_CALLS && failures >= calls * RATE_LIMIT;

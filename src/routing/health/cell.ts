@@ -4,7 +4,7 @@ import { type Breaker, blamesProvider, CLOSED } from "./breaker.ts";
 import { Pace } from "./pace.ts";
 import { Recent } from "./recent.ts";
 import { bucketOf, Sketch } from "./sketch.ts";
-import { Counters, copyOf, newest, since, type Tally } from "./tally.ts";
+import { type AttemptCounts, Counters, copyOf, newest, since } from "./tally.ts";
 
 /** How a call at an offering ended. `cancelled`: nobody waited for it any longer. */
 export interface Report {
@@ -18,7 +18,7 @@ export interface Report {
 }
 
 /** A call that waits for the answer of an offering. */
-export interface Waiter {
+export interface CallWatcher {
   /** Where it stands among those that wait; for the cell alone. */
   place: number;
   /** The offering has been silent for long: goes on to another step of the plan where there is one. */
@@ -36,7 +36,7 @@ export interface Uptime {
 
 /** What another replica tells of an offering. */
 export interface Hearsay {
-  readonly tally: Tally;
+  readonly tally: AttemptCounts;
   /** Failures in a row that it has seen. */
   readonly consecutive: number;
   /** How long ago it last used the offering, in milliseconds. */
@@ -73,7 +73,7 @@ export class Cell {
   unjudgedAt = 0;
   usedAt = Number.NEGATIVE_INFINITY;
   /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
-  readonly waiting: Waiter[] = [];
+  readonly waiting: CallWatcher[] = [];
   heardAt = Number.NEGATIVE_INFINITY;
   /** When those who wait were last asked to go on without it. */
   forsakenAt = Number.NEGATIVE_INFINITY;
@@ -83,7 +83,7 @@ export class Cell {
   readonly tally = new Counters();
   readonly pace = new Pace();
   /** By replica: the newest that it told. */
-  private heard: Map<string, Tally> | undefined;
+  private heard: Map<string, AttemptCounts> | undefined;
 
   constructor(offeringId: string) {
     this.offeringId = offeringId;
@@ -125,7 +125,7 @@ export class Cell {
   }
 
   /** Takes in what a replica tells; answers what it counted since it last told, in proportion where that is more than can count. */
-  hear(replica: string, told: Hearsay, now: number): Pick<Tally, "calls" | "failures"> {
+  hear(replica: string, told: Hearsay, now: number): Pick<AttemptCounts, "calls" | "failures"> {
     this.heard ??= new Map();
     const before = this.heard.get(replica);
     this.heard.delete(replica);

@@ -4,7 +4,7 @@ import type { AttemptFailure } from "../../contracts/failure.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";
-import { Cell, type Hearsay, type Report, type Uptime, type Waiter } from "./cell.ts";
+import { type CallWatcher, Cell, type Hearsay, type Report, type Uptime } from "./cell.ts";
 import { advertisedView, type HealthView, writeAdvertised, writeCell } from "./health-view.ts";
 
 /** What can be said of one offering, for `GET /v1/status`. */
@@ -153,7 +153,7 @@ export class HealthBoard {
   }
 
   /** A call waits for a whole answer. */
-  begun(offeringId: string, at: number, waiter: Waiter): void {
+  begun(offeringId: string, at: number, waiter: CallWatcher): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
     if (cell.waiting.length === 0) cell.heardAt = at;
@@ -161,7 +161,7 @@ export class HealthBoard {
   }
 
   /** It waits no longer; `heard` where the offering said something. */
-  ended(offeringId: string, at: number, heard: boolean, waiter: Waiter): void {
+  ended(offeringId: string, at: number, heard: boolean, waiter: CallWatcher): void {
     const cell = this.cells.get(offeringId);
     if (!cell) return;
     if (heard) cell.heardAt = at;

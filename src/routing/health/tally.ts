@@ -2,7 +2,7 @@
 import { BUCKETS } from "./sketch.ts";
 
 /** Counters of one offering, as they are told to other replicas and rolled up. */
-export interface Tally {
+export interface AttemptCounts {
   /** Calls that ended with a verdict: neither cancelled nor spoilt by their caller. */
   readonly calls: number;
   /** Those that its provider failed. */
@@ -12,17 +12,21 @@ export interface Tally {
 }
 
 /** A tally that counts. */
-export class Counters implements Tally {
+export class Counters implements AttemptCounts {
   calls = 0;
   failures = 0;
   readonly latency = new Uint32Array(BUCKETS);
 }
 
 /** A tally that stands. */
-export const copyOf = ({ calls, failures, latency }: Tally): Tally => ({ calls, failures, latency: latency.slice() });
+export const copyOf = ({ calls, failures, latency }: AttemptCounts): AttemptCounts => ({
+  calls,
+  failures,
+  latency: latency.slice(),
+});
 
 /** What a tally counted since it was `before`; nothing where it was ahead, as when two messages overtook each other. */
-export function since(before: Tally | undefined, tally: Tally): Tally {
+export function since(before: AttemptCounts | undefined, tally: AttemptCounts): AttemptCounts {
   if (!before) return copyOf(tally);
   return {
     calls: Math.max(0, tally.calls - before.calls),
@@ -32,7 +36,7 @@ export function since(before: Tally | undefined, tally: Tally): Tally {
 }
 
 /** Two states of one tally, of which each counter's greater one holds. */
-export function newest(one: Tally, other: Tally): Tally {
+export function newest(one: AttemptCounts, other: AttemptCounts): AttemptCounts {
   return {
     calls: Math.max(one.calls, other.calls),
     failures: Math.max(one.failures, other.failures),

@@ -2,8 +2,8 @@
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
 import { isNeutral } from "../plan/own-keys.ts";
-import type { Hold, LoopEffect } from "./events.ts";
-import type { Flight, Job } from "./job.ts";
+import type { HoldEffect, LoopEffect } from "./events.ts";
+import type { LoopAttempt, ObservationTask } from "./job.ts";
 
 /** The effects of one event at a time. */
 export class Effects<O> {
@@ -24,36 +24,36 @@ export class Effects<O> {
 
   /** The robot is to hold in place of a job's chunk. `dropped` are all observations so far that gave way. */
   hold(
-    { sighting: { step }, sensedAt }: Job<O>,
+    { view: { step }, sensedAt }: ObservationTask<O>,
     reason: HoldReason,
     at: number,
     dropped: number,
-    { detail = "", tries = [] }: Partial<Pick<Hold, "detail" | "tries">> = {},
+    { detail = "", tries = [] }: Partial<Pick<HoldEffect, "detail" | "tries">> = {},
   ): void {
     this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
   }
 
   /** Calls off whoever is still asked about a job. Who waited to be asked has not failed. */
-  callOff(job: Job<O>, failure: AttemptFailure | undefined, at: number): void {
+  callOff(job: ObservationTask<O>, failure: AttemptFailure | undefined, at: number): void {
     if (job.underWay === 0) return;
-    for (const flight of job.tries) {
-      if (flight.status !== "running") continue;
-      this.add({ kind: "cancel", flight: flight.flight });
-      const fault = flight.asked ? failure : undefined;
-      this.end(flight, fault === undefined ? "cancelled" : "error", fault, 0, at);
+    for (const attempt of job.tries) {
+      if (attempt.status !== "running") continue;
+      this.add({ kind: "cancel", attempt: attempt.attempt });
+      const fault = attempt.asked ? failure : undefined;
+      this.end(attempt, fault === undefined ? "cancelled" : "error", fault, 0, at);
     }
   }
 
   /** Notes how an attempt ended, for the caller and for the health of its offering. */
   end(
-    flight: Flight<O>,
+    attempt: LoopAttempt<O>,
     status: "ok" | "error" | "cancelled",
     reason: AttemptFailure | undefined,
     units: number,
     at: number,
   ): void {
-    flight.end(status, reason, at);
-    const { step, latencyMs } = flight;
+    attempt.end(status, reason, at);
+    const { step, latencyMs } = attempt;
     const verdict = reason ?? (status === "ok" ? "ok" : "cancelled");
     const outcome = isNeutral(step, reason) ? "cancelled" : verdict;
     this.add({ kind: "told", offeringId: step.offering.id, outcome, latencyMs, units, cold: step.cold, at });

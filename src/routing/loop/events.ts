@@ -7,7 +7,7 @@ import type { Report } from "../health/cell.ts";
 import type { PlanStep } from "../plan/plan.ts";
 
 /** What a robot sensed at one control step. `O` is the observation itself, which the loop only hands on. */
-export interface Sighting<O> {
+export interface ObservationView<O> {
   readonly step: number;
   /** On the robot's own clock, in milliseconds. */
   readonly tMs: number | undefined;
@@ -18,19 +18,19 @@ export interface Sighting<O> {
 
 /** What happens. `at` is the steady clock in milliseconds and never runs backwards. */
 export type LoopEvent<O> =
-  | { readonly kind: "observed"; readonly at: number; readonly sighting: Sighting<O> }
-  | { readonly kind: "answered"; readonly at: number; readonly flight: number; readonly answer: ActAnswer }
-  | { readonly kind: "failed"; readonly at: number; readonly flight: number; readonly failure: AttemptFailure }
+  | { readonly kind: "observed"; readonly at: number; readonly view: ObservationView<O> }
+  | { readonly kind: "answered"; readonly at: number; readonly attempt: number; readonly answer: ActAnswer }
+  | { readonly kind: "failed"; readonly at: number; readonly attempt: number; readonly failure: AttemptFailure }
   /** A flight waits to be paid for, or for the key's step: nobody is asked before `asked`. */
-  | { readonly kind: "waits"; readonly at: number; readonly flight: number }
+  | { readonly kind: "waits"; readonly at: number; readonly attempt: number }
   /** A flight that waited is asked now. */
-  | { readonly kind: "asked"; readonly at: number; readonly flight: number }
+  | { readonly kind: "asked"; readonly at: number; readonly attempt: number }
   /** The observation itself cannot be used, whoever is asked. */
-  | { readonly kind: "refused"; readonly at: number; readonly flight: number; readonly detail: string }
+  | { readonly kind: "refused"; readonly at: number; readonly attempt: number; readonly detail: string }
   /** The key has no step left at the moment. */
-  | { readonly kind: "limited"; readonly at: number; readonly flight: number; readonly detail: string }
+  | { readonly kind: "limited"; readonly at: number; readonly attempt: number; readonly detail: string }
   /** It cannot be paid for at the moment. */
-  | { readonly kind: "unpaid"; readonly at: number; readonly flight: number }
+  | { readonly kind: "unpaid"; readonly at: number; readonly attempt: number }
   /** Time passed; due whenever `wakeAt` is reached. */
   | { readonly kind: "time"; readonly at: number }
   /** Nothing may be dispatched for this reason; undefined when it may again. */
@@ -41,30 +41,30 @@ export type LoopEvent<O> =
   | { readonly kind: "closed"; readonly at: number };
 
 /** What is to be done. */
-export type LoopEffect<O> = Dispatch<O> | Cancel | Deliver<O> | Hold | Told;
+export type LoopEffect<O> = DispatchEffect<O> | CancelEffect | DeliverEffect<O> | HoldEffect | ReportEffect;
 
 /** Ask a provider. */
-export interface Dispatch<O> {
+export interface DispatchEffect<O> {
   readonly kind: "dispatch";
-  readonly flight: number;
+  readonly attempt: number;
   readonly step: PlanStep;
-  readonly sighting: Sighting<O>;
+  readonly view: ObservationView<O>;
   /** Nobody was asked about this observation before. */
   readonly fresh: boolean;
   readonly budgetMs: number;
 }
 
 /** The answer of a flight is of no use any longer. */
-export interface Cancel {
+export interface CancelEffect {
   readonly kind: "cancel";
-  readonly flight: number;
+  readonly attempt: number;
 }
 
 /** Send a chunk. */
-export interface Deliver<O> {
+export interface DeliverEffect<O> {
   readonly kind: "deliver";
   readonly at: number;
-  readonly sighting: Sighting<O>;
+  readonly view: ObservationView<O>;
   readonly answer: ActAnswer;
   readonly step: PlanStep;
   readonly ageMs: number;
@@ -81,7 +81,7 @@ export interface Deliver<O> {
 }
 
 /** Tell the robot to hold. */
-export interface Hold {
+export interface HoldEffect {
   readonly kind: "hold";
   readonly at: number;
   readonly step: number;
@@ -93,7 +93,7 @@ export interface Hold {
 }
 
 /** Tell the health of an offering how it did. */
-export interface Told extends Report {
+export interface ReportEffect extends Report {
   readonly kind: "told";
   readonly offeringId: string;
 }

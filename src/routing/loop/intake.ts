@@ -1,8 +1,8 @@
 /** Which observations of a loop are of any use: in order, of the episode's shape, and young enough. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import type { Sighting } from "./events.ts";
-import { Job } from "./job.ts";
-import { Transit } from "./transit.ts";
+import type { ObservationView } from "./events.ts";
+import { ObservationTask } from "./job.ts";
+import { ObservationAge } from "./transit.ts";
 
 const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
 const STALE = { reason: HoldReason.STALE_OBSERVATION };
@@ -10,7 +10,7 @@ const STALE = { reason: HoldReason.STALE_OBSERVATION };
 /** Looks at the observations of one loop as they come. */
 export class Intake<O> {
   readonly #deadlineMs: number;
-  readonly #transit = new Transit();
+  readonly #transit = new ObservationAge();
   #newest: number | undefined;
   #shape: string | undefined;
 
@@ -31,17 +31,17 @@ export class Intake<O> {
   }
 
   /** What is to be thought of an observation that comes at `at`; undefined where it comes out of order. */
-  judge(sighting: Sighting<O>, at: number): Job<O> | undefined {
-    if (this.hasReached(sighting.step)) return undefined;
-    this.#newest = sighting.step;
-    this.#shape ??= sighting.shape;
-    if (sighting.shape !== this.#shape) {
-      const detail = `it has ${sighting.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
-      return new Job(sighting, at, { reason: HoldReason.INVALID_OBSERVATION, detail });
+  judge(view: ObservationView<O>, at: number): ObservationTask<O> | undefined {
+    if (this.hasReached(view.step)) return undefined;
+    this.#newest = view.step;
+    this.#shape ??= view.shape;
+    if (view.shape !== this.#shape) {
+      const detail = `it has ${view.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
+      return new ObservationTask(view, at, { reason: HoldReason.INVALID_OBSERVATION, detail });
     }
-    const age = this.#transit.age(sighting.tMs, at);
-    if (age === "future") return new Job(sighting, at, FUTURE);
+    const age = this.#transit.age(view.tMs, at);
+    if (age === "future") return new ObservationTask(view, at, FUTURE);
     const sensedAt = at - age;
-    return new Job(sighting, sensedAt, at >= sensedAt + this.#deadlineMs ? STALE : undefined);
+    return new ObservationTask(view, sensedAt, at >= sensedAt + this.#deadlineMs ? STALE : undefined);
   }
 }

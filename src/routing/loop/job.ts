@@ -3,7 +3,7 @@ import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
 import type { Try } from "../attempt/record.ts";
 import type { PlanStep } from "../plan/plan.ts";
-import type { Dispatch, Sighting } from "./events.ts";
+import type { DispatchEffect, ObservationView } from "./events.ts";
 
 /** Why the robot is to hold in place of an observation. */
 export interface Unfit {
@@ -12,8 +12,8 @@ export interface Unfit {
 }
 
 /** An observation, from when it came until there is a chunk or a hold for it. */
-export class Job<O> {
-  sighting: Sighting<O>;
+export class ObservationTask<O> {
+  view: ObservationView<O>;
   /** When it was sensed, by our clock. */
   sensedAt: number;
   /** Why nobody may be asked about it; undefined where somebody may. */
@@ -21,7 +21,7 @@ export class Job<O> {
   /** Nobody was asked about this observation yet. */
   fresh = true;
   /** Everybody who was asked; nobody at first. */
-  tries: readonly Flight<O>[] = NOBODY;
+  tries: readonly LoopAttempt<O>[] = NOBODY;
   /** How many of them have not answered. */
   underWay = 0;
   /** When a second provider is asked; Infinity when not. */
@@ -29,40 +29,40 @@ export class Job<O> {
   /** What a hedge that was sent cost so far, were it to lose. */
   hedgeMicro: number | undefined = undefined;
   /** The next newer one that is under way. */
-  newer: Job<O> | undefined = undefined;
+  newer: ObservationTask<O> | undefined = undefined;
 
-  constructor(sighting: Sighting<O>, sensedAt: number, unfit: Unfit | undefined) {
-    this.sighting = sighting;
+  constructor(view: ObservationView<O>, sensedAt: number, unfit: Unfit | undefined) {
+    this.view = view;
     this.sensedAt = sensedAt;
     this.unfit = unfit;
   }
 
   /** Asks one more. */
-  ask(id: number, step: PlanStep, at: number, budgetMs: number): Flight<O> {
-    const flight = new Flight(this, id, step, at, budgetMs);
+  ask(id: number, step: PlanStep, at: number, budgetMs: number): LoopAttempt<O> {
+    const attempt = new LoopAttempt(this, id, step, at, budgetMs);
     // Nearly all ask one.
-    this.tries = this.tries.length === 0 ? [flight] : [...this.tries, flight];
+    this.tries = this.tries.length === 0 ? [attempt] : [...this.tries, attempt];
     this.underWay += 1;
     this.fresh = false;
-    return flight;
+    return attempt;
   }
 
   /** The one of its questions of this number that is not answered; undefined where there is none. */
-  flight(id: number): Flight<O> | undefined {
+  attempt(id: number): LoopAttempt<O> | undefined {
     const { tries } = this;
-    for (let i = tries.length - 1; i >= 0; i--) if (tries[i]!.flight === id) return running(tries[i]!);
+    for (let i = tries.length - 1; i >= 0; i--) if (tries[i]!.attempt === id) return running(tries[i]!);
     return undefined;
   }
 
   /** Who was asked first of those who have not answered. */
-  get first(): Flight<O> | undefined {
-    for (const flight of this.tries) if (flight.status === "running") return flight;
+  get first(): LoopAttempt<O> | undefined {
+    for (const attempt of this.tries) if (attempt.status === "running") return attempt;
     return undefined;
   }
 
   /** Takes over a newer observation, about which nobody was asked. */
-  become({ sighting, sensedAt }: Job<O>): void {
-    this.sighting = sighting;
+  become({ view, sensedAt }: ObservationTask<O>): void {
+    this.view = view;
     this.sensedAt = sensedAt;
     this.fresh = true;
   }
@@ -70,14 +70,15 @@ export class Job<O> {
 
 const NOBODY: readonly never[] = [];
 
-const running = <O>(flight: Flight<O>): Flight<O> | undefined => (flight.status === "running" ? flight : undefined);
+const running = <O>(attempt: LoopAttempt<O>): LoopAttempt<O> | undefined =>
+  attempt.status === "running" ? attempt : undefined;
 
 /** One provider being asked: what is to be done, while it runs, and what came of it, in one. */
-export class Flight<O> implements Dispatch<O>, Try {
+export class LoopAttempt<O> implements DispatchEffect<O>, Try {
   readonly kind = "dispatch";
-  readonly flight: number;
+  readonly attempt: number;
   readonly step: PlanStep;
-  readonly sighting: Sighting<O>;
+  readonly view: ObservationView<O>;
   readonly fresh: boolean;
   readonly budgetMs: number;
   startedAt: number;
@@ -86,20 +87,20 @@ export class Flight<O> implements Dispatch<O>, Try {
   status: Try["status"] = "running";
   latencyMs = 0;
   reason: AttemptFailure | undefined = undefined;
-  readonly #job: Job<O>;
+  readonly #job: ObservationTask<O>;
 
-  constructor(job: Job<O>, id: number, step: PlanStep, at: number, budgetMs: number) {
+  constructor(job: ObservationTask<O>, id: number, step: PlanStep, at: number, budgetMs: number) {
     this.#job = job;
-    this.flight = id;
+    this.attempt = id;
     this.step = step;
-    this.sighting = job.sighting;
+    this.view = job.view;
     this.fresh = job.fresh;
     this.budgetMs = budgetMs;
     this.startedAt = at;
   }
 
   /** What it was asked about. */
-  get job(): Job<O> {
+  get job(): ObservationTask<O> {
     return this.#job;
   }
 

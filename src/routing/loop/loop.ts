@@ -11,11 +11,11 @@ import { sameWay } from "../plan/own-keys.ts";
 import { mayHedge, type PlanStep } from "../plan/plan.ts";
 import { candidatesOf } from "./candidates.ts";
 import { Effects } from "./effects.ts";
-import type { Hold, LoopEffect, LoopEvent, Sighting } from "./events.ts";
+import type { HoldEffect, LoopEffect, LoopEvent, ObservationView } from "./events.ts";
 import { Intake } from "./intake.ts";
-import type { Flight, Job } from "./job.ts";
-import { Patience } from "./patience.ts";
-import { Window } from "./window.ts";
+import type { LoopAttempt, ObservationTask } from "./job.ts";
+import { LoopPatience } from "./patience.ts";
+import { ChunkWindow } from "./window.ts";
 
 /** What holds for a whole loop. */
 export interface LoopRules {
@@ -50,10 +50,10 @@ export class Loop<O> {
   readonly #rules: LoopRules;
   readonly #router: LoopRouter;
   readonly #intake: Intake<O>;
-  readonly #window: Window<O>;
-  readonly #patience = new Patience();
+  readonly #window: ChunkWindow<O>;
+  readonly #patience = new LoopPatience();
   /** The newest observation that is not dispatched. */
-  #slot: Job<O> | undefined;
+  #slot: ObservationTask<O> | undefined;
   #blocked: HoldReason | undefined;
   #closed = false;
   #lastFlight = 0;
@@ -73,7 +73,7 @@ export class Loop<O> {
     this.#rules = rules;
     this.#router = router;
     this.#intake = new Intake(rules.deadlineMs);
-    this.#window = new Window(rules.intent.units);
+    this.#window = new ChunkWindow(rules.intent.units);
   }
 
   /** Takes an event and says what is to be done, in order. */
@@ -95,7 +95,7 @@ export class Loop<O> {
     const { oldest } = this.#window;
     if (!oldest) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
     let first = Number.POSITIVE_INFINITY;
-    for (let job: Job<O> | undefined = oldest; job; job = job.newer)
+    for (let job: ObservationTask<O> | undefined = oldest; job; job = job.newer)
       first = Math.min(first, this.#expiry(job.sensedAt), job.hedgeAt);
     return first;
   }
@@ -117,26 +117,26 @@ export class Loop<O> {
     if (event.kind !== "time" && at >= this.wakeAt) this.#time(at);
     switch (event.kind) {
       case "observed":
-        this.#observe(event.sighting, at);
+        this.#observe(event.view, at);
         return;
       case "answered":
-        this.#answered(event.flight, event.answer, at);
+        this.#answered(event.attempt, event.answer, at);
         return;
       case "failed":
-        this.#failed(event.flight, event.failure, at);
+        this.#failed(event.attempt, event.failure, at);
         return;
       case "waits":
       case "asked":
-        this.#waits(event.flight, event.kind === "waits", at);
+        this.#waits(event.attempt, event.kind === "waits", at);
         return;
       case "refused":
-        this.#refused(event.flight, HoldReason.INVALID_OBSERVATION, event.detail, at);
+        this.#refused(event.attempt, HoldReason.INVALID_OBSERVATION, event.detail, at);
         return;
       case "limited":
-        this.#refused(event.flight, HoldReason.RATE_LIMITED, event.detail, at);
+        this.#refused(event.attempt, HoldReason.RATE_LIMITED, event.detail, at);
         return;
       case "unpaid":
-        this.#refused(event.flight, HoldReason.NOT_RECORDED, "", at);
+        this.#refused(event.attempt, HoldReason.NOT_RECORDED, "", at);
         return;
       case "time":
         this.#time(at);
@@ -158,8 +158,8 @@ export class Loop<O> {
     }
   }
 
-  #observe(sighting: Sighting<O>, at: number): void {
-    const job = this.#intake.judge(sighting, at);
+  #observe(view: ObservationView<O>, at: number): void {
+    const job = this.#intake.judge(view, at);
     if (!job) {
       this.dropped += 1;
       return;
@@ -190,7 +190,7 @@ export class Loop<O> {
   }
 
   /** Asks who serves, and nobody else, while it is asked about older observations. */
-  #askBeside(job: Job<O>, at: number): boolean {
+  #askBeside(job: ObservationTask<O>, at: number): boolean {
     const { oldest, size } = this.#window;
     const usual = this.#usual(this.#router.steps());
     if (!usual) return false;
@@ -202,7 +202,7 @@ export class Loop<O> {
   }
 
   /** Asks whoever may serve and was not asked for this observation yet. */
-  #ask(job: Job<O>, at: number): void {
+  #ask(job: ObservationTask<O>, at: number): void {
     const steps = this.#router.steps();
     // Who served last goes first, and needs no list made of the others.
     const usual = job.tries.length === 0 ? this.#usual(steps) : undefined;
@@ -224,7 +224,7 @@ export class Loop<O> {
     return undefined;
   }
 
-  #fly(job: Job<O>, step: PlanStep, at: number): boolean {
+  #fly(job: ObservationTask<O>, step: PlanStep, at: number): boolean {
     const budgetMs = Math.min(this.#expiry(job.sensedAt) - at, step.budgetMs);
     if (budgetMs <= 0 || !this.#router.admit(step, at, budgetMs)) return false;
     this.#effects.add(job.ask(++this.#lastFlight, step, at, budgetMs));
@@ -232,31 +232,31 @@ export class Loop<O> {
   }
 
   #answered(id: number, answer: ActAnswer, at: number): void {
-    const flight = this.#window.find(id);
-    if (!flight) return;
-    const failure = this.#faultOf(answer, flight.step);
+    const attempt = this.#window.find(id);
+    if (!attempt) return;
+    const failure = this.#faultOf(answer, attempt.step);
     if (failure !== undefined) {
       this.#failed(id, failure, at);
       return;
     }
-    const { job } = flight;
+    const { job } = attempt;
     const units = unitsOf(answer);
-    this.#effects.end(flight, "ok", undefined, units, at);
+    this.#effects.end(attempt, "ok", undefined, units, at);
     if (job.underWay > 0) {
       // The losers of a hedge.
       if (job.hedgeMicro !== undefined)
         for (const { status, step } of job.tries) if (status === "running") job.hedgeMicro += step.costMicro;
       this.#effects.callOff(job, undefined, at);
     }
-    this.#window.took(at - flight.startedAt);
+    this.#window.took(at - attempt.startedAt);
     this.#passOver(job, at);
     this.#window.remove(job);
-    const validUntil = job.sighting.step + units;
+    const validUntil = job.view.step + units;
     // The robot itself is past its last step already.
     if (this.#intake.hasReached(validUntil)) {
-      this.#patience.late(flight.step.offering.id);
+      this.#patience.late(attempt.step.offering.id);
       this.#hold(job, HoldReason.LATE, at, { tries: job.tries });
-    } else this.#deliver(flight, answer, validUntil, at);
+    } else this.#deliver(attempt, answer, validUntil, at);
     this.#rest(at);
   }
 
@@ -265,8 +265,8 @@ export class Loop<O> {
     return failure ?? (this.#rules.broken(answer) ? AttemptFailure.UNSAFE_ACTION : undefined);
   }
 
-  #deliver({ job, step }: Flight<O>, answer: ActAnswer, validUntil: number, at: number): void {
-    const { sighting, sensedAt, tries, hedgeMicro } = job;
+  #deliver({ job, step }: LoopAttempt<O>, answer: ActAnswer, validUntil: number, at: number): void {
+    const { view, sensedAt, tries, hedgeMicro } = job;
     this.#patience.inTime();
     const { id: offering, model } = step.offering;
     const moved = this.#lastOffering !== offering;
@@ -278,7 +278,7 @@ export class Loop<O> {
     this.#effects.add({
       kind: "deliver",
       at,
-      sighting,
+      view,
       answer,
       step,
       ageMs: at - sensedAt,
@@ -292,10 +292,10 @@ export class Loop<O> {
   }
 
   #failed(id: number, failure: AttemptFailure, at: number): void {
-    const flight = this.#window.find(id);
-    if (!flight) return;
-    const { job } = flight;
-    this.#effects.end(flight, "error", failure, 0, at);
+    const attempt = this.#window.find(id);
+    if (!attempt) return;
+    const { job } = attempt;
+    this.#effects.end(attempt, "error", failure, 0, at);
     this.#window.forget();
     if (job.underWay > 0) return;
     if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
@@ -317,10 +317,10 @@ export class Loop<O> {
 
   /** The time in which nobody is asked yet is nobody's fault. */
   #waits(id: number, waits: boolean, at: number): void {
-    const flight = this.#window.find(id);
-    if (!flight) return;
-    flight.asked = !waits;
-    flight.startedAt = at;
+    const attempt = this.#window.find(id);
+    if (!attempt) return;
+    attempt.asked = !waits;
+    attempt.startedAt = at;
   }
 
   #refused(id: number, reason: HoldReason, detail: string, at: number): void {
@@ -333,7 +333,7 @@ export class Loop<O> {
   }
 
   #time(at: number): void {
-    let newer: Job<O> | undefined;
+    let newer: ObservationTask<O> | undefined;
     for (let job = this.#window.oldest; job; job = newer) {
       newer = job.newer;
       if (at >= this.#expiry(job.sensedAt)) {
@@ -356,7 +356,7 @@ export class Loop<O> {
     else this.#hold(slot, this.#blocked ?? HoldReason.LATE, at);
   }
 
-  #hedge(job: Job<O>, at: number): void {
+  #hedge(job: ObservationTask<O>, at: number): void {
     const { first } = job;
     if (!first?.asked) return;
     for (const step of this.#router.steps()) {
@@ -368,13 +368,18 @@ export class Loop<O> {
   }
 
   /** There will be no chunk for a job. */
-  #give(job: Job<O>, reason: HoldReason, at: number): void {
+  #give(job: ObservationTask<O>, reason: HoldReason, at: number): void {
     this.#window.remove(job);
     this.#hold(job, reason, at, { tries: job.tries.filter(({ asked }) => asked) });
     this.#rest(at);
   }
 
-  #hold(job: Job<O>, reason: HoldReason, at: number, more?: Partial<Pick<Hold, "detail" | "tries">>): void {
+  #hold(
+    job: ObservationTask<O>,
+    reason: HoldReason,
+    at: number,
+    more?: Partial<Pick<HoldEffect, "detail" | "tries">>,
+  ): void {
     this.#effects.hold(job, reason, at, this.dropped, more);
   }
 
@@ -386,7 +391,7 @@ export class Loop<O> {
   }
 
   /** Chunks go down in the order of their observations: what is older than an answer gets none any more; nothing does, where there is none. */
-  #passOver(answered: Job<O> | undefined, at: number): void {
+  #passOver(answered: ObservationTask<O> | undefined, at: number): void {
     for (let job = this.#window.oldest; job && job !== answered; job = this.#window.oldest) {
       this.#window.remove(job);
       this.#effects.callOff(job, undefined, at);

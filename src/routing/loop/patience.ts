@@ -7,7 +7,7 @@
 export const MOST_LATE = 3;
 
 /** The patience of one loop with those who serve it. */
-export class Patience {
+export class LoopPatience {
   #offering: string | undefined;
   #inARow = 0;
 

@@ -7,7 +7,7 @@ const WINDOW_MS = 30_000;
 const FUTURE_MS = 1_000;
 
 /** The way of a stream's observations: the quickest is taken to have taken no time, every other is as old as it was slower. */
-export class Transit {
+export class ObservationAge {
   /** Quickest difference of the two clocks in this window and the one before. */
   #quickest = Number.POSITIVE_INFINITY;
   #before = Number.POSITIVE_INFINITY;

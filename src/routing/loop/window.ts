@@ -1,5 +1,5 @@
 /** What a loop has asked about and not answered yet, in the order of the observations, and when one more may be asked about beside it. */
-import type { Flight, Job } from "./job.ts";
+import type { LoopAttempt, ObservationTask } from "./job.ts";
 
 /**
  * At most so many observations are asked about at once; as many as a chunk has steps, where those are more, so that a pause of which
@@ -35,10 +35,10 @@ const ALL_MS = MOST_AT_ONCE * QUICK_MS;
 const UNKNOWN = -1;
 
 /** The jobs of one loop, a chain from the oldest observation to the newest. */
-export class Window<O> {
+export class ChunkWindow<O> {
   /** Undefined when nothing is under way. */
-  oldest: Job<O> | undefined;
-  newest: Job<O> | undefined;
+  oldest: ObservationTask<O> | undefined;
+  newest: ObservationTask<O> | undefined;
   /** How many there are. */
   size = 0;
   /** How long who serves usually takes, in milliseconds. */
@@ -56,7 +56,7 @@ export class Window<O> {
     const usualMs = this.#usualMs;
     if (usualMs === UNKNOWN || usualMs > QUICK_MS) return false;
     if (this.size >= this.#most || this.size * usualMs >= ALL_MS) return false;
-    for (let job: Job<O> | undefined = this.oldest; job; job = job.newer)
+    for (let job: ObservationTask<O> | undefined = this.oldest; job; job = job.newer)
       if (job.tries.length > 1 || job.underWay !== 1 || at - job.tries[0]!.startedAt > LONGEST_MS) return false;
     return true;
   }
@@ -75,16 +75,16 @@ export class Window<O> {
   }
 
   /** The flight of this number; undefined where it is under way no longer. */
-  find(id: number): Flight<O> | undefined {
+  find(id: number): LoopAttempt<O> | undefined {
     for (let job = this.oldest; job; job = job.newer) {
-      const flight = job.flight(id);
-      if (flight) return flight;
+      const attempt = job.attempt(id);
+      if (attempt) return attempt;
     }
     return undefined;
   }
 
   /** Takes in a job that is newer than all. */
-  add(job: Job<O>): void {
+  add(job: ObservationTask<O>): void {
     if (this.newest) this.newest.newer = job;
     else this.oldest = job;
     this.newest = job;
@@ -92,8 +92,8 @@ export class Window<O> {
   }
 
   /** Takes a job out. */
-  remove(job: Job<O>): void {
-    let before: Job<O> | undefined;
+  remove(job: ObservationTask<O>): void {
+    let before: ObservationTask<O> | undefined;
     for (let each = this.oldest; each !== job; each = each.newer) {
       if (each === undefined) return;
       before = each;

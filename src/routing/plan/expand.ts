@@ -1,12 +1,12 @@
 /** Stage 2: every offering that a model or alias of the request stands for. */
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type Candidates, Flag, servesBits } from "../snapshot/snapshot.ts";
-import type { Ask, Target } from "./intent.ts";
+import type { Ask, RoutingTarget } from "./intent.ts";
 
 const NONE = new Uint32Array(0);
 
 /** The rows that a target stands for, whatever they can serve: what a refusal names. */
-export function universeOf(ask: Ask, target: Target): Uint32Array {
+export function universeOf(ask: Ask, target: RoutingTarget): Uint32Array {
   const { snapshot } = ask;
   const rows = target.alias ? snapshot.rowsOfAlias(target.alias) : (snapshot.rowsOfModel(target.name) ?? NONE);
   if (ask.allowSimulated) return rows;
@@ -17,7 +17,7 @@ export function universeOf(ask: Ask, target: Target): Uint32Array {
 }
 
 /** The rows that the constraints start from. An alias's are listed beforehand; a model has few, and each counts as a kind of its own. */
-export function expand(ask: Ask, target: Target): Candidates {
+export function expand(ask: Ask, target: RoutingTarget): Candidates {
   if (target.alias) return ask.snapshot.serving(target.alias, ask.serves, ask.allowSimulated);
   const rows = universeOf(ask, target);
   if (ownKinds.length < rows.length) ownKinds = Uint32Array.from({ length: 2 * rows.length }, (_, place) => place);
@@ -33,7 +33,7 @@ export function consideredRows(ask: Ask): Iterable<number> {
 }
 
 /** Whether anything stands behind a target that may serve at all: live supply, or placeholders that the request admits. */
-function hasSupply(ask: Ask, target: Target): boolean {
+function hasSupply(ask: Ask, target: RoutingTarget): boolean {
   const unwanted = ask.allowSimulated ? 0 : Flag.SIMULATED;
   return universeOf(ask, target).some((row) => (ask.snapshot.columns.traits[row]! & unwanted) === 0);
 }
@@ -70,7 +70,7 @@ function servesAny({ snapshot }: Ask, rows: Uint32Array, bits: number): boolean 
   return rows.some((row) => (snapshot.columns.traits[row]! & bits) === bits);
 }
 
-function spacesOf({ snapshot }: Ask, target: Target, rows: Uint32Array): string[] {
+function spacesOf({ snapshot }: Ask, target: RoutingTarget, rows: Uint32Array): string[] {
   const spaces = new Set(snapshot.catalogModel(target.name)?.actionSpaces);
   for (const row of rows) for (const space of snapshot.offerings[row]!.actionSpaces) spaces.add(space);
   return [...spaces].sort();

@@ -48,7 +48,7 @@ export type Ordering =
   | { readonly kind: "objective"; readonly weights: readonly (readonly [Axis, number])[] };
 
 /** One model or alias of the request; earlier ones go first. */
-export interface Target {
+export interface RoutingTarget {
   readonly name: string;
   readonly alias: Alias | undefined;
   readonly ordering: Ordering;
@@ -59,7 +59,7 @@ export interface Ask extends PlanArgs {
   readonly contract: Contract;
   readonly units: number;
   readonly preferences: ProviderPreferences | undefined;
-  readonly targets: readonly Target[];
+  readonly targets: readonly RoutingTarget[];
   /** Bits that the column `serves` must hold. */
   readonly serves: number;
   /** Bits that the column `parameters` must hold. */
@@ -115,7 +115,7 @@ function leftMs({ intent, now, arrivedAt, deadline }: PlanArgs): number {
   return ends - now;
 }
 
-function targetsOf(args: PlanArgs): Target[] {
+function targetsOf(args: PlanArgs): RoutingTarget[] {
   const { intent } = args;
   const first = targetOf(intent.model, "model", args, undefined);
   const targets = [first];
@@ -126,7 +126,7 @@ function targetsOf(args: PlanArgs): Target[] {
   return targets;
 }
 
-function targetOf(name: string, path: string, args: PlanArgs, inherited: string | undefined): Target {
+function targetOf(name: string, path: string, args: PlanArgs, inherited: string | undefined): RoutingTarget {
   const { base, variant } = parseModelName(name);
   const alias = aliasOf(base);
   if (!alias) refuseUnusable(name, base, path, args);

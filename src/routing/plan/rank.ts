@@ -1,7 +1,7 @@
 /** Stage 4: the order of what survived. Live figures stand above advertised ones, because the health view holds them so. */
 import type { Axis } from "../aliases.ts";
 import { Flag } from "../snapshot/snapshot.ts";
-import type { Ask, Ordering, Target } from "./intent.ts";
+import type { Ask, Ordering, RoutingTarget } from "./intent.ts";
 import { cost, MEASURES } from "./measure.ts";
 
 /** The best rows found so far: first by group, then by score, then by place. Lower is better in all three. */
@@ -100,7 +100,7 @@ let values = new Float64Array(1024);
 /** Puts the best of the first `count` survivors of one target into `best`; `place` is the target's in the request. */
 export function rank(
   ask: Ask,
-  target: Target,
+  target: RoutingTarget,
   place: number,
   survivors: Uint32Array,
   count: number,

@@ -2,21 +2,21 @@
 import { atOnce, type Sliced } from "../../ambient.ts";
 import { ALIASES, type Alias, standsFor, standsForAll } from "../aliases.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
-import { emptyColumns, writeRow } from "./facts.ts";
 import { Ground } from "./base-table.ts";
+import { emptyColumns, writeRow } from "./facts.ts";
 import { inLay } from "./lay.ts";
 import { Names } from "./names.ts";
 import { patching } from "./patch.ts";
 import { placeholdersOf } from "./placeholders.ts";
 import { counting, groupRows } from "./rows.ts";
 import { Serving } from "./serving.ts";
-import { type Columns, type Snapshot, type Supply, snapshotOf } from "./snapshot.ts";
+import { type Columns, type RoutingSupply, type Snapshot, snapshotOf } from "./snapshot.ts";
 
 /** Builds a snapshot. Takes time in proportion to the supply; planning from it does not. */
-export const buildSnapshot = (supply: Supply): Snapshot => atOnce(buildingSnapshot(supply));
+export const buildSnapshot = (supply: RoutingSupply): Snapshot => atOnce(buildingSnapshot(supply));
 
 /** The same as sliced work, for whoever serves calls meanwhile: plans will ask it for what they asked of the one `before`. */
-export function* buildingSnapshot(supply: Supply, before?: Snapshot): Sliced<Snapshot> {
+export function* buildingSnapshot(supply: RoutingSupply, before?: Snapshot): Sliced<Snapshot> {
   const patched = before && (yield* patching(supply, before));
   if (patched) return patched;
   const offerings = yield* inLay(supply.offerings);

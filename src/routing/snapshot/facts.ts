@@ -7,16 +7,16 @@ import type { Ground } from "./base-table.ts";
 import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";
 
 /** A number of each offering, by the name of its column. */
-export type Numbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
+export type OfferingNumbers<K extends string> = Readonly<Record<K, (offering: Offering) => number>>;
 
 const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNano[contract] ?? 0;
 
 /** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
 export const NUMBERS: {
-  readonly plain: Numbers<"p95Ms" | "maxHorizon" | "precisionBits" | "wakeMicro" | "warmMs">;
+  readonly plain: OfferingNumbers<"p95Ms" | "maxHorizon" | "precisionBits" | "wakeMicro" | "warmMs">;
   /** One for each contract, in their order. */
   readonly priceNano: readonly ((offering: Offering) => number)[];
-  readonly advertised: Numbers<keyof Columns["advertised"]>;
+  readonly advertised: OfferingNumbers<keyof Columns["advertised"]>;
 } = {
   plain: {
     p95Ms: ({ advertised }) => advertised.p95Ms ?? Number.POSITIVE_INFINITY,
@@ -50,7 +50,7 @@ export function* emptyColumns(rows: number): Sliced<Columns> {
   return { ...words, ...plain, priceNano, advertised: emptyEach(NUMBERS.advertised, rows) };
 }
 
-function emptyEach<K extends string>(numbers: Numbers<K>, rows: number): Record<K, Float64Array> {
+function emptyEach<K extends string>(numbers: OfferingNumbers<K>, rows: number): Record<K, Float64Array> {
   const columns = {} as Record<K, Float64Array>;
   for (const name of Object.keys(numbers) as K[]) columns[name] = new Float64Array(rows);
   return columns;
@@ -75,7 +75,7 @@ export function writeRow(columns: Columns, ground: Ground, row: number, offering
 
 function writeNumbers<K extends string>(
   columns: Readonly<Record<K, Float64Array>>,
-  numbers: Numbers<K>,
+  numbers: OfferingNumbers<K>,
   row: number,
   offering: Offering,
 ): void {

@@ -10,7 +10,7 @@ import { bitsOf, Serving } from "./serving.ts";
 import { type Snapshot, snapshotOf } from "./snapshot.ts";
 
 /** Offerings that come and go. */
-interface Move {
+interface RowMove {
   /** Rows that are left, those of placeholders too. */
   readonly left: readonly number[];
   readonly fresh: readonly Offering[];
@@ -57,7 +57,7 @@ export function* moving(
 }
 
 /** The move with what it does to placeholders; undefined where there are names that would come or go with it. */
-function withPlaceholders(before: Snapshot, left: readonly number[], fresh: readonly Offering[]): Move | undefined {
+function withPlaceholders(before: Snapshot, left: readonly number[], fresh: readonly Offering[]): RowMove | undefined {
   const { catalog, ground, offerings, listed, order, registered } = before;
   const leaving = new Set(left);
   const served = new Set(fresh.filter(({ simulated }) => !simulated).map(({ model }) => model));
@@ -84,7 +84,7 @@ function withPlaceholders(before: Snapshot, left: readonly number[], fresh: read
 }
 
 /** Gives what comes rows of its own, and says where it comes into lists. In order. */
-function* arriving(before: Snapshot, { fresh, placeholders }: Move): Sliced<Arrival[]> {
+function* arriving(before: Snapshot, { fresh, placeholders }: RowMove): Sliced<Arrival[]> {
   const { ground, columns, order, registered } = before;
   const offerings = before.offerings as Offering[];
   const arrivals: Arrival[] = [];

@@ -2,9 +2,9 @@
 import type { Sliced } from "../../ambient.ts";
 import { ALIASES, standsFor } from "../aliases.ts";
 import type { Offering } from "../offering.ts";
-import { bodiesOf, NUMBERS, type Numbers, traitsOf } from "./facts.ts";
+import { bodiesOf, NUMBERS, type OfferingNumbers, traitsOf } from "./facts.ts";
 import { moving } from "./move.ts";
-import { type Columns, type Snapshot, type Supply, snapshotOf } from "./snapshot.ts";
+import { type Columns, type RoutingSupply, type Snapshot, snapshotOf } from "./snapshot.ts";
 
 /** How many offerings are looked at between two yields. */
 const STRIDE = 128;
@@ -13,7 +13,10 @@ const STRIDE = 128;
  * The snapshot of `supply` where every offering that lies as it lay keeps its row, which is the one before itself where nothing
  * changed; undefined where it has to be built.
  */
-export function* patching({ offerings, catalog, providers }: Supply, before: Snapshot): Sliced<Snapshot | undefined> {
+export function* patching(
+  { offerings, catalog, providers }: RoutingSupply,
+  before: Snapshot,
+): Sliced<Snapshot | undefined> {
   const { source } = before;
   if (!sameList(source.catalog, catalog) || !sameList(source.providers, providers)) return undefined;
   const changed: { row: number; offering: Offering }[] = [];
@@ -69,7 +72,7 @@ function* patchedColumns(columns: Columns, changed: Changed): Sliced<Columns> {
 /** The columns themselves where no number of them changed. */
 function* patchedEach<K extends string>(
   columns: Readonly<Record<K, Float64Array>>,
-  numbers: Numbers<K>,
+  numbers: OfferingNumbers<K>,
   changed: Changed,
 ): Sliced<Readonly<Record<K, Float64Array>>> {
   const patched = {} as Record<K, Float64Array>;

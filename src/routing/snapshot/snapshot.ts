@@ -8,7 +8,7 @@ import type { Ground } from "./base-table.ts";
 import type { Serving } from "./serving.ts";
 
 /** What a snapshot is made from. */
-export interface Supply {
+export interface RoutingSupply {
   /** Every routable offering. */
   readonly offerings: readonly Offering[];
   /** Every model of the catalog, served or not. */
@@ -98,9 +98,9 @@ export interface Codes {
 }
 
 /** What a snapshot is put together from. */
-export interface Parts {
+export interface SnapshotParts {
   /** What it was made from beside offerings. */
-  readonly source: Pick<Supply, "catalog" | "providers">;
+  readonly source: Pick<RoutingSupply, "catalog" | "providers">;
   readonly ground: Ground;
   /** The catalog by the codes of its models, which are the first ones; the first providers are those that were listed. */
   readonly catalog: readonly CatalogModel[];
@@ -128,7 +128,7 @@ export interface Parts {
 export type RowsOfModel = (code: number) => Uint32Array | undefined;
 
 /** A moment's supply, ready to plan from. */
-export interface Snapshot extends Parts {
+export interface Snapshot extends SnapshotParts {
   readonly models: Codes;
   readonly providers: Codes;
   readonly regions: Codes;
@@ -151,7 +151,7 @@ export interface Snapshot extends Parts {
 }
 
 /** Puts a snapshot together. */
-export function snapshotOf(parts: Parts): Snapshot {
+export function snapshotOf(parts: SnapshotParts): Snapshot {
   const { ground, catalog, place, registered, numbered, modelRows, aliased, lists } = parts;
   const { models, providers, regions, ids } = ground;
   return {

@@ -1,6 +1,6 @@
 /** arm-reach: one hand to a goal, by joint targets or by shifts of the hand. */
 import { between } from "../chance.ts";
-import { type Camera, clamp, distance, type Scenario, type Variant } from "../scenario.ts";
+import { type Camera, clamp, distance, type Scenario, type ScenarioVariant } from "../scenario.ts";
 import { ARM_7, ARM_7_HAND } from "./bodies.ts";
 import { follow, type Pose, turned } from "./follow.ts";
 import { handAt, type Reacher, reaching, reachScenario } from "./reach.ts";
@@ -41,7 +41,7 @@ const SUBSTEPS = 10;
 const joints = reaching(arm);
 
 /** The same arm, driven by shifts of its hand: place, turn, gripper. The gripper opens and closes nothing here. */
-const shifts: Variant = {
+const shifts: ScenarioVariant = {
   ...joints,
   actionSpace: "ee_delta_6d_grip",
   fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],

@@ -1,7 +1,7 @@
 /** base-nav: a round base to a goal pose between round pillars, by twists or by waypoints. */
 import { between, type Random } from "../chance.ts";
 import type { World } from "../engine.ts";
-import { type Camera, clamp, lengthOf, type Scenario, type Task, type Variant } from "../scenario.ts";
+import { type Camera, clamp, lengthOf, type Scenario, type ScenarioVariant, type Task } from "../scenario.ts";
 
 const RADIUS = 0.2;
 const PILLARS = [0.15, 0.2, 0.25, 0.3, 0.35] as const;
@@ -178,7 +178,7 @@ const COMMON = {
   instruction: "drive to the green goal without touching a pillar",
 };
 
-const twists: Variant = {
+const twists: ScenarioVariant = {
   ...COMMON,
   actionSpace: "base_twist_2d",
   fields: ["v_x", "omega_z"],
@@ -187,7 +187,7 @@ const twists: Variant = {
   play: (world) => playing(world, ([speed, turn]) => driveTwist(world, speed!, turn!)),
 };
 
-const waypoints: Variant = {
+const waypoints: ScenarioVariant = {
   ...COMMON,
   actionSpace: "waypoint_se2",
   fields: ["x", "y", "yaw"],

@@ -5,9 +5,16 @@
 import { chainBodies, type Hinge } from "./servo.ts";
 
 type Axis = Hinge["axis"];
-type Place = readonly [number, number, number];
+type Placement = readonly [number, number, number];
 
-const hinge = (name: string, offset: Place, axis: Axis, lower: number, upper: number, stiffness: number): Hinge => ({
+const hinge = (
+  name: string,
+  offset: Placement,
+  axis: Axis,
+  lower: number,
+  upper: number,
+  stiffness: number,
+): Hinge => ({
   name,
   offset,
   axis,
@@ -28,7 +35,7 @@ export const ARM_7: readonly Hinge[] = [
 ];
 
 /** Where the hand of the 7-joint arm is, on its last link (m). */
-export const ARM_7_HAND: Place = [0, 0, 0.12];
+export const ARM_7_HAND: Placement = [0, 0, 0.12];
 
 /** One six-joint arm of a pair whose bases stand 0.6 m apart. */
 const arm6 = (side: "left" | "right"): Hinge[] => {
@@ -47,7 +54,7 @@ const arm6 = (side: "left" | "right"): Hinge[] => {
 export const LEFT_ARM_6 = arm6("left");
 export const RIGHT_ARM_6 = arm6("right");
 /** Where each hand of the pair is, on its last link (m). */
-export const ARM_6_HAND: Place = [0.12, 0, 0];
+export const ARM_6_HAND: Placement = [0.12, 0, 0];
 
 const TURN = { x: "roll", y: "pitch", z: "yaw" } as const;
 
@@ -64,7 +71,7 @@ export function humanoid(waistAxes: readonly Axis[], wristAxes: readonly Axis[])
   const held = (part: Hinge): Hinge => ({ ...part, held: true });
   const leg = (side: "left" | "right"): Hinge[] => {
     const sign = side === "left" ? 1 : -1;
-    const at = (name: string, offset: Place, axis: Axis): Hinge =>
+    const at = (name: string, offset: Placement, axis: Axis): Hinge =>
       held(hinge(`${side}_${name}`, offset, axis, -2.6, 2.6, 300));
     return [
       at("hip_pitch", [0, 0.09 * sign, -0.06], "y"),

@@ -1,7 +1,7 @@
 /** arm-pick-place: a block from the table to its mark, by shifts of the hand or by joint targets. */
 import { between } from "../chance.ts";
 import type { World } from "../engine.ts";
-import { type Camera, clamp, distance, type Scenario, type Task, type Variant } from "../scenario.ts";
+import { type Camera, clamp, distance, type Scenario, type ScenarioVariant, type Task } from "../scenario.ts";
 import { ARM_7 } from "./bodies.ts";
 import { follow, type Pose, turned } from "./follow.ts";
 import { chainBodies, Servos, servos } from "./servo.ts";
@@ -70,7 +70,7 @@ const MJCF = `
   </actuator>
 </mujoco>`;
 
-type Place = [number, number, number];
+type PlaceGoal = [number, number, number];
 
 /** Everything but what an action means. `aim` sets the servos for one action. */
 function playing(
@@ -83,17 +83,17 @@ function playing(
   const block = world.qposAt("block");
   const [left, right] = [world.qposAt("left_finger"), world.qposAt("right_finger")];
   const grip = [world.id("actuator", "left_finger"), world.id("actuator", "right_finger")];
-  let mark: Place = [0, 0, 0];
+  let mark: PlaceGoal = [0, 0, 0];
   let first = 0;
   let lifted = 0;
   let placed = 0;
   let ended: "success" | "out_of_bounds" | undefined;
-  const blockAt = (): Place => [world.qpos[block]!, world.qpos[block + 1]!, world.qpos[block + 2]!];
+  const blockAt = (): PlaceGoal => [world.qpos[block]!, world.qpos[block + 1]!, world.qpos[block + 2]!];
   const openingNow = (): number => (world.qpos[left]! + world.qpos[right]!) / 2;
   const gap = (): number => distance(blockAt(), mark);
   return {
     reset(random) {
-      const some = (): Place => [between(random, 0.4, 0.6), between(random, -0.22, 0.22), HALF];
+      const some = (): PlaceGoal => [between(random, 0.4, 0.6), between(random, -0.22, 0.22), HALF];
       const from = some();
       do mark = some();
       while (distance(from, mark) < 0.12);
@@ -151,7 +151,7 @@ const COMMON = {
   instruction: "put the red block on the green mark",
 };
 
-const shifts: Variant = {
+const shifts: ScenarioVariant = {
   ...COMMON,
   actionSpace: "ee_delta_6d_grip",
   fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
@@ -183,7 +183,7 @@ const shifts: Variant = {
   },
 };
 
-const joints: Variant = {
+const joints: ScenarioVariant = {
   ...COMMON,
   actionSpace: "joint_pos_7",
   fields: [...DRIVEN.map(({ name }) => name), "gripper"],

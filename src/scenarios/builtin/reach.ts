@@ -1,5 +1,5 @@
 /** Reaching with joint targets: one or two hands to goals that some posture reaches. */
-import { type Camera, distance, type Scenario, type Variant } from "../scenario.ts";
+import { type Camera, distance, type Scenario, type ScenarioVariant } from "../scenario.ts";
 import { type Hinge, SERVO_DEFAULTS, Servos, servos } from "./servo.ts";
 
 /** How near a hand must come (m), and for how many steps it must stay. */
@@ -61,7 +61,7 @@ const mjcfOf = (reacher: Reacher): string => `
 const XYZ = ["x", "y", "z"];
 
 /** The variant in which this body reaches. */
-export function reaching(reacher: Reacher): Variant {
+export function reaching(reacher: Reacher): ScenarioVariant {
   const { hinges, hands, grippers } = reacher;
   const fields = withGrippers(
     reacher,

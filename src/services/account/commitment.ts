@@ -3,12 +3,12 @@ import { create } from "@bufbuild/protobuf";
 import { type Commitment, CommitmentSchema } from "../../../gen/limber/v1/account_pb.ts";
 import { type AccountService, SetCommitmentResponseSchema } from "../../../gen/limber/v1/account_service_pb.ts";
 import { now } from "../../ambient.ts";
-import { violation } from "../../contracts/conflicts.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
-import { audit } from "../../store/account/audit.ts";
-import { tx } from "../../store/database/tx.ts";
-import { type CommitmentRecord, commit } from "../../store/billing/commitments.ts";
 import { byCall, type Implementation } from "../../call.ts";
+import { violation } from "../../contracts/conflicts.ts";
+import { audit } from "../../store/account/audit.ts";
+import { type CommitmentRecord, commit } from "../../store/billing/commitments.ts";
+import { tx } from "../../store/database/tx.ts";
 import type { KeyParts } from "./keys.ts";
 
 /** The RPC about commitments. */

@@ -1,8 +1,8 @@
 /** Tells organisations of keys that will end. */
 import { now } from "../../ambient.ts";
-import { type Sql, tx } from "../../store/database/tx.ts";
-import { endingKeys } from "../../store/billing/alerts.ts";
 import { emit } from "../../events/emit.ts";
+import { endingKeys } from "../../store/billing/alerts.ts";
+import { type Sql, tx } from "../../store/database/tx.ts";
 
 /** How long before its end a key is spoken of. */
 const DAYS = 7;

@@ -15,9 +15,11 @@ import {
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { now, nowSeconds } from "../../ambient.ts";
+import { byCall, type Call, type Implementation, keyOf } from "../../call.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
+import { emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type BudgetSpent, budgetsSpent, spendingOf } from "../../store/account/key-spending.ts";
 import {
@@ -39,17 +41,15 @@ import {
 import { findMember, type MemberRecord } from "../../store/account/members.ts";
 import { orgSettings } from "../../store/account/settings.ts";
 import { findWorkspace } from "../../store/account/workspaces.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { ownKeySpending } from "../../store/billing/usage.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { authorityOf, authorityOfNew, changedAuthority, exceeding, inherited, refuseBeyond } from "../authority.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../../call.ts";
-import { emit } from "../../events/emit.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
-/** What keys need of the house. */
+/** What keys depends on. */
 export interface KeyParts {
   sql: Sql;
   /** What a key has left of its rate limit at this moment. */

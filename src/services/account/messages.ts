@@ -86,10 +86,14 @@ const INTERVALS = {
 } as const;
 
 /** A limit in one interval, in micro-dollars. */
-export type Budget = NonNullable<KeyRecord["budget"]>;
+export type BudgetMessage = NonNullable<KeyRecord["budget"]>;
 
 /** A budget with what was spent of it. */
-export function budgetMessage({ limitMicro, interval }: Budget, spentMicro: number, resetsAt?: number): KeyBudget {
+export function budgetMessage(
+  { limitMicro, interval }: BudgetMessage,
+  spentMicro: number,
+  resetsAt?: number,
+): KeyBudget {
   return create(KeyBudgetSchema, {
     limitUsd: toUsd(limitMicro),
     interval: INTERVALS[interval],
@@ -100,7 +104,7 @@ export function budgetMessage({ limitMicro, interval }: Budget, spentMicro: numb
 }
 
 /** The budget that a request asks for; one without an interval is never renewed. Refuses sums that there aren't. */
-export function budgetOf({ limitUsd, interval }: NewKeyBudget): Budget {
+export function budgetOf({ limitUsd, interval }: NewKeyBudget): BudgetMessage {
   const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
   return {
     limitMicro: fromUsd(limitUsd, "budget.limit_usd"),

@@ -1,11 +1,18 @@
 /** Whose organisations a call reaches, and what its caller may give away. */
+
+import type { Call } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { findKey } from "../../store/account/keys.ts";
 import { findOrg } from "../../store/account/orgs.ts";
 import { orgSettings } from "../../store/account/settings.ts";
 import type { Queryable, Sql } from "../../store/database/tx.ts";
-import { type Authority, authorityOf, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
-import type { Call } from "../../call.ts";
+import {
+  type Authority,
+  authorityOf,
+  authorityOfStanding,
+  refuseBeyond,
+  type StandingAuthority,
+} from "../authority.ts";
 
 /** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
 export async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
@@ -28,7 +35,7 @@ export async function giverOf(sql: Queryable, { principal }: Call): Promise<Auth
 export async function refuseStandingBeyond(
   sql: Queryable,
   orgId: string,
-  standing: Standing,
+  standing: StandingAuthority,
   giver: Authority | undefined,
 ): Promise<void> {
   if (!giver) return;

@@ -6,13 +6,13 @@ import {
   type UpdateSettingsRequest,
   UpdateSettingsResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
+import { byCall, type Implementation } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { loadPresets } from "../../store/account/presets.ts";
 import { type OrgSettings, orgSettings, type StoredSettings, settle } from "../../store/account/settings.ts";
 import { type Queryable, tx } from "../../store/database/tx.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "../authority.ts";
-import { byCall, type Implementation } from "../../call.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
 import { byokWordOf, settingsMessage } from "./messages.ts";

@@ -15,9 +15,9 @@ import {
 import { nowSeconds } from "../../ambient.ts";
 import { secondOf } from "../../billing/hardware.ts";
 import { toUsd } from "../../billing/price.ts";
+import { type Implementation, keyOf } from "../../call.ts";
 import { type MarginRow, readMargin } from "../../store/billing/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/billing/usage.ts";
-import { type Implementation, keyOf } from "../../call.ts";
 import { ASSUMED_SCALEDOWN_S } from "../../supply/facts.ts";
 import { workspaceFor } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";

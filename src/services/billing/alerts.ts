@@ -1,18 +1,18 @@
 /** Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more. */
 import { now } from "../../ambient.ts";
 import { toUsd } from "../../billing/price.ts";
-import { Reason } from "../../errors.ts";
-import { tellExhausted, tellLow } from "../../store/account/orgs.ts";
-import type { Notices } from "../../store/database/notifications.ts";
-import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
-import { type ReachedShare, reachedShares } from "../../store/billing/alerts.ts";
 import type { KeyPrincipal } from "../../call.ts";
-import { emit, type Happening } from "../../events/emit.ts";
+import { Reason } from "../../errors.ts";
+import { type EventData, emit } from "../../events/emit.ts";
+import { tellExhausted, tellLow } from "../../store/account/orgs.ts";
+import { type ReachedShare, reachedShares } from "../../store/billing/alerts.ts";
+import type { Notifications } from "../../store/database/notifications.ts";
+import { type Sql, type Tx, tx } from "../../store/database/tx.ts";
 
-/** What alerts need of the house. */
-export interface AlertParts {
+/** What alerts depends on. */
+export interface AlertDeps {
   sql: Sql;
-  notices: Pick<Notices, "on">;
+  notifications: Pick<Notifications, "on">;
   warn(text: string): void;
 }
 
@@ -21,25 +21,25 @@ const REMEMBERED = 10_000;
 /** How long a budget that was not enough is remembered: it may be renewed. */
 const BUDGET_MS = 60_000;
 
-type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: Happening }[];
+type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: EventData }[];
 
 /** Watches balances and budgets, beside every other replica: the database knows who was told. */
 export class BalanceAlerts {
-  readonly #parts: AlertParts;
+  readonly #deps: AlertDeps;
   readonly #off: (() => void)[];
   /** Told of what was not enough: until when their next refusals ask nobody. */
   readonly #told = new Map<string, number>();
   readonly #pending = new Set<Promise<void>>();
 
-  constructor(parts: AlertParts) {
-    this.#parts = parts;
+  constructor(deps: AlertDeps) {
+    this.#deps = deps;
     this.#off = [
-      parts.notices.on("balance_low", (orgId) => this.#tell(orgId, low)),
-      parts.notices.on("budget_used", (holder) => {
+      deps.notifications.on("balance_low", (orgId) => this.#tell(orgId, low)),
+      deps.notifications.on("budget_used", (holder) => {
         this.#told.delete(holder);
         this.#tell(holder, (tx) => shares(tx, holder, false));
       }),
-      parts.notices.on(
+      deps.notifications.on(
         "lease_returned",
         (orgId) => this.#told.delete(orgId),
         () => this.#told.clear(),
@@ -76,12 +76,12 @@ export class BalanceAlerts {
   }
 
   #tell(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
-    const telling = tx(this.#parts.sql, async (tx) => {
+    const telling = tx(this.#deps.sql, async (tx) => {
       for (const { orgId, workspaceId, happening } of await what(tx, name))
         await emit(tx, orgId, happening, workspaceId);
     }).catch((error: unknown) => {
       this.#told.delete(name);
-      this.#parts.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
+      this.#deps.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
     });
     this.#pending.add(telling);
     void telling.finally(() => this.#pending.delete(telling));
@@ -110,7 +110,7 @@ async function shares(tx: Tx, holder: string, isShort: boolean): Promise<Found> 
   }));
 }
 
-const thresholdOf = (subject: string, share: ReachedShare): Happening => ({
+const thresholdOf = (subject: string, share: ReachedShare): EventData => ({
   case: "budgetThreshold",
   value: {
     scope: share.scope,

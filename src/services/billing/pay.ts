@@ -1,11 +1,11 @@
 /** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
 import { newId, nowSeconds } from "../../ambient.ts";
-import { violation } from "../../contracts/conflicts.ts";
-import { fromUsd, toUsd } from "../../billing/price.ts";
 import type { Processor, Word } from "../../billing/payments.ts";
+import { fromUsd, toUsd } from "../../billing/price.ts";
+import { violation } from "../../contracts/conflicts.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
-import { type Sql, tx } from "../../store/database/tx.ts";
 import {
   addPayment,
   type CheckoutFact,
@@ -18,14 +18,14 @@ import {
   reverse,
   takeForgotten,
 } from "../../store/billing/payments.ts";
-import { emit } from "../../events/emit.ts";
+import { type Sql, tx } from "../../store/database/tx.ts";
 
-/** What payments need of the house. */
-export interface PayParts {
+/** What payments depends on. */
+export interface PaymentDeps {
   sql: Sql;
   processor: Processor;
   /** Gives back what this replica holds of an organisation's credit and needs for no call. */
-  till: { giveBack(orgId: string): Promise<void> };
+  leaser: { giveBack(orgId: string): Promise<void> };
   warn(text: string): void;
 }
 
@@ -36,7 +36,7 @@ export interface By {
 }
 
 /** A payment to open. */
-export interface Wish extends By {
+export interface PaymentRequest extends By {
   orgId: string;
   keyId: string;
   amountUsd: number;
@@ -55,7 +55,7 @@ const LIFE_S = 23 * 3600;
  * Opens a checkout, or answers the one that the idempotency key opened before. Refuses with `validation_failed` an amount that is
  * not of whole cents, and with `idempotency_conflict` a key that was used for something else.
  */
-export async function openCheckout({ sql, processor }: PayParts, wish: Wish): Promise<PaymentRecord> {
+export async function openCheckout({ sql, processor }: PaymentDeps, wish: PaymentRequest): Promise<PaymentRecord> {
   const { orgId, keyId, successUrl, cancelUrl, idempotencyKey, actor, requestId } = wish;
   const amountMicro = fromUsd(wish.amountUsd);
   if (amountMicro % MICRO_PER_CENT !== 0) throw violation("amount_usd", "must be of whole cents", "multiple_of");
@@ -83,39 +83,39 @@ export async function openCheckout({ sql, processor }: PayParts, wish: Wish): Pr
 }
 
 /** Asks the processor what became of a payment, and believes it. */
-export async function reconcile(parts: PayParts, payment: PaymentRecord, by: By): Promise<void> {
+export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, sessionId, amountMicro, expiresAt } = payment;
-  if (sessionId !== undefined) return believe(parts, await parts.processor.ask(sessionId), by);
+  if (sessionId !== undefined) return believe(deps, await deps.processor.ask(sessionId), by);
   // Nobody was ever told where to pay.
   if (nowSeconds() <= expiresAt) return;
   await concluded(
-    parts,
+    deps,
     { kind: "checkout", paymentId, sessionId: "", intentId: undefined, amountMicro, status: "expired" },
     by,
   );
 }
 
 /** Believes what the processor says, in any order and however often. */
-export async function believe(parts: PayParts, words: readonly Word[], by: By): Promise<void> {
+export async function believe(deps: PaymentDeps, words: readonly Word[], by: By): Promise<void> {
   for (const word of words) {
-    if (word.kind === "checkout") await concluded(parts, word, by);
-    else if (word.kind === "reversal") await reversed(parts, word, by);
-    else await learn(parts, word.intentId, by);
+    if (word.kind === "checkout") await concluded(deps, word, by);
+    else if (word.kind === "reversal") await reversed(deps, word, by);
+    else await learn(deps, word.intentId, by);
   }
 }
 
 /** Asks the processor about what was paid as `intentId`: of a message that overtook the one before it, or says too little. */
-async function learn(parts: PayParts, intentId: string, by: By): Promise<boolean> {
-  const sessionId = await parts.processor.find(intentId);
-  const words = sessionId === undefined ? [] : await parts.processor.ask(sessionId);
+async function learn(deps: PaymentDeps, intentId: string, by: By): Promise<boolean> {
+  const sessionId = await deps.processor.find(intentId);
+  const words = sessionId === undefined ? [] : await deps.processor.ask(sessionId);
   const known = words.filter((word) => word.kind === "checkout");
-  for (const word of known) await concluded(parts, word, by);
-  if ((await paymentOfIntent(parts.sql, intentId)) === undefined) return false;
-  for (const word of words) if (word.kind === "reversal") await reversed(parts, word, by);
+  for (const word of known) await concluded(deps, word, by);
+  if ((await paymentOfIntent(deps.sql, intentId)) === undefined) return false;
+  for (const word of words) if (word.kind === "reversal") await reversed(deps, word, by);
   return true;
 }
 
-async function concluded({ sql, warn }: PayParts, fact: CheckoutFact, by: By): Promise<void> {
+async function concluded({ sql, warn }: PaymentDeps, fact: CheckoutFact, by: By): Promise<void> {
   const told = await tx(sql, async (tx) => {
     const payment = await conclude(tx, fact);
     if (!payment?.became) return payment;
@@ -131,11 +131,11 @@ async function concluded({ sql, warn }: PayParts, fact: CheckoutFact, by: By): P
     warn(`the payment processor speaks of a payment ${fact.paymentId} that is none of ours, or of another amount`);
 }
 
-async function reversed(parts: PayParts, fact: ReversalFact, by: By): Promise<void> {
-  const { sql, till } = parts;
+async function reversed(deps: PaymentDeps, fact: ReversalFact, by: By): Promise<void> {
+  const { sql, leaser } = deps;
   const paymentId = await paymentOfIntent(sql, fact.intentId);
   if (paymentId === undefined) {
-    await learn(parts, fact.intentId, by);
+    await learn(deps, fact.intentId, by);
     return;
   }
   const orgId = await tx(sql, async (tx) => {
@@ -148,18 +148,18 @@ async function reversed(parts: PayParts, fact: ReversalFact, by: By): Promise<vo
     return change.owes ? change.orgId : undefined;
   });
   // What this replica holds ready for the next calls is there to be taken.
-  if (orgId !== undefined) await till.giveBack(orgId);
+  if (orgId !== undefined) await leaser.giveBack(orgId);
 }
 
 /** The most forgotten payments that are asked about at a time. */
 const FORGOTTEN = 50;
 
 /** Asks about payments whose messages may have been lost; answers how many. */
-export async function askForgotten(parts: PayParts): Promise<number> {
-  const forgotten = await takeForgotten(parts.sql, FORGOTTEN);
+export async function askForgotten(deps: PaymentDeps): Promise<number> {
+  const forgotten = await takeForgotten(deps.sql, FORGOTTEN);
   for (const { orgId, id } of forgotten) {
-    const payment = await findPayment(parts.sql, orgId, id);
-    if (payment) await reconcile(parts, payment, { actor: "system" });
+    const payment = await findPayment(deps.sql, orgId, id);
+    if (payment) await reconcile(deps, payment, { actor: "system" });
   }
   return forgotten.length;
 }

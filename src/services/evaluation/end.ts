@@ -1,8 +1,8 @@
 /** The end of an evaluation, whoever ran it: what never began is dropped, the result is kept, and the end is told. */
 
+import { type EventData, emit } from "../../events/emit.ts";
 import { type Sql, tx } from "../../store/database/tx.ts";
-import { advance, dropRest, type Hold, workspaceOf } from "../../store/jobs/jobs.ts";
-import { emit, type Happening } from "../../events/emit.ts";
+import { advance, dropRest, type JobHold, workspaceOf } from "../../store/jobs/jobs.ts";
 import type { JobSeal } from "../job/seal.ts";
 import type { EvaluationResult } from "./request.ts";
 
@@ -12,7 +12,7 @@ export type EvaluationEnd = "completed" | "failed" | "cancelled" | "expired";
 /** Ends a held evaluation; of a fenced holder nothing is kept. */
 export function endEvaluation(
   sql: Sql,
-  { orgId, ...hold }: Hold & { readonly orgId: string },
+  { orgId, ...hold }: JobHold & { readonly orgId: string },
   status: EvaluationEnd,
   result: EvaluationResult,
   seal: JobSeal,
@@ -25,8 +25,8 @@ export function endEvaluation(
   });
 }
 
-const cancelled = (jobId: string): Happening => ({ case: "evaluationCancelled", value: { jobId } });
-const EVENTS: Readonly<Record<EvaluationEnd, (jobId: string) => Happening>> = {
+const cancelled = (jobId: string): EventData => ({ case: "evaluationCancelled", value: { jobId } });
+const EVENTS: Readonly<Record<EvaluationEnd, (jobId: string) => EventData>> = {
   completed: (jobId) => ({ case: "evaluationCompleted", value: { jobId } }),
   failed: (jobId) => ({ case: "evaluationFailed", value: { jobId } }),
   cancelled,

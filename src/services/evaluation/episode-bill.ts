@@ -1,12 +1,12 @@
 /** What an episode costs: held before it begins, charged once when it has run to its end, however often its worker dies. */
 import { createHash } from "node:crypto";
 import { newId } from "../../ambient.ts";
+import type { KeyPrincipal } from "../../call.ts";
 import { Reason } from "../../errors.ts";
-import type { Sql } from "../../store/database/tx.ts";
+import type { Leaser } from "../../inference/call-billing.ts";
 import { claim, unclaim } from "../../store/billing/idempotency.ts";
 import type { RequestRecord } from "../../store/billing/ledger.ts";
-import type { KeyPrincipal } from "../../call.ts";
-import type { HouseTill } from "../../inference/call-billing.ts";
+import type { Sql } from "../../store/database/tx.ts";
 import type { EvaluationRequest } from "./request.ts";
 
 /** Whose episode it is. */
@@ -26,7 +26,7 @@ export interface EpisodeBill {
 
 /** Holds the price of an episode, or refuses with 402. An episode that was charged before its record was written is not charged again. */
 export async function openEpisodeBill(
-  { sql, till }: { sql: Sql; till: HouseTill },
+  { sql, leaser }: { sql: Sql; leaser: Leaser },
   owner: EpisodeOwner,
   request: EvaluationRequest,
 ): Promise<EpisodeBill> {
@@ -34,7 +34,7 @@ export async function openEpisodeBill(
   const { orgId, keyId, workspaceId } = payer;
   const { priceMicro, scenario } = request;
   const requestId = newId("req");
-  const claimant = { orgId, workspaceId, key: `${jobId}.${index}.episode`, claimId: requestId, till: till.name };
+  const claimant = { orgId, workspaceId, key: `${jobId}.${index}.episode`, claimId: requestId, leaser: leaser.name };
   const hash = createHash("sha256").update(claimant.key).digest();
   const claimed = await claim(sql, {
     ...claimant,
@@ -55,7 +55,7 @@ export async function openEpisodeBill(
   };
   const estimate = { unit: "episode", units: 1, priceNano: priceMicro * 1000, wakeUpMicro: 0 };
   try {
-    const hold = await till.hold(payer, priceMicro, estimate);
+    const hold = await leaser.hold(payer, priceMicro, estimate);
     hold.intend(intent);
     const record = (ended: "settled" | "failed"): RequestRecord => ({
       ...intent,

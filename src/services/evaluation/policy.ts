@@ -2,11 +2,11 @@
 import { create } from "@bufbuild/protobuf";
 import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { ambientClock, newId, steadyNow } from "../../ambient.ts";
+import { Cancel, type Signal } from "../../cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
-import { Cancel, type Signal } from "../../cancellation.ts";
 import type { Upstream } from "../../upstream/index.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
@@ -21,7 +21,7 @@ export type CallGateway = (call: { request: object; requestId: string; signal: S
 >;
 
 /** What policies are reached with. */
-export interface PolicyParts {
+export interface PolicyDeps {
   upstream: Upstream;
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
@@ -142,9 +142,9 @@ const BY_ATTEMPT: Readonly<Partial<Record<AttemptFailure, PolicyFailure["termina
 };
 
 /** A server at an address. The wire's own guard looks at where the address leads, at every connection. */
-export function serverPolicy(parts: PolicyParts, request: EvaluationRequest, about: About): EvaluatedPolicy {
+export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about: About): EvaluatedPolicy {
   const { policyEndpoint: endpoint, protocol, actionSpace, horizon, policyTimeoutMs } = request;
-  const wire = parts.upstream.wireOf(protocol);
+  const wire = deps.upstream.wireOf(protocol);
   const target = {
     offeringId: about.jobId,
     model: "",
@@ -183,8 +183,8 @@ export function serverPolicy(parts: PolicyParts, request: EvaluationRequest, abo
         returnPrediction: false,
       };
       const set = new FrameSet(frameSources([observation]), {
-        agent: parts.agent,
-        allowPrivate: parts.allowPrivate,
+        agent: deps.agent,
+        allowPrivate: deps.allowPrivate,
         signal: cancel,
         deadline: startedAt + policyTimeoutMs,
       });

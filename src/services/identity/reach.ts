@@ -1,14 +1,19 @@
 /** Who may do what to whom, and how it is put on record. */
+
+import { byCall, type Call } from "../../call.ts";
 import type { Act } from "../../store/account/audit.ts";
 import type { MemberRecord } from "../../store/account/members.ts";
 import { orgSettings } from "../../store/account/settings.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import { refuseStandingBeyond } from "../account/reach.ts";
-import { type Authority, authorityOfStanding, refuseBeyond, type Standing } from "../authority.ts";
-import { byCall, type Call } from "../../call.ts";
+import { type Authority, authorityOfStanding, refuseBeyond, type StandingAuthority } from "../authority.ts";
 
 /** What a member has of the organisation. */
-export const standingOf = ({ id, role, workspaceIds }: MemberRecord): Standing => ({ role, workspaceIds, userId: id });
+export const standingOf = ({ id, role, workspaceIds }: MemberRecord): StandingAuthority => ({
+  role,
+  workspaceIds,
+  userId: id,
+});
 
 /** Refuses to change a member who may do more than the giver. */
 export const assertMayChange = (sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> =>

@@ -1,11 +1,11 @@
 /** What a job holds of its caller's, sealed where the organisation retains no data, under a key that dies with it. */
 import { createHash } from "node:crypto";
+import type { KeyPrincipal } from "../../call.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import type { ItemEnd, ItemRecord } from "../../store/jobs/job-items.ts";
 import { findJobKey, forgetJobKey, type JobRecord, jobKeyContext, type NewJob } from "../../store/jobs/jobs.ts";
 import { type DataKey, type Vault, VaultError } from "../../vault.ts";
-import type { KeyPrincipal } from "../../call.ts";
 
 /** A sealed value as a column of JSON holds it. */
 interface Sealed {
@@ -62,7 +62,7 @@ export class JobSeals {
     const wrapped = await findJobKey(this.#sql, job.id);
     if (wrapped === undefined) return GONE;
     try {
-      return new Keyed(this.#vault.openDataKey(wrapped, jobKeyContext(job.id)));
+      return new SealedKey(this.#vault.openDataKey(wrapped, jobKeyContext(job.id)));
     } catch (thrown) {
       // Its master key is not loaded any more.
       if (thrown instanceof VaultError) return GONE;
@@ -104,7 +104,7 @@ const GONE: JobSeal = {
   result: (_, open = {}) => open,
 };
 
-class Keyed implements JobSeal {
+class SealedKey implements JobSeal {
   readonly gone = false;
   readonly #key: DataKey;
 

@@ -2,9 +2,9 @@
 import { getOption } from "@bufbuild/protobuf";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { CreateOauthClientRequestSchema } from "../../../gen/limber/v1/oauth_service_pb.ts";
+import type { KeyPrincipal } from "../../call.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
-import type { KeyPrincipal } from "../../call.ts";
 import { callersReach } from "../permissions.ts";
 
 const RUN = "inference.run";

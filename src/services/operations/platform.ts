@@ -1,7 +1,7 @@
 /** What the gateway as a whole can do and is limited to, as this deployment was set up. */
 
 /** What a deployment may have or not. */
-export interface Setup {
+export interface PlatformSetup {
   readonly nats: boolean;
   readonly payments: boolean;
   readonly publicSignup: boolean;
@@ -9,7 +9,12 @@ export interface Setup {
 }
 
 /** What can be done here, by name. */
-export const featuresOf = ({ nats, payments, publicSignup, scenarioPacks }: Setup): Record<string, boolean> => ({
+export const featuresOf = ({
+  nats,
+  payments,
+  publicSignup,
+  scenarioPacks,
+}: PlatformSetup): Record<string, boolean> => ({
   act_stream: true,
   batch: true,
   broadcast: true,

@@ -94,7 +94,7 @@ const COMMON: readonly Attribute[] = [
 ];
 
 /** Where an attribute is in a resource, and what it is. */
-export interface Place {
+export interface AttributePlace {
   /** The names on the way, such as `["name", "familyName"]`; the first may be the name of an extension. */
   readonly names: readonly string[];
   readonly attribute: Attribute;
@@ -108,7 +108,7 @@ const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCas
  * Finds an attribute by its name in any case, with its schema before it or without, such as `name.familyName`; the name of an
  * extension alone stands for all of it. Undefined where there is none.
  */
-export function placeOf(kind: Kind, path: string): Place | undefined {
+export function placeOf(kind: Kind, path: string): AttributePlace | undefined {
   for (const document of [kind.schema, ...kind.extensions]) {
     const isExtension = document !== kind.schema;
     if (same(path, document.id))
@@ -124,7 +124,7 @@ export function placeOf(kind: Kind, path: string): Place | undefined {
 const wholeOf = ({ id, attributes }: SchemaDocument): Attribute =>
   plain(id, { type: "complex", mutability: "readWrite", subAttributes: attributes });
 
-function within(attributes: readonly Attribute[], path: string): Place | undefined {
+function within(attributes: readonly Attribute[], path: string): AttributePlace | undefined {
   const [first = "", second, ...others] = path.split(".");
   const attribute = attributes.find(({ name }) => same(name, first));
   if (!attribute || others.length > 0) return undefined;

@@ -1,7 +1,7 @@
 /** Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2): read by SCIMMY, behind a guard, into a tree whose attributes exist. */
 import SCIMMY from "scimmy";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
-import { type Attribute, type Kind, type Place, partOf, placeOf } from "./attributes.ts";
+import { type Attribute, type AttributePlace, type Kind, partOf, placeOf } from "./attributes.ts";
 import { assertNests, type Outer, outerOf, withoutTexts } from "./filter/guard.ts";
 
 /** How a value is compared. */
@@ -14,13 +14,13 @@ export type Literal = string | number | boolean | null;
 export type Filter =
   | { readonly op: "and" | "or"; readonly all: readonly Filter[] }
   | { readonly op: "not"; readonly inner: Filter }
-  | { readonly op: "pr"; readonly place: Place }
-  | { readonly op: Comparison; readonly place: Place; readonly value: Literal }
-  | { readonly op: "some"; readonly place: Place; readonly inner: Filter };
+  | { readonly op: "pr"; readonly place: AttributePlace }
+  | { readonly op: Comparison; readonly place: AttributePlace; readonly value: Literal }
+  | { readonly op: "some"; readonly place: AttributePlace; readonly inner: Filter };
 
 /** A path of a change: an attribute, which of its values, and which part of these. */
 export interface Path {
-  readonly place: Place;
+  readonly place: AttributePlace;
   readonly filter: Filter | undefined;
   readonly part: Attribute | undefined;
 }
@@ -31,18 +31,18 @@ const ORDERED: ReadonlySet<string> = new Set(["gt", "ge", "lt", "le"]);
 
 /** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or speaks of no attribute. */
 export function parseFilter(kind: Kind, text: string): Filter {
-  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
+  const reader = new FilterReader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
   return reader.level(reader.text, undefined);
 }
 
 /** Reads the path of a change. Refuses with `invalid_path`. */
 export function parsePath(kind: Kind, text: string): Path {
-  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`));
+  const reader = new FilterReader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`));
   return reader.path();
 }
 
 /** What SCIMMY makes of one comparison: `["eq", "ada"]`, `["not", "pr"]`; of several of one attribute, their list; of parts, an object. */
-type Said = readonly unknown[] | { readonly [part: string]: Said };
+type FilterText = readonly unknown[] | { readonly [part: string]: FilterText };
 
 const WORD = String.raw`[A-Za-z$][\w$:.\-]*`;
 const LITERAL = String.raw`"-\d+"|true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])`;
@@ -59,13 +59,13 @@ const PATH = new RegExp(`^\\s*(${WORD})(?:\\s*\\[(.*)\\](?:\\.(${WORD}))?)?\\s*$
  * read wrongly is put aside for it, under names that no attribute has: `-0` for a text, `-g0` for a group, `-v0` for a choice among values,
  * `-a0` for an attribute made of parts.
  */
-class Reader {
+class FilterReader {
   readonly text: string;
   readonly #kind: Kind;
   readonly #no: (text: string) => Refusal;
   readonly #texts: readonly string[];
   readonly #aside: Filter[] = [];
-  readonly #whole: Place[] = [];
+  readonly #whole: AttributePlace[] = [];
   #terms = 0;
 
   constructor(kind: Kind, text: string, no: (text: string) => Refusal) {
@@ -84,7 +84,7 @@ class Reader {
     flat = flat.trim();
     if (!LEVEL.test(flat)) throw this.#no("cannot be read");
     const known = flat.replace(NAMED, (word) => this.#leaf(word, inside));
-    const branches = [...new SCIMMY.Types.Filter(known)] as Record<string, Said>[]; // what its documentation says it holds
+    const branches = [...new SCIMMY.Types.Filter(known)] as Record<string, FilterText>[]; // what its documentation says it holds
     return joined(
       "or",
       branches.map((branch) => joined("and", this.#read(branch, [], inside))),
@@ -136,7 +136,7 @@ class Reader {
     return `-a${this.#whole.push(place) - 1}`;
   }
 
-  #read(said: Record<string, Said>, path: readonly string[], inside: Attribute | undefined): Filter[] {
+  #read(said: Record<string, FilterText>, path: readonly string[], inside: Attribute | undefined): Filter[] {
     return Object.entries(said).flatMap(([name, more]) => {
       const here = [...path, name];
       if (!isList(more)) return this.#read(more, here, inside);
@@ -155,7 +155,7 @@ class Reader {
     return this.#valued(place, op as Comparison, value as Literal); // the guard let no other by
   }
 
-  #valued(place: Place, op: Comparison, given: Literal): Filter {
+  #valued(place: AttributePlace, op: Comparison, given: Literal): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
     if (!at) throw this.#no(`compares ${place.attribute.name}, which is made of parts`);
     const value = typeof given === "string" ? (this.#texts[Number(given.slice(1))] ?? "") : given;
@@ -171,7 +171,7 @@ class Reader {
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
-  #place(path: string, inside: Attribute | undefined): Place {
+  #place(path: string, inside: Attribute | undefined): AttributePlace {
     const part = inside && partOf(inside, path);
     const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
     if (!place) throw this.#no("speaks of an attribute that there is not");
@@ -185,7 +185,7 @@ const joined = (op: "and" | "or", all: readonly Filter[]): Filter =>
   all.length === 1 && all[0] !== undefined ? all[0] : { op, all };
 
 /** What a complex attribute is compared by: its value, such as that of a member or a manager. */
-function onlyValueOf({ names, attribute }: Place): Place | undefined {
+function onlyValueOf({ names, attribute }: AttributePlace): AttributePlace | undefined {
   const value = partOf(attribute, "value");
   return value && { names: [...names, value.name], attribute: value, parent: attribute };
 }

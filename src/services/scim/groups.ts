@@ -12,6 +12,7 @@ import {
   type ScimService,
   SearchGroupsResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
+import { type Call, type Implementation, keyOf } from "../../call.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { findMembers, lockMembers } from "../../store/account/members.ts";
@@ -32,14 +33,13 @@ import {
 import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
 import type { Authority } from "../authority.ts";
-import { type Call, type Implementation, keyOf } from "../../call.ts";
 import { actOn } from "../identity/reach.ts";
 import { settleRoles } from "../identity/roles.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
-import type { ScimParts } from "./parts.ts";
+import type { ScimDeps } from "./parts.ts";
 import { patched } from "./patch.ts";
-import { projected, type Wish, wishOf } from "./project.ts";
+import { type Projection, projected, wishOf } from "./project.ts";
 import { changesOf } from "./users.ts";
 import { assertVersion } from "./version.ts";
 
@@ -57,7 +57,7 @@ const MAX_TEXT = 256;
 const MAX_MEMBERS = 100_000;
 
 /** The RPCs about groups. */
-export function groupCalls({ sql, changed }: ScimParts): Pick<Implementation<typeof ScimService>, GroupCalls> {
+export function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimService>, GroupCalls> {
   const locked = async <T>(orgId: string, work: (tx: Tx) => Promise<T>): Promise<T> => {
     const done = await tx(sql, async (tx) => {
       await lockMembers(tx, orgId);
@@ -265,7 +265,7 @@ function groupOf(resource: ScimResource): Group {
   }
 }
 
-function shown(resource: ScimResource, wish: Wish): Group {
+function shown(resource: ScimResource, wish: Projection): Group {
   const told = projected(KINDS.group, { schemas: [KINDS.group.schema.id], ...resource }, wish);
   return fromJson(GroupSchema, told as JsonObject, { ignoreUnknownFields: true });
 }

@@ -87,7 +87,7 @@ async function changeAll(kind: Kind, resource: Resource, op: Op, extension: stri
   await applyOne(kind, resource, { op, value: Object.fromEntries(parts) });
 }
 
-interface Target {
+interface PatchTarget {
   /** The attribute that a resource holds. */
   readonly held: Attribute;
   /** The part of it, or of its values, that is changed. */
@@ -96,14 +96,14 @@ interface Target {
   readonly filter: Filter | undefined;
 }
 
-async function single(before: unknown, op: Op, { held, inner }: Target, value: unknown): Promise<unknown> {
+async function single(before: unknown, op: Op, { held, inner }: PatchTarget, value: unknown): Promise<unknown> {
   const path = inner ? `${held.name}.${inner.name}` : held.name;
   if (op === "remove" || value === null) return applied(held, before, { op: "remove", path });
   // SCIMMY forgets the parts that a replacement does not speak of, where they shall stay (section 3.5.2.3): an addition keeps them.
   return applied(held, before, { op: "add", path, value: tidied(inner ?? held, value) });
 }
 
-async function several(held: unknown, op: Op, target: Target, value: unknown): Promise<unknown[]> {
+async function several(held: unknown, op: Op, target: PatchTarget, value: unknown): Promise<unknown[]> {
   const before = listOf(held);
   const { held: attribute, inner, filter } = target;
   if (filter || inner) {
@@ -153,7 +153,7 @@ function putBack(before: readonly unknown[], chosen: readonly unknown[], after: 
 }
 
 /** The value that an addition makes where its filter chooses none yet, but describes one, as Microsoft Entra ID expects. */
-function newlyDescribed(op: Op, { held, inner, filter }: Target, value: unknown): Resource {
+function newlyDescribed(op: Op, { held, inner, filter }: PatchTarget, value: unknown): Resource {
   const described = op === "add" && filter ? describedBy(filter) : undefined;
   if (!described) throw refuse(Reason.NO_TARGET, `the path chooses no value of ${held.name}`);
   const made = inner ? { [inner.name]: tidied(inner, value) } : tidied(held, value);

@@ -1,9 +1,9 @@
 /** Which attributes an answer has (RFC 7644 section 3.9). */
-import { type Kind, type Place, placeOf } from "./attributes.ts";
+import { type AttributePlace, type Kind, placeOf } from "./attributes.ts";
 import type { Resource } from "./patch.ts";
 
 /** What a caller wants to see, as lists of attributes parted by commas. */
-export interface Wish {
+export interface Projection {
   readonly attributes?: string | undefined;
   readonly excludedAttributes?: string | undefined;
 }
@@ -12,7 +12,7 @@ export interface Wish {
 export const wishOf = (search: {
   readonly attributes: readonly string[];
   readonly excludedAttributes: readonly string[];
-}): Wish => ({
+}): Projection => ({
   ...(search.attributes.length > 0 && { attributes: search.attributes.join() }),
   ...(search.excludedAttributes.length > 0 && { excludedAttributes: search.excludedAttributes.join() }),
 });
@@ -21,16 +21,16 @@ export const wishOf = (search: {
 const ALWAYS: ReadonlySet<string> = new Set(["id", "schemas"]);
 
 /** A resource with the attributes that are wished for, or without those that are not. Names that are not known wish for nothing. */
-export function projected(kind: Kind, resource: Resource, { attributes, excludedAttributes }: Wish): Resource {
+export function projected(kind: Kind, resource: Resource, { attributes, excludedAttributes }: Projection): Resource {
   if (attributes !== undefined && attributes.trim() !== "") return only(resource, placesOf(kind, attributes));
   if (excludedAttributes !== undefined) return without(resource, placesOf(kind, excludedAttributes));
   return resource;
 }
 
-const placesOf = (kind: Kind, list: string): Place[] =>
+const placesOf = (kind: Kind, list: string): AttributePlace[] =>
   list.split(",").flatMap((name) => placeOf(kind, name.trim()) ?? []);
 
-function only(resource: Resource, places: readonly Place[]): Resource {
+function only(resource: Resource, places: readonly AttributePlace[]): Resource {
   const told: Resource = {};
   for (const name of ALWAYS) if (resource[name] !== undefined) told[name] = resource[name];
   for (const { names } of places) copy(resource, told, names);
@@ -51,7 +51,7 @@ function copy(from: Resource, to: Resource, [name = "", ...rest]: readonly strin
   }
 }
 
-function without(resource: Resource, places: readonly Place[]): Resource {
+function without(resource: Resource, places: readonly AttributePlace[]): Resource {
   const told = structuredClone(resource);
   for (const { names } of places) if (!ALWAYS.has(names[0] ?? "")) drop(told, names);
   return told;

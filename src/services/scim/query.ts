@@ -1,5 +1,5 @@
 /** Filters as paths that PostgreSQL evaluates over resources, so that no list has to fit into this process. */
-import type { Attribute, Place } from "./attributes.ts";
+import type { Attribute, AttributePlace } from "./attributes.ts";
 import type { Comparison, Filter, Literal } from "./filter.ts";
 
 /** The names under which the database keeps a resource as it is, and in lower case. */
@@ -13,7 +13,7 @@ const LOWER = "l";
 export const jsonPathOf = (filter: Filter): string => `$ ? (${predicate(filter, "top")})`;
 
 /** Where a place is sorted by, in the same form. */
-export function sortPathOf({ names, attribute, parent }: Place): string {
+export function sortPathOf({ names, attribute, parent }: AttributePlace): string {
   const value =
     attribute.type === "complex" ? (attribute.subAttributes ?? []).find(({ name }) => name === "value") : undefined;
   const all = value ? [...names, value.name] : names;
@@ -50,7 +50,7 @@ function predicate(filter: Filter, level: "top" | "inner"): string {
   }
 }
 
-function pathTo({ names, attribute, parent }: Place, level: "top" | "inner"): string {
+function pathTo({ names, attribute, parent }: AttributePlace, level: "top" | "inner"): string {
   const exact = level === "top" && isExact(attribute, names);
   const root = level === "top" ? `@.${exact ? RAW : LOWER}` : "@";
   const all = steps(names, exact);
@@ -61,7 +61,12 @@ function pathTo({ names, attribute, parent }: Place, level: "top" | "inner"): st
 
 const SIGNS: Readonly<Partial<Record<Comparison, string>>> = { eq: "==", gt: ">", ge: ">=", lt: "<", le: "<=" };
 
-function compared(place: Place, op: Exclude<Comparison, "ne">, literal: Literal, level: "top" | "inner"): string {
+function compared(
+  place: AttributePlace,
+  op: Exclude<Comparison, "ne">,
+  literal: Literal,
+  level: "top" | "inner",
+): string {
   const path = pathTo(place, level);
   if (literal === null) return `!exists(${path} ? (@ != null))`;
   if (typeof literal !== "string") return `${path} ${SIGNS[op]} ${JSON.stringify(literal)}`;

@@ -6,10 +6,10 @@ import {
   type SearchResponse,
   SearchResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
+import { type Call, keyOf } from "../../call.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { listGroups, listUsers, type ScimPage, type ScimQuery } from "../../store/account/scim.ts";
 import type { Sql } from "../../store/database/tx.ts";
-import { type Call, keyOf } from "../../call.ts";
 import { KINDS, type Kind } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
 import { projected, wishOf } from "./project.ts";

@@ -12,7 +12,9 @@ import {
   type ScimService,
   SearchUsersResponseSchema,
 } from "../../../gen/limber/scim/v2/scim_service_pb.ts";
+import { type Call, type Implementation, keyOf } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { revokeKeys } from "../../store/account/keys.ts";
 import {
@@ -34,14 +36,12 @@ import {
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { toldRevoked } from "../account/keys.ts";
 import { giverOf, refuseStandingBeyond } from "../account/reach.ts";
-import { type Call, type Implementation, keyOf } from "../../call.ts";
-import { emit } from "../../events/emit.ts";
 import { actOn, assertMayChange, assertMayEnd } from "../identity/reach.ts";
 import { KINDS } from "./attributes.ts";
 import { LIST_SCHEMA, queryFor } from "./lists.ts";
-import type { ScimParts } from "./parts.ts";
+import type { ScimDeps } from "./parts.ts";
 import { type Change, patched } from "./patch.ts";
-import { projected, type Wish, wishOf } from "./project.ts";
+import { type Projection, projected, wishOf } from "./project.ts";
 import { assertVersion } from "./version.ts";
 
 type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
@@ -51,7 +51,7 @@ const FIRST_ROLE = "viewer";
 const MAX_TEXT = 256;
 
 /** The RPCs about users. */
-export function userCalls({ sql, changed }: ScimParts): Pick<Implementation<typeof ScimService>, UserCalls> {
+export function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimService>, UserCalls> {
   return {
     async listUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
@@ -231,7 +231,7 @@ function toldBy(user: User | undefined): ToldUser {
   return { userName, email, externalId, resource };
 }
 
-function shown(resource: ScimResource, wish: Wish): User {
+function shown(resource: ScimResource, wish: Projection): User {
   const { schema, extensions } = KINDS.user;
   const followed = extensions.filter(({ id }) => id in resource).map(({ id }) => id);
   const told = projected(KINDS.user, { schemas: [schema.id, ...followed], ...resource }, wish);

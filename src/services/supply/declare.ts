@@ -3,13 +3,14 @@ import { toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { type ProviderAuth, ProviderAuthType, WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import type { DeclareModelRequest } from "../../../gen/limber/v1/supply_service_pb.ts";
+import { hardwareOf } from "../../billing/hardware.ts";
+import { nanoFromUsd } from "../../billing/price.ts";
+import { type Call, keyOf } from "../../call.ts";
 import { actionSpaceOf, dimensionOf } from "../../contracts/action-spaces.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { knownActionSpace, violation } from "../../contracts/conflicts.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
-import { hardwareOf } from "../../billing/hardware.ts";
-import { nanoFromUsd } from "../../billing/price.ts";
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable } from "../../store/database/tx.ts";
 import {
@@ -23,8 +24,7 @@ import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
-import { type Call, keyOf } from "../../call.ts";
-import type { SupplyParts } from "../supply.ts";
+import type { SupplyDeps } from "../supply.ts";
 import { checkProfile } from "./profile.ts";
 
 /** Price of an action step that was declared without one: 0.0001 US dollars. */
@@ -41,7 +41,7 @@ export async function ownProvider(sql: Queryable, name: string, call: Call): Pro
 }
 
 /** The wire of a declaration's runtime. */
-export function wireFor({ upstream }: SupplyParts, { runtime }: DeclareModelRequest): Wire {
+export function wireFor({ upstream }: SupplyDeps, { runtime }: DeclareModelRequest): Wire {
   const wire = upstream.wireOf(runtime);
   if (wire && wire.schemes.length > 0) return wire;
   const known = upstream.runtimes.filter((name) => (upstream.wireOf(name)?.schemes.length ?? 0) > 0);
@@ -51,7 +51,7 @@ export function wireFor({ upstream }: SupplyParts, { runtime }: DeclareModelRequ
 const SPEAKS = { act: "act", predict: "predict", ground: "ground" } as const;
 
 /** Refuses a declaration that could never serve, naming the field. */
-export function checkDeclaration({ allowPrivate }: SupplyParts, wire: Wire, request: DeclareModelRequest): void {
+export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, request: DeclareModelRequest): void {
   for (const contract of request.contracts) {
     const word = wordOfContract(contract);
     const speaks = word in SPEAKS && wire[SPEAKS[word as keyof typeof SPEAKS]] !== undefined;

@@ -9,9 +9,9 @@ import {
   ProviderAuthType,
   ProviderSchema,
 } from "../../../gen/limber/v1/supply_pb.ts";
-import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { secondOf } from "../../billing/hardware.ts";
 import { usdFromNano } from "../../billing/price.ts";
+import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import type { OfferingRecord, ProviderRecord } from "../../store/supply/supply.ts";
 
 /** A provider; its address for people only for its own organisation. */

@@ -14,15 +14,15 @@ import {
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { hardwareOf } from "../../billing/hardware.ts";
 import { nanoFromUsd } from "../../billing/price.ts";
+import { byCall, type Call, type Implementation } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-care.ts";
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
-import { byCall, type Call, type Implementation } from "../../call.ts";
-import type { SupplyParts } from "../supply.ts";
-import { offeringMessage, STATUSES } from "./messages.ts";
 import { withdraw } from "../../supply/withdraw.ts";
+import type { SupplyDeps } from "../supply.ts";
+import { offeringMessage, STATUSES } from "./messages.ts";
 
 type OfferingRpcs = Pick<
   Implementation<typeof SupplyService>,
@@ -32,8 +32,8 @@ type OfferingRpcs = Pick<
 const DEFAULT_PAGE = 50;
 
 /** The RPCs on offerings. */
-export function offeringRpcs(parts: SupplyParts): OfferingRpcs {
-  const { sql } = parts;
+export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
+  const { sql } = deps;
   return {
     async listOfferings({ mine = true, provider, model, status, limit = DEFAULT_PAGE, cursor }, call) {
       const { principal } = call;
@@ -88,14 +88,14 @@ export function offeringRpcs(parts: SupplyParts): OfferingRpcs {
         await audit(tx, { ...byCall(call), orgId, action: "offering.changed", subject, details });
         return changed;
       });
-      await parts.refresh();
+      await deps.refresh();
       return create(UpdateOfferingResponseSchema, { offering: offeringMessage(changed, { terms: true }) });
     },
 
     async deleteOffering({ offeringId, force = false }, call) {
       const known = await findOffering(sql, offeringId);
       if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
-      const gone = await withdraw(parts, known, { force, by: byCall(call), signal: call.signal });
+      const gone = await withdraw(deps, known, { force, by: byCall(call), signal: call.signal });
       return create(DeleteOfferingResponseSchema, { offering: offeringMessage(gone, { terms: true }) });
     },
   };

@@ -8,12 +8,12 @@ import {
   type SupplyService,
   UpdateProviderResponseSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
+import { byCall, type Implementation, keyOf } from "../../call.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
 import { createProvider } from "../../store/supply/supply.ts";
-import { byCall, type Implementation, keyOf } from "../../call.ts";
-import type { SupplyParts } from "../supply.ts";
+import type { SupplyDeps } from "../supply.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage } from "./messages.ts";
 
@@ -25,7 +25,7 @@ type ProviderRpcs = Pick<
 const DEFAULT_PAGE = 50;
 
 /** The RPCs on providers. */
-export function providerRpcs({ sql, refresh }: SupplyParts): ProviderRpcs {
+export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
   return {
     async registerProvider(request, call) {
       const { orgId } = keyOf(call);

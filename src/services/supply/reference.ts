@@ -8,14 +8,14 @@ import {
   VerifyOfferingRequestSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { newId } from "../../ambient.ts";
+import type { Call } from "../../call.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { createOrg } from "../../store/account/orgs.ts";
 import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply/supply.ts";
 import { SupplyReader } from "../../store/supply/supply-reader.ts";
-import type { Call } from "../../call.ts";
-import { type SupplyParts, supplyService } from "../supply.ts";
+import { type SupplyDeps, supplyService } from "../supply.ts";
 
 const PROVIDER = "reference";
 const REGION = "local";
@@ -26,9 +26,9 @@ const STILL_WANTED = ["pending", "verifying", "live", "degraded", "suspended", "
  * Makes every model that the server at `endpoint` describes routable, and removes what an earlier one served elsewhere.
  * Answers what did not pass the probe, one sentence each.
  */
-export async function bringReference(parts: SupplyParts, endpoint: string): Promise<string[]> {
-  const { sql, upstream } = parts;
-  const service = supplyService(parts);
+export async function bringReference(deps: SupplyDeps, endpoint: string): Promise<string[]> {
+  const { sql, upstream } = deps;
+  const service = supplyService(deps);
   const orgId = (await findProvider(sql, PROVIDER))?.orgId ?? (await createOrg(sql, { name: PROVIDER })).id;
   const call = callOf(orgId);
   if (!(await findProvider(sql, PROVIDER))) {

@@ -1,6 +1,6 @@
 /** Keys in memory, so that no warm call asks the database who is calling. */
 import { inTime, steadyNow } from "../../ambient.ts";
-import type { Notices } from "../database/notifications.ts";
+import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";
@@ -19,7 +19,7 @@ const MOST_KEYS = 100_000;
 const NAMED_MS = 1_000;
 const MOST_NAMED = 1_000;
 
-interface Entry {
+interface KeyEntry {
   /** Undefined: there is no such key. */
   key: KeyRecord | undefined;
   /** When it was read; not a number of the clock where it has to be read anew before it serves. */
@@ -29,7 +29,7 @@ interface Entry {
   reading: Promise<KeyRecord | undefined> | undefined;
 }
 
-const newEntry = (): Entry => ({
+const newEntry = (): KeyEntry => ({
   key: undefined,
   readMs: Number.NEGATIVE_INFINITY,
   knownMs: Number.NEGATIVE_INFINITY,
@@ -42,7 +42,7 @@ const NOT_NOW = new Error("the key is not read yet");
 export class KeyCache {
   readonly #sql: Sql;
   /** By the hash of the secret. */
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, KeyEntry>();
   /** The names of the secrets that came a moment ago. */
   readonly #named = new Map<string, string>();
   #namedSince = steadyNow();
@@ -52,9 +52,9 @@ export class KeyCache {
   #hits = 0;
   #misses = 0;
 
-  constructor(sql: Sql, notices: Notices) {
+  constructor(sql: Sql, notifications: Notifications) {
     this.#sql = sql;
-    this.#off = notices.on(
+    this.#off = notifications.on(
       "key_changed",
       (id) => this.forget(id),
       () => this.forget(undefined),
@@ -121,7 +121,7 @@ export class KeyCache {
     return name;
   }
 
-  #read(name: string, entry: Entry): Promise<KeyRecord | undefined> {
+  #read(name: string, entry: KeyEntry): Promise<KeyRecord | undefined> {
     if (entry.reading) return entry.reading;
     const generation = this.#generation;
     const reading = findKeyByHash(this.#sql, Buffer.from(name, "base64")).then((key) => {

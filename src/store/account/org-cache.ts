@@ -1,12 +1,12 @@
 /** What belongs to an organisation and every call looks at, in memory, so that no warm call asks the database. */
 import { steadyNow } from "../../ambient.ts";
-import type { Channel, Notices } from "../database/notifications.ts";
+import type { NotificationChannel, Notifications } from "../database/notifications.ts";
 
 /** After this long it is read again behind the call that uses it: a notification may have been lost. */
 const FRESH_MS = 30_000;
 const MOST_ORGS = 20_000;
 
-interface Entry<T> {
+interface OrgEntry<T> {
   value: T | undefined;
   readMs: number;
   reading: Promise<T> | undefined;
@@ -15,12 +15,12 @@ interface Entry<T> {
 /** One thing of each organisation, by the organisation's id. A change reaches it by a notification that carries the id. */
 export class OrgCache<T> {
   readonly #load: (orgId: string) => Promise<T>;
-  readonly #entries = new Map<string, Entry<T>>();
+  readonly #entries = new Map<string, OrgEntry<T>>();
   readonly #off: () => void;
 
-  constructor(notices: Notices, channel: Channel, load: (orgId: string) => Promise<T>) {
+  constructor(notifications: Notifications, channel: NotificationChannel, load: (orgId: string) => Promise<T>) {
     this.#load = load;
-    this.#off = notices.on(
+    this.#off = notifications.on(
       channel,
       (orgId) => this.#entries.delete(orgId),
       () => this.#entries.clear(),
@@ -46,7 +46,7 @@ export class OrgCache<T> {
     this.#off();
   }
 
-  #read(orgId: string, entry: Entry<T>): Promise<T> {
+  #read(orgId: string, entry: OrgEntry<T>): Promise<T> {
     if (entry.reading) return entry.reading;
     entry.reading = this.#load(orgId)
       .then((value) => {

@@ -58,7 +58,7 @@ export async function setOrgStatus(sql: Sql, id: string, status: OrgRecord["stat
 }
 
 /** Credit that was paid in. */
-export interface Grant {
+export interface OrgGrant {
   orgId: string;
   amountMicro: number;
   reason?: string | undefined;
@@ -80,16 +80,16 @@ export interface Granted {
  * Adds credit to an organisation's balance, once per idempotency key. Refuses with `not_found` when there is no such
  * organisation, and with `idempotency_conflict` when the key was used for another amount.
  */
-export const addCredits = (sql: Sql, grant: Grant): Promise<Granted> => tx(sql, (tx) => grantCredits(tx, grant));
+export const addCredits = (sql: Sql, grant: OrgGrant): Promise<Granted> => tx(sql, (tx) => grantCredits(tx, grant));
 
 /** The same in a transaction that does more than that. */
-export async function grantCredits(tx: Tx, grant: Grant): Promise<Granted> {
+export async function grantCredits(tx: Tx, grant: OrgGrant): Promise<Granted> {
   const earlier = await earlierGrant(tx, grant);
   const entryId = earlier ?? (await enterGrant(tx, grant));
   return { entryId, balanceMicro: (await readBalance(tx, grant.orgId)).balanceMicro, isNew: earlier === undefined };
 }
 
-async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: Grant): Promise<string | undefined> {
+async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: OrgGrant): Promise<string | undefined> {
   // The account's lock makes two grants of one key follow each other.
   const { count } = await tx`select from account where org_id = ${orgId} for update`;
   if (count === 0) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
@@ -103,7 +103,7 @@ async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: Gran
   return earlier?.cause;
 }
 
-async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey, entryId }: Grant): Promise<string> {
+async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey, entryId }: OrgGrant): Promise<string> {
   const entry = entryId ?? newId("entry");
   await tx`
     insert into transfer (cause, kind, org_id, debit, credit, amount_micro, note, grant_key)

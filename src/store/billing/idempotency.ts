@@ -1,6 +1,6 @@
 /**
- * Idempotency keys: the first call with a key runs, the others get its answer. A claim belongs to the till that made it: while
- * that till lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
+ * Idempotency keys: the first call with a key runs, the others get its answer. A claim belongs to the credit leaser that made it: while
+ * that credit leaser lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
  */
 import { breathe, sleep } from "../../ambient.ts";
 import { Reason, refuse } from "../../errors.ts";
@@ -23,8 +23,8 @@ export interface Claimant {
   claimId: string;
   /** The answer will be kept sealed. */
   sealed: boolean;
-  /** `Till.name` of the till that will settle the call. */
-  till: string;
+  /** `Till.name` of the credit leaser that will settle the call. */
+  leaser: string;
 }
 
 /** What to do with the call: run it and settle it under the claim, or answer with the bytes of the response message. */
@@ -126,7 +126,7 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
     select org, workspace, key, decode(hash, 'hex'), claim, till, method, sealed::boolean from unnest(
       ${rows.map(({ orgId }) => orgId)}::text[], ${rows.map(({ workspaceId }) => workspaceId ?? "")}::text[], ${rows.map(({ key }) => key)}::text[],
       ${rows.map(({ hash }) => Buffer.from(hash).toString("hex"))}::text[], ${rows.map(({ claimId }) => claimId)}::text[],
-      ${rows.map(({ till }) => till)}::text[], ${rows.map(({ method }) => method)}::text[],
+      ${rows.map(({ leaser }) => leaser)}::text[], ${rows.map(({ method }) => method)}::text[],
       ${rows.map(({ sealed }) => `${sealed}`)}::text[]) as row (org, workspace, key, hash, claim, till, method, sealed)
     on conflict (org_id, key, workspace_id) do update set
       hash = excluded.hash, claim_id = excluded.claim_id, till_id = excluded.till_id, method = excluded.method,

@@ -1,8 +1,8 @@
-/** The ledger as a till sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
+/** The ledger as a credit leaser sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
  * `0061_budgets_of_lines.sql`. */
 import postgres from "postgres";
 import { steadyNow } from "../../ambient.ts";
-import type { Notices } from "../database/notifications.ts";
+import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import type { EventRecord } from "../events/outbox.ts";
 import { json, Kinds, promisedOf, settledOf } from "./settlements.ts";
@@ -83,14 +83,14 @@ type LedgerOutcome =
   | { kind: "refused"; cause: unknown };
 
 /** What `till_commit` answers. */
-interface Answer {
+interface LedgerAnswer {
   fenced?: true;
   takes?: (Granted | FoundShort)[] | null;
   recalled?: string[] | null;
   kinds?: number[] | null;
 }
 
-/** How long a till lives without a sign of life. */
+/** How long a credit leaser lives without a sign of life. */
 const LIFE_MS = 15_000;
 /** Promises alone are no sign of life, so that after such a part of it they go the way of other batches, which are. */
 const RENEWED_AFTER = 1 / 15;
@@ -103,10 +103,10 @@ export interface LedgerOptions {
    * would have to be reminded.
    */
   line: Sql;
-  notices: Notices;
+  notifications: Notifications;
   /** Names this process among all that use the database, the same after a restart: a start recovers what its former self left. */
   replica: string;
-  /** How long a till lives without a sign of life; 15 seconds when absent. */
+  /** How long a credit leaser lives without a sign of life; 15 seconds when absent. */
   lifeMs?: number;
 }
 
@@ -114,52 +114,52 @@ export interface LedgerOptions {
 export class Ledger {
   readonly #sql: Sql;
   readonly #line: Sql;
-  readonly #notices: Notices;
+  readonly #notifications: Notifications;
   readonly #replica: string;
   readonly #lifeMs: number;
   readonly #life: string;
   readonly #kinds = new Kinds();
-  #till = "";
+  #leaser = "";
   #renewedAt = Number.NEGATIVE_INFINITY;
 
-  constructor({ sql, line, notices, replica, lifeMs = LIFE_MS }: LedgerOptions) {
+  constructor({ sql, line, notifications, replica, lifeMs = LIFE_MS }: LedgerOptions) {
     this.#sql = sql;
     this.#line = line;
-    this.#notices = notices;
+    this.#notifications = notifications;
     this.#replica = replica;
     this.#lifeMs = lifeMs;
     this.#life = `${lifeMs} milliseconds`;
   }
 
-  /** Opens a till for this replica and recovers what its earlier ones left; answers its name. */
+  /** Opens a credit leaser for this replica and recovers what its earlier ones left; answers its name. */
   async open(): Promise<string> {
     const earlier = await this.#sql<{ id: string }[]>`
       select id from till where replica = ${this.#replica} and fenced_at is null`;
     for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
-    const [row] = await this.#sql<{ till: string }[]>`
+    const [row] = await this.#sql<{ leaser: string }[]>`
       select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
-    this.#till = row!.till;
+    this.#leaser = row!.leaser;
     this.#kinds.forget();
-    return this.#till;
+    return this.#leaser;
   }
 
   /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
-  async commit(till: string, batch: LedgerBatch): Promise<LedgerOutcome> {
+  async commit(leaser: string, batch: LedgerBatch): Promise<LedgerOutcome> {
     const promised = promisedOf(batch.intents);
     const at = steadyNow();
     try {
       const isFresh = at - this.#renewedAt < this.#lifeMs * RENEWED_AFTER;
       if (isFresh && promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
-        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(PROMISE, [till, batch.number, promised], {
+        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(PROMISE, [leaser, batch.number, promised], {
           prepare: true,
         });
-        if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(till) : [] };
+        if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(leaser) : [] };
       }
       const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
       const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
-      const [row] = await this.#line.unsafe<{ answer: Answer | null }[]>(
-        TILL_COMMIT,
-        [till, batch.number, this.#life, promised, over, moreOf(batch), ...parameters],
+      const [row] = await this.#line.unsafe<{ answer: LedgerAnswer | null }[]>(
+        LEDGER_COMMIT,
+        [leaser, batch.number, this.#life, promised, over, moreOf(batch), ...parameters],
         { prepare: true },
       );
       const answer = row?.answer;
@@ -173,19 +173,19 @@ export class Ledger {
     }
   }
 
-  /** The leases of a till that others ask for. */
-  async #wanted(till: string): Promise<string[]> {
-    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where till_id = ${till}`;
+  /** The leases of a credit leaser that others ask for. */
+  async #wanted(leaser: string): Promise<string[]> {
+    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where till_id = ${leaser}`;
     return rows.map(({ lease }) => lease);
   }
 
-  /** Asks the other tills for what is idle in their leases of an organisation, or of one key of it and its descendants. */
-  async recall(till: string, orgId: string, keyId: string | null): Promise<void> {
+  /** Asks the other credit leasers for what is idle in their leases of an organisation, or of one key of it and its descendants. */
+  async recall(leaser: string, orgId: string, keyId: string | null): Promise<void> {
     await this.recover();
-    await this.#sql`select lease_recall(${till}, ${orgId}, ${keyId})`;
+    await this.#sql`select lease_recall(${leaser}, ${orgId}, ${keyId})`;
   }
 
-  /** Recovers what dead tills left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
+  /** Recovers what dead credit leasers left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
   async recover(): Promise<void> {
     const dead = await this.#sql<{ id: string }[]>`
       select id from till where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
@@ -195,14 +195,14 @@ export class Ledger {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** Hears of recalls by other tills and of returned credit, by organisation, until the returned function is called. */
+  /** Hears of recalls by other credit leasers and of returned credit, by organisation, until the returned function is called. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
     const offs = [
-      this.#notices.on("lease_wanted", (payload) => {
-        const [orgId, till] = split(payload);
-        if (till !== this.#till) heard.wanted(orgId);
+      this.#notifications.on("lease_wanted", (payload) => {
+        const [orgId, leaser] = split(payload);
+        if (leaser !== this.#leaser) heard.wanted(orgId);
       }),
-      this.#notices.on("lease_returned", heard.returned),
+      this.#notifications.on("lease_returned", heard.returned),
     ];
     return () => {
       for (const off of offs) off();
@@ -210,7 +210,7 @@ export class Ledger {
   }
 }
 
-/** An organisation's name has no spaces; a till's may. */
+/** An organisation's name has no spaces; a credit leaser's may. */
 function split(payload: string): [string, string] {
   const at = payload.indexOf(" ");
   return [payload.slice(0, at), payload.slice(at + 1)];
@@ -231,11 +231,11 @@ const TYPES =
     " ",
   );
 /** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
-const TILL_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
+const LEDGER_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 
 /**
- * A batch of promises alone, which under load is most of them, as one row. Nobody fences the till meanwhile: that waits for the lock, and
- * whoever comes after a fence finds no till. Answers no row when the till was fenced or the batch committed before, which `till_commit`
+ * A batch of promises alone, which under load is most of them, as one row. Nobody fences the credit leaser meanwhile: that waits for the lock, and
+ * whoever comes after a fence finds no till. Answers no row when the credit leaser was fenced or the batch committed before, which `till_commit`
  * tells apart.
  */
 const PROMISE = `

@@ -1,4 +1,4 @@
-/** What a batch of the till says to `till_commit`, as text that costs little to write and to read: what its requests share is said once. */
+/** What a batch of the credit leaser says to `till_commit`, as text that costs little to write and to read: what its requests share is said once. */
 import type { IntentRecord, RequestRecord } from "./ledger.ts";
 
 /** Rows of promises and ends, columns of which make a batch. */
@@ -29,7 +29,7 @@ const field = (text: string): string => {
 };
 
 /** Places of values that are said once, from 0 on. */
-class Places {
+class KindPlaces {
   readonly #places = new Map<string, number>();
 
   /** The place of a value, and whether it is a new one. */
@@ -208,7 +208,7 @@ export function promisedOf(intents: readonly IntentRecord[]): string | null {
   if (intents.length === 0) return null;
   const kinds: object[] = [];
   const requests: [number, string][] = [];
-  const places = new Places();
+  const places = new KindPlaces();
   let last: IntentRecord | undefined;
   let at = 0;
   for (const r of intents) {

@@ -1,4 +1,4 @@
-/** How this house opens connections to PostgreSQL: the driver with our types, limits and address forms. */
+/** How this gateway opens connections to PostgreSQL: the driver with our types, limits and address forms. */
 import { createConnection, type Socket } from "node:net";
 import postgres from "postgres";
 import type { Pulse } from "./pulse.ts";

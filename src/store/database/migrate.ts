@@ -18,7 +18,7 @@ const LOCK = 5_417_116_322;
 const LOCK_WAIT = "120s";
 
 /**
- * Applies the files `NNNN_name.sql` of `directory` (the house's own when none is given) that the database doesn't
+ * Applies the files `NNNN_name.sql` of `directory` (the gateway's own when none is given) that the database doesn't
  * have yet, in their order, each in a transaction of its own; any number of processes may do so at once. Returns the
  * names of those it applied. Throws `StoreUnavailable` when an applied file has changed, when a new one would come
  * before an applied one, or when one fails.

@@ -27,7 +27,7 @@ const CHANNELS = [
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */
-export type Channel = (typeof CHANNELS)[number];
+export type NotificationChannel = (typeof CHANNELS)[number];
 
 interface Ear {
   hear(payload: string): void;
@@ -35,8 +35,8 @@ interface Ear {
 }
 
 /** The notifications of one database. */
-export class Notices {
-  readonly #ears = new Map<Channel, Set<Ear>>(CHANNELS.map((channel) => [channel, new Set()]));
+export class Notifications {
+  readonly #ears = new Map<NotificationChannel, Set<Ear>>(CHANNELS.map((channel) => [channel, new Set()]));
   readonly #stop: () => Promise<void>;
 
   private constructor(url: string, pulse: Pulse | undefined, onJoin: () => void) {
@@ -44,7 +44,7 @@ export class Notices {
       channels: CHANNELS,
       pulse,
       onNotify: (channel, payload) => {
-        for (const ear of this.#ears.get(channel as Channel) ?? []) ear.hear(payload);
+        for (const ear of this.#ears.get(channel as NotificationChannel) ?? []) ear.hear(payload);
       },
       onJoin: () => {
         for (const ears of this.#ears.values()) for (const ear of ears) ear.joined();
@@ -54,15 +54,15 @@ export class Notices {
   }
 
   /** Begins to listen to the database at `url`; resolves once it does. `pulse` is told whether the database answers. */
-  static async open(url: string, pulse?: Pulse): Promise<Notices> {
+  static async open(url: string, pulse?: Pulse): Promise<Notifications> {
     const joined = Promise.withResolvers<void>();
-    const notices = new Notices(url, pulse, joined.resolve);
+    const notifications = new Notifications(url, pulse, joined.resolve);
     await joined.promise;
-    return notices;
+    return notifications;
   }
 
   /** Tells `hear` of every notification, and `joined` whenever some may have been missed; the returned function ends that. */
-  on(channel: Channel, hear: (payload: string) => void, joined: () => void = () => {}): () => void {
+  on(channel: NotificationChannel, hear: (payload: string) => void, joined: () => void = () => {}): () => void {
     const ear = { hear, joined };
     const ears = this.#ears.get(channel)!;
     ears.add(ear);
@@ -76,6 +76,6 @@ export class Notices {
 }
 
 /** Tells all who listen to a channel, in at most 7,900 bytes of text. Most are told by triggers, in the transaction of the cause. */
-export async function notify(sql: Queryable, channel: Channel, payload: string): Promise<void> {
+export async function notify(sql: Queryable, channel: NotificationChannel, payload: string): Promise<void> {
   await sql`select pg_notify(${channel}, ${payload})`;
 }

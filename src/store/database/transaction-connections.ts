@@ -4,7 +4,7 @@ import { type Client, type ClientOptions, openClient } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 /** One connection. */
-export interface Lane {
+export interface TransactionConnection {
   readonly client: Client;
   /** Rejects when the connection is lost. */
   readonly lost: Promise<never>;
@@ -12,10 +12,10 @@ export interface Lane {
 }
 
 /** How lanes differ from others. */
-type LaneOptions = Pick<ClientOptions, "pulse" | "unbounded">;
+type ConnectionOptions = Pick<ClientOptions, "pulse" | "unbounded">;
 
-interface Waiter {
-  take(lane: Lane): void;
+interface ConnectionWaiter {
+  take(lane: TransactionConnection): void;
   leave(reason: Error): void;
 }
 
@@ -29,29 +29,29 @@ const CLOSED = "The database client is closed";
  * The driver lends connections of its pool itself, but when a lent one is lost it throws where nobody can catch it,
  * or never answers. A client that has one connection in all its life can do neither.
  */
-export class Lanes {
+export class TransactionConnections {
   readonly #url: string;
   readonly #max: number;
-  readonly #all = new Set<Lane>();
-  readonly #idle: Lane[] = [];
-  readonly #waiting: Waiter[] = [];
-  readonly #options: LaneOptions;
+  readonly #all = new Set<TransactionConnection>();
+  readonly #idle: TransactionConnection[] = [];
+  readonly #waiting: ConnectionWaiter[] = [];
+  readonly #options: ConnectionOptions;
   #closed = false;
 
-  constructor(url: string, max: number, options: LaneOptions = {}) {
+  constructor(url: string, max: number, options: ConnectionOptions = {}) {
     this.#url = url;
     this.#max = max;
     this.#options = options;
   }
 
   /** Lends a lane, waiting for one when all are lent; rejects when none comes back in time. */
-  async take(): Promise<Lane> {
+  async take(): Promise<TransactionConnection> {
     if (this.#closed) throw new StoreUnavailable(CLOSED);
     return this.#free() ?? this.#wait();
   }
 
   /** Takes a lane back whose transaction is over. */
-  give(lane: Lane): void {
+  give(lane: TransactionConnection): void {
     if (!lane.isLost()) this.#idle.push(lane);
     const free = this.#waiting.length > 0 ? this.#free() : undefined;
     if (free) this.#waiting.shift()!.take(free);
@@ -64,17 +64,17 @@ export class Lanes {
     await Promise.all([...this.#all].map(({ client }) => client.end({ timeout: 0 })));
   }
 
-  #free(): Lane | undefined {
+  #free(): TransactionConnection | undefined {
     return this.#idle.pop() ?? (this.#all.size < this.#max ? this.#open() : undefined);
   }
 
-  #wait(): Promise<Lane> {
-    const { promise, resolve, reject } = Promise.withResolvers<Lane>();
+  #wait(): Promise<TransactionConnection> {
+    const { promise, resolve, reject } = Promise.withResolvers<TransactionConnection>();
     const cancel = after(WAIT_MS, () => {
       this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
       reject(new StoreUnavailable(`No database connection came free within ${WAIT_MS} ms`));
     });
-    const waiter: Waiter = {
+    const waiter: ConnectionWaiter = {
       take: (lane) => {
         cancel();
         resolve(lane);
@@ -88,7 +88,7 @@ export class Lanes {
     return promise;
   }
 
-  #open(): Lane {
+  #open(): TransactionConnection {
     const lost = Promise.withResolvers<never>();
     lost.promise.catch(() => {});
     let isLost = false;
@@ -101,7 +101,7 @@ export class Lanes {
       lost.reject(new StoreUnavailable("The database connection was lost"));
     };
     const client = openClient(this.#url, { ...this.#options, max: 1, onLost });
-    const lane: Lane = { client, lost: lost.promise, isLost: () => isLost };
+    const lane: TransactionConnection = { client, lost: lost.promise, isLost: () => isLost };
     this.#all.add(lane);
     return lane;
   }

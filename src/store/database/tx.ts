@@ -3,8 +3,8 @@
  */
 import postgres from "postgres";
 import { type Client, openClient, type Queryable } from "./client.ts";
-import { type Lane, Lanes } from "./transaction-connections.ts";
 import type { Pulse } from "./pulse.ts";
+import { type TransactionConnection, TransactionConnections } from "./transaction-connections.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 
 export type { Queryable } from "./client.ts";
@@ -34,7 +34,7 @@ export interface ConnectOptions {
 /** Seconds that single statements get to end when their pool is closed. */
 const GRACE = 1;
 
-const lanesOf = new WeakMap<Sql, Lanes>();
+const lanesOf = new WeakMap<Sql, TransactionConnections>();
 
 /**
  * Opens a client of the database at `url`, with at most `max` connections for single statements and as many for
@@ -43,7 +43,7 @@ const lanesOf = new WeakMap<Sql, Lanes>();
  * every statement rejects with `StoreUnavailable`, also those that were sent; whether these were carried out is not known then.
  */
 export function connect(url: string, { max, plansOnce = false, pulse, unbounded }: ConnectOptions): Sql {
-  const lanes = new Lanes(url, max, { pulse, unbounded });
+  const lanes = new TransactionConnections(url, max, { pulse, unbounded });
   let closed = false;
   const open = (): Client => {
     const client = openClient(url, {
@@ -100,7 +100,7 @@ export async function tx<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> 
   }
 }
 
-async function runOnce<T>(lane: Lane, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function runOnce<T>(lane: TransactionConnection, work: (tx: Tx) => Promise<T>): Promise<T> {
   let open = true;
   try {
     await lane.client.unsafe("begin");

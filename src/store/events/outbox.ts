@@ -1,4 +1,4 @@
-/** The outbox: events leave the house only after the transaction of their cause has been committed, and none is lost. */
+/** The outbox: events leave the gateway only after the transaction of their cause has been committed, and none is lost. */
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
 
 /** An event that is to be told. */
@@ -98,7 +98,7 @@ export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   return count;
 }
 
-/** Forgets events that nobody carried out in `days` days, for a house that has nobody to do so; answers how many. */
+/** Forgets events that nobody carried out in `days` days, for a gateway that has nobody to do so; answers how many. */
 export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
   const { count } =
     await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;

@@ -1,7 +1,7 @@
 /** The parts of jobs: requests of a batch, episodes of an evaluation. Amounts are micro-dollars. */
 
 import type { Queryable, Tx } from "../database/tx.ts";
-import { Fenced, type Hold, type ItemCounts } from "./jobs.ts";
+import { Fenced, type ItemCounts, type JobHold } from "./jobs.ts";
 
 /** Where a part of a job stands. */
 export type ItemState = keyof ItemCounts;
@@ -93,7 +93,7 @@ export interface Turn {
  */
 export async function turn(
   sql: Queryable,
-  hold: Hold,
+  hold: JobHold,
   { ended = [], take = 0, poison = {} }: Turn,
 ): Promise<ItemRecord[]> {
   const { id, owner, epoch } = hold;
@@ -122,7 +122,7 @@ export async function turn(
 }
 
 /** Whether a part of a job waits or runs. */
-export async function hasOpenItems(sql: Queryable, { id }: Pick<Hold, "id">): Promise<boolean> {
+export async function hasOpenItems(sql: Queryable, { id }: Pick<JobHold, "id">): Promise<boolean> {
   const [row] = await sql`select from job_item where job_id = ${id} and state in ('queued', 'running') limit 1`;
   return row !== undefined;
 }

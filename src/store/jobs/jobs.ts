@@ -293,7 +293,7 @@ export class Fenced extends Error {
 }
 
 /** A worker's hold on a job, as every write of it proves it. */
-export type Hold = Pick<HeldJob, "id" | "owner" | "epoch">;
+export type JobHold = Pick<HeldJob, "id" | "owner" | "epoch">;
 
 /** What a holder hears as its lease gets longer. */
 export interface Renewed {
@@ -304,7 +304,7 @@ export interface Renewed {
 }
 
 /** Locks a held job and makes the lease longer; throws `Fenced` when another worker has it, or nobody. */
-export async function renew(sql: Queryable, { id, owner, epoch }: Hold): Promise<Renewed> {
+export async function renew(sql: Queryable, { id, owner, epoch }: JobHold): Promise<Renewed> {
   const [row] = await sql<{ cancelled: boolean; expired: boolean; until: Date }[]>`
     update job set lease_until = now() + make_interval(secs => lease_s)
     where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
@@ -314,7 +314,7 @@ export async function renew(sql: Queryable, { id, owner, epoch }: Hold): Promise
 }
 
 /** Moves a held job on; `cancelling` is never left for a status before it. */
-export async function advance(tx: Tx, hold: Hold, status: JobStatus, result?: object): Promise<void> {
+export async function advance(tx: Tx, hold: JobHold, status: JobStatus, result?: object): Promise<void> {
   await renew(tx, hold);
   const rank = RANKS[status];
   await tx`
@@ -327,13 +327,13 @@ export async function advance(tx: Tx, hold: Hold, status: JobStatus, result?: ob
 }
 
 /** Ends the parts of a held job that never began. */
-export async function dropRest(tx: Tx, hold: Hold): Promise<void> {
+export async function dropRest(tx: Tx, hold: JobHold): Promise<void> {
   await renew(tx, hold);
   await dropItems(tx, hold.id);
 }
 
 /** Gives a job back to the queue, unfinished; nobody takes it for so many milliseconds, unless its time is over. */
-export async function giveBack(sql: Queryable, { id, owner, epoch }: Hold, restMs = 0): Promise<void> {
+export async function giveBack(sql: Queryable, { id, owner, epoch }: JobHold, restMs = 0): Promise<void> {
   await sql`
     update job set lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
 }

@@ -1,7 +1,7 @@
 /** Jobs that a runner outside works on: taken, kept and given up like any other, by the organisation's own keys. */
 
 import type { Sql, Tx } from "../database/tx.ts";
-import { type Hold, type JobsOf, ofThese, renew } from "./jobs.ts";
+import { type JobHold, type JobsOf, ofThese, renew } from "./jobs.ts";
 
 /** What a runner asks for. */
 export interface OutsideAsk extends JobsOf {
@@ -16,9 +16,9 @@ export interface OutsideAsk extends JobsOf {
 }
 
 /** Gives a runner the evaluation of its organisation, or of its workspace, that has waited longest; undefined when none waits. */
-export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<Hold | undefined> {
+export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | undefined> {
   const { keyId, name, scenarios, leaseS } = ask;
-  const [taken] = await sql<Hold[]>`
+  const [taken] = await sql<JobHold[]>`
     update job set owner = ${keyId}, epoch = epoch + 1, lease_s = ${leaseS}, lease_until = now() + make_interval(secs => ${leaseS}),
       started = coalesce(started, now()), status = 'running', rank = 3, result = jsonb_build_object('harness', ${name}::text)
     where id = (
@@ -31,7 +31,7 @@ export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<Hold | und
 }
 
 /** Marks a part of a held job as begun, unless it has ended; answers whether it's the caller's to end. */
-export async function beginItem(tx: Tx, hold: Hold, index: number): Promise<boolean> {
+export async function beginItem(tx: Tx, hold: JobHold, index: number): Promise<boolean> {
   await renew(tx, hold);
   const { count } = await tx`
     update job_item set state = 'running', rank = 3, epoch = ${hold.epoch}, tries = tries + 1

@@ -5,13 +5,13 @@ import type { Queryable } from "../database/tx.ts";
 const LIFE_S = 15;
 
 /** One stream, held elsewhere. */
-export interface Mooring {
+export interface OutboundConnectionRecord {
   readonly provider: string;
   readonly replica: string;
 }
 
 /** Says that a replica holds the streams of these providers and of no others, and that it lives. */
-export async function keepMoorings(sql: Queryable, replica: string, providers: readonly string[]): Promise<void> {
+export async function keepConnections(sql: Queryable, replica: string, providers: readonly string[]): Promise<void> {
   const names = JSON.stringify(providers);
   await sql`
     delete from mooring where replica = ${replica} and not (provider = any (select jsonb_array_elements_text(${names}::text::jsonb)))`;
@@ -26,13 +26,13 @@ export async function keepMoorings(sql: Queryable, replica: string, providers: r
 }
 
 /** The streams that living replicas other than this one hold, the newest of each provider first. */
-export async function mooringsElsewhere(sql: Queryable, replica: string): Promise<Mooring[]> {
-  return sql<Mooring[]>`
+export async function connectionsElsewhere(sql: Queryable, replica: string): Promise<OutboundConnectionRecord[]> {
+  return sql<OutboundConnectionRecord[]>`
     select provider, replica from mooring where replica <> ${replica} and alive_until > now() order by since desc, replica`;
 }
 
 /** A word from one replica to another about a call. */
-export interface Parcel {
+export interface RelayMessage {
   readonly toReplica: string;
   readonly fromReplica: string;
   readonly line: string;
@@ -44,19 +44,19 @@ export interface Parcel {
   readonly body: Buffer;
 }
 
-interface ParcelRow {
+interface RelayMessageRow {
   to_replica: string;
   from_replica: string;
   line: string;
   provider: string;
-  kind: Parcel["kind"];
+  kind: RelayMessage["kind"];
   budget_ms: number | null;
   body: Buffer;
 }
 
 /** Sends parcels; those of one sender arrive in the order in which they were sent. */
-export async function sendParcels(sql: Queryable, parcels: readonly Parcel[]): Promise<void> {
-  const rows = parcels.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
+export async function sendRelayMessages(sql: Queryable, messages: readonly RelayMessage[]): Promise<void> {
+  const rows = messages.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
     to_replica: toReplica,
     from_replica: fromReplica,
     line,
@@ -69,8 +69,8 @@ export async function sendParcels(sql: Queryable, parcels: readonly Parcel[]): P
 }
 
 /** Takes the oldest parcels for a replica, in order. */
-export async function takeParcels(sql: Queryable, replica: string, limit: number): Promise<Parcel[]> {
-  const rows = await sql<ParcelRow[]>`
+export async function takeRelayMessages(sql: Queryable, replica: string, limit: number): Promise<RelayMessage[]> {
+  const rows = await sql<RelayMessageRow[]>`
     with taken as (
       delete from parcel where id in (select id from parcel where to_replica = ${replica} order by id limit ${limit}) returning *
     ) select * from taken order by id`;
@@ -83,7 +83,7 @@ export async function takeParcels(sql: Queryable, replica: string, limit: number
 }
 
 /** Forgets streams of replicas that are gone, and what was said to them. */
-export async function pruneMoorings(sql: Queryable): Promise<void> {
+export async function pruneOutboundConnections(sql: Queryable): Promise<void> {
   await sql`delete from mooring where alive_until < now() - interval '1 minute'`;
   await sql`delete from parcel where sent_at < now() - interval '10 minutes'`;
 }

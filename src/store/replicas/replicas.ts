@@ -1,4 +1,4 @@
-/** Which processes live: each has a till, whose life it renews every few seconds. */
+/** Which processes live: each has a credit leaser, whose life it renews every few seconds. */
 import type { Queryable } from "../database/tx.ts";
 
 /** How many there are. */

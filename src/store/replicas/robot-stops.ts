@@ -25,7 +25,7 @@ export interface StopRecord extends Omit<NewStop, "by"> {
   releasedBy: string | null;
 }
 
-interface Row {
+interface StopRow {
   id: string;
   org_id: string;
   workspace_id: string | null;
@@ -46,12 +46,12 @@ export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopR
   const { id, orgId, workspaceId, scope, subject, reason, created, createdBy } = stop;
   const before = await findStop(tx, id);
   if (before) return { stop: before, fresh: false };
-  const [made] = await tx<Row[]>`
+  const [made] = await tx<StopRow[]>`
     insert into robot_stop (id, org_id, workspace_id, scope, subject, reason, created, created_by)
     values (${id}, ${orgId}, ${workspaceId}, ${scope}, ${subject}, ${reason}, ${new Date(created * 1000)}, ${createdBy})
     on conflict (org_id, scope, subject, coalesce(workspace_id, '')) where released is null do nothing returning *`;
   if (made) return { stop: stopOf(made), fresh: true };
-  const [standing] = await tx<Row[]>`
+  const [standing] = await tx<StopRow[]>`
     select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject}
       and workspace_id is not distinct from ${workspaceId} and released is null`;
   // Released between the two statements: order it again.
@@ -71,20 +71,20 @@ export function stopIn(payload: string): StopRecord | undefined {
 
 /** Finds a stop. */
 export async function findStop(sql: Queryable, id: string): Promise<StopRecord | undefined> {
-  const [row] = await sql<Row[]>`select * from robot_stop where id = ${id}`;
+  const [row] = await sql<StopRow[]>`select * from robot_stop where id = ${id}`;
   return row && stopOf(row);
 }
 
 /** Releases a stop that stands; undefined where it does not. */
 export async function releaseStop(tx: Tx, id: string, by: string): Promise<StopRecord | undefined> {
-  const [row] = await tx<Row[]>`
+  const [row] = await tx<StopRow[]>`
     update robot_stop set released = now(), released_by = ${by} where id = ${id} and released is null returning *`;
   return row && stopOf(row);
 }
 
 /** The stops that stand, of one organisation or of all. */
 export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecord[]> {
-  const rows = await sql<Row[]>`
+  const rows = await sql<StopRow[]>`
     select * from robot_stop where released is null ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
   return rows.map(stopOf);
 }
@@ -104,7 +104,7 @@ export async function listStops(
   orgId: string,
   { workspaceId, limit, before, released }: StopPage,
 ): Promise<{ stops: StopRecord[]; hasMore: boolean }> {
-  const rows = await sql<Row[]>`
+  const rows = await sql<StopRow[]>`
     select * from robot_stop where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${released ? sql`` : sql`and released is null`}
@@ -112,7 +112,7 @@ export async function listStops(
   return { stops: rows.slice(0, limit).map(stopOf), hasMore: rows.length > limit };
 }
 
-const stopOf = ({ org_id, workspace_id, created_by, released_by, created, released, ...row }: Row): StopRecord => ({
+const stopOf = ({ org_id, workspace_id, created_by, released_by, created, released, ...row }: StopRow): StopRecord => ({
   ...row,
   orgId: org_id,
   workspaceId: workspace_id,

@@ -1,7 +1,7 @@
 /** Who has a server that serves one robot at a time, among all replicas. */
 import type { Queryable } from "../database/tx.ts";
 
-interface Row {
+interface ServerLeaseRow {
   epoch: number | null;
   before_epoch: number | null;
   before_session: string | null;
@@ -25,7 +25,7 @@ export async function takeServer(
   { server, session, runMs, taker }: { server: string; session: string; runMs: number; taker: string },
 ): Promise<ServerTaken | "running" | "busy"> {
   const end = sql`now() + ${runMs} * interval '1 millisecond'`;
-  const [row] = await sql<Row[]>`
+  const [row] = await sql<ServerLeaseRow[]>`
     with before as (
       select epoch, session, setup, until <= now() as over from server_lease where server = ${server}
     ), taken as (

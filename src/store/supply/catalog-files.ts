@@ -153,32 +153,32 @@ export function parseCatalog({ texts }: CatalogFiles): CatalogRows {
 }
 
 /** What a field must be: undefined when the value is, else the rest of the sentence "<field> must be …". */
-type Check = (value: unknown) => string | undefined;
+type CatalogCheck = (value: unknown) => string | undefined;
 
 /** A row's fields; those after `optional` may be left out, and are null then. */
-interface Fields {
-  readonly required: Readonly<Record<string, Check>>;
-  readonly optional: Readonly<Record<string, Check>>;
+interface CatalogFields {
+  readonly required: Readonly<Record<string, CatalogCheck>>;
+  readonly optional: Readonly<Record<string, CatalogCheck>>;
 }
 
 const isText = (value: unknown): value is string => typeof value === "string" && value.trim() !== "";
-const text: Check = (value) => (isText(value) ? undefined : "a text that is not empty");
-const flag: Check = (value) => (typeof value === "boolean" ? undefined : "true or false");
-const year: Check = (value) =>
+const text: CatalogCheck = (value) => (isText(value) ? undefined : "a text that is not empty");
+const flag: CatalogCheck = (value) => (typeof value === "boolean" ? undefined : "true or false");
+const year: CatalogCheck = (value) =>
   Number.isInteger(value) && Number(value) >= 1900 && Number(value) <= 2100
     ? undefined
     : "a whole number of 1900 to 2100";
-const amount: Check = (value) => (typeof value === "number" && value > 0 ? undefined : "a number above 0");
+const amount: CatalogCheck = (value) => (typeof value === "number" && value > 0 ? undefined : "a number above 0");
 const matching =
-  (pattern: RegExp, like: string): Check =>
+  (pattern: RegExp, like: string): CatalogCheck =>
   (value) =>
     isText(value) && pattern.test(value) ? undefined : `written like ${like}`;
 const oneOf =
-  (words: readonly string[]): Check =>
+  (words: readonly string[]): CatalogCheck =>
   (value) =>
     isText(value) && words.includes(value) ? undefined : `one of ${words.join(", ")}`;
 const listOf =
-  (check: Check, least = 0): Check =>
+  (check: CatalogCheck, least = 0): CatalogCheck =>
   (value) => {
     if (!Array.isArray(value) || value.length < least) return `a list${least > 0 ? ` of at least ${least}` : ""}`;
     const bad = value.map(check).find((fault) => fault !== undefined);
@@ -201,9 +201,9 @@ const TIERS = ["integration", "catalog"];
 const LITERATURE_KINDS = ["survey", "position", "theory", "tutorial"];
 
 /** Open vocabularies: the ones that the catalog's own taxonomy lists. */
-type Words = Readonly<Record<"families" | "spaces" | "protocols" | "topics", readonly string[]>>;
+type CatalogWords = Readonly<Record<"families" | "spaces" | "protocols" | "topics", readonly string[]>>;
 
-const modelFields = ({ families, spaces, protocols }: Words): Fields => ({
+const modelFields = ({ families, spaces, protocols }: CatalogWords): CatalogFields => ({
   required: {
     slug: SLUG,
     name: text,
@@ -231,7 +231,7 @@ const modelFields = ({ families, spaces, protocols }: Words): Fields => ({
   },
 });
 
-const scenarioFields = ({ topics }: Words): Fields => ({
+const scenarioFields = ({ topics }: CatalogWords): CatalogFields => ({
   required: {
     slug: SLUG,
     name: text,
@@ -245,7 +245,7 @@ const scenarioFields = ({ topics }: Words): Fields => ({
   optional: { license: text, arxiv: ARXIV, repo: ADDRESS },
 });
 
-const LITERATURE_FIELDS: Fields = {
+const LITERATURE_FIELDS: CatalogFields = {
   required: {
     slug: matching(/^[a-z0-9][a-z0-9._-]*$/, "a-title in lower case"),
     title: text,
@@ -257,11 +257,16 @@ const LITERATURE_FIELDS: Fields = {
   optional: { arxiv: ARXIV, repo: ADDRESS },
 };
 
-type Row = Record<string, unknown>;
+type CatalogRow = Record<string, unknown>;
 
-function parseLines(name: FileName, texts: CatalogFiles["texts"], fields: Fields, faults: string[]): Row[] {
+function parseLines(
+  name: FileName,
+  texts: CatalogFiles["texts"],
+  fields: CatalogFields,
+  faults: string[],
+): CatalogRow[] {
   const lineOfSlug = new Map<unknown, number>();
-  const rows: Row[] = [];
+  const rows: CatalogRow[] = [];
   for (const [index, line] of texts[name].split("\n").entries()) {
     if (line.trim() === "") continue;
     const number = index + 1;
@@ -278,7 +283,7 @@ function parseLines(name: FileName, texts: CatalogFiles["texts"], fields: Fields
   return rows;
 }
 
-function faultsOf(row: Row, { required, optional }: Fields): string[] {
+function faultsOf(row: CatalogRow, { required, optional }: CatalogFields): string[] {
   const faults: string[] = [];
   for (const [field, check] of Object.entries({ ...required, ...optional })) {
     if (!Object.hasOwn(row, field)) {
@@ -294,12 +299,13 @@ function faultsOf(row: Row, { required, optional }: Fields): string[] {
   return faults;
 }
 
-const nothingKnown = ({ optional }: Fields): Row =>
+const nothingKnown = ({ optional }: CatalogFields): CatalogRow =>
   Object.fromEntries(Object.keys(optional).map((field) => [field, null]));
 
 const shown = (value: unknown): string => JSON.stringify(value).slice(0, 80);
 
-const isObject = (value: unknown): value is Row => typeof value === "object" && value !== null && !Array.isArray(value);
+const isObject = (value: unknown): value is CatalogRow =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 function jsonOf(text: string): unknown {
   try {
@@ -333,7 +339,7 @@ function parseTaxonomy(file: string): Taxonomy {
   return given as unknown as Taxonomy; // every list was checked
 }
 
-function listFaults(taxonomy: Row, name: string, faultsIn: (item: Row) => string[]): string[] {
+function listFaults(taxonomy: CatalogRow, name: string, faultsIn: (item: CatalogRow) => string[]): string[] {
   const list = taxonomy[name];
   if (!Array.isArray(list) || list.length === 0) return [`${name} must be a list of at least 1`];
   return list.flatMap((item, index) =>
@@ -341,13 +347,13 @@ function listFaults(taxonomy: Row, name: string, faultsIn: (item: Row) => string
   );
 }
 
-const fieldFaults = (item: Row, checks: Readonly<Record<string, Check>>): string[] =>
+const fieldFaults = (item: CatalogRow, checks: Readonly<Record<string, CatalogCheck>>): string[] =>
   Object.entries(checks).flatMap(([field, check]) => {
     const expected = check(item[field]);
     return expected === undefined ? [] : [`${field} must be ${expected}`];
   });
 
-const spaceFaults = (space: Row): string[] => [
+const spaceFaults = (space: CatalogRow): string[] => [
   ...fieldFaults(space, {
     id: text,
     units: text,
@@ -363,7 +369,7 @@ const spaceFaults = (space: Row): string[] => [
   ),
 ];
 
-const vocabularies = ({ families, action_spaces, protocols, scenario_topics }: Taxonomy): Words => ({
+const vocabularies = ({ families, action_spaces, protocols, scenario_topics }: Taxonomy): CatalogWords => ({
   families: families.map(({ id }) => id),
   spaces: action_spaces.map(({ id }) => id),
   protocols: protocols.map(({ id }) => id),

@@ -13,7 +13,7 @@ import {
   type ProviderRecord,
   type ProviderRow,
   providerOf,
-  type Supply,
+  type SupplyRecord,
 } from "./supply.ts";
 
 /** Rows that are read between two looks at the event loop. */
@@ -58,7 +58,7 @@ export class SupplyReader {
   }
 
   /** All supply as of one moment in no order, removed offerings left out. One read at a time. */
-  async read(): Promise<Supply> {
+  async read(): Promise<SupplyRecord> {
     const rows = await tx(this.#sql, async (tx) => {
       await tx`set transaction isolation level repeatable read, read only`;
       const providers = await tx<ProviderRow[]>`select * from provider order by name`;

@@ -117,7 +117,7 @@ export const offeringContext = ({ providerId, endpoint }: Pick<OfferingRecord, "
   `offering ${providerId} ${endpoint}`;
 
 /** Everything that a routing snapshot is made from, as of one moment. */
-export interface Supply {
+export interface SupplyRecord {
   providers: ProviderRecord[];
   models: ModelRecord[];
   offerings: OfferingRecord[];

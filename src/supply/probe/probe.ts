@@ -13,9 +13,9 @@ import { probeAct } from "./act.ts";
 import { ProbeFault } from "./faults.ts";
 import { probeGround } from "./ground.ts";
 import { probePredict } from "./predict.ts";
-import { type Probed, type ProbeParts, ProbeRun } from "./run.ts";
+import { type ProbeDeps, type Probed, ProbeRun } from "./run.ts";
 
-export type { Probed, ProbeParts } from "./run.ts";
+export type { ProbeDeps, Probed } from "./run.ts";
 
 /** What came of a probe. */
 export interface Finding {
@@ -29,7 +29,7 @@ export interface Finding {
  * report as far as it came: at the beginning, and after each check.
  */
 export async function probe(
-  parts: ProbeParts,
+  deps: ProbeDeps,
   probed: Probed,
   tell: (soFar: ProbeReport) => Promise<void> = async () => {},
 ): Promise<Finding> {
@@ -40,7 +40,7 @@ export async function probe(
     measured: {},
   });
   await tell(report);
-  const run = new ProbeRun(parts, probed, (check) => {
+  const run = new ProbeRun(deps, probed, (check) => {
     report.checks.push(create(ProbeCheckSchema, check));
     return tell(report);
   });

@@ -3,22 +3,22 @@ import { create } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
 import { after, newId, steadyNow } from "../../ambient.ts";
+import { Cancel } from "../../cancellation.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Offering } from "../../routing/index.ts";
-import { Cancel } from "../../cancellation.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";
 import { type FrameOptions, FrameSet } from "../../upstream/pictures/frames.ts";
 import { frameSources } from "../../upstream/pictures/order.ts";
 import { redSquare } from "../../upstream/pictures/test-picture.ts";
-import type { CallOptions, Target, Wire } from "../../upstream/wire.ts";
+import type { CallOptions, UpstreamTarget, Wire } from "../../upstream/wire.ts";
 import { adviceFor } from "./faults.ts";
 
 /** What is probed. */
 export interface Probed {
   offering: Offering;
-  target: Target;
+  target: UpstreamTarget;
   wire: Wire;
   /** What no action of it may exceed. */
   bounds: SafetyBounds | undefined;
@@ -26,15 +26,15 @@ export interface Probed {
   record: OfferingRecord;
 }
 
-/** What a probe needs of the house. */
-export interface ProbeParts {
+/** What a probe depends on. */
+export interface ProbeDeps {
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
   /** Can be asked what it serves, where it is the offering's wire. */
   native: LimberPolicyWire;
 }
 
-interface Check {
+interface ProbeCheck {
   name: string;
   passed: boolean;
   required: boolean;
@@ -45,7 +45,7 @@ interface Check {
 
 /** How a question differs from the plain one. */
 export interface Twist {
-  target?: Target;
+  target?: UpstreamTarget;
   seed?: number;
   horizon?: number;
   /** Answers are not measured: they are not what calls will be like. */
@@ -63,10 +63,10 @@ interface Layout {
 export class ProbeRun {
   /** It had no time for us, which says nothing about what it can do. */
   busy = false;
-  readonly #parts: ProbeParts;
+  readonly #deps: ProbeDeps;
   /** Whom it asks. */
   readonly probed: Probed;
-  readonly #told: (check: Check) => Promise<void>;
+  readonly #told: (check: ProbeCheck) => Promise<void>;
   readonly #latencies: number[] = [];
   /** Ends the patience with each call of the present check. */
   #patience: (() => void)[] = [];
@@ -74,8 +74,8 @@ export class ProbeRun {
   actionDim: number | undefined;
   #asked: Promise<Layout> | undefined;
 
-  constructor(parts: ProbeParts, probed: Probed, told: (check: Check) => Promise<void>) {
-    this.#parts = parts;
+  constructor(deps: ProbeDeps, probed: Probed, told: (check: ProbeCheck) => Promise<void>) {
+    this.#deps = deps;
     this.probed = probed;
     this.#told = told;
   }
@@ -142,8 +142,8 @@ export class ProbeRun {
     const { offering, target, wire } = this.probed;
     const wants = await wire.wants?.(target, this.call());
     const cameras = wants && wants.cameras.length > 0 ? wants.cameras : ["front"];
-    if (wire.id === this.#parts.native.id) {
-      const models = await this.#parts.native.describe(target, this.call());
+    if (wire.id === this.#deps.native.id) {
+      const models = await this.#deps.native.describe(target, this.call());
       const card = models.find((model) => model.slug === offering.model);
       if (card) {
         const named = card.cameras.length > 0 ? card.cameras : cameras;
@@ -156,7 +156,7 @@ export class ProbeRun {
 
   /** The pictures of what it is shown. */
   frames(observations: readonly Observation[]): FrameSet {
-    const { agent, allowPrivate } = this.#parts;
+    const { agent, allowPrivate } = this.#deps;
     return new FrameSet(frameSources(observations), { agent, allowPrivate });
   }
 

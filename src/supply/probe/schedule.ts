@@ -1,7 +1,7 @@
 /** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
 import { every } from "../../ambient.ts";
+import type { SupplyDeps } from "../../services/supply.ts";
 import { putOffProbe, takeProbe } from "../../store/supply/offering-care.ts";
-import type { SupplyParts } from "../../services/supply.ts";
 import { removeDrained } from "../withdraw.ts";
 import { verify } from "./verify.ts";
 
@@ -13,24 +13,24 @@ const PUT_OFF_S = 300;
 const MOST_AT_ONCE = 8;
 
 /** Probes what is due, one offering after the other. Answers how many. */
-export async function probeDue(parts: SupplyParts, warn: (text: string) => void): Promise<number> {
+export async function probeDue(deps: SupplyDeps, warn: (text: string) => void): Promise<number> {
   for (let count = 0; count < MOST_AT_ONCE; count++) {
-    const known = await takeProbe(parts.sql, LEASE_S);
+    const known = await takeProbe(deps.sql, LEASE_S);
     if (!known) return count;
-    await verify(parts, known, { actor: "system", owner: false }).catch(async () => {
+    await verify(deps, known, { actor: "system", owner: false }).catch(async () => {
       warn(`offering ${known.id} could not be probed`);
-      await putOffProbe(parts.sql, known.id, PUT_OFF_S);
+      await putOffProbe(deps.sql, known.id, PUT_OFF_S);
     });
   }
   return MOST_AT_ONCE;
 }
 
 /** Looks every ten seconds for what is due and for what has drained; the returned function ends that. */
-export function keepProbing(parts: SupplyParts, warn: (text: string) => void): () => Promise<void> {
+export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () => Promise<void> {
   let running: Promise<unknown> | undefined;
   const look = async (): Promise<void> => {
-    await removeDrained(parts.sql);
-    await probeDue(parts, warn);
+    await removeDrained(deps.sql);
+    await probeDue(deps, warn);
   };
   const rest = every(LOOK_MS, () => {
     running ??= look()

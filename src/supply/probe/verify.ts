@@ -4,12 +4,12 @@ import { toJson } from "@bufbuild/protobuf";
 import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supply_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { type EventData, emit } from "../../events/emit.ts";
+import type { SupplyDeps } from "../../services/supply.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-care.ts";
 import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
-import { emit, type Happening } from "../../events/emit.ts";
-import type { SupplyParts } from "../../services/supply.ts";
 import { liveOffering } from "../facts.ts";
 import { probe } from "./probe.ts";
 
@@ -34,21 +34,21 @@ export interface Asker {
  * be probed: its wire is not spoken here, or it is busy and its owner did not ask.
  */
 export async function verify(
-  parts: SupplyParts,
+  deps: SupplyDeps,
   known: OfferingRecord,
   asker: Asker,
 ): Promise<{ offering: OfferingRecord; report: ProbeReport } | undefined> {
-  const { offering, target, bounds } = liveOffering(known, undefined, parts.vault);
-  const wire = parts.upstream.wireOf(known.runtime);
+  const { offering, target, bounds } = liveOffering(known, undefined, deps.vault);
+  const wire = deps.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
   if (!asker.owner && wire.isHere?.(target) === false)
     throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
   const { report, busy } = await probe(
-    { ...parts, native: parts.upstream.native },
+    { ...deps, native: deps.upstream.native },
     { offering, target, wire, bounds, record: known },
     // Who waits for it looks on; what the probe finds does not depend on that.
-    (soFar) => tellProgress(parts.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
-  ).finally(() => endProgress(parts.sql, known.id).catch(() => {}));
+    (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
+  ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
   if (busy && !report.passed && !asker.owner)
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
   // What serves calls is not taken from them because it had no time for a probe.
@@ -58,19 +58,19 @@ export async function verify(
   }
   const failures = report.passed ? 0 : known.probeFailures + 1;
   const to = nextStatus(known.status, report.passed, asker.owner ? FAILURES_TO_SUSPEND : failures);
-  const moved = await tx(parts.sql, async (tx) => {
+  const moved = await tx(deps.sql, async (tx) => {
     const moved = await settleProbe(tx, known.id, {
       from: PROBEABLE,
       to,
       failures,
       report: toJson(ProbeReportSchema, report) as object, // a message is an object
-      dueInS: to === "rejected" ? undefined : report.passed ? parts.probeEveryS : RETRY_S,
+      dueInS: to === "rejected" ? undefined : report.passed ? deps.probeEveryS : RETRY_S,
     });
     if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
     return moved;
   });
   if (!moved) return undefined;
-  if (moved.status !== known.status) await parts.refresh();
+  if (moved.status !== known.status) await deps.refresh();
   return { offering: moved, report };
 }
 
@@ -81,7 +81,7 @@ function nextStatus(before: OfferingStatus, passed: boolean, failures: number): 
   return failures >= FAILURES_TO_SUSPEND || before === "suspended" ? "suspended" : "degraded";
 }
 
-const HAPPENINGS: Readonly<Partial<Record<OfferingStatus, { event: Happening["case"]; action: string }>>> = {
+const HAPPENINGS: Readonly<Partial<Record<OfferingStatus, { event: EventData["case"]; action: string }>>> = {
   live: { event: "offeringVerified", action: "offering.verified" },
   rejected: { event: "offeringRejected", action: "offering.rejected" },
   suspended: { event: "offeringSuspended", action: "offering.suspended" },
@@ -100,7 +100,7 @@ async function tell(
   // What the schedule finds as it was is no news.
   if (!happening || (after.status === before && !asker.owner)) return;
   const value = { offeringId: after.id, reportId: report.id };
-  await emit(tx, after.orgId, { case: happening.event, value } as Happening); // all three have these fields
+  await emit(tx, after.orgId, { case: happening.event, value } as EventData); // all three have these fields
   const { actor, requestId } = asker;
   const details = { report_id: report.id };
   await audit(tx, { orgId: after.orgId, actor, requestId, action: happening.action, subject: after.id, details });

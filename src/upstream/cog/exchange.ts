@@ -4,7 +4,7 @@ import { after } from "../../ambient.ts";
 import { Cancel } from "../../cancellation.ts";
 import { malformed } from "../transport/failures.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { inputsIn } from "./decode.ts";
 
 const MAX_WORDS = 4 << 20;
@@ -15,7 +15,7 @@ const JSON_BODY = { "content-type": "application/json" } as const;
 /** Runs one prediction under an id of ours and resolves with its end; when it's called off, the container is told. Rejects with an UpstreamFailure. */
 export async function predict(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   id: string,
   body: string,
   { signal }: CallOptions,
@@ -29,7 +29,7 @@ export async function predict(
   }
 }
 
-async function cancel(servers: HttpServers, target: Target, path: string): Promise<void> {
+async function cancel(servers: HttpServers, target: UpstreamTarget, path: string): Promise<void> {
   const soon = new Cancel();
   const forget = after(CANCEL_MS, () => soon.abort(undefined));
   await servers.ask(target, { method: "POST", path, signal: soon }).catch(() => undefined);
@@ -39,7 +39,7 @@ async function cancel(servers: HttpServers, target: Target, path: string): Promi
 /** The names of the model's inputs. Rejects with an UpstreamFailure. */
 export async function inputsOf(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   { signal }: CallOptions,
 ): Promise<ReadonlySet<string>> {
   return inputsIn(
@@ -52,7 +52,7 @@ export async function inputsOf(
 const UP: readonly unknown[] = ["READY", "BUSY"];
 
 /** Resolves when the container says that it's ready, or at work; its status is 200 whatever it says. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { body } = await servers.askFor(target, { method: "GET", path: "/health-check", signal, maxBytes: MAX_WORDS });
   const health = readJson(body);
   if (!isObject(health) || !UP.includes(health.status)) throw malformed("the container is neither ready nor at work");

@@ -3,7 +3,7 @@
 import { Profiles, picture, plainProfile } from "../payload/profile.ts";
 import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
+import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readPrediction } from "./decode.ts";
 import { encodePrediction } from "./encode.ts";
@@ -12,7 +12,7 @@ import { askHealth, inputsOf, predict } from "./exchange.ts";
 const PROFILES = new Profiles(plainProfile({ frames: [picture("", "image")], instructionKey: "prompt" }));
 
 /** Opens the wire; connections are made on first use. */
-export function cog(reach: Reach): Wire {
+export function cog(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "cog",

@@ -1,11 +1,11 @@
 /** What a Cosmos NIM is asked over HTTP. It has no route that cancels: hanging up is all there is. */
 import type { HttpServers } from "../transport/http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 
 /** Runs one inference. Rejects with an UpstreamFailure. */
 export async function infer(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   body: string,
   { signal, requestId }: CallOptions,
 ): Promise<Buffer> {
@@ -14,6 +14,6 @@ export async function infer(
 }
 
 /** Resolves when the server says that it's ready. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   await servers.askFor(target, { method: "GET", path: "/v1/health/ready", signal, maxBytes: 1 << 20 });
 }

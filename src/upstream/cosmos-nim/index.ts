@@ -3,7 +3,7 @@
 import { Profiles, plainProfile } from "../payload/profile.ts";
 import { dataUrlOf, newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
+import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readInfer } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";
@@ -12,7 +12,7 @@ import { askHealth, infer } from "./exchange.ts";
 const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
-export function cosmosNim(reach: Reach): Wire {
+export function cosmosNim(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "cosmos-nim",

@@ -1,14 +1,14 @@
 /** What Isaac-GR00T's HTTP server is asked. Source: NVIDIA/Isaac-GR00T N1.5, scripts/http_server.py. */
 import { malformed } from "../transport/failures.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
-import { type CallOptions, type Target, traceOf } from "../wire.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 
 const JSON_BODY = { "content-type": "application/json" } as const;
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
 export async function postAct(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   body: string,
   { signal, requestId, traceparent }: CallOptions,
 ): Promise<Buffer> {
@@ -17,7 +17,7 @@ export async function postAct(
 }
 
 /** Resolves when the server says that it is healthy. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { body } = await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: 1 << 16 });
   const health = readJson(body);
   if (!isObject(health) || health.status !== "healthy") throw malformed("the server doesn't say that it is healthy");

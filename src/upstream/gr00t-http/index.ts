@@ -3,14 +3,14 @@ import { Contract } from "../../../gen/limber/v1/contract_pb.ts";
 import { PROFILES } from "../gr00t-zmq/profiles.ts";
 import { partsOf } from "../payload/observe.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
+import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
 import { encodeAct } from "./encode.ts";
 import { askHealth, postAct } from "./exchange.ts";
 
 /** Opens the wire; connections are made on first use. */
-export function gr00tHttp(reach: Reach): Wire {
+export function gr00tHttp(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "gr00t-http",

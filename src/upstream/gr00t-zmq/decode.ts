@@ -8,10 +8,10 @@ import { chunkOf, sideBySide, tableOf } from "../payload/chunk.ts";
 import type { Profile } from "../payload/profile.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
-type Value = Unpacked<NdArray>;
+type Gr00tValue = Unpacked<NdArray>;
 
 /** The answer of any endpoint. Throws an UpstreamFailure: the server's own error, or what can't be read. */
-export function readReply(bytes: Buffer): Value {
+export function readReply(bytes: Buffer): Gr00tValue {
   if (bytes.equals(FATAL)) throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server answered ERROR");
   const reply = decode(bytes);
   const said = reply instanceof Map && reply.size === 1 ? reply.get("error") : undefined;
@@ -70,7 +70,7 @@ const textsIn = (value: unknown): string[] =>
   Array.isArray(value) ? value.filter((each): each is string => typeof each === "string") : [];
 
 /** A modality is a map, or JSON of one (N1.5), under a tag of the server's class. */
-function fieldOf(modality: Value | undefined, name: string): unknown {
+function fieldOf(modality: Gr00tValue | undefined, name: string): unknown {
   const inner = modality instanceof Map ? (modality.get("as_json") ?? modality) : undefined;
   if (inner instanceof Map) return inner.get(name);
   if (typeof inner !== "string" || inner.length > MAX_JSON) return undefined;
@@ -83,7 +83,7 @@ function fieldOf(modality: Value | undefined, name: string): unknown {
 
 const MAX_JSON = 1 << 20;
 
-function decode(bytes: Buffer): Value {
+function decode(bytes: Buffer): Gr00tValue {
   try {
     return decodeGr00t(bytes);
   } catch (error) {

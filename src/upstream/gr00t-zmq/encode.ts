@@ -3,24 +3,28 @@ import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { encodeGr00t } from "../../codecs/python/gr00t.ts";
 import type { Packable } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
-import { arrayOf, type Part } from "../payload/observe.ts";
+import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 
-type Fields = Map<string, Packable<NdArray>>;
+type Gr00tFields = Map<string, Packable<NdArray>>;
 
 /** The endpoints that we may name; `kill` ends the server, so it isn't among them. */
 export type Endpoint = "ping" | "get_action" | "reset" | "get_modality_config" | "no_such_endpoint";
 
 /** One message to an endpoint, with the token if there is one. */
 export function encodeCall(endpoint: Endpoint, data: Packable<NdArray> | undefined, token: string): Buffer {
-  const fields: Fields = new Map([["endpoint", endpoint]]);
+  const fields: Gr00tFields = new Map([["endpoint", endpoint]]);
   if (data !== undefined) fields.set("data", data);
   if (token !== "") fields.set("api_token", token);
   return encodeGr00t(fields);
 }
 
 /** The observation as `get_action` takes it. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
-export function actionData(profile: Profile, parts: readonly Part[], instruction: string): Packable<NdArray> {
+export function actionData(
+  profile: Profile,
+  parts: readonly ObservationPart[],
+  instruction: string,
+): Packable<NdArray> {
   return profile.dialect === ServerDialect.GR00T_N1_5
     ? flatObservation(profile, parts, instruction)
     : nested(profile, parts, instruction);
@@ -29,24 +33,28 @@ export function actionData(profile: Profile, parts: readonly Part[], instruction
 /** The observation of N1.5: `video.<k>` [T, H, W, 3], `state.<k>` [T, D], a list of one text. */
 export function flatObservation(
   { instructionKey, constants }: Profile,
-  parts: readonly Part[],
+  parts: readonly ObservationPart[],
   instruction: string,
-): Fields {
-  const fields: Fields = new Map(parts.map((part) => [part.key, widened(arrayOf(part), 1)]));
+): Gr00tFields {
+  const fields: Gr00tFields = new Map(parts.map((part) => [part.key, widened(arrayOf(part), 1)]));
   fields.set(instructionKey, [instruction]);
   for (const { key, value } of constants) fields.set(key, value);
   return fields;
 }
 
 /** N1.6 and later: a map for each modality, with axes for batch and time, and options beside it. */
-function nested({ instructionKey, constants }: Profile, parts: readonly Part[], instruction: string): Fields {
-  const modality = (kind: Part["kind"], prefix: string): Fields =>
+function nested(
+  { instructionKey, constants }: Profile,
+  parts: readonly ObservationPart[],
+  instruction: string,
+): Gr00tFields {
+  const modality = (kind: ObservationPart["kind"], prefix: string): Gr00tFields =>
     new Map(
       parts
         .filter((part) => part.kind === kind)
         .map((part) => [withoutPrefix(part.key, prefix), widened(arrayOf(part), 2)]),
     );
-  const observation: Fields = new Map<string, Packable<NdArray>>([
+  const observation: Gr00tFields = new Map<string, Packable<NdArray>>([
     ["video", modality("frame", "video.")],
     ["state", modality("proprio", "state.")],
     ["language", new Map([[withoutPrefix(instructionKey, "language."), [[instruction]]]])],

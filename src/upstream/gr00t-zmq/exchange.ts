@@ -4,11 +4,11 @@
  */
 import { connect, type Socket } from "node:net";
 import { after } from "../../ambient.ts";
+import type { Signal } from "../../cancellation.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../cancellation.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
+import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";
 
 const DEFAULT_PORT = 5_555;
@@ -17,11 +17,11 @@ const IDLE_MS = 60_000;
 const MAX_SESSIONS = 1_024;
 
 /** The one connection to a server, opened when it's needed and again when it has gone. */
-export class Channel implements Server {
+export class ZmqChannel implements UpstreamServer {
   readonly #address: Address;
   readonly #turns = new Turns();
   readonly #begun = new Set<string>();
-  #peer: Peer | undefined;
+  #peer: ZmqPeer | undefined;
 
   constructor(address: Address) {
     this.#address = address;
@@ -53,8 +53,8 @@ export class Channel implements Server {
     this.#peer?.fail(lost("the gateway closes its connections"));
   }
 
-  #open(): Peer {
-    this.#peer ??= new Peer(this.#address, () => {
+  #open(): ZmqPeer {
+    this.#peer ??= new ZmqPeer(this.#address, () => {
       this.#peer = undefined;
     });
     return this.#peer;
@@ -62,7 +62,7 @@ export class Channel implements Server {
 }
 
 /** One socket and whoever waits for its next message. */
-class Peer {
+class ZmqPeer {
   readonly #socket: Socket;
   readonly #onClosed: () => void;
   #failure: UpstreamFailure | undefined;

@@ -4,18 +4,18 @@ import { ServerDialect, WireReset } from "../../../gen/limber/v1/supply_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
 import { malformed } from "../transport/failures.ts";
-import { type Reach, Servers } from "../transport/servers.ts";
-import type { Target, Wire, WireProbe } from "../wire.ts";
+import { type ServerReach, Servers } from "../transport/servers.ts";
+import type { UpstreamTarget, Wire, WireProbe } from "../wire.ts";
 import { readAction, readModalityConfig, readReply } from "./decode.ts";
 import { actionData, encodeCall } from "./encode.ts";
-import { Channel } from "./exchange.ts";
+import { ZmqChannel } from "./exchange.ts";
 import { PROFILES } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "tcp:": "tcp:" };
 
 /** Opens the wire; connections are made on first use. */
-export function gr00tZmq(reach: Reach): Wire {
-  const channels = new Servers(reach, SCHEMES, (address) => new Channel(address));
+export function gr00tZmq(reach: ServerReach): Wire {
+  const channels = new Servers(reach, SCHEMES, (address) => new ZmqChannel(address));
   return {
     id: "gr00t-zmq",
     schemes: Object.keys(SCHEMES),
@@ -49,9 +49,9 @@ export function gr00tZmq(reach: Reach): Wire {
   };
 }
 
-const tokenOf = ({ auth }: Target): string => (auth.type === "none" ? "" : auth.secret);
+const tokenOf = ({ auth }: UpstreamTarget): string => (auth.type === "none" ? "" : auth.secret);
 
-function probesOf(channels: Servers<Channel>): readonly WireProbe[] {
+function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
   return [
     {
       name: "modality_config",

@@ -2,28 +2,28 @@
 import type { Block } from "../../codecs/http2/blocks.ts";
 import { CODE } from "../../codecs/http2/frames.ts";
 import type { FieldReader } from "../../codecs/http2/hpack.ts";
-import { type Fields, type Objection, readFields } from "./fields.ts";
+import { type HeaderFields, type Objection, readFields } from "./fields.ts";
 
 /** A head, or trailers. */
-export interface Part {
+export interface AnswerPart {
   readonly stream: number;
   /** It ends the stream. */
   readonly ends: boolean;
-  readonly fields: Fields;
+  readonly fields: HeaderFields;
   /** What is wrong with the fields, of which there are none then. */
   readonly objection: Objection | undefined;
 }
 
 /** Reads a block. Throws a Fault, as FieldReader does. */
-export function partOf({ stream, ends, bytes }: Block, reader: FieldReader): Part {
+export function partOf({ stream, ends, bytes }: Block, reader: FieldReader): AnswerPart {
   return { stream, ends, ...readFields(reader, bytes) };
 }
 
 /** Whether it says no more than that the answer is being worked on. */
-export const isInterim = ({ fields }: Part): boolean => fields[":status"]?.startsWith("1") === true;
+export const isInterim = ({ fields }: AnswerPart): boolean => fields[":status"]?.startsWith("1") === true;
 
 /** Why a stream can't have this part, as an error code and in words; undefined when it can. */
-export function objectionTo(part: Part, isAnswered: boolean): { code: number; text: string } | undefined {
+export function objectionTo(part: AnswerPart, isAnswered: boolean): { code: number; text: string } | undefined {
   if (part.objection === "too_large") return { code: CODE.calm, text: "too many header fields" };
   if (part.objection === "malformed") return { code: CODE.protocol, text: "header fields that make no sense" };
   const isHead = ":status" in part.fields;

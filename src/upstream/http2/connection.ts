@@ -5,7 +5,7 @@ import { after, random, steadyNow } from "../../ambient.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { lost, unreachable } from "../transport/failures.ts";
 import type { Address } from "../transport/servers.ts";
-import { Session } from "./session.ts";
+import { ClientSession } from "./session.ts";
 import type { Stream, StreamHearer } from "./stream.ts";
 
 /** From the first packet to the server's first frame: a server that infers in its event loop is slow to greet. */
@@ -17,11 +17,11 @@ const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
 const KEEP_ALIVE_MS = 30_000;
 
 /** The way to one server: at most one session takes new streams, others may be ending. */
-export class Connection {
+export class ClientConnection {
   readonly #address: Address;
   readonly #onIdle: () => void;
-  readonly #sessions = new Set<Session>();
-  #session: Session | undefined;
+  readonly #sessions = new Set<ClientSession>();
+  #session: ClientSession | undefined;
   #isGreeted = false;
   #usedAt = 0;
   #failures = 0;
@@ -69,11 +69,11 @@ export class Connection {
     this.#forgetAsked = undefined;
   }
 
-  #connect(): Session {
+  #connect(): ClientSession {
     if (steadyNow() < this.#notBefore && this.#lastFailure !== undefined) throw this.#lastFailure;
     let isGreeted = false;
     const isSecure = this.#address.url.protocol === "https:";
-    const session = new Session((hear) => dial(this.#address, hear), isSecure ? "secureConnect" : "connect", {
+    const session = new ClientSession((hear) => dial(this.#address, hear), isSecure ? "secureConnect" : "connect", {
       greeted: () => {
         isGreeted = true;
         if (this.#session === session) this.#isGreeted = true;

@@ -2,7 +2,7 @@
 import type { FieldReader } from "../../codecs/http2/hpack.ts";
 
 /** The fields of a head or of trailers by their names; of two of a name, the first. */
-export type Fields = Readonly<Partial<Record<string, string>>>;
+export type HeaderFields = Readonly<Partial<Record<string, string>>>;
 
 /** All fields together, each with what a table would count for it. */
 const MOST_BYTES = 64 << 10;
@@ -17,7 +17,10 @@ const OF_CONNECTIONS = new Set(["connection", "keep-alive", "proxy-connection", 
 export type Objection = "malformed" | "too_large";
 
 /** Reads a whole block: its fields, or what is wrong with them. A field of no sense in itself is left out. Throws a Fault, as FieldReader does. */
-export function readFields(reader: FieldReader, block: Buffer): { fields: Fields; objection: Objection | undefined } {
+export function readFields(
+  reader: FieldReader,
+  block: Buffer,
+): { fields: HeaderFields; objection: Objection | undefined } {
   const fields: Partial<Record<string, string>> = Object.create(null);
   let size = 0;
   let plain = false;

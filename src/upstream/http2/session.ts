@@ -7,12 +7,12 @@ import { type Block, Blocks } from "../../codecs/http2/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../codecs/http2/frames.ts";
 import { FieldReader } from "../../codecs/http2/hpack.ts";
 import { Outbox } from "../../codecs/http2/outbox.ts";
-import { checkPlace, Patience } from "../../codecs/http2/rules.ts";
+import { checkPlace, FramePatience } from "../../codecs/http2/rules.ts";
 import { Sender } from "../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../codecs/http2/settings.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { failureOf, lost, malformed, unreachable } from "../transport/failures.ts";
-import { isInterim, objectionTo, type Part, partOf } from "./answer.ts";
+import { type AnswerPart, isInterim, objectionTo, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 
 /** What we tell: no pushes, and how much a stream lets in. */
@@ -29,7 +29,7 @@ export interface SessionEvents {
 }
 
 /** One connection. It says hello at once, and nothing before the socket has connected and, under TLS, trusts the server. */
-export class Session implements Carrier {
+export class ClientSession implements Carrier {
   readonly #socket: Socket;
   readonly #events: SessionEvents;
   readonly #outbox: Outbox;
@@ -38,7 +38,7 @@ export class Session implements Carrier {
   readonly #blocks = new Blocks();
   readonly #fields = new FieldReader();
   readonly #peer = new PeerSettings("server");
-  readonly #patience = new Patience();
+  readonly #patience = new FramePatience();
   readonly #streams = new Map<number, Stream>();
   /** Streams for which the server has no room yet, with what they begin with. */
   readonly #waiting = new Map<Stream, Buffer>();
@@ -69,7 +69,7 @@ export class Session implements Carrier {
     const socket = dial((chunk) => this.#read(chunk));
     this.#socket = socket;
     this.#events = events;
-    this.#outbox = new Outbox(socket, () => this.#sender.pump());
+    this.#outbox = new Outbox(socket, () => this.#sender.committer());
     this.#sender = new Sender(this.#outbox, this.#peer, this.#patience);
     this.#outbox.bytes(PREFACE);
     this.#outbox.frame(FRAME.settings, 0, 0, OUR_SETTINGS);
@@ -191,14 +191,14 @@ export class Session implements Carrier {
 
   #frame(type: number, flags: number, id: number, payload: Buffer): void {
     this.#check(type, id, payload.length);
-    const handle = Session.#HANDLERS[type];
+    const handle = ClientSession.#HANDLERS[type];
     if (handle === undefined) this.#patience.spend();
     else handle(this, flags, id, payload);
   }
 
   /** Priorities, and frames of types that nobody knows, mean nothing. */
   static readonly #HANDLERS: Readonly<
-    Record<number, (session: Session, flags: number, id: number, payload: Buffer) => void>
+    Record<number, (session: ClientSession, flags: number, id: number, payload: Buffer) => void>
   > = {
     [FRAME.headers]: (session, flags, id, payload) => session.#block(session.#blocks.begin(id, flags, payload)),
     [FRAME.continuation]: (session, flags, _id, payload) => session.#block(session.#blocks.goOn(flags, payload)),
@@ -230,7 +230,7 @@ export class Session implements Carrier {
     else if (!isInterim(part)) this.#hear(stream, part);
   }
 
-  #hear(stream: Stream, { fields, ends }: Part): void {
+  #hear(stream: Stream, { fields, ends }: AnswerPart): void {
     const isTrailers = stream.isAnswered;
     stream.isAnswered = true;
     if (isTrailers) stream.hearer.trailers(fields);
@@ -260,7 +260,7 @@ export class Session implements Carrier {
     if (!this.#isGreeted) this.#events.greeted();
     this.#isGreeted = true;
     this.#beginWaiting();
-    this.#sender.pump();
+    this.#sender.committer();
   }
 
   #ping(flags: number, payload: Buffer): void {
@@ -296,7 +296,7 @@ export class Session implements Carrier {
     if (stream !== undefined && bytes === 0) this.#break(stream, CODE.protocol, "a window that grows by nothing");
     else if (stream !== undefined && stream.sendWindow > MAX_WINDOW)
       this.#break(stream, CODE.flowControl, "a window that is too large");
-    this.#sender.pump();
+    this.#sender.committer();
   }
 
   /** The stream of this number; undefined when it has ended. Throws a Fault when it never began. */

@@ -1,7 +1,7 @@
 /** One call's way to the server and back on a connection that many share. */
-import { Outgoing } from "../../codecs/http2/outgoing.ts";
+import { OutgoingData } from "../../codecs/http2/outgoing.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
-import type { Fields } from "./fields.ts";
+import type { HeaderFields } from "./fields.ts";
 
 /** What a stream lets in that nobody has taken yet: a reader that stalls holds no more than this. */
 export const STREAM_WINDOW = 2 ** 18;
@@ -9,11 +9,11 @@ export const STREAM_WINDOW = 2 ** 18;
 /** Who hears what comes. None of these may throw. */
 export interface StreamHearer {
   /** The head of the answer, once. */
-  head(fields: Fields): void;
+  head(fields: HeaderFields): void;
   /** More of the answer, as a view of what arrived. Its room is given back by `release`. False when nothing of it is kept. */
   data(bytes: Buffer): unknown;
   /** What comes after the answer, once or never. */
-  trailers(fields: Fields): void;
+  trailers(fields: HeaderFields): void;
   /** Nothing more will come: the server has ended the stream, or this failure has. Once, and never after `cancel`. */
   closed(failure: UpstreamFailure | undefined): void;
 }
@@ -32,7 +32,7 @@ export interface Carrier {
 }
 
 /** A stream; its connection knows the rest of it. */
-export class Stream extends Outgoing {
+export class Stream extends OutgoingData {
   readonly hearer: StreamHearer;
   readonly #carrier: Carrier;
   /** False as soon as nothing more can come or go. */

@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { frameMessage } from "../../codecs/grpc.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
 import { type Picklable, PyFloat, writePickle } from "../../codecs/python/pickle-write.ts";
-import { arrayOf, type Part } from "../payload/observe.ts";
+import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 
 /** Where its classes live since 0.4.0. */
@@ -47,7 +47,12 @@ export function encodeSetup({ frames, proprio, constants }: Profile): Buffer {
 }
 
 /** One observation that the server has to look at, as the messages of its stream. Throws an UpstreamFailure for files in a picture's place. */
-export function encodeObservation(parts: readonly Part[], task: string, timestep: number, timestamp: number): Buffer {
+export function encodeObservation(
+  parts: readonly ObservationPart[],
+  task: string,
+  timestep: number,
+  timestamp: number,
+): Buffer {
   const observation = new Map<string, Picklable>(parts.map((part) => [part.key, pickled(part, arrayOf(part))]));
   observation.set("task", task);
   const fields = new Map<string, Picklable>([
@@ -60,7 +65,7 @@ export function encodeObservation(parts: readonly Part[], task: string, timestep
 }
 
 /** A motor is a float by its name; a picture is an array of numpy's. */
-function pickled({ kind }: Part, array: NdArray): Picklable {
+function pickled({ kind }: ObservationPart, array: NdArray): Picklable {
   const { shape, dtype, data } = array;
   if (kind === "frame") return { call: ["numpy", "ndarray"], args: [{ tuple: shape }, dtype, data] };
   return new PyFloat(array.toFloat64()[0]);

@@ -9,7 +9,7 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, unreachable } from "../transport/failures.ts";
 import { GrpcCalls } from "../transport/grpc.ts";
 import type { ServerLeases, Taken } from "../transport/leases.ts";
-import type { Address, Server } from "../transport/servers.ts";
+import type { Address, UpstreamServer } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";
 import type { CallOptions } from "../wire.ts";
 import { readActions } from "./decode.ts";
@@ -24,13 +24,13 @@ const AGAIN_MS = 15;
 const TIMESTEP = 10_000;
 const MAX_TIMESTEPS = 100_000;
 
-type Method = "Ready" | "SendPolicyInstructions" | "SendObservations" | "GetActions";
+type LerobotMethod = "Ready" | "SendPolicyInstructions" | "SendObservations" | "GetActions";
 
 /** What a call does with the server that it has: the answer, and what the server is set up with then. */
-type Work<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
+type LerobotWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
 
 /** One server, and who has it. */
-export class Leased implements Server {
+export class Leased implements UpstreamServer {
   readonly #calls: GrpcCalls;
   readonly #leases: ServerLeases;
   readonly #name: string;
@@ -89,7 +89,7 @@ export class Leased implements Server {
   }
 
   /** Does the work while nobody else has the server. */
-  #has<T>(session: string, call: CallOptions, work: Work<T>): Promise<T> {
+  #has<T>(session: string, call: CallOptions, work: LerobotWork<T>): Promise<T> {
     return this.#turns.run(call.signal, async () => {
       await this.#released;
       const began = steadyNow();
@@ -125,7 +125,7 @@ export class Leased implements Server {
     }
   }
 
-  #ask(method: Method, message: Buffer, call: CallOptions): Promise<Buffer> {
+  #ask(method: LerobotMethod, message: Buffer, call: CallOptions): Promise<Buffer> {
     return this.#calls.unary({ ...call, path: `/transport.AsyncInference/${method}` }, message);
   }
 }

@@ -4,7 +4,7 @@ import { partsOf } from "../payload/observe.ts";
 import { Profiles, picture, plainProfile, values } from "../payload/profile.ts";
 import { GRPC_SCHEMES } from "../transport/grpc.ts";
 import type { ServerLeases } from "../transport/leases.ts";
-import { type Reach, Servers } from "../transport/servers.ts";
+import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readChunk } from "./decode.ts";
 import { encodeObservation, encodeSetup } from "./encode.ts";
@@ -26,7 +26,7 @@ const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }), {
 });
 
 /** Opens the wire; connections are made on first use. */
-export function lerobotAsync(reach: Reach, leases: ServerLeases): Wire {
+export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
   const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address, leases));
   return {
     id: "lerobot-async",

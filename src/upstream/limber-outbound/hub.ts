@@ -5,14 +5,14 @@ import { calledOff, lost, malformed } from "../transport/failures.ts";
 import type { CallOptions } from "../wire.ts";
 
 /** What the gateway may say on a stream after the welcome. */
-export type Question = Exclude<ServeResponse["message"], { case: undefined } | { case: "welcome" }>;
+export type OutboundQuestion = Exclude<ServeResponse["message"], { case: undefined } | { case: "welcome" }>;
 /** What a server may say on a stream after its hello. */
-export type Reply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
+export type OutboundReply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
 
 /** The stream of one server, as whoever holds it hands it over; or the way to the replica that does. */
-export interface Line {
+export interface OutboundStream {
   /** `budgetMs` is the time that the call has, where the question begins one. */
-  say(question: Question, budgetMs?: number): void;
+  say(question: OutboundQuestion, budgetMs?: number): void;
   /** What was said before is not read yet. */
   readonly behind: boolean;
   /** Another stream of the provider has taken its place, or the gateway closes. */
@@ -24,24 +24,24 @@ const MOST_PENDING = 256;
 const MAX_CALL_ID = 2 ** 32 - 1;
 
 /** Takes the answers of one call, until it says that there are no more. */
-interface Pending {
+interface PendingCall {
   /** Answers whether the call is over. */
-  take(reply: Reply): boolean;
+  take(reply: OutboundReply): boolean;
   fail(failure: unknown): void;
 }
 
-/** One moored server. */
-export class Berth {
-  readonly line: Line;
-  readonly #pending = new Map<number, Pending>();
+/** One registered server. */
+export class OutboundConnection {
+  readonly line: OutboundStream;
+  readonly #pending = new Map<number, PendingCall>();
   #nextId = 1;
 
-  constructor(line: Line) {
+  constructor(line: OutboundStream) {
     this.line = line;
   }
 
   /** An answer of the server. Throws an UpstreamFailure where nobody asked for it. */
-  hear(reply: Reply): void {
+  hear(reply: OutboundReply): void {
     const { callId } = reply.value;
     const call = this.#pending.get(callId);
     // A call that was called off may still be answered: too late, so it's dropped.
@@ -52,8 +52,8 @@ export class Berth {
 
   /** Makes a call. `fail` hears of whatever ends it early. Throws an UpstreamFailure when the server has no room for it. */
   call(
-    question: (callId: number) => Question,
-    pending: Pending,
+    question: (callId: number) => OutboundQuestion,
+    pending: PendingCall,
     { signal, budgetMs }: Pick<CallOptions, "signal" | "budgetMs">,
   ): void {
     if (signal.aborted) throw calledOff(signal);
@@ -96,7 +96,7 @@ export class Berth {
   }
 }
 
-const cancel = (callId: number): Question => ({
+const cancel = (callId: number): OutboundQuestion => ({
   case: "act",
   value: {
     $typeName: "limber.policy.v1.ActRequest",
@@ -105,16 +105,16 @@ const cancel = (callId: number): Question => ({
   },
 });
 
-/** A server that is moored at another replica. */
+/** A server that is registered at another replica. */
 export interface Elsewhere {
   readonly provider: string;
   readonly replica: string;
 }
 
-/** Every server that is moored at this replica, and the ways to those that are moored at others. */
-export class Dock {
-  readonly #berths = new Map<string, Berth>();
-  #elsewhere: readonly (Elsewhere & { readonly berth: Berth })[] = [];
+/** Every server that is registered at this replica, and the ways to those that are registered at others. */
+export class OutboundHub {
+  readonly #connections = new Map<string, OutboundConnection>();
+  #elsewhere: readonly (Elsewhere & { readonly connection: OutboundConnection })[] = [];
   readonly #listeners: (() => void)[] = [];
 
   /** Calls `changed` whenever a server comes or goes, here or elsewhere. */
@@ -122,54 +122,54 @@ export class Dock {
     this.#listeners.push(changed);
   }
 
-  /** The providers whose servers are moored at this replica. */
+  /** The providers whose servers are registered at this replica. */
   get providers(): string[] {
-    return [...this.#berths.keys()].sort();
+    return [...this.#connections.keys()].sort();
   }
 
-  /** Takes over which servers are moored elsewhere; `open` gives the way to one that was not known. Calls on a way that is gone fail. */
-  learn(known: readonly Elsewhere[], open: (at: Elsewhere) => Berth): void {
+  /** Takes over which servers are registered elsewhere; `open` gives the way to one that was not known. Calls on a way that is gone fail. */
+  learn(known: readonly Elsewhere[], open: (at: Elsewhere) => OutboundConnection): void {
     const before = this.#elsewhere;
     const same = (a: Elsewhere, b: Elsewhere): boolean => a.provider === b.provider && a.replica === b.replica;
-    this.#elsewhere = known.map((at) => before.find((one) => same(one, at)) ?? { ...at, berth: open(at) });
+    this.#elsewhere = known.map((at) => before.find((one) => same(one, at)) ?? { ...at, connection: open(at) });
     const gone = before.filter((one) => !this.#elsewhere.includes(one));
-    for (const { berth } of gone) {
-      berth.sink();
-      berth.line.end();
+    for (const { connection } of gone) {
+      connection.sink();
+      connection.line.end();
     }
     if (gone.length > 0 || this.#elsewhere.some((one) => !before.includes(one))) this.#changed();
   }
 
   /** Takes a server in; one of the same provider that was there before has to go. */
-  moor(provider: string, line: Line): Berth {
+  register(provider: string, line: OutboundStream): OutboundConnection {
     this.#leave(provider);
-    const berth = new Berth(line);
-    this.#berths.set(provider, berth);
+    const connection = new OutboundConnection(line);
+    this.#connections.set(provider, connection);
     this.#changed();
-    return berth;
+    return connection;
   }
 
   /** Lets a server go, if it is still there. */
-  unmoor(provider: string, berth: Berth): void {
-    if (this.#berths.get(provider) !== berth) return;
-    this.#berths.delete(provider);
-    berth.sink();
+  unregister(provider: string, connection: OutboundConnection): void {
+    if (this.#connections.get(provider) !== connection) return;
+    this.#connections.delete(provider);
+    connection.sink();
     this.#changed();
   }
 
-  /** The server of a provider, where it is moored here. */
-  here(provider: string): Berth | undefined {
-    return this.#berths.get(provider);
+  /** The server of a provider, where it is registered here. */
+  here(provider: string): OutboundConnection | undefined {
+    return this.#connections.get(provider);
   }
 
-  /** The server of a provider, or the way to it: here if it can be, else where it moored last. */
-  of(provider: string): Berth | undefined {
-    return this.here(provider) ?? this.#elsewhere.find((one) => one.provider === provider)?.berth;
+  /** The server of a provider, or the way to it: here if it can be, else where it registered last. */
+  of(provider: string): OutboundConnection | undefined {
+    return this.here(provider) ?? this.#elsewhere.find((one) => one.provider === provider)?.connection;
   }
 
   /** Sends every server away; they dial again, elsewhere. */
   close(): void {
-    for (const provider of [...this.#berths.keys()]) this.#leave(provider);
+    for (const provider of [...this.#connections.keys()]) this.#leave(provider);
     this.#changed();
   }
 
@@ -178,10 +178,10 @@ export class Dock {
   }
 
   #leave(provider: string): void {
-    const berth = this.#berths.get(provider);
-    if (!berth) return;
-    this.#berths.delete(provider);
-    berth.sink();
-    berth.line.end();
+    const connection = this.#connections.get(provider);
+    if (!connection) return;
+    this.#connections.delete(provider);
+    connection.sink();
+    connection.line.end();
   }
 }

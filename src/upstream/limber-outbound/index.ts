@@ -12,35 +12,36 @@ import {
 import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts";
 import { encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
 import { malformed, unreachable } from "../transport/failures.ts";
-import type { Target, Wire } from "../wire.ts";
-import type { Berth, Dock } from "./hub.ts";
+import type { UpstreamTarget, Wire } from "../wire.ts";
+import type { OutboundConnection, OutboundHub } from "./hub.ts";
 
 /** The runtime's name. */
 export const OUTBOUND = "limber-outbound";
 
-/** The address of a provider's moored server. */
+/** The address of a provider's registered server. */
 export const outboundAddress = (provider: string): string => `outbound://${provider}`;
 
 /** gRPC's prefix, which a message inside another one doesn't have. */
 const PREFIX_BYTES = 5;
 
-/** The wire over the servers of a dock. */
-export function limberOutbound(dock: Dock): Wire {
-  const berthOf = ({ endpoint }: Target): Berth | undefined => dock.of(endpoint.slice(outboundAddress("").length));
-  const moored = (target: Target): Berth => {
-    const berth = berthOf(target);
-    if (!berth) throw unreachable("the server has not dialled the gateway");
-    return berth;
+/** The wire over the servers of a outbound hub. */
+export function limberOutbound(hub: OutboundHub): Wire {
+  const connectionOf = ({ endpoint }: UpstreamTarget): OutboundConnection | undefined =>
+    hub.of(endpoint.slice(outboundAddress("").length));
+  const registered = (target: UpstreamTarget): OutboundConnection => {
+    const connection = connectionOf(target);
+    if (!connection) throw unreachable("the server has not dialled the gateway");
+    return connection;
   };
   return {
     id: OUTBOUND,
     schemes: ["outbound:"],
-    isHere: (target) => berthOf(target) !== undefined,
+    isHere: (target) => connectionOf(target) !== undefined,
     async act(target, input, frames, call) {
       const prepared = await prepareAct(target.model, input, frames, call);
       const question = (callId: number) => fromBinary(ActRequestSchema, prepared.under(callId).subarray(PREFIX_BYTES));
       return new Promise((resolve, reject) => {
-        moored(target).call(
+        registered(target).call(
           (callId) => ({ case: "act", value: question(callId) }),
           {
             take(reply) {
@@ -57,8 +58,8 @@ export function limberOutbound(dock: Dock): Wire {
     async *predict(target, input, frames, call) {
       const framed = await encodePredict(target.model, input, frames);
       const request = fromBinary(PredictRequestSchema, framed.subarray(PREFIX_BYTES));
-      const parts = new Parts();
-      moored(target).call(
+      const parts = new PredictedParts();
+      registered(target).call(
         (callId) => ({
           case: "predict",
           value: { $typeName: "limber.outbound.v1.PredictCall", callId, request },
@@ -80,7 +81,7 @@ export function limberOutbound(dock: Dock): Wire {
       const framed = await encodeGround(target.model, input, frames);
       const request = fromBinary(GroundRequestSchema, framed.subarray(PREFIX_BYTES));
       return new Promise((resolve, reject) => {
-        moored(target).call(
+        registered(target).call(
           (callId) => ({ case: "ground", value: { $typeName: "limber.outbound.v1.GroundCall", callId, request } }),
           {
             take(reply) {
@@ -97,10 +98,10 @@ export function limberOutbound(dock: Dock): Wire {
       });
     },
     async health(target) {
-      moored(target);
+      registered(target);
     },
     async close() {
-      dock.close();
+      hub.close();
     },
   };
 }
@@ -127,7 +128,7 @@ function failureOfCall(error: CallError): unknown {
 const MOST_PARTS = 1_024;
 
 /** The parts of one prediction, from whoever hears them to whoever reads them. */
-class Parts {
+class PredictedParts {
   readonly #ready: PredictResponse[] = [];
   #over = false;
   #failure: unknown;

@@ -2,33 +2,34 @@
  * gRPC towards one model server: one stream of acts that stays open and carries all of them, and one stream per other call. Acts have
  * a connection of their own, so that no reader of predicted frames can hold one up.
  */
+
+import type { Signal } from "../../cancellation.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { Items } from "../../flow.ts";
-import type { Signal } from "../../cancellation.ts";
-import { Connection } from "../http2/connection.ts";
+import { ClientConnection } from "../http2/connection.ts";
 import type { Stream } from "../http2/stream.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";
-import { type Exchange, GrpcCalls, Heads, Reply, type ReplyHearer } from "../transport/grpc.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
+import { GrpcCalls, type GrpcExchange, GrpcReply, Heads, type ReplyHearer } from "../transport/grpc.ts";
+import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import type { Hearer } from "../wire.ts";
 import { type HeardAct, readAct } from "./decode.ts";
 import { type ActMessage, encodeCancel } from "./encode.ts";
-import { Pending } from "./pending.ts";
+import { PendingAnswers } from "./pending.ts";
 
 const MAX_CALL_ID = 2 ** 32 - 1;
 /** Acts that wait for one server at one time. What is beyond would wait for longer than robots do, and fills memory where it is silent. */
 const MOST_ACTS = 4_096;
 
 /** Every connection to one server under one credential. */
-export class Channel implements Server {
-  readonly #acts: Connection;
+export class PolicyChannel implements UpstreamServer {
+  readonly #acts: ClientConnection;
   readonly #heads: Heads;
   readonly #calls: GrpcCalls;
   #stream: ActStream | undefined;
 
   constructor(address: Address) {
-    this.#acts = new Connection(address, () => this.#stream?.retire());
+    this.#acts = new ClientConnection(address, () => this.#stream?.retire());
     this.#heads = new Heads(address);
     this.#calls = new GrpcCalls(address);
   }
@@ -58,12 +59,12 @@ export class Channel implements Server {
   }
 
   /** Sends one framed message and gives what `read` makes of the answer's messages, as they come; fails with an UpstreamFailure. */
-  stream<T>(exchange: Exchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
+  stream<T>(exchange: GrpcExchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
     return this.#calls.stream(exchange, message, read);
   }
 
   /** Sends one framed message and resolves with the one message of the answer. */
-  unary(exchange: Exchange, message: Buffer): Promise<Buffer> {
+  unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
     return this.#calls.unary(exchange, message);
   }
 
@@ -93,13 +94,13 @@ class ActStream implements ReplyHearer {
   readonly #stream: Stream;
   /** Told of each call that was called off. */
   readonly #calledOff: () => void;
-  readonly #pending = new Pending<PendingAct>();
+  readonly #pending = new PendingAnswers<PendingAct>();
   #nextId = 1;
   #retired = false;
 
-  constructor(open: (reply: Reply) => Stream, calledOff: () => void) {
+  constructor(open: (reply: GrpcReply) => Stream, calledOff: () => void) {
     this.#calledOff = calledOff;
-    const reply = new Reply(this, () => undefined);
+    const reply = new GrpcReply(this, () => undefined);
     this.#stream = open(reply);
     reply.stream = this.#stream;
   }

@@ -1,8 +1,8 @@
 /** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
 import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { type Exchange, GRPC_SCHEMES } from "../transport/grpc.ts";
-import { type Reach, Servers } from "../transport/servers.ts";
-import type { CallOptions, Target, Wire } from "../wire.ts";
+import { GRPC_SCHEMES, type GrpcExchange } from "../transport/grpc.ts";
+import { type ServerReach, Servers } from "../transport/servers.ts";
+import type { CallOptions, UpstreamTarget, Wire } from "../wire.ts";
 import { readDescribe, readGround, readPredict } from "./decode.ts";
 import {
   type ActMessage,
@@ -13,19 +13,19 @@ import {
   encodePredict,
   prepareAct,
 } from "./encode.ts";
-import { Channel } from "./exchange.ts";
+import { PolicyChannel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
 export interface LimberPolicyWire extends Wire {
   /** What the server serves; throws an UpstreamFailure. */
-  describe(target: Target, call: CallOptions): Promise<ServedModel[]>;
+  describe(target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]>;
 }
 
 /** Opens the wire; connections are made on first use. */
-export function limberPolicy(reach: Reach): LimberPolicyWire {
-  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new Channel(address));
+export function limberPolicy(reach: ServerReach): LimberPolicyWire {
+  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(address));
 
-  const describe = async (target: Target, call: CallOptions): Promise<ServedModel[]> =>
+  const describe = async (target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]> =>
     readDescribe(await channels.of(target).unary(exchange("describe", call), encodeDescribe()));
 
   return {
@@ -67,18 +67,18 @@ export function limberPolicy(reach: Reach): LimberPolicyWire {
   };
 }
 
-type Method = keyof typeof PolicyService.method;
+type PolicyMethod = keyof typeof PolicyService.method;
 
-const pathOf = (method: Method): string => `/${PolicyService.typeName}/${PolicyService.method[method].name}`;
+const pathOf = (method: PolicyMethod): string => `/${PolicyService.typeName}/${PolicyService.method[method].name}`;
 
-const PATH: Readonly<Record<Method, string>> = {
+const PATH: Readonly<Record<PolicyMethod, string>> = {
   describe: pathOf("describe"),
   act: pathOf("act"),
   predict: pathOf("predict"),
   ground: pathOf("ground"),
 };
 
-const exchange = (method: Method, { signal, budgetMs, requestId, traceparent }: CallOptions): Exchange => ({
+const exchange = (method: PolicyMethod, { signal, budgetMs, requestId, traceparent }: CallOptions): GrpcExchange => ({
   path: PATH[method],
   signal,
   budgetMs,

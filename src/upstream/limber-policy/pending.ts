@@ -12,7 +12,7 @@ interface Numbered {
  * A place for each number, and again from the first one on, so that nothing is hashed and no room is made for a call. What holds its
  * place when another number comes to it waits apart.
  */
-export class Pending<T extends Numbered> {
+export class PendingAnswers<T extends Numbered> {
   readonly #places: (T | undefined)[] = Array.from({ length: PLACES }, () => undefined);
   readonly #apart = new Map<number, T>();
   /** How many wait. */

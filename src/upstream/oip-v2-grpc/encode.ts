@@ -5,17 +5,17 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { frameMessage } from "../../codecs/grpc.ts";
 import { rawBytes } from "../oip/tensors.ts";
-import type { InferRequest, ModelName } from "../oip/wire.ts";
+import type { InferRequest, OipModelName } from "../oip/wire.ts";
 
 /** A message without fields. */
 export const encodeNothing = (): Buffer => frameMessage(new Uint8Array());
 
 /** ModelReadyRequest and ModelMetadataRequest, which have the same fields. */
-export const encodeModel = ({ name, version }: ModelName): Buffer =>
+export const encodeModel = ({ name, version }: OipModelName): Buffer =>
   frameMessage(text(text(new BinaryWriter(), 1, name), 2, version).finish());
 
 /** ModelInferRequest, its numbers raw: half floats can't be sent otherwise. */
-export function encodeInfer({ name, version }: ModelName, { inputs, outputs }: InferRequest, id: string): Buffer {
+export function encodeInfer({ name, version }: OipModelName, { inputs, outputs }: InferRequest, id: string): Buffer {
   const writer = text(text(text(new BinaryWriter(), 1, name), 2, version), 3, id);
   for (const tensor of inputs) {
     writer.tag(5, WireType.LengthDelimited).fork();

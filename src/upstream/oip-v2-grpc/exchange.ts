@@ -3,17 +3,17 @@
 import type { OipTransport } from "../oip/wire.ts";
 import { malformed } from "../transport/failures.ts";
 import { GRPC_SCHEMES, GrpcCalls } from "../transport/grpc.ts";
-import { type Reach, Servers } from "../transport/servers.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import { type ServerReach, Servers } from "../transport/servers.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { readInfer, readMetadata, readReady } from "./decode.ts";
 import { encodeInfer, encodeModel, encodeNothing } from "./encode.ts";
 
-type Method = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
+type OipMethod = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
 
 /** The protocol over gRPC. */
-export function grpcTransport(reach: Reach): OipTransport {
+export function grpcTransport(reach: ServerReach): OipTransport {
   const servers = new Servers(reach, GRPC_SCHEMES, (address) => new GrpcCalls(address));
-  const ask = async (target: Target, method: Method, message: Buffer, call: CallOptions): Promise<Buffer> =>
+  const ask = async (target: UpstreamTarget, method: OipMethod, message: Buffer, call: CallOptions): Promise<Buffer> =>
     servers.of(target).unary({ ...call, path: `/inference.GRPCInferenceService/${method}` }, message);
   return {
     async serverReady(target, call) {

@@ -1,10 +1,10 @@
 /** What a server of the protocol is asked over HTTP. */
 
-import type { ModelName, OipTransport } from "../oip/wire.ts";
+import type { OipModelName, OipTransport } from "../oip/wire.ts";
 import { malformed } from "../transport/failures.ts";
 import { type HttpAnswer, HttpServers, isObject, readJson } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
-import { type CallOptions, type Target, traceOf } from "../wire.ts";
+import type { ServerReach } from "../transport/servers.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { readInfer, readMetadata } from "./decode.ts";
 import { encodeInfer } from "./encode.ts";
 
@@ -13,15 +13,15 @@ const MAX_WORDS = 1 << 20;
 const MAX_SERVERS = 1_024;
 
 /** The protocol over HTTP/1.1; tensors go raw to servers that list the extension `binary_tensor_data`. */
-export function restTransport(reach: Reach): OipTransport {
+export function restTransport(reach: ServerReach): OipTransport {
   const servers = new HttpServers(reach);
   /** Whether each server reads raw tensors. */
   const binary = new Map<string, boolean>();
 
-  const ask = (target: Target, path: string, { signal }: CallOptions): Promise<HttpAnswer> =>
+  const ask = (target: UpstreamTarget, path: string, { signal }: CallOptions): Promise<HttpAnswer> =>
     servers.askFor(target, { method: "GET", path, signal, maxBytes: MAX_WORDS });
 
-  const readsBinary = async (target: Target, call: CallOptions): Promise<boolean> => {
+  const readsBinary = async (target: UpstreamTarget, call: CallOptions): Promise<boolean> => {
     const known = binary.get(target.endpoint);
     if (known !== undefined) return known;
     const said = readJson((await ask(target, "/v2", call)).body);
@@ -64,7 +64,7 @@ export function restTransport(reach: Reach): OipTransport {
   };
 }
 
-const pathOf = ({ name, version }: ModelName): string => {
+const pathOf = ({ name, version }: OipModelName): string => {
   const model = `/v2/models/${encodeURIComponent(name)}`;
   return version === "" ? model : `${model}/versions/${encodeURIComponent(version)}`;
 };

@@ -1,7 +1,7 @@
 /** What a model of the Open Inference Protocol takes and gives: a profile drafted from its metadata, and observations in its tensors. */
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../../gen/limber/v1/supply_pb.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
-import { type Part, rejected } from "../payload/observe.ts";
+import { type ObservationPart, rejected } from "../payload/observe.ts";
 import {
   type FrameSlot,
   type Profile,
@@ -84,7 +84,7 @@ function frameSlot({ name, datatype, shape }: TensorMetadata): FrameSlot | undef
  */
 export function tensorsOf(
   profile: Profile,
-  parts: readonly Part[],
+  parts: readonly ObservationPart[],
   instruction: string,
   { inputs }: ModelMetadata,
 ): Tensor[] {

@@ -9,23 +9,28 @@ import { type Profile, wantsOf } from "../payload/profile.ts";
 import type { FrameSet } from "../pictures/frames.ts";
 import { framesIn } from "../pictures/video.ts";
 import { failureOf } from "../transport/failures.ts";
-import type { CallOptions, Target, Wire } from "../wire.ts";
+import type { CallOptions, UpstreamTarget, Wire } from "../wire.ts";
 import { mismatch, outputOf, profileFor, tensorsOf } from "./model.ts";
 import { arrayOfTensor, type ModelMetadata, type Tensor } from "./tensors.ts";
 
 /** What a transport does; each rejects with an UpstreamFailure. */
 export interface OipTransport {
   /** Resolves when the server is ready for any model. */
-  serverReady(target: Target, call: CallOptions): Promise<void>;
-  modelReady(target: Target, model: ModelName, call: CallOptions): Promise<void>;
-  metadata(target: Target, model: ModelName, call: CallOptions): Promise<ModelMetadata>;
+  serverReady(target: UpstreamTarget, call: CallOptions): Promise<void>;
+  modelReady(target: UpstreamTarget, model: OipModelName, call: CallOptions): Promise<void>;
+  metadata(target: UpstreamTarget, model: OipModelName, call: CallOptions): Promise<ModelMetadata>;
   /** The named outputs; all of them when none is named. */
-  infer(target: Target, model: ModelName, request: InferRequest, call: CallOptions): Promise<readonly Tensor[]>;
+  infer(
+    target: UpstreamTarget,
+    model: OipModelName,
+    request: InferRequest,
+    call: CallOptions,
+  ): Promise<readonly Tensor[]>;
   close(): Promise<void>;
 }
 
 /** A model as the server calls it; an empty version is the server's choice. */
-export interface ModelName {
+export interface OipModelName {
   readonly name: string;
   readonly version: string;
 }
@@ -41,7 +46,7 @@ const METADATA_MS = 60_000;
 const MAX_MODELS = 1_024;
 
 /** `name`, or `name/version`: the profile's `server_model`, else the slug's own name. */
-function modelOf({ model, profile }: Target): ModelName {
+function modelOf({ model, profile }: UpstreamTarget): OipModelName {
   const [name = "", version = ""] = (profile?.serverModel ?? model.slice(model.indexOf("/") + 1)).split("/");
   return { name, version };
 }
@@ -50,7 +55,7 @@ function modelOf({ model, profile }: Target): ModelName {
 export function oipWire(id: string, schemes: readonly string[], transport: OipTransport): Wire {
   const known = new Map<string, { at: number; metadata: ModelMetadata }>();
 
-  const metadataOf = async (target: Target, call: CallOptions): Promise<ModelMetadata> => {
+  const metadataOf = async (target: UpstreamTarget, call: CallOptions): Promise<ModelMetadata> => {
     const model = modelOf(target);
     const key = `${target.auth.type} ${target.auth.secret} ${target.endpoint} ${model.name}/${model.version}`;
     const kept = known.get(key);
@@ -63,7 +68,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
 
   /** One inference, with the profile that it went by. */
   const infer = async (
-    target: Target,
+    target: UpstreamTarget,
     input: ModelInput,
     frames: FrameSet,
     call: CallOptions,

@@ -7,7 +7,7 @@ import { CoordinateConvention } from "../../../gen/limber/v1/supply_pb.ts";
 import { jsonIn } from "./json-in.ts";
 
 /** A place as the model wrote it: one or two corners in shares of the picture, x before y. */
-export interface Place {
+export interface PointPlace {
   /** `[x, y]`, or `[x, y, x, y]` for a box; may lie outside of 0 to 1. */
   readonly at: readonly number[];
   readonly label: string;
@@ -18,7 +18,7 @@ export interface Place {
 }
 
 /** The size of a picture as the model saw it. */
-export interface Seen {
+export interface ShownPicture {
   readonly width: number;
   readonly height: number;
 }
@@ -28,7 +28,7 @@ export interface Convention {
   /** What the model is asked; `what` is the caller's instruction. */
   prompt(what: string): string;
   /** The places in its answer, in its order; undefined when the text is no answer of this convention. */
-  read(text: string, seen: Seen): Place[] | undefined;
+  read(text: string, seen: ShownPicture): PointPlace[] | undefined;
   /** All pictures go into one question; otherwise each has a question of its own. */
   readonly manyPictures?: boolean;
   /** Pictures are resized to sides that are multiples of this before they're sent. */
@@ -80,18 +80,18 @@ export const CONVENTIONS: Readonly<Record<number, Convention>> = {
 };
 
 const MAX_PLACES = 1_000;
-const placeOf = (at: readonly number[], label: string, frame = 0): Place => ({ at, label: label.trim(), frame });
-const swapped = (place: Place): Place => ({ ...place, at: [1, 0, 3, 2].flatMap((i) => place.at[i] ?? []) });
+const placeOf = (at: readonly number[], label: string, frame = 0): PointPlace => ({ at, label: label.trim(), frame });
+const swapped = (place: PointPlace): PointPlace => ({ ...place, at: [1, 0, 3, 2].flatMap((i) => place.at[i] ?? []) });
 const numbersIn = (text: string): number[] => text.match(/-?\d{1,9}(?:\.\d{1,17})?/g)?.map(Number) ?? [];
 
 /** Molmo and PaliGemma say in words, or with nothing at all, that a thing isn't there. */
-const absence = (text: string): Place[] | undefined =>
+const absence = (text: string): PointPlace[] | undefined =>
   text.trim() === "" || /\b(?:there (?:is|are) no|this isn't|none|not in the (?:image|picture))\b/i.test(text)
     ? []
     : undefined;
 
-function fromTags(text: string, tag: RegExp, read: (match: RegExpExecArray) => Place[]): Place[] | undefined {
-  const places: Place[] = [];
+function fromTags(text: string, tag: RegExp, read: (match: RegExpExecArray) => PointPlace[]): PointPlace[] | undefined {
+  const places: PointPlace[] = [];
   let seen = false;
   for (const match of text.matchAll(tag)) {
     seen = true;
@@ -105,7 +105,7 @@ function fromTags(text: string, tag: RegExp, read: (match: RegExpExecArray) => P
 const POINT_TAG = /<points?\s([^<>]{1,20000})>([^<>]{0,1000})/g;
 const ATTRIBUTE = /\b([xy])(\d{0,4})\s*=\s*"\s{0,3}(-?\d{1,9}(?:\.\d{1,17})?)\s{0,3}"/g;
 
-function pointTag([, attributes = "", label = ""]: RegExpMatchArray): Place[] {
+function pointTag([, attributes = "", label = ""]: RegExpMatchArray): PointPlace[] {
   const sides = new Map<string, { x?: number; y?: number }>();
   for (const [, side, number = "", value] of attributes.matchAll(ATTRIBUTE)) {
     const point = sides.get(number) ?? {};
@@ -120,7 +120,7 @@ function pointTag([, attributes = "", label = ""]: RegExpMatchArray): Place[] {
 /** Qwen-VL: `<|object_ref_start|>cup<|object_ref_end|><|box_start|>(x1,y1),(x2,y2)<|box_end|>`. */
 const QWEN_BOX =
   /(?:<\|object_ref_start\|>([^<>]{0,500})<\|object_ref_end\|>)?<\|box_start\|>([^<>]{1,200})<\|box_end\|>/g;
-const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): Place[] => [
+const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): PointPlace[] => [
   placeOf(
     numbersIn(corners).map((each) => each / 1000),
     label,
@@ -129,7 +129,7 @@ const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): Place[] => [
 
 /** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`; the label stands before, so it's looked for from there. */
 const FLORENCE = /<loc_(\d{1,4})><loc_(\d{1,4})>(?:<loc_(\d{1,4})><loc_(\d{1,4})>)?/g;
-const florence = (text: string): Place[] | undefined =>
+const florence = (text: string): PointPlace[] | undefined =>
   fromTags(text, FLORENCE, (match) => {
     const label = /[^<>]*$/.exec(text.slice(Math.max(0, match.index - 200), match.index))?.[0] ?? "";
     const numbers = match.slice(1).filter((each) => each !== undefined);
@@ -147,7 +147,7 @@ const TUPLE = /\(([^()]{3,200})\)/g;
 /** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. */
 const LOC_BOX = /<loc(\d{4})><loc(\d{4})>(?:<loc(\d{4})><loc(\d{4})>)?\s{0,5}([^<>;]{0,500})/g;
 
-function locBox([, ...found]: RegExpMatchArray): Place[] {
+function locBox([, ...found]: RegExpMatchArray): PointPlace[] {
   const label = found.pop() ?? "";
   const at = found.filter((each) => each !== undefined).map((each) => Number(each) / 1024);
   return [swapped(placeOf(at, label))];
@@ -156,7 +156,7 @@ function locBox([, ...found]: RegExpMatchArray): Place[] {
 /** Molmo2: `<points coords="1 1 990 800 2 911 800">cup</points>`: the picture from 1, then id, x and y of each point. */
 const COORDS_TAG = /<points\s[^<>]{0,200}?coords\s*=\s*"([^"<>]{1,20000})"[^<>]{0,500}>([^<>]{0,1000})/g;
 
-function coordsTag([, coords = "", label = ""]: RegExpMatchArray): Place[] {
+function coordsTag([, coords = "", label = ""]: RegExpMatchArray): PointPlace[] {
   return coords.split(/[\t;]/).flatMap((part) => {
     const [picture = 1, ...rest] = numbersIn(part);
     const points = Array.from({ length: Math.floor(rest.length / 3) }, (_, i) => rest.slice(3 * i + 1, 3 * i + 3));
@@ -177,10 +177,10 @@ const KEYS = {
   confidence: ["confidence", "score"],
 } as const;
 
-type Item = Readonly<Record<string, unknown>>;
+type ReplyItem = Readonly<Record<string, unknown>>;
 
 /** JSON objects with a point, a box, or both; `per` is what each of a corner's two numbers is a share of. */
-function fromJson(text: string, per: readonly [number, number]): Place[] | undefined {
+function fromJson(text: string, per: readonly [number, number]): PointPlace[] | undefined {
   const items = jsonIn(text)?.slice(0, MAX_PLACES);
   const places = items?.flatMap((item) => placesOf(item, per)) ?? [];
   if (places.length > 0) return places;
@@ -190,7 +190,7 @@ function fromJson(text: string, per: readonly [number, number]): Place[] | undef
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
-function placesOf(item: Item, per: readonly [number, number]): Place[] {
+function placesOf(item: ReplyItem, per: readonly [number, number]): PointPlace[] {
   const label = String(KEYS.label.map((key) => item[key]).find((each) => typeof each === "string") ?? "");
   const sure = KEYS.confidence.map((key) => item[key]).find((each) => typeof each === "number");
   const corners = [

@@ -4,7 +4,7 @@ import type { GroundAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { malformed } from "../transport/failures.ts";
 import { isObject, readJson } from "../transport/http.ts";
-import type { Convention, Place, Seen } from "./conventions.ts";
+import type { Convention, PointPlace, ShownPicture } from "./conventions.ts";
 
 /** What a model said, and the tokens that it took. */
 export interface Completion {
@@ -54,7 +54,7 @@ function withoutThoughts(text: string): string {
 const SLACK = 0.005;
 
 /** What was read of one question's answer. */
-export interface Read {
+export interface ReadReply {
   readonly points: readonly GroundedPoint[];
   readonly boxes: readonly GroundedBox[];
   /** Places outside of the picture, or in a picture that there isn't. */
@@ -68,10 +68,10 @@ export interface Read {
 export function readPlaces(
   text: string,
   convention: Convention,
-  seen: Seen,
+  seen: ShownPicture,
   cameras: readonly string[],
   first: number,
-): Read {
+): ReadReply {
   const places = convention.read(text, seen);
   if (places === undefined) throw malformed("the answer isn't written in the declared convention of coordinates");
   const points: GroundedPoint[] = [];
@@ -111,13 +111,13 @@ const boxOf = ([x1 = 0, y1 = 0, x2 = 0, y2 = 0]: readonly number[], common: Comm
   ...common,
 });
 
-function inside(share: Place["at"][number]): number | undefined {
+function inside(share: PointPlace["at"][number]): number | undefined {
   if (!(share >= -SLACK && share <= 1 + SLACK)) return undefined;
   return Math.min(1, Math.max(0, share));
 }
 
 /** One answer of several questions' answers. */
-export function groundAnswerOf(read: readonly Read[], completions: readonly Completion[]): GroundAnswer {
+export function groundAnswerOf(read: readonly ReadReply[], completions: readonly Completion[]): GroundAnswer {
   const dropped = read.reduce((sum, each) => sum + each.dropped, 0);
   return {
     points: read.flatMap(({ points }) => points),

@@ -3,10 +3,10 @@ import sharp from "sharp";
 import type { GroundInput } from "../../contracts/contract.ts";
 import type { Profile } from "../payload/profile.ts";
 import type { FrameSet } from "../pictures/frames.ts";
-import type { Convention, Seen } from "./conventions.ts";
+import type { Convention, ShownPicture } from "./conventions.ts";
 
 /** One picture as a model is shown it. */
-export interface Shown extends Seen {
+export interface Shown extends ShownPicture {
   /** As a `data:` URL: a server that fetched addresses could be sent anywhere. */
   readonly url: string;
 }
@@ -28,7 +28,7 @@ export async function showPicture(frames: FrameSet, index: number, { multipleOf 
 }
 
 /** The nearest size whose sides are multiples, within the budget of pixels, and at least one multiple long. */
-export function sizeFor({ width, height }: Seen, multipleOf: number): Seen {
+export function sizeFor({ width, height }: ShownPicture, multipleOf: number): ShownPicture {
   const shrink = Math.min(1, Math.sqrt(MAX_PIXELS / (width * height)));
   const side = (length: number): number => {
     const most = Math.max(1, Math.floor(MAX_PIXELS / multipleOf / multipleOf));

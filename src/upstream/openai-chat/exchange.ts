@@ -2,7 +2,7 @@
 
 import type { Signal } from "../../cancellation.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
-import { type CallOptions, type Target, traceOf } from "../wire.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { type Completion, readCompletion } from "./decode.ts";
 
 /** A completion of 2,048 tokens, with all that servers put around it. */
@@ -12,7 +12,7 @@ const MAX_MODELS = 200;
 /** Completes one chat. Rejects with an UpstreamFailure. */
 export async function complete(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   body: string,
   { signal, requestId, traceparent }: Pick<CallOptions, "signal" | "requestId" | "traceparent">,
 ): Promise<Completion> {
@@ -28,7 +28,7 @@ export async function complete(
 }
 
 /** The names of the models that a server serves. Rejects with an UpstreamFailure. */
-export async function modelsOf(servers: HttpServers, target: Target, signal: Signal): Promise<string[]> {
+export async function modelsOf(servers: HttpServers, target: UpstreamTarget, signal: Signal): Promise<string[]> {
   const { body } = await servers.askFor(target, {
     method: "GET",
     path: "/v1/models",

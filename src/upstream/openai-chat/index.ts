@@ -3,8 +3,8 @@ import { Contract } from "../../contracts/contract.ts";
 import { rejected } from "../payload/observe.ts";
 import { Profiles, plainProfile } from "../payload/profile.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
-import type { Target, Wire } from "../wire.ts";
+import type { ServerReach } from "../transport/servers.ts";
+import type { UpstreamTarget, Wire } from "../wire.ts";
 import { CONVENTIONS, type Convention } from "./conventions.ts";
 import { groundAnswerOf, readPlaces } from "./decode.ts";
 import { encodeChat, showPicture } from "./encode.ts";
@@ -13,7 +13,7 @@ import { complete, modelsOf } from "./exchange.ts";
 const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
-export function openaiChat(reach: Reach): Wire {
+export function openaiChat(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "openai-chat",
@@ -64,7 +64,7 @@ export function openaiChat(reach: Reach): Wire {
   };
 }
 
-function conventionOf({ profile }: Target): Convention {
+function conventionOf({ profile }: UpstreamTarget): Convention {
   const convention = CONVENTIONS[profile?.coordinates ?? 0];
   if (convention === undefined) throw rejected("the offering declares no convention of coordinates");
   return convention;

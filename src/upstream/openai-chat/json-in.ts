@@ -1,6 +1,6 @@
 /** The JSON objects inside a model's text, however it wraps them and wherever it was cut off. */
 
-type Item = Readonly<Record<string, unknown>>;
+type JsonItem = Readonly<Record<string, unknown>>;
 
 const MAX_DEPTH = 6;
 const FENCE = /```[a-z]{0,10}\s/i;
@@ -9,12 +9,12 @@ const FENCE = /```[a-z]{0,10}\s/i;
  * The objects in order, outer ones first: `[]` gives none, and a list that breaks off gives those that are whole.
  * Undefined when the text holds no JSON at all.
  */
-export function jsonIn(text: string): Item[] | undefined {
+export function jsonIn(text: string): JsonItem[] | undefined {
   const fence = FENCE.exec(text);
   const inner = fence ? text.slice(fence.index + fence[0].length) : text;
   const start = inner.search(/[[{]/);
   if (start < 0) return undefined;
-  const items: Item[] = [];
+  const items: JsonItem[] = [];
   let whole = false;
   for (const piece of piecesOf(inner.slice(start))) {
     const value = parsed(piece);
@@ -52,8 +52,8 @@ function parsed(piece: string): unknown {
 }
 
 /** Every object, outer ones before those inside them. */
-function collect(value: unknown, into: Item[], depth: number): void {
+function collect(value: unknown, into: JsonItem[], depth: number): void {
   if (typeof value !== "object" || value === null || depth > MAX_DEPTH) return;
-  if (!Array.isArray(value)) into.push(value as Item); // an object that's no array
+  if (!Array.isArray(value)) into.push(value as JsonItem); // an object that's no array
   for (const each of Object.values(value)) collect(each, into, depth + 1);
 }

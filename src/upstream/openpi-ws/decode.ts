@@ -10,8 +10,8 @@ import type { Profile } from "../payload/profile.ts";
 import { framesIn } from "../pictures/video.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
-type Value = Unpacked<NdArray>;
-type Answer = UnpackedMap<NdArray>;
+type OpenpiValue = Unpacked<NdArray>;
+type OpenpiAnswer = UnpackedMap<NdArray>;
 
 /** What the first frame of a connection says. */
 export interface Metadata {
@@ -35,7 +35,7 @@ export function readMetadata(bytes: Buffer): Metadata {
 }
 
 /** Metadata that only servers of one dialect have. */
-const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: Answer) => boolean }[] = [
+const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: OpenpiAnswer) => boolean }[] = [
   { dialect: ServerDialect.VLLM_OMNI, tells: (metadata) => metadata.has("policy_server_config") },
   { dialect: ServerDialect.ROBOARENA, tells: (metadata) => metadata.has("needs_session_id") },
   { dialect: ServerDialect.SGLANG, tells: (metadata) => metadata.get("object") === "action.metadata" },
@@ -80,7 +80,7 @@ export function isResetDone(frame: Buffer, isBinary: boolean): boolean {
   return answer.get("status") === "reset successful";
 }
 
-function decode(bytes: Buffer): Value {
+function decode(bytes: Buffer): OpenpiValue {
   try {
     return decodeNumpy(bytes);
   } catch (error) {
@@ -89,7 +89,7 @@ function decode(bytes: Buffer): Value {
 }
 
 /** Errors that dialects put into a map: `{type: "error", message}` and `{ok: false, error: {message}}`. */
-function throwIfError(answer: Answer): void {
+function throwIfError(answer: OpenpiAnswer): void {
   if (answer.get("type") !== "error" && answer.get("ok") !== false) return;
   const inner = answer.get("error");
   const message = answer.get("message") ?? (inner instanceof Map ? inner.get("message") : inner);
@@ -97,25 +97,25 @@ function throwIfError(answer: Answer): void {
 }
 
 /** Where openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself) and starVLA (`data.actions`) put the action. */
-function actionIn(answer: Value): Value | undefined {
+function actionIn(answer: OpenpiValue): OpenpiValue | undefined {
   if (!(answer instanceof Map)) return answer;
   return answer.get("actions") ?? answer.get("action") ?? mapAt(answer, "data")?.get("actions");
 }
 
 /** The named arrays, of the answer itself or of the map that stands for its action. */
-function namedIn(answer: Value, keys: readonly string[]): Table[] {
+function namedIn(answer: OpenpiValue, keys: readonly string[]): Table[] {
   const action = actionIn(answer);
   const holder = action instanceof Map ? action : answer;
   return keys.map((key) => tableAt(holder instanceof Map ? holder.get(key) : undefined));
 }
 
-function tableAt(value: Value | undefined): Table {
+function tableAt(value: OpenpiValue | undefined): Table {
   if (!(value instanceof NdArray)) throw malformed("there is no array of actions");
   return tableOf(value);
 }
 
 /** What the server measured of its own work, if it did. */
-function gpuSecondsOf(answer: Value): number {
+function gpuSecondsOf(answer: OpenpiValue): number {
   if (!(answer instanceof Map)) return 0;
   for (const key of ["policy_timing", "server_timing"]) {
     const ms = mapAt(answer, key)?.get("infer_ms");
@@ -124,12 +124,12 @@ function gpuSecondsOf(answer: Value): number {
   return 0;
 }
 
-function mapAt(map: Answer, key: string): Answer | undefined {
+function mapAt(map: OpenpiAnswer, key: string): OpenpiAnswer | undefined {
   const value = map.get(key);
   return value instanceof Map ? value : undefined;
 }
 
-function countAt(map: Answer, key: string): number | undefined {
+function countAt(map: OpenpiAnswer, key: string): number | undefined {
   const value = map.get(key);
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : undefined;
 }

@@ -1,25 +1,25 @@
 /** A request of the gateway as the message that a server of the openpi wire expects, in its dialect. */
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
-import type { Packable, Room } from "../../codecs/python/msgpack.ts";
+import type { MsgpackBudget, Packable } from "../../codecs/python/msgpack.ts";
 import { encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActInput } from "../../contracts/contract.ts";
-import { arrayOf, type Part } from "../payload/observe.ts";
+import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
 
 /** A map of the observation while it's being filled. */
-type Fields = Map<string, Packable<NdArray>>;
+type OpenpiFields = Map<string, Packable<NdArray>>;
 
 /** All that goes into one request. */
-export interface Outgoing {
+export interface OpenpiMessage {
   readonly profile: Profile;
   /** From partsOf, with the same profile. */
-  readonly parts: readonly Part[];
+  readonly parts: readonly ObservationPart[];
   readonly input: Pick<ActInput, "instruction" | "sessionId" | "seed">;
   readonly requestId: string;
 }
 
 /** The request in a server's dialect. Throws an UpstreamFailure when the profile puts files where the dialect has pixels. */
-export function encodeRequest(outgoing: Outgoing, dialect: ServerDialect, room?: Room): Buffer {
+export function encodeRequest(outgoing: OpenpiMessage, dialect: ServerDialect, room?: MsgpackBudget): Buffer {
   return encodeNumpy((WRITERS[dialect] ?? plain)(outgoing), room);
 }
 
@@ -29,15 +29,15 @@ export const encodeReset = ({ sessionId }: Pick<ActInput, "sessionId">): Buffer 
     new Map([["endpoint", "reset"], ...(sessionId === undefined ? [] : [["session_id", sessionId] as const])]),
   );
 
-const plain = ({ profile, parts, input }: Outgoing): Fields => {
-  const fields: Fields = new Map();
+const plain = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
+  const fields: OpenpiFields = new Map();
   for (const part of parts) place(fields, part.key, arrayOf(part));
   place(fields, profile.instructionKey, input.instruction);
   return withConstants(fields, profile);
 };
 
 /** `endpoint`, a session, a seed. Without a session of its own a call is one: servers that keep state would share theirs. */
-const addressed = (outgoing: Outgoing): Fields => {
+const addressed = (outgoing: OpenpiMessage): OpenpiFields => {
   const { input, requestId } = outgoing;
   const fields = plain(outgoing)
     .set("endpoint", "infer")
@@ -46,15 +46,15 @@ const addressed = (outgoing: Outgoing): Fields => {
 };
 
 /** Keys with dots that stand as they are. */
-const flat = ({ profile, parts, input }: Outgoing): Fields => {
-  const fields: Fields = new Map(parts.map((part) => [part.key, arrayOf(part)]));
+const flat = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
+  const fields: OpenpiFields = new Map(parts.map((part) => [part.key, arrayOf(part)]));
   fields.set(profile.instructionKey, input.instruction);
   for (const { key, value } of profile.constants) fields.set(key, value);
   return fields;
 };
 
 /** Proprioception has an axis of time. */
-const timed = (outgoing: Outgoing): Fields => {
+const timed = (outgoing: OpenpiMessage): OpenpiFields => {
   const parts = outgoing.parts.map((part) => {
     const array = arrayOf(part);
     return part.kind === "frame" ? part : { ...part, value: new NdArray(array.dtype, [1, ...array.shape], array.data) };
@@ -63,8 +63,8 @@ const timed = (outgoing: Outgoing): Fields => {
 };
 
 /** One example of pictures in order, text, and perhaps state, in an envelope that says whose answer it wants. */
-const enveloped = ({ profile, parts, input, requestId }: Outgoing): Fields => {
-  const example: Fields = new Map();
+const enveloped = ({ profile, parts, input, requestId }: OpenpiMessage): OpenpiFields => {
+  const example: OpenpiFields = new Map();
   const frames = parts.filter(({ kind }) => kind === "frame").map(arrayOf);
   example.set("image", frames).set(profile.instructionKey, input.instruction);
   for (const part of parts) {
@@ -80,7 +80,7 @@ const enveloped = ({ profile, parts, input, requestId }: Outgoing): Fields => {
   ]);
 };
 
-const WRITERS: Readonly<Partial<Record<ServerDialect, (outgoing: Outgoing) => Fields>>> = {
+const WRITERS: Readonly<Partial<Record<ServerDialect, (outgoing: OpenpiMessage) => OpenpiFields>>> = {
   [ServerDialect.ROBOARENA]: addressed,
   [ServerDialect.VLLM_OMNI]: addressed,
   [ServerDialect.SGLANG]: flat,
@@ -88,20 +88,20 @@ const WRITERS: Readonly<Partial<Record<ServerDialect, (outgoing: Outgoing) => Fi
   [ServerDialect.STARVLA]: enveloped,
 };
 
-function withConstants(fields: Fields, { constants }: Profile): Fields {
+function withConstants(fields: OpenpiFields, { constants }: Profile): OpenpiFields {
   for (const { key, value } of constants) place(fields, key, value);
   return fields;
 }
 
 /** Sets a value under a key whose dots open maps. */
-function place(into: Fields, key: string, value: Packable<NdArray>): void {
+function place(into: OpenpiFields, key: string, value: Packable<NdArray>): void {
   const [head = "", ...rest] = key.split(".");
   if (rest.length === 0) {
     into.set(head, value);
     return;
   }
   const inner = into.get(head);
-  const map: Fields = inner instanceof Map ? inner : new Map();
+  const map: OpenpiFields = inner instanceof Map ? inner : new Map();
   into.set(head, map);
   place(map, rest.join("."), value);
 }

@@ -7,12 +7,12 @@ import { get as getHttps } from "node:https";
 import { type ClientOptions, type RawData, WebSocket } from "ws";
 import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
-import type { Room } from "../../codecs/python/msgpack.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { nativeOf, type Signal } from "../../cancellation.ts";
+import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";
 import { AddressRefused } from "../transport/guard.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "../transport/servers.ts";
+import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "../transport/servers.ts";
 import { isResetDone, type Metadata, readMetadata } from "./decode.ts";
 
 /** Connections to one server, and calls that wait for one of them. */
@@ -26,20 +26,20 @@ const MAX_SCRATCH_BYTES = 1 << 20;
 const IDLE_MS = 25_000;
 
 /** One request, until its connection is there. */
-export interface Request {
+export interface OpenpiRequest {
   /** Writes the request in the dialect that the server's metadata tell, into the connection's own room. */
-  readonly encode: (dialect: Metadata["dialect"], room: Room) => Buffer;
+  readonly encode: (dialect: Metadata["dialect"], room: MsgpackBudget) => Buffer;
   /** Sent once on every connection before its first request, and answered by the server's word that it's done. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
 }
 
 /** Every connection to one server under one credential. */
-export class Pool implements Server {
+export class OpenpiPool implements UpstreamServer {
   readonly #address: Address;
   /** The longest unused first. */
-  readonly #connections = new Set<Connection>();
-  readonly #waiting: Waiter[] = [];
+  readonly #connections = new Set<OpenpiConnection>();
+  readonly #waiting: OpenpiWaiter[] = [];
 
   constructor(address: Address) {
     this.#address = address;
@@ -53,7 +53,7 @@ export class Pool implements Server {
    * One request and its answer, on a connection of the session's own. Rejects with an UpstreamFailure; an aborted call closes its
    * connection, which is all that the protocol has.
    */
-  exchange(session: string | undefined, request: Request): Promise<Buffer> {
+  exchange(session: string | undefined, request: OpenpiRequest): Promise<Buffer> {
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
   }
 
@@ -62,7 +62,11 @@ export class Pool implements Server {
     return this.#on(undefined, signal, (connection) => connection.metadata(signal));
   }
 
-  async #on<T>(session: string | undefined, signal: Signal, use: (connection: Connection) => Promise<T>): Promise<T> {
+  async #on<T>(
+    session: string | undefined,
+    signal: Signal,
+    use: (connection: OpenpiConnection) => Promise<T>,
+  ): Promise<T> {
     if (signal.aborted) throw calledOff(signal);
     const connection = this.#take(session) ?? (await this.#wait(session, signal));
     try {
@@ -78,9 +82,9 @@ export class Pool implements Server {
   }
 
   /** A connection that now belongs to the caller; undefined when it has to wait. */
-  #take(session: string | undefined): Connection | undefined {
+  #take(session: string | undefined): OpenpiConnection | undefined {
     let inLane = 0;
-    let unused: Connection | undefined;
+    let unused: OpenpiConnection | undefined;
     for (const connection of this.#connections) {
       const mine = connection.session === session;
       if (mine && !connection.busy) return connection.occupy();
@@ -93,8 +97,8 @@ export class Pool implements Server {
     return this.#open(session);
   }
 
-  #open(session: string | undefined): Connection {
-    const connection = new Connection(this.#address, session, () => {
+  #open(session: string | undefined): OpenpiConnection {
+    const connection = new OpenpiConnection(this.#address, session, () => {
       this.#connections.delete(connection);
       this.#serve();
     });
@@ -102,14 +106,14 @@ export class Pool implements Server {
     return connection.occupy();
   }
 
-  #release(connection: Connection): void {
+  #release(connection: OpenpiConnection): void {
     if (!this.#connections.delete(connection)) return;
     this.#connections.add(connection);
     connection.rest();
     this.#serve();
   }
 
-  #wait(session: string | undefined, signal: Signal): Promise<Connection> {
+  #wait(session: string | undefined, signal: Signal): Promise<OpenpiConnection> {
     if (this.#waiting.length >= MAX_WAITING) {
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
     }
@@ -118,7 +122,7 @@ export class Pool implements Server {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
         reject(calledOff(signal));
       };
-      const waiter: Waiter = {
+      const waiter: OpenpiWaiter = {
         session,
         resolve: (connection) => {
           signal.removeEventListener("abort", leave);
@@ -145,14 +149,14 @@ export class Pool implements Server {
   }
 }
 
-interface Waiter {
+interface OpenpiWaiter {
   readonly session: string | undefined;
-  readonly resolve: (connection: Connection) => void;
+  readonly resolve: (connection: OpenpiConnection) => void;
   readonly reject: (failure: UpstreamFailure) => void;
 }
 
 /** One WebSocket and whoever waits for its next frame. */
-class Connection {
+class OpenpiConnection {
   readonly session: string | undefined;
   readonly #socket: WebSocket;
   readonly #onClosed: () => void;
@@ -195,7 +199,7 @@ class Connection {
     return this.#guarded(() => this.#greeting(signal));
   }
 
-  exchange({ encode, opening, signal }: Request): Promise<Buffer> {
+  exchange({ encode, opening, signal }: OpenpiRequest): Promise<Buffer> {
     return this.#guarded(async () => {
       const { dialect } = await this.#greeting(signal);
       const request = encode(dialect, this.#room);
@@ -235,7 +239,7 @@ class Connection {
   }
 
   /** One request's bytes at a time: the one before was answered, so nothing of it is still to be sent. */
-  readonly #room: Room = (bytes) => {
+  readonly #room: MsgpackBudget = (bytes) => {
     if (bytes > MAX_SCRATCH_BYTES) return Buffer.allocUnsafe(bytes);
     if (bytes > this.#scratch.length) this.#scratch = Buffer.allocUnsafeSlow(bytes);
     return this.#scratch.subarray(0, bytes);

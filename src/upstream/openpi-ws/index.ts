@@ -1,19 +1,19 @@
 /** The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. */
 import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/supply_pb.ts";
 import { partsOf } from "../payload/observe.ts";
-import { type Reach, Servers } from "../transport/servers.ts";
+import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAnswer, readPrediction } from "./decode.ts";
 import { encodeRequest, encodeReset } from "./encode.ts";
-import { askHealth, Pool } from "./exchange.ts";
+import { askHealth, OpenpiPool } from "./exchange.ts";
 import { probesOf } from "./probes.ts";
 import { PROFILES } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
 /** Opens the wire; connections are made on first use. */
-export function openpiWs(reach: Reach): Wire {
-  const pools = new Servers(reach, SCHEMES, (address) => new Pool(address));
+export function openpiWs(reach: ServerReach): Wire {
+  const pools = new Servers(reach, SCHEMES, (address) => new OpenpiPool(address));
   return {
     id: "openpi-ws",
     schemes: Object.keys(SCHEMES),

@@ -9,13 +9,13 @@ import { frameSources } from "../pictures/order.ts";
 import { redSquare } from "../pictures/test-picture.ts";
 import { guardedAgent } from "../transport/guard.ts";
 import type { Servers } from "../transport/servers.ts";
-import type { CallOptions, Target, WireProbe } from "../wire.ts";
+import type { CallOptions, UpstreamTarget, WireProbe } from "../wire.ts";
 import { readAnswer } from "./decode.ts";
 import { encodeRequest } from "./encode.ts";
-import type { Pool } from "./exchange.ts";
+import type { OpenpiPool } from "./exchange.ts";
 import { PROFILES } from "./profiles.ts";
 
-type Pools = Servers<Pool>;
+type Pools = Servers<OpenpiPool>;
 
 /** The checks, in order. */
 export function probesOf(pools: Pools): readonly WireProbe[] {
@@ -55,7 +55,7 @@ export function probesOf(pools: Pools): readonly WireProbe[] {
 /** Whether a made-up observation in these parts is answered with actions. */
 async function answers(
   pools: Pools,
-  target: Target,
+  target: UpstreamTarget,
   profile: Profile,
   { signal, requestId }: CallOptions,
 ): Promise<boolean> {

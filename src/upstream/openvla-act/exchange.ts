@@ -1,11 +1,11 @@
 /** What an OpenVLA server is asked over HTTP: FastAPI with one route. Source: openvla/openvla, vla-scripts/deploy.py. */
 import { type HttpServers, statusFailure } from "../transport/http.ts";
-import { type CallOptions, type Target, traceOf } from "../wire.ts";
+import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 
 /** One act; resolves with the answer's body. Rejects with an UpstreamFailure. */
 export async function postAct(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   body: string,
   { signal, requestId, traceparent }: CallOptions,
 ): Promise<Buffer> {
@@ -14,7 +14,7 @@ export async function postAct(
 }
 
 /** Resolves when the server answers its documentation's page, or says that it has none. Rejects with an UpstreamFailure. */
-export async function askAlive(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { status, body } = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
   if (status >= 500 || status === 401 || status === 403) throw statusFailure(status, body);
 }

@@ -2,7 +2,7 @@
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
+import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { readAction } from "./decode.ts";
 import { encodeAct } from "./encode.ts";
@@ -10,7 +10,7 @@ import { askAlive, postAct } from "./exchange.ts";
 import { PROFILES } from "./profiles.ts";
 
 /** Opens the wire; connections are made on first use. */
-export function openvlaAct(reach: Reach): Wire {
+export function openvlaAct(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "openvla-act",

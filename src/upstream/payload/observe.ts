@@ -8,7 +8,7 @@ import { picturesIn } from "../pictures/order.ts";
 import type { FrameSlot, Profile, ProprioSlot } from "./profile.ts";
 
 /** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */
-export interface Part {
+export interface ObservationPart {
   readonly key: string;
   readonly kind: "frame" | "proprio";
   readonly value: NdArray | EncodedFrame;
@@ -18,12 +18,12 @@ export interface Part {
  * Frames first, then proprioception, each in the profile's order. Pictures are resized once for each size and kept in the frame set.
  * Throws an UpstreamFailure `INPUT_REJECTED` when the caller's robot doesn't fit the profile, before any picture is decoded.
  */
-export async function partsOf(profile: Profile, input: ModelInput, frames: FrameSet): Promise<Part[]> {
+export async function partsOf(profile: Profile, input: ModelInput, frames: FrameSet): Promise<ObservationPart[]> {
   const newest = input.observations.at(-1);
   if (newest === undefined) throw rejected("there is no observation");
   const proprio = proprioOf(profile, newest.proprio);
   const pictures = picturesFor(profile, input);
-  const shown = pictures.map(async ({ slot, index }): Promise<Part> => {
+  const shown = pictures.map(async ({ slot, index }): Promise<ObservationPart> => {
     const value = slot.form === PixelForm.ENCODED ? await frames.bytes(index) : await pixelsOf(frames, index, slot);
     return { key: slot.key, kind: "frame", value };
   });
@@ -31,7 +31,7 @@ export async function partsOf(profile: Profile, input: ModelInput, frames: Frame
 }
 
 /** A part of proprioception, and the pixels of a frame, are arrays; only a frame in its own encoding isn't. */
-export function arrayOf({ key, value }: Part): NdArray {
+export function arrayOf({ key, value }: ObservationPart): NdArray {
   if (value instanceof NdArray) return value;
   throw rejected(`this wire carries pixels, not files, under ${key}`);
 }
@@ -96,7 +96,7 @@ function planes(data: Uint8Array): Uint8Array {
   return planar;
 }
 
-function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): Part[] {
+function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): ObservationPart[] {
   if (proprioDim !== undefined && given.length !== proprioDim) {
     throw rejected(`the profile wants ${proprioDim} proprioception values, not ${given.length}`);
   }

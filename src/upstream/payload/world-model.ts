@@ -7,7 +7,7 @@ import type { EncodedFrame, FrameSet } from "../pictures/frames.ts";
 import { picturesIn } from "../pictures/order.ts";
 import { framesOfFiles } from "../pictures/video.ts";
 import { malformed } from "../transport/failures.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { rejected } from "./observe.ts";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
@@ -37,7 +37,7 @@ export function fileIn(text: unknown): Buffer {
 /** The files of an answer as the parts of a prediction. Throws an UpstreamFailure. */
 export async function* partsOfFiles(
   files: readonly Buffer[],
-  { dtMs }: Target,
+  { dtMs }: UpstreamTarget,
   { horizon, fps }: PredictInput,
   { signal }: CallOptions,
 ): AsyncGenerator<PredictAnswerPart> {

@@ -4,9 +4,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BRAND } from "../../brand.ts";
+import type { Signal } from "../../cancellation.ts";
 import { readImageHeader } from "../../codecs/pictures/image.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../cancellation.ts";
 import { calledOff, malformed } from "../transport/failures.ts";
 
 const MAX_OUTPUT_BYTES = 256 * 2 ** 20;

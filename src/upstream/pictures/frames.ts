@@ -8,11 +8,11 @@ import sharp, { type Sharp } from "sharp";
 import type { Dispatcher } from "undici";
 import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { after, steadyNow } from "../../ambient.ts";
+import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, readImageHeader } from "../../codecs/pictures/image.ts";
 import { Reason, Refusal } from "../../errors.ts";
-import type { Signal } from "../../cancellation.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 
 /** A frame as the request gives it: encoded bytes in `data`, else a `url`. */

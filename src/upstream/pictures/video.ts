@@ -2,12 +2,12 @@
 import sharp from "sharp";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
+import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { readImageHeader } from "../../codecs/pictures/image.ts";
 import { countMp4Frames, isMp4 } from "../../codecs/pictures/mp4.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../cancellation.ts";
 import { malformed } from "../transport/failures.ts";
 import { decodeVideo } from "./ffmpeg.ts";
 

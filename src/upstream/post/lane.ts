@@ -20,7 +20,7 @@ export interface Letter {
 }
 
 /** What a lane needs. */
-export interface PostLaneParts {
+export interface PostConnectionDeps {
   /** From `guardedConnector`. */
   readonly connect: buildConnector.connector;
   readonly to: buildConnector.Options;
@@ -50,8 +50,8 @@ interface Sent {
 }
 
 /** One lane; who made it calls `look` every second. */
-export class PostLane {
-  readonly #parts: PostLaneParts;
+export class PostConnection {
+  readonly #parts: PostConnectionDeps;
   readonly #waiting: Letter[] = [];
   readonly #sent: Sent[] = [];
   #socket: Socket | undefined;
@@ -66,7 +66,7 @@ export class PostLane {
   #usedAt = steadyNow();
 
   /** Connects at once. */
-  constructor(parts: PostLaneParts) {
+  constructor(parts: PostConnectionDeps) {
     this.#parts = parts;
     parts.connect(parts.to, (error, socket) => {
       if (error !== null) return this.end(true);

@@ -42,7 +42,7 @@ export interface PostOptions {
 }
 
 /** Where a request goes. */
-export interface Place {
+export interface PostUrl {
   readonly origin: string;
   readonly path: string;
   readonly protocol: string;
@@ -55,10 +55,10 @@ export interface Place {
 
 const MOST_PLACES = 1_000;
 /** Addresses whose text was judged; what a name resolves to is judged at every connection. */
-const places: Readonly<Record<string, Map<string, Place>>> = { true: new Map(), false: new Map() };
+const places: Readonly<Record<string, Map<string, PostUrl>>> = { true: new Map(), false: new Map() };
 
 /** Where an address leads, once its text was judged. Throws `AddressRefused`. */
-export function placeOf(address: string, allowPrivate: boolean): Place {
+export function placeOf(address: string, allowPrivate: boolean): PostUrl {
   const known = places[`${allowPrivate}`]!;
   const found = known.get(address);
   if (found) return found;
@@ -74,7 +74,7 @@ export function placeOf(address: string, allowPrivate: boolean): Place {
 /** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
 export function post(address: string, options: PostOptions): Promise<CarefulAnswer> {
   return new Promise((resolve, reject) => {
-    let place: Place;
+    let place: PostUrl;
     try {
       place = placeOf(address, options.allowPrivate);
     } catch (cause) {
@@ -83,12 +83,12 @@ export function post(address: string, options: PostOptions): Promise<CarefulAnsw
     }
     const { agent, headers, body } = options;
     const { origin, path } = place;
-    agent.dispatch({ origin, path, method: "POST", headers, body }, new Exchange(options, resolve, reject));
+    agent.dispatch({ origin, path, method: "POST", headers, body }, new PostExchange(options, resolve, reject));
   });
 }
 
 /** One exchange; the first of answer, failure and timer settles it. */
-class Exchange implements Dispatcher.DispatchHandler {
+class PostExchange implements Dispatcher.DispatchHandler {
   readonly #maxBytes: number;
   readonly #resolve: (answer: CarefulAnswer) => void;
   readonly #reject: (reason: PostFailed) => void;

@@ -7,11 +7,11 @@
 import type { buildConnector, Dispatcher } from "undici";
 import { every, steadyNow } from "../../ambient.ts";
 import type { PlainAnswer } from "../../codecs/plain-answer.ts";
-import { type Letter, PostLane, SOON_MS } from "./lane.ts";
-import { type Place, type PostAnswer, PostFailed, placeOf, post } from "./post.ts";
+import { type Letter, PostConnection, SOON_MS } from "./lane.ts";
+import { type PostAnswer, PostFailed, type PostUrl, placeOf, post } from "./post.ts";
 
 /** What posting needs. */
-export interface PosterParts {
+export interface PosterDeps {
   /** From `guardedAgent`, made with the same `allowPrivate`. */
   readonly agent: Dispatcher;
   /** From `guardedConnector`, made with the same `allowPrivate`. */
@@ -34,22 +34,22 @@ const PLAIN_VALUE = /^[\t -~]*$/;
 
 /** What is known of one receiver. */
 interface Receiver {
-  readonly place: Place;
+  readonly place: PostUrl;
   /** Good answers in a row. */
   good: number;
   /** How many of them a lane takes. */
   proof: number;
-  lane: PostLane | undefined;
+  lane: PostConnection | undefined;
 }
 
 /** Posts from one process. */
 export class Poster {
-  readonly #parts: PosterParts;
+  readonly #parts: PosterDeps;
   readonly #receivers = new Map<string, Receiver>();
-  readonly #lanes = new Set<PostLane>();
+  readonly #lanes = new Set<PostConnection>();
   #rest: (() => void) | undefined;
 
-  constructor(parts: PosterParts) {
+  constructor(parts: PosterDeps) {
     this.#parts = parts;
   }
 
@@ -103,8 +103,8 @@ export class Poster {
     this.#receivers.set(address, { place, good: 1, proof: PROOF.first, lane: undefined });
   }
 
-  #open(receiver: Receiver): PostLane {
-    const lane = new PostLane({
+  #open(receiver: Receiver): PostConnection {
+    const lane = new PostConnection({
       ...this.#parts,
       to: receiver.place,
       depth: () => Math.min(MOST_AHEAD, Math.max(1, receiver.good)),
@@ -137,7 +137,7 @@ function doubt(receiver: Receiver, times: number): void {
 }
 
 /** The head of a post; undefined where a header is none for a lane. */
-function headOf({ path, host }: Place, headers: Readonly<Record<string, string>>, body: Buffer): string | undefined {
+function headOf({ path, host }: PostUrl, headers: Readonly<Record<string, string>>, body: Buffer): string | undefined {
   let text = `POST ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`;
   for (const name in headers) {
     const value = headers[name]!;

@@ -1,8 +1,9 @@
 /** How things that go wrong between us and a model server become an `UpstreamFailure`. */
+
+import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Refusal } from "../../errors.ts";
-import type { Signal } from "../../cancellation.ts";
 import { AddressRefused } from "./guard.ts";
 
 const MAX_TEXT = 200;

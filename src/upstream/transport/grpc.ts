@@ -1,17 +1,17 @@
 /** gRPC towards one model server, on connections of our own: calls of one answer or many. */
 import { BRAND } from "../../brand.ts";
+import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
 import { type Field, packFields } from "../../codecs/http2/hpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { type Flow, Items, type Taker } from "../../flow.ts";
-import type { Signal } from "../../cancellation.ts";
-import { Connection } from "../http2/connection.ts";
-import type { Fields } from "../http2/fields.ts";
+import { ClientConnection } from "../http2/connection.ts";
+import type { HeaderFields } from "../http2/fields.ts";
 import type { Stream, StreamHearer } from "../http2/stream.ts";
 import { traceOf } from "../wire.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "./failures.ts";
-import { type Address, MAX_MESSAGE_BYTES, type Server } from "./servers.ts";
+import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "./servers.ts";
 
 /** The schemes of every wire that is gRPC. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
@@ -20,7 +20,7 @@ export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:"
 const MOST_CALLS = 1_024;
 
 /** What a server is asked for, and for how long. */
-export interface Exchange {
+export interface GrpcExchange {
   /** Such as `/limber.policy.v1.PolicyService/Act`. */
   readonly path: string;
   readonly signal: Signal;
@@ -30,13 +30,13 @@ export interface Exchange {
 }
 
 /** The calls to one server under one credential, each on a stream of its own. */
-export class GrpcCalls implements Server {
-  readonly #connection: Connection;
+export class GrpcCalls implements UpstreamServer {
+  readonly #connection: ClientConnection;
   readonly #heads: Heads;
   #running = 0;
 
   constructor(address: Address) {
-    this.#connection = new Connection(address, () => undefined);
+    this.#connection = new ClientConnection(address, () => undefined);
     this.#heads = new Heads(address);
   }
 
@@ -45,13 +45,13 @@ export class GrpcCalls implements Server {
   }
 
   /** Sends framed messages and gives what `read` makes of the answer's, as they come; fails with an UpstreamFailure. */
-  stream<T>(exchange: Exchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
-    const begin = async (hearer: ReplyHearer): Promise<Reply> => this.#begin(exchange, await message(), hearer);
+  stream<T>(exchange: GrpcExchange, message: () => Promise<Buffer>, read: (part: Buffer) => T): Items<T> {
+    const begin = async (hearer: ReplyHearer): Promise<GrpcReply> => this.#begin(exchange, await message(), hearer);
     return new Items(new Answers(begin, read, exchange.signal));
   }
 
   /** Sends framed messages and resolves with the one message of the answer. */
-  unary(exchange: Exchange, message: Buffer): Promise<Buffer> {
+  unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       let answer: Buffer | undefined;
       this.#begin(exchange, message, {
@@ -73,7 +73,7 @@ export class GrpcCalls implements Server {
     this.#connection.close();
   }
 
-  #begin({ signal, ...exchange }: Exchange, message: Buffer, hearer: ReplyHearer): Reply {
+  #begin({ signal, ...exchange }: GrpcExchange, message: Buffer, hearer: ReplyHearer): GrpcReply {
     if (signal.aborted) throw calledOff(signal);
     if (this.#running >= MOST_CALLS)
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
@@ -81,7 +81,7 @@ export class GrpcCalls implements Server {
       this.#connection.proveLife();
       reply.end(calledOff(signal));
     };
-    const reply = new Reply(hearer, () => {
+    const reply = new GrpcReply(hearer, () => {
       this.#running--;
       signal.removeEventListener("abort", leave);
     });
@@ -99,7 +99,7 @@ export class GrpcCalls implements Server {
   }
 }
 
-const fieldsOf = (exchange: Omit<Exchange, "signal">): Field[] => [
+const fieldsOf = (exchange: Omit<GrpcExchange, "signal">): Field[] => [
   ["grpc-timeout", `${Math.max(1, Math.min(99_999_999, Math.floor(exchange.budgetMs)))}m`],
   ["x-request-id", exchange.requestId],
   ...Object.entries(traceOf(exchange)),
@@ -107,10 +107,10 @@ const fieldsOf = (exchange: Omit<Exchange, "signal">): Field[] => [
 
 /** The messages of one reply for a reader that takes them when it likes, and who is told of the next one as it comes. */
 class Answers<T> implements Flow<T>, ReplyHearer {
-  readonly #begin: (hearer: ReplyHearer) => Promise<Reply>;
+  readonly #begin: (hearer: ReplyHearer) => Promise<GrpcReply>;
   readonly #read: (message: Buffer) => T;
   readonly #signal: Signal;
-  #reply: Reply | undefined;
+  #reply: GrpcReply | undefined;
   #hasBegun = false;
   #hasLeft = false;
   /** Who waits. */
@@ -121,7 +121,7 @@ class Answers<T> implements Flow<T>, ReplyHearer {
   /** How it ended, once it is over: undefined when all is well. */
   #failure: unknown;
 
-  constructor(begin: (hearer: ReplyHearer) => Promise<Reply>, read: (message: Buffer) => T, signal: Signal) {
+  constructor(begin: (hearer: ReplyHearer) => Promise<GrpcReply>, read: (message: Buffer) => T, signal: Signal) {
     this.#begin = begin;
     this.#read = read;
     this.#signal = signal;
@@ -168,7 +168,7 @@ class Answers<T> implements Flow<T>, ReplyHearer {
     if (!this.isFull) this.#tellEnd();
   }
 
-  readonly #begun = (reply: Reply): void => {
+  readonly #begun = (reply: GrpcReply): void => {
     this.#reply = reply;
     if (this.#hasLeft) reply.cancel();
   };
@@ -249,7 +249,7 @@ export interface ReplyHearer {
 }
 
 /** What a server says on one stream: its messages, and around them headers, trailers, and how it ended. */
-export class Reply implements StreamHearer {
+export class GrpcReply implements StreamHearer {
   /** The stream that it comes on, which is opened with it. */
   stream: Stream | undefined;
   readonly #hearer: ReplyHearer;
@@ -292,7 +292,7 @@ export class Reply implements StreamHearer {
   }
 
   /** As StreamHearer. */
-  head(fields: Fields): void {
+  head(fields: HeaderFields): void {
     if (fields["grpc-status"] !== undefined) this.trailers(fields);
     else if (fields[":status"] !== "200") this.#failure = statusFailure(fields);
     else if (!isGrpc(fields)) this.#failure = malformed("not a gRPC answer");
@@ -313,7 +313,7 @@ export class Reply implements StreamHearer {
   }
 
   /** As StreamHearer. */
-  trailers(fields: Fields): void {
+  trailers(fields: HeaderFields): void {
     this.#failure ??= statusFailure(fields);
     this.#hasStatus = true;
   }
@@ -334,10 +334,10 @@ export class Reply implements StreamHearer {
   }
 }
 
-const isGrpc = (fields: Fields): boolean => fields["content-type"]?.startsWith("application/grpc") === true;
+const isGrpc = (fields: HeaderFields): boolean => fields["content-type"]?.startsWith("application/grpc") === true;
 
 /** How a stream ended, by its trailers, or by its headers when they stand alone: undefined for OK. */
-function statusFailure(fields: Fields): UpstreamFailure | undefined {
+function statusFailure(fields: HeaderFields): UpstreamFailure | undefined {
   const status = fields["grpc-status"];
   if (status === "0") return undefined;
   const said = ownerText(`status ${status ?? fields[":status"]}: ${ownerText(decoded(fields["grpc-message"]))}`);

@@ -10,8 +10,8 @@ import ipaddr from "ipaddr.js";
 import { Agent, buildConnector, type Dispatcher } from "undici";
 import { after, inTime } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
-import { Gatherer } from "../../codecs/gatherer.ts";
 import type { Signal } from "../../cancellation.ts";
+import { Gatherer } from "../../codecs/gatherer.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */
 export type AddressReason =
@@ -115,13 +115,13 @@ export function isAllowedAddress(address: string, { allowPrivate }: AddressPolic
 }
 
 /** One address that a name stands for. */
-export interface Answer {
+export interface LookupAnswer {
   readonly address: string;
   readonly family: number;
 }
 
 /** Turns a name into its addresses, or rejects. */
-export type Resolve = (hostname: string) => Promise<readonly Answer[]>;
+export type Resolve = (hostname: string) => Promise<readonly LookupAnswer[]>;
 
 /** A policy, and whom to ask for names: by default the system's resolver where private addresses are allowed, else DNS alone. */
 export interface GuardOptions extends AddressPolicy {
@@ -137,7 +137,7 @@ export interface GuardOptions extends AddressPolicy {
 export function guardedLookup(options: GuardOptions): LookupFunction {
   const asksDns = !options.allowPrivate || options.dnsServers !== undefined;
   const resolve = options.resolve ?? (asksDns ? resolvePublicly(options.dnsServers) : resolveLocally);
-  const judged = async (hostname: string, family: number): Promise<readonly Answer[]> => {
+  const judged = async (hostname: string, family: number): Promise<readonly LookupAnswer[]> => {
     const answers = await resolve(hostname);
     if (!answers.every(({ address }) => isAllowedAddress(address, options)))
       throw new AddressRefused("private_address");
@@ -173,11 +173,11 @@ const LOOKUP_MS = 5_000;
  * often they are asked for, they hold one thread together.
  */
 export function oneAtATime(resolve: Resolve): Resolve {
-  const asked = new Map<string, Promise<readonly Answer[]>>();
+  const asked = new Map<string, Promise<readonly LookupAnswer[]>>();
   const slow = new Set<string>();
-  const lines = { quick: new Places(LOOKUPS), slow: new Places(1) };
+  const lines = { quick: new AddressPlaces(LOOKUPS), slow: new AddressPlaces(1) };
 
-  const ask = async (hostname: string): Promise<readonly Answer[]> => {
+  const ask = async (hostname: string): Promise<readonly LookupAnswer[]> => {
     let line = slow.has(hostname) ? lines.slow : lines.quick;
     await line.enter();
     let isSlow = false;
@@ -212,7 +212,7 @@ export function oneAtATime(resolve: Resolve): Resolve {
 }
 
 /** So many at one time; the others wait in turn. */
-class Places {
+class AddressPlaces {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 
@@ -245,7 +245,7 @@ const resolveLocally: Resolve = oneAtATime((hostname) => lookup(hostname, { all:
 function resolvePublicly(servers: readonly string[] | undefined): Resolve {
   const resolver = new Resolver({ timeout: 2_000, tries: 2 });
   if (servers !== undefined) resolver.setServers(servers);
-  const ask = (hostname: string, family: 4 | 6): Promise<readonly Answer[]> =>
+  const ask = (hostname: string, family: 4 | 6): Promise<readonly LookupAnswer[]> =>
     new Promise((resolve, reject) => {
       const record = family === 4 ? "A" : "AAAA";
       resolver.resolve(hostname, record, (error, addresses) => {

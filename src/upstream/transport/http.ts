@@ -1,13 +1,13 @@
 /** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
+import type { Signal } from "../../cancellation.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Signal } from "../../cancellation.ts";
-import type { Target } from "../wire.ts";
+import type { UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, malformed, ownerText } from "./failures.ts";
 import { guardedAgent } from "./guard.ts";
-import { type Address, addressOf, MAX_MESSAGE_BYTES, type Reach } from "./servers.ts";
+import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
 
 /** What a server is asked. */
 export interface HttpQuestion {
@@ -37,18 +37,18 @@ const CONNECTIONS = 64;
 
 /** The servers of one wire, by HTTP/1.1. */
 export class HttpServers {
-  readonly #reach: Reach;
+  readonly #reach: ServerReach;
   readonly #agent: Dispatcher;
   readonly #running = new Map<string, number>();
 
-  constructor(reach: Reach) {
+  constructor(reach: ServerReach) {
     this.#reach = reach;
     // A model may think for longer than any web server: the call's own signal ends the wait.
     this.#agent = guardedAgent(reach, { silenceMs: 0, connections: CONNECTIONS });
   }
 
   /** Resolves with any answer, whatever its status. Rejects with an UpstreamFailure; an aborted question closes its connection. */
-  async ask(target: Target, question: HttpQuestion): Promise<HttpAnswer> {
+  async ask(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
     const { signal } = question;
     if (signal.aborted) throw calledOff(signal);
     const address = addressOf(target, HTTP_SCHEMES, this.#reach);
@@ -70,7 +70,7 @@ export class HttpServers {
   }
 
   /** As `ask`, for an answer that is good at 2xx alone; any other status is thrown as the failure that it means. */
-  async askFor(target: Target, question: HttpQuestion): Promise<HttpAnswer> {
+  async askFor(target: UpstreamTarget, question: HttpQuestion): Promise<HttpAnswer> {
     const answer = await this.ask(target, question);
     if (answer.status >= 200 && answer.status < 300) return answer;
     throw statusFailure(answer.status, answer.body);

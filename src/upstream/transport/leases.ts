@@ -31,7 +31,7 @@ export interface ServerLeases {
   release(server: string, released: Released): Promise<void>;
 }
 
-interface Held {
+interface HeldLease {
   epoch: number;
   session: string;
   setup: string | undefined;
@@ -44,7 +44,7 @@ const MOST_KNOWN = 4_096;
 
 /** Leases that this process knows alone, for who has no other replicas. */
 export function localLeases(): ServerLeases {
-  const known = new Map<string, Held>();
+  const known = new Map<string, HeldLease>();
   return {
     async take(server, session, runMs) {
       const at = steadyNow();

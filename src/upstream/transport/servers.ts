@@ -1,12 +1,12 @@
 /** Which model servers a wire is in touch with: one entry for each address and credential. */
 import type { LookupFunction } from "node:net";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import type { Target } from "../wire.ts";
+import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
 
 /** Where the wires may go, and how they find it. */
-export interface Reach extends GuardOptions {
+export interface ServerReach extends GuardOptions {
   /**
    * Addresses of model servers that this process runs itself, such as `grpc://127.0.0.1:50051`: the wires reach them whatever else is
    * allowed. Nobody can declare them as supply where private addresses are not allowed.
@@ -32,7 +32,7 @@ export interface Address {
 }
 
 /** What a wire keeps for one server. */
-export interface Server {
+export interface UpstreamServer {
   /** Nothing is open, and nothing is remembered that a new one wouldn't know. */
   readonly idle: boolean;
   /** Ends every connection at once; calls under way fail. */
@@ -45,7 +45,11 @@ const MAX_SERVERS = 1_024;
 const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
 
 /** How a target is reached; `schemes` as Servers takes them. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
-export function addressOf({ endpoint, auth }: Target, schemes: Schemes, { lookup, own, ...policy }: Reach): Address {
+export function addressOf(
+  { endpoint, auth }: UpstreamTarget,
+  schemes: Schemes,
+  { lookup, own, ...policy }: ServerReach,
+): Address {
   try {
     const allowPrivate = policy.allowPrivate || own?.has(endpoint) === true;
     const { protocol, host, pathname, search } = checkUrl(endpoint, { schemes: Object.keys(schemes), allowPrivate });
@@ -61,22 +65,22 @@ export function addressOf({ endpoint, auth }: Target, schemes: Schemes, { lookup
 export type Schemes = Readonly<Record<string, string>>;
 
 /** The servers of one wire. Those that nobody talks to are forgotten when there are too many. */
-export class Servers<S extends Server> {
-  readonly #reach: Reach;
+export class Servers<S extends UpstreamServer> {
+  readonly #reach: ServerReach;
   readonly #schemes: Schemes;
   readonly #open: (address: Address) => S;
   readonly #servers = new Map<string, S>();
   /** The same by the target that asked, as loops ask with one target thousands of times. */
-  #known = new WeakMap<Target, S>();
+  #known = new WeakMap<UpstreamTarget, S>();
 
-  constructor(reach: Reach, schemes: Schemes, open: (address: Address) => S) {
+  constructor(reach: ServerReach, schemes: Schemes, open: (address: Address) => S) {
     this.#reach = reach;
     this.#schemes = schemes;
     this.#open = open;
   }
 
   /** The server of a target, made on first use. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
-  of(target: Target): S {
+  of(target: UpstreamTarget): S {
     const known = this.#known.get(target);
     if (known !== undefined) return known;
     const server = this.#find(target);
@@ -85,7 +89,7 @@ export class Servers<S extends Server> {
   }
 
   /** How a target is reached. Throws as `of` does. */
-  addressOf(target: Target): Address {
+  addressOf(target: UpstreamTarget): Address {
     return addressOf(target, this.#schemes, this.#reach);
   }
 
@@ -96,7 +100,7 @@ export class Servers<S extends Server> {
     this.#known = new WeakMap();
   }
 
-  #find(target: Target): S {
+  #find(target: UpstreamTarget): S {
     const { endpoint, auth } = target;
     const key = `${auth.type} ${auth.secret} ${endpoint}`;
     const known = this.#servers.get(key);

@@ -1,6 +1,7 @@
 /** For servers that do one thing at a time: whoever comes next waits for their turn, in order, for as long as they like. */
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+
 import type { Signal } from "../../cancellation.ts";
+import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff } from "./failures.ts";
 
 const MAX_WAITING = 256;

@@ -4,7 +4,7 @@ import { malformed, ownerText } from "../transport/failures.ts";
 import { isObject, readJson } from "../transport/http.ts";
 
 /** A job on its way. */
-export interface Job {
+export interface VideoJob {
   readonly id: string;
   readonly done: boolean;
 }
@@ -13,7 +13,7 @@ const ON_ITS_WAY: readonly unknown[] = ["queued", "in_progress"];
 const ID = /^[\w.-]{1,200}$/;
 
 /** Where a job stands. Throws an UpstreamFailure: one that failed or was cancelled, another job's, or no job at all. */
-export function readJob(body: Buffer, wanted?: string): Job {
+export function readJob(body: Buffer, wanted?: string): VideoJob {
   const job = readJson(body);
   const { id, status, error } = isObject(job) ? job : {};
   if (typeof id !== "string" || !ID.test(id)) throw malformed("a job without an id");

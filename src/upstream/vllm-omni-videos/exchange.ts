@@ -3,7 +3,7 @@ import { after, sleep } from "../../ambient.ts";
 import { Cancel } from "../../cancellation.ts";
 import { calledOff } from "../transport/failures.ts";
 import type { HttpServers } from "../transport/http.ts";
-import type { CallOptions, Target } from "../wire.ts";
+import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { readJob } from "./decode.ts";
 import type { Form } from "./encode.ts";
 
@@ -15,7 +15,7 @@ const MAX_WORDS = 1 << 20;
 /** The file of one job. Rejects with an UpstreamFailure; a job that nobody waits for is deleted. */
 export async function run(
   servers: HttpServers,
-  target: Target,
+  target: UpstreamTarget,
   { body, contentType }: Form,
   { signal }: CallOptions,
 ): Promise<Buffer> {
@@ -44,7 +44,7 @@ export async function run(
   }
 }
 
-async function forget(servers: HttpServers, target: Target, path: string): Promise<void> {
+async function forget(servers: HttpServers, target: UpstreamTarget, path: string): Promise<void> {
   const soon = new Cancel();
   const end = after(CANCEL_MS, () => soon.abort(undefined));
   await servers.ask(target, { method: "DELETE", path, signal: soon, maxBytes: MAX_WORDS }).catch(() => undefined);
@@ -52,6 +52,6 @@ async function forget(servers: HttpServers, target: Target, path: string): Promi
 }
 
 /** Resolves when the server answers its health check. Rejects with an UpstreamFailure. */
-export async function askHealth(servers: HttpServers, target: Target, { signal }: CallOptions): Promise<void> {
+export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: MAX_WORDS });
 }

@@ -3,7 +3,7 @@ import { random } from "../../ambient.ts";
 import { Profiles, plainProfile } from "../payload/profile.ts";
 import { newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";
-import type { Reach } from "../transport/servers.ts";
+import type { ServerReach } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
 import { encodeJob } from "./encode.ts";
 import { askHealth, run } from "./exchange.ts";
@@ -11,7 +11,7 @@ import { askHealth, run } from "./exchange.ts";
 const PROFILES = new Profiles(plainProfile({}));
 
 /** Opens the wire; connections are made on first use. */
-export function vllmOmniVideos(reach: Reach): Wire {
+export function vllmOmniVideos(reach: ServerReach): Wire {
   const servers = new HttpServers(reach);
   return {
     id: "vllm-omni-videos",

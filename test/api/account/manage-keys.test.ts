@@ -20,8 +20,8 @@ afterAll(async () => {
   await model.close();
 });
 
-const act = (key: string, more: object = {}, house = app) =>
-  house.call(
+const act = (key: string, more: object = {}, gateway = app) =>
+  gateway.call(
     "/v1/act",
     { model: "acme/base", action_space: "base_twist_2d", horizon: 10, observations: [{ proprio: [0] }], ...more },
     { key },
@@ -108,10 +108,10 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
 
   it("switches a key off and on again, and narrows it, on every replica within a second", async () => {
     const key = await made();
-    for (const house of [app, two]) expect((await act(key.key, {}, house)).status).toBe(200);
+    for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const everywhere = async (code: string | undefined) => {
-      for (const house of [app, two])
-        await expect.poll(async () => (await act(key.key, {}, house)).body.error?.code).toBe(code);
+      for (const gateway of [app, two])
+        await expect.poll(async () => (await act(key.key, {}, gateway)).body.error?.code).toBe(code);
     };
     await on(key.id, "PATCH", { disabled: true });
     await everywhere("key_disabled");
@@ -155,10 +155,10 @@ describe("PATCH /v1/orgs/{org_id}/keys/{key_id}", () => {
 describe("DELETE /v1/orgs/{org_id}/keys/{key_id}", () => {
   it("revokes for ever: no replica takes the key after a second, and it is in no list", async () => {
     const key = await made();
-    for (const house of [app, two]) expect((await act(key.key, {}, house)).status).toBe(200);
+    for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const { status, body } = await on(key.id, "DELETE");
     expect([status, body.id, body.disabled]).toEqual([200, key.id, true]);
-    for (const house of [app, two]) await expect.poll(async () => (await act(key.key, {}, house)).status).toBe(401);
+    for (const gateway of [app, two]) await expect.poll(async () => (await act(key.key, {}, gateway)).status).toBe(401);
     expect((await on(key.id, "DELETE")).status).toBe(404);
     expect((await on(key.id, "PATCH", { disabled: false })).status).toBe(404);
     const { body: list } = await app.call(`/v1/orgs/${caller.org}/keys?limit=500`, undefined, { key: caller.key });
@@ -173,13 +173,13 @@ describe("DELETE /v1/orgs/{org_id}/keys/{key_id}", () => {
 describe("POST /v1/orgs/{org_id}/keys/{key_id}/rotate", () => {
   it("gives a new secret once and ends the old one everywhere", async () => {
     const key = await made({ name: "spin" });
-    for (const house of [app, two]) expect((await act(key.key, {}, house)).status).toBe(200);
+    for (const gateway of [app, two]) expect((await act(key.key, {}, gateway)).status).toBe(200);
     const { status, body } = await app.call(`/v1/orgs/${caller.org}/keys/${key.id}/rotate`, {}, { key: caller.key });
     expect([status, body.id, body.name]).toEqual([200, key.id, "spin"]);
     expect(body.key).not.toBe(key.key);
-    for (const house of [app, two]) {
-      expect((await act(body.key, {}, house)).status).toBe(200);
-      await expect.poll(async () => (await act(key.key, {}, house)).body.error?.code).toBe("invalid_api_key");
+    for (const gateway of [app, two]) {
+      expect((await act(body.key, {}, gateway)).status).toBe(200);
+      await expect.poll(async () => (await act(key.key, {}, gateway)).body.error?.code).toBe("invalid_api_key");
     }
   });
 });

@@ -28,8 +28,8 @@ afterAll(async () => {
 
 const at = ({ org }: Caller) => `/v1/orgs/${org}/settings`;
 const patch = (caller: Caller, body: object, key = caller.key) => app.call(at(caller), body, { key, method: "PATCH" });
-const act = ({ key }: Caller, more: object = {}, house = app) =>
-  house.call(
+const act = ({ key }: Caller, more: object = {}, gateway = app) =>
+  gateway.call(
     "/v1/act",
     { model: "a/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0] }], ...more },
     { key },
@@ -108,9 +108,9 @@ describe("zero data retention", () => {
     const caller = await app.caller(1);
     expect((await act(caller, { provider: { only: ["keeps"] } })).status).toBe(200);
     await patch(caller, { zdr: true });
-    for (const house of [app, two])
+    for (const gateway of [app, two])
       await expect
-        .poll(async () => (await act(caller, { provider: { only: ["keeps"] } }, house)).body.error?.code)
+        .poll(async () => (await act(caller, { provider: { only: ["keeps"] } }, gateway)).body.error?.code)
         .toBe("no_route_available");
     const { body } = await act(caller, { provider: { only: ["keeps"], data_collection: "allow" } });
     expect(dropped(body)).toEqual([

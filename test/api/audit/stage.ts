@@ -8,7 +8,7 @@ import { StripeServer } from "../../support/stripe.ts";
 /** The schema of a user of SCIM. */
 export const USER = "urn:ietf:params:scim:schemas:core:2.0:User";
 
-/** The house, its owner with ten dollars, how that owner calls, and makers of one new thing each. */
+/** The gateway, its owner with ten dollars, how that owner calls, and makers of one new thing each. */
 export type Stage = Awaited<ReturnType<typeof openStage>>;
 
 /** Opens all of it; whoever opens it closes it. */

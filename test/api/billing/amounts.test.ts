@@ -1,4 +1,4 @@
-/** Amounts that are none: over every face, for credit and for payments. */
+/** Amounts that are none: over every transport, for credit and for payments. */
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

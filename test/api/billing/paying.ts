@@ -1,4 +1,4 @@
-/** A house whose payments are taken by a processor, one that has none, and what becomes of payers. */
+/** A gateway whose payments are taken by a processor, one that has none, and what becomes of payers. */
 import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
@@ -6,7 +6,7 @@ import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type Answer, type App, type Caller, openApp } from "../../support/app.ts";
 import { StripeServer } from "../../support/stripe.ts";
 
-/** The house with a processor, between `begin` and `end`. */
+/** The gateway with a processor, between `begin` and `end`. */
 export let app: App;
 /** The one without. */
 export let poor: App;
@@ -54,7 +54,7 @@ export const balance = async (key: string): Promise<Answer["body"]> =>
 export const open = async (key: string, amount_usd = 20): Promise<string> =>
   (await topUp(key, { amount_usd })).body.payment_id;
 
-/** Tells the house of something, as the processor does; answers the status. */
+/** Tells the gateway of something, as the processor does; answers the status. */
 export const deliver = (payload: string, signature?: string): Promise<number> =>
   stripe.deliver(app.url, payload, signature);
 

@@ -65,8 +65,8 @@ describe("the spans of a call", () => {
     const to = await receiver();
     await register({ endpoint: to.url });
     const headers = { traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00" };
-    for (const face of ["grpc", "connect"] as const)
-      await inference(app, face).act(
+    for (const transport of ["grpc", "connect"] as const)
+      await inference(app, transport).act(
         { model: "acme/base", actionSpace: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5, 2] }] },
         bearer(caller.key, headers),
       );

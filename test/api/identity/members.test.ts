@@ -26,7 +26,7 @@ const change = (userId: string, body: object, key = owner.key) =>
   app.call(`${members()}/${userId}`, body, { key, method: "PATCH" });
 const remove = (userId: string, options: object = { key: owner.key }, org = caller.org) =>
   app.call(`${members(org)}/${userId}`, undefined, { method: "DELETE", ...options });
-const looks = (house: App, key: string) => house.call("/v1/key", undefined, { key });
+const looks = (gateway: App, key: string) => gateway.call("/v1/key", undefined, { key });
 
 describe("POST /v1/orgs/{org_id}/members", () => {
   it("invites, with an invite that is shown once and stored as a hash", async () => {
@@ -170,11 +170,12 @@ describe("PATCH /v1/orgs/{org_id}/members/{user_id}", () => {
     const ada = await person(app, caller.org, "admin");
     const robot = await app.admin(`/v1/orgs/${caller.org}/keys`, { role: "operator", user_id: ada.userId });
     const dev = await app.admin(`/v1/orgs/${caller.org}/keys`, { role: "developer", user_id: ada.userId });
-    const rolesOf = async (house: App) =>
-      Promise.all([ada.key, robot.key, dev.key].map(async (key) => (await looks(house, key)).body.role));
+    const rolesOf = async (gateway: App) =>
+      Promise.all([ada.key, robot.key, dev.key].map(async (key) => (await looks(gateway, key)).body.role));
     expect(await rolesOf(other)).toEqual(["admin", "operator", "developer"]);
     expect((await change(ada.userId, { role: "operator" })).body.role).toBe("operator");
-    const isRefused = async (house: App) => (await house.call(members(), undefined, { key: ada.key })).status === 403;
+    const isRefused = async (gateway: App) =>
+      (await gateway.call(members(), undefined, { key: ada.key })).status === 403;
     await eventually(async () => expect(await isRefused(other)).toBe(true));
     expect(await rolesOf(other)).toEqual(["operator", "operator", "operator"]);
     expect((await change(ada.userId, { role: "admin" })).body.role).toBe("admin");
@@ -200,13 +201,13 @@ describe("DELETE /v1/orgs/{org_id}/members/{user_id}", () => {
     const ada = await person(app, caller.org, "developer");
     const second = await app.call(`/v1/orgs/${caller.org}/keys`, {}, { key: ada.key });
     expect(second.body.user_id).toBe(ada.userId);
-    for (const house of [app, other]) expect((await looks(house, ada.key)).status).toBe(200);
+    for (const gateway of [app, other]) expect((await looks(gateway, ada.key)).status).toBe(200);
     const { status, body } = await remove(ada.userId);
     expect([status, body]).toEqual([200, { user_id: ada.userId, removed: true }]);
-    for (const house of [app, other])
+    for (const gateway of [app, other])
       for (const key of [ada.key, second.body.key])
         await eventually(async () => {
-          const { status, body } = await looks(house, key);
+          const { status, body } = await looks(gateway, key);
           expect([status, body.error?.code]).toEqual([401, "key_disabled"]);
         });
     expect((await remove(ada.userId)).status).toBe(404);

@@ -161,7 +161,7 @@ describe("the end", () => {
     await loop.expect("opened");
     loop.observe(1);
     await loop.expect("chunk");
-    const closed = closing.house.close(5_000);
+    const closed = closing.gateway.close(5_000);
     expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
     expect(await refusalIn(loop.next())).toMatchObject({ code: "Unavailable", reason: "not_ready" });
     await closed;

@@ -1,4 +1,4 @@
-/** POST /v1/act and its other faces. */
+/** POST /v1/act and its other transports. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { bearer, inference, type RpcFace, readEvents, refusalIn } from "../../support/clients.ts";
@@ -167,9 +167,9 @@ describe("stream: true", () => {
     ]);
   });
 
-  it("is refused on the faces that answer it whole", async () => {
-    for (const face of ["connect", "grpc"] as const) {
-      const call = inference(app, face).act(message({ stream: true }), bearer(caller.key));
+  it("is refused on the transports that answer it whole", async () => {
+    for (const transport of ["connect", "grpc"] as const) {
+      const call = inference(app, transport).act(message({ stream: true }), bearer(caller.key));
       expect(await refusalIn(call)).toMatchObject({ code: "InvalidArgument", reason: "stream_unsupported" });
     }
   });
@@ -183,9 +183,9 @@ const message = (more: object = {}) => ({
   ...more,
 });
 
-describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (face) => {
+describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (transport) => {
   it("answers as REST does", async () => {
-    const answer = await inference(app, face).act(message(), bearer(caller.key));
+    const answer = await inference(app, transport).act(message(), bearer(caller.key));
     expect(answer).toMatchObject({
       object: "world.action",
       model: "acme/base",
@@ -196,7 +196,7 @@ describe.each<RpcFace>(["connect", "grpc", "grpc-web"])("over %s", (face) => {
   });
 
   it("refuses for the same reasons as REST does", async () => {
-    const client = inference(app, face);
+    const client = inference(app, transport);
     expect(await refusalIn(client.act(message(), bearer("lmb_sk_nobody")))).toMatchObject({
       code: "Unauthenticated",
       reason: "invalid_api_key",

@@ -224,7 +224,7 @@ describe("an address that is not public", () => {
 
   beforeAll(async () => {
     await new Promise<void>((resolve) => inside.listen(0, "127.0.0.1", resolve));
-    // The supply was let in by the house that allows such addresses.
+    // The supply was let in by the gateway that allows such addresses.
     strict = await openApp({ allowPrivateAddresses: false, database: app.database });
   });
   afterAll(async () => {

@@ -67,8 +67,8 @@ it("refuses every contract before any upstream is called when there is nothing",
 
 it("is the same over gRPC and Connect", async () => {
   const { key } = await app.caller(0);
-  for (const face of ["grpc", "connect"] as const) {
-    const call = inference(app, face).act({ ...BODY, actionSpace: "base_twist_2d" }, bearer(key));
+  for (const transport of ["grpc", "connect"] as const) {
+    const call = inference(app, transport).act({ ...BODY, actionSpace: "base_twist_2d" }, bearer(key));
     expect(await refusalIn(call)).toMatchObject({
       code: "FailedPrecondition",
       reason: "insufficient_credits",

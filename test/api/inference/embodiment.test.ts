@@ -1,4 +1,4 @@
-/** The body that a request is for: a constraint like any other, on every face and in every call that plans. */
+/** The body that a request is for: a constraint like any other, on every transport and in every call that plans. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Embodiment } from "../../../gen/limber/v1/registry_pb.ts";
 import type { App, Caller } from "../../support/app.ts";
@@ -57,8 +57,8 @@ describe("embodiment", () => {
       embodiment: Embodiment.MOBILE_BASE,
       provider: { ignore: ["any"] },
     };
-    for (const face of ["grpc", "connect"] as const)
-      expect((await inference(app, face).act(request, bearer(caller.key))).model).toBe("acme/wheels");
+    for (const transport of ["grpc", "connect"] as const)
+      expect((await inference(app, transport).act(request, bearer(caller.key))).model).toBe("acme/wheels");
     const { observations, ...open } = request;
     const loop = robot(app, caller.key, open);
     expect((await loop.expect("opened")).route).toMatchObject({ model: "acme/wheels" });

@@ -1,4 +1,4 @@
-/** The face for Isaac-GR00T's clients: libzmq itself, and messages that the protocol's own code recorded. */
+/** The transport for Isaac-GR00T's clients: libzmq itself, and messages that the protocol's own code recorded. */
 import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
@@ -31,7 +31,7 @@ async function talk<T>(
   run: (call: (message: Buffer) => Promise<Map<string, never> | never[]>) => Promise<T>,
 ): Promise<T> {
   const socket = new Request({ receiveTimeout: 5000, linger: 0 });
-  socket.connect(`tcp://127.0.0.1:${app.house.gr00tPort}`);
+  socket.connect(`tcp://127.0.0.1:${app.gateway.gr00tPort}`);
   try {
     return await run(async (message) => {
       await socket.send(message);
@@ -201,7 +201,7 @@ describe("bad input", () => {
   });
 
   it("a peer of another protocol is hung up on", async () => {
-    const socket = connect(app.house.gr00tPort!, "127.0.0.1");
+    const socket = connect(app.gateway.gr00tPort!, "127.0.0.1");
     const closed = new Promise((resolve) => socket.once("close", resolve));
     socket.on("error", () => undefined).resume();
     socket.write("GET / HTTP/1.1\r\n\r\n");

@@ -58,7 +58,7 @@ describe("200", () => {
     expect((await act(header)).text).not.toBe(first.text);
   });
 
-  it("holds over faces: an answer over REST is given again over gRPC and Connect", async () => {
+  it("holds over transports: an answer over REST is given again over gRPC and Connect", async () => {
     const key = freshKey();
     const first = await act(key);
     const asked = model.acts.length;
@@ -68,8 +68,8 @@ describe("200", () => {
       horizon: 2,
       observations: [{ proprio: [0.5] }],
     };
-    for (const face of ["grpc", "connect"] as const) {
-      const again = await inference(app, face).act(message, bearer(caller.key, { "idempotency-key": key }));
+    for (const transport of ["grpc", "connect"] as const) {
+      const again = await inference(app, transport).act(message, bearer(caller.key, { "idempotency-key": key }));
       expect(again.id).toBe(first.body.id);
     }
     const changed = inference(app, "grpc").act(

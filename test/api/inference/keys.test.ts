@@ -201,11 +201,11 @@ describe("429", () => {
     });
   });
 
-  it("tells callers of every face what is left, whatever they are answered, and when to come again", async () => {
+  it("tells callers of every transport what is left, whatever they are answered, and when to come again", async () => {
     const key = await app.key(caller.org, { rate_limit: { requests: 1, window_s: 3600, burst: 4 } });
-    for (const face of ["grpc", "connect", "grpc-web"] as const) {
+    for (const transport of ["grpc", "connect", "grpc-web"] as const) {
       let head: Headers | undefined;
-      await inference(app, face).act(
+      await inference(app, transport).act(
         { model: "acme/base", actionSpace: "base_twist_2d", horizon: 1, observations: [{ proprio: [0] }] },
         {
           ...bearer(key),
@@ -214,18 +214,18 @@ describe("429", () => {
           },
         },
       );
-      expect(head?.get("x-ratelimit-limit"), face).toBe("1");
-      expect(head?.get("ratelimit-policy"), face).toBe('"key";q=1;w=3600');
+      expect(head?.get("x-ratelimit-limit"), transport).toBe("1");
+      expect(head?.get("ratelimit-policy"), transport).toBe('"key";q=1;w=3600');
     }
     const wrong = await act(key, { horizon: 1000 });
     expect([wrong.status, wrong.headers.get("x-ratelimit-remaining")]).toEqual([422, "0"]);
-    for (const face of ["grpc", "connect", "grpc-web"] as const) {
-      const thrown = await inference(app, face)
+    for (const transport of ["grpc", "connect", "grpc-web"] as const) {
+      const thrown = await inference(app, transport)
         .act({ model: "acme/base" }, bearer(key))
         .catch((error) => error);
-      expect(thrown.metadata.get("x-ratelimit-remaining"), face).toBe("0");
+      expect(thrown.metadata.get("x-ratelimit-remaining"), transport).toBe("0");
       const [info] = thrown.findDetails(RetryInfoSchema);
-      expect(Number(info?.retryDelay?.seconds), face).toBeGreaterThan(60);
+      expect(Number(info?.retryDelay?.seconds), transport).toBeGreaterThan(60);
     }
   });
 
@@ -239,11 +239,11 @@ describe("429", () => {
     ] as const) {
       const { status, body, headers } = await act(each);
       expect([status, body.error.code, headers.get("x-ratelimit-remaining")]).toEqual([403, code, "3"]);
-      for (const face of ["grpc", "connect", "grpc-web"] as const) {
-        const thrown = await inference(app, face)
+      for (const transport of ["grpc", "connect", "grpc-web"] as const) {
+        const thrown = await inference(app, transport)
           .act({ model: "acme/base" }, bearer(each))
           .catch((error) => error);
-        expect(thrown.metadata.get("ratelimit-policy"), face).toBe('"key";q=1;w=3600');
+        expect(thrown.metadata.get("ratelimit-policy"), transport).toBe('"key";q=1;w=3600');
       }
       expect((await act(each)).status).toBe(429);
     }

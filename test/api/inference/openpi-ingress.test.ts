@@ -1,4 +1,4 @@
-/** The openpi face: a client that speaks the bytes of openpi-client, and knows nothing of the gateway. */
+/** The openpi transport: a client that speaks the bytes of openpi-client, and knows nothing of the gateway. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

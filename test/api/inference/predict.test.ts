@@ -1,4 +1,4 @@
-/** POST /v1/predict, /v1/predict/stream, /v1/ground and their other faces. */
+/** POST /v1/predict, /v1/predict/stream, /v1/ground and their other transports. */
 import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { PredictRequest } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
@@ -240,18 +240,18 @@ describe("POST /v1/predict/stream", () => {
 
   it("ends when its key is revoked, which pays for the frames that it got", async () => {
     const payer = await app.caller(1);
-    for (const face of ["rest", "grpc"] as const) {
+    for (const transport of ["rest", "grpc"] as const) {
       const before = [model.cancelled(), await spent(payer)] as const;
       model.script.predict = async (call, { send }) => {
         send(await frameOf(call, 0));
         send(await frameOf(call, 1));
       };
-      const key = await app.key(payer.org, { name: face });
+      const key = await app.key(payer.org, { name: transport });
       const revoke = async () =>
         expect(
-          (await app.sql`update key set disabled = true where org_id = ${payer.org} and name = ${face}`).count,
+          (await app.sql`update key set disabled = true where org_id = ${payer.org} and name = ${transport}`).count,
         ).toBe(1);
-      if (face === "rest") {
+      if (transport === "rest") {
         const events = await stream({}, key);
         for (const event of ["route", "frame", "frame"]) expect((await events.next())?.event).toBe(event);
         await revoke();
@@ -259,7 +259,7 @@ describe("POST /v1/predict/stream", () => {
       } else {
         const frames = [{ camera: "front", data: await redSquare(0.4, 0.4) }];
         const predict = { model: "acme/world", horizon: 4, observations: [{ frames }] };
-        const events = inference(app, face).predictStream({ predict }, bearer(key))[Symbol.asyncIterator]();
+        const events = inference(app, transport).predictStream({ predict }, bearer(key))[Symbol.asyncIterator]();
         for (const event of ["route", "frame", "frame"]) expect((await events.next()).value?.event.case).toBe(event);
         await revoke();
         expect(await refusalIn(events.next())).toMatchObject({ code: "Unauthenticated", reason: "key_disabled" });
@@ -279,16 +279,16 @@ describe("POST /v1/predict/stream", () => {
     }
   });
 
-  it.each(["connect", "grpc", "grpc-web"] as const)("streams the same events over %s", async (face) => {
+  it.each(["connect", "grpc", "grpc-web"] as const)("streams the same events over %s", async (transport) => {
     const predict = {
       model: "acme/world",
       horizon: 2,
       observations: [{ frames: [{ camera: "front", data: await redSquare(0.4, 0.4) }] }],
     };
-    const events = await Array.fromAsync(inference(app, face).predictStream({ predict }, bearer(caller.key)));
+    const events = await Array.fromAsync(inference(app, transport).predictStream({ predict }, bearer(caller.key)));
     expect(events.map(({ event }) => event.case)).toEqual(["route", "frame", "frame", "done"]);
     const refused = Array.fromAsync(
-      inference(app, face).predictStream({ predict }, bearer(caller.key, { "idempotency-key": "k1" })),
+      inference(app, transport).predictStream({ predict }, bearer(caller.key, { "idempotency-key": "k1" })),
     );
     expect(await refusalIn(refused)).toMatchObject({ code: "InvalidArgument", reason: "idempotency_unsupported" });
   });
@@ -378,8 +378,8 @@ describe("POST /v1/ground", () => {
       instruction: "the red square",
       observations: [{ frames: [{ data: await redSquare(0.4, 0.4) }] }],
     };
-    for (const face of ["connect", "grpc"] as const) {
-      const answer = await inference(app, face).ground(request, bearer(caller.key));
+    for (const transport of ["connect", "grpc"] as const) {
+      const answer = await inference(app, transport).ground(request, bearer(caller.key));
       expect(answer).toMatchObject({ points: [{ x: 0.4, y: 0.4 }], usage: { costUsd: 0.0032 } });
     }
   });

@@ -137,8 +137,8 @@ describe("200", () => {
 
   it("is the same over gRPC and Connect", async () => {
     const request = { model: "acme/base", actionSpace: "base_twist_2d", observations: [{ proprio: [0] }] };
-    for (const face of ["grpc", "connect"] as const) {
-      const answer = await inference(app, face).previewRoutes({ request }, bearer(caller.key));
+    for (const transport of ["grpc", "connect"] as const) {
+      const answer = await inference(app, transport).previewRoutes({ request }, bearer(caller.key));
       expect(answer).toMatchObject({ object: "route_plan", considered: 1, plan: [{ offeringId: offering }] });
     }
   });

@@ -91,7 +91,7 @@ describe("openpi", () => {
 
 describe("GR00T", () => {
   async function open(): Promise<Socket> {
-    const socket = connect(app.house.gr00tPort!, "127.0.0.1");
+    const socket = connect(app.gateway.gr00tPort!, "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     socket.on("error", () => undefined);
     socket.write(Buffer.concat([GREETING, READY]));

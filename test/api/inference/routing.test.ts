@@ -92,13 +92,18 @@ describe("constraints", () => {
 
   it("never serves a hardware key with placeholders, and a simulation key only when it asks", async () => {
     await app.catalog("shelf/base");
-    const shelf = { model: "shelf/base" };
-    expect((await act({}, shelf)).body.error?.code).toBe("no_live_deployment");
-    const { status, body } = await act({ allow_simulated: true }, shelf);
+    const registry = { model: "shelf/base" };
+    expect((await act({}, registry)).body.error?.code).toBe("no_live_deployment");
+    const { status, body } = await act({ allow_simulated: true }, registry);
     expect([status, body.route.simulated, body.route.provider]).toEqual([200, true, "simulated"]);
     expect(body.action.steps.length).toBe(10);
     const hardware = await app.key(caller.org, { environment: "hardware" });
-    const call = { ...shelf, provider: { allow_simulated: true }, action_space: "base_twist_2d", observations: [{}] };
+    const call = {
+      ...registry,
+      provider: { allow_simulated: true },
+      action_space: "base_twist_2d",
+      observations: [{}],
+    };
     const refused = await app.call("/v1/act", call, { key: hardware });
     expect([refused.status, refused.body.route]).toEqual([409, undefined]);
     expect(await served({ allow_simulated: true })).not.toBe("simulated");

@@ -38,8 +38,8 @@ const loopsOpen = async (): Promise<string | undefined> =>
 
 it.each(["grpc", "connect"] as const)(
   "a stream on which nothing is said is ended after ten seconds, over %s",
-  async (face) => {
-    const loop = robot(app, caller.key, undefined, face);
+  async (transport) => {
+    const loop = robot(app, caller.key, undefined, transport);
     const refusal = refusalIn(loop.next());
     await expect.poll(async () => (await app.call("/v1/key", undefined, caller)).status).toBe(200);
     clock.skip(11_000);

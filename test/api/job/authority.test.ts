@@ -28,10 +28,10 @@ afterAll(async () => {
 });
 
 const TWIST = { model: "acme/base", action_space: "base_twist_2d", horizon: 3, observations: [{ proprio: [0.5, 2] }] };
-const batch = (key: string, requests: readonly object[], contract = "act", house = app) =>
-  house.call("/v1/batch", { contract, requests }, { key });
-const shown = async (id: string, key: string, house = app) =>
-  (await house.call(`/v1/batch/${id}?items=true`, undefined, { key })).body;
+const batch = (key: string, requests: readonly object[], contract = "act", gateway = app) =>
+  gateway.call("/v1/batch", { contract, requests }, { key });
+const shown = async (id: string, key: string, gateway = app) =>
+  (await gateway.call(`/v1/batch/${id}?items=true`, undefined, { key })).body;
 const callOff = (path: string) => app.call(path, undefined, { key: caller.key, method: "DELETE" });
 const times = (n: number) => Array.from({ length: n }, () => TWIST);
 

@@ -1,9 +1,9 @@
-/** A house with an application, and a member who gives it consent. */
+/** A gateway with an application, and a member who gives it consent. */
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type Person, person } from "../../support/members.ts";
 import { consent, pkce, register } from "../../support/oauth.ts";
 
-/** The house, between `begin` and `end`. */
+/** The gateway, between `begin` and `end`. */
 export let app: App;
 /** Its organisation's owner. */
 export let caller: Caller;

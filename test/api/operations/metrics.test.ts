@@ -31,7 +31,7 @@ function sampleOf(text: string, name: string, ...words: string[]): number {
 }
 
 describe("GET /metrics", () => {
-  it("tells the operator of calls, attempts, breakers, the till, loops and the process", async () => {
+  it("tells the operator of calls, attempts, breakers, the credit leaser, loops and the process", async () => {
     const { status, headers, text } = await app.call("/metrics", undefined, { admin: ADMIN_TOKEN });
     expect(status).toBe(200);
     expect(headers.get("content-type")).toMatch(/^text\/plain/);

@@ -1,10 +1,10 @@
 /** Emergency stops on their way to the database, where words between replicas are lost. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { after, newId } from "../../../src/ambient.ts";
-import { StopBook } from "../../../src/inference/stops/active-stops.ts";
+import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
 import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
 import { writeStop } from "../../../src/services/robot.ts";
-import { Notices } from "../../../src/store/database/notifications.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
@@ -12,8 +12,8 @@ import { eventually } from "../../support/eventually.ts";
 
 let app: App;
 let owner: Caller;
-let notices: Notices;
-let book: StopBook;
+let notifications: Notifications;
+let book: ActiveStops;
 let orders: StopOrders;
 const faults: unknown[] = [];
 
@@ -21,8 +21,8 @@ const faults: unknown[] = [];
 beforeAll(async () => {
   app = await openApp();
   owner = await app.caller(0);
-  notices = await Notices.open(app.database.url);
-  book = new StopBook(app.sql, notices, after);
+  notifications = await Notifications.open(app.database.url);
+  book = new ActiveStops(app.sql, notifications, after);
   orders = new StopOrders({
     stops: book,
     replica: "other",
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(async () => {
   orders.close();
   book.close();
-  await notices.close();
+  await notifications.close();
   await app.close();
 });
 

@@ -29,7 +29,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(async () => {
   expect(await brokenInvariants(database.sql)).toEqual([]);
-  await app.house.close(0);
+  await app.gateway.close(0);
   await database.close();
 });
 

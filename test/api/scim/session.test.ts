@@ -56,11 +56,11 @@ describe("a session of an identity provider", () => {
     const member = await app.call(`/v1/orgs/${caller.org}/members/${id}`, undefined, { key: caller.key });
     expect(member.body).toMatchObject({ role: "developer", given_role: "viewer", status: "active" });
     const key = await app.key(caller.org, { user_id: id });
-    const calls = (house: App) => house.call("/v1/key", undefined, { key });
+    const calls = (gateway: App) => gateway.call("/v1/key", undefined, { key });
     expect((await calls(other)).status).toBe(200);
     expect((await patch(`/Users/${id}`, { op: "replace", path: "active", value: false })).body.active).toBe(false);
-    for (const house of [app, other])
-      await eventually(async () => expect((await calls(house)).body.error?.code).toBe("key_disabled"));
+    for (const gateway of [app, other])
+      await eventually(async () => expect((await calls(gateway)).body.error?.code).toBe("key_disabled"));
     expect((await scim("GET", `/Users/${id}`)).body.active).toBe(false);
     expect((await patch(`/Users/${id}`, { op: "replace", value: { active: true } })).body.active).toBe(true);
     await eventually(async () => expect((await calls(other)).status).toBe(200));

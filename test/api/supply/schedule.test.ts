@@ -1,7 +1,7 @@
 /** Offerings are probed again when their time has come: failures degrade, then suspend; a pass makes them live again. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { SupplyDeps } from "../../../src/services/supply.ts";
 import { probeDue } from "../../../src/supply/probe/schedule.ts";
-import type { SupplyParts } from "../../../src/services/supply.ts";
 import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";
 import { createVault } from "../../../src/vault.ts";
@@ -11,7 +11,7 @@ import { type Model, startModel } from "../../support/model.ts";
 let app: App;
 let model: Model;
 let upstream: Upstream;
-let parts: SupplyParts;
+let parts: SupplyDeps;
 let next = 0;
 const warnings: string[] = [];
 

@@ -23,8 +23,8 @@ afterAll(async () => {
 
 const at = (org: string, id = "") => `/v1/orgs/${org}/workspaces${id && `/${id}`}`;
 const make = (body: object, options: object = { key: caller.key }) => app.call(at(caller.org), body, options);
-const act = (key: string, horizon = 10, house = app) =>
-  house.call(
+const act = (key: string, horizon = 10, gateway = app) =>
+  gateway.call(
     "/v1/act",
     { model: "acme/base", action_space: "base_twist_2d", horizon, observations: [{ proprio: [0] }] },
     { key },
@@ -231,15 +231,15 @@ describe("the budget of a workspace", () => {
 
   it("that is set below what was spent admits nothing more, on every replica", async () => {
     const { ws, one } = await budgeted(1);
-    for (const house of [app, two]) expect((await act(one, 10, house)).status).toBe(200);
+    for (const gateway of [app, two]) expect((await act(one, 10, gateway)).status).toBe(200);
     const { status, body } = await app.call(
       at(caller.org, ws),
       { budget: { limit_usd: 0.001, interval: "daily" } },
       { key: caller.key, method: "PATCH" },
     );
     expect([status, body.budget.limit_usd, body.budget.remaining_usd]).toEqual([200, 0.001, 0]);
-    for (const house of [app, two])
-      await expect.poll(async () => (await act(one, 10, house)).body.error?.code).toBe("workspace_budget_exhausted");
+    for (const gateway of [app, two])
+      await expect.poll(async () => (await act(one, 10, gateway)).body.error?.code).toBe("workspace_budget_exhausted");
     await app.call(at(caller.org, ws), { clear: ["budget"] }, { key: caller.key, method: "PATCH" });
     expect((await act(one)).status).toBe(200);
     expect(await brokenInvariants(app.sql)).toEqual([]);

@@ -3,7 +3,7 @@ import { setTimeout as rest } from "node:timers/promises";
 import { actJson } from "../support/act-call.ts";
 import { restLoad } from "../support/load.ts";
 import { cpuNanos } from "../support/processes.ts";
-import { openBenchHouse, seconds } from "./house.ts";
+import { openBenchHouse, seconds } from "./gateway.ts";
 
 const ITEMS = 1_000;
 const ROUNDS = 5;

@@ -6,16 +6,16 @@ import { setTimeout as rest } from "node:timers/promises";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
 import { newId } from "../../../src/ambient.ts";
+import { startPostgres } from "../../../src/embedded/postgres.ts";
 import { NatsLink } from "../../../src/events/nats/link.ts";
 import { BATCH, Relay } from "../../../src/events/relay.ts";
-import { startPostgres } from "../../../src/embedded/postgres.ts";
 import { migrate } from "../../../src/store/database/migrate.ts";
-import { Notices } from "../../../src/store/database/notifications.ts";
+import { Notifications } from "../../../src/store/database/notifications.ts";
 import { connect, tx } from "../../../src/store/database/tx.ts";
 import { appendEvents } from "../../../src/store/events/outbox.ts";
 import { hear, makeStream, startNats } from "../../support/nats.ts";
 import { median } from "../support/processes.ts";
-import { cpuMicros } from "./house.ts";
+import { cpuMicros } from "./gateway.ts";
 
 const EVENTS = 500;
 const STORED = 20_000;
@@ -38,8 +38,8 @@ export async function eventLatency(): Promise<void> {
   const nats = await startNats();
   const sql = connect(postgres.url, { max: 4 });
   await migrate(sql);
-  const notices = await Notices.open(postgres.url);
-  const relay = new Relay({ sql, notices, url: nats.url, warn: (text) => console.log(text) });
+  const notifications = await Notifications.open(postgres.url);
+  const relay = new Relay({ sql, notifications, url: nats.url, warn: (text) => console.log(text) });
   const subscriber = await hear(nats.url, "limber.v1.>");
   const took: number[] = [];
   for (let i = 0; i < EVENTS; i++) {
@@ -52,7 +52,7 @@ export async function eventLatency(): Promise<void> {
   console.log(`event from commit to a NATS subscriber: p50 ${at(took, 0.5)} ms, p99 ${at(took, 0.99)} ms`);
   await subscriber.close();
   await relay.close();
-  await notices.close();
+  await notifications.close();
   await sql.end();
   await postgres.stop();
   await nats.close();

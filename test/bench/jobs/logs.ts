@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { actJson } from "../support/act-call.ts";
 import { restLoad } from "../support/load.ts";
-import { openBenchHouse, seconds } from "./house.ts";
+import { openBenchHouse, seconds } from "./gateway.ts";
 
 const CALLS = 20_000;
 /** Exports, one after the other. */

@@ -1,7 +1,7 @@
 /** Physics: control steps a second of every scenario in each of its action spaces. */
 import { Arena } from "../../../src/scenarios/episode.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
-import { cpuMicros } from "./house.ts";
+import { cpuMicros } from "./gateway.ts";
 
 /** Prints them by CPU time of one core. */
 export async function physics(): Promise<void> {

@@ -9,7 +9,7 @@ import { post } from "../../../src/upstream/post/post.ts";
 import { Poster } from "../../../src/upstream/post/poster.ts";
 import { guardedAgent, guardedConnector } from "../../../src/upstream/transport/guard.ts";
 import { cpuNanos, median, start } from "../support/processes.ts";
-import { cpuMicros, openBenchHouse, seconds } from "./house.ts";
+import { cpuMicros, openBenchHouse, seconds } from "./gateway.ts";
 
 /** An organisation has at most 50. */
 const ORGS = 2;

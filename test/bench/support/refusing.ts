@@ -5,13 +5,13 @@
 import { createServer } from "node:net";
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { grpcCalls } from "../../../src/edge/transports/grpc/grpc.ts";
+import { BodyMemory } from "../../../src/edge/body-memory.ts";
 import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../../src/edge/gate/rate-limits.ts";
 import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
-import { BodyMemory } from "../../../src/edge/body-memory.ts";
+import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
 import { buildServer } from "../../../src/edge/server/server.ts";
+import { grpcCalls } from "../../../src/edge/transports/grpc/grpc.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";
 
 process.on("SIGTERM", () => process.exit(0));
@@ -32,7 +32,7 @@ async function refuseAll(): Promise<void> {
     services,
     keys: { find: nothing, peek: (secret) => known.get(secret) },
     idempotency: { claim: nothing, release: nothing, seal: nothing, open: nothing, hashes: nothing },
-    limits: new Limits(nothing),
+    limits: new RateLimits(nothing),
     load,
     adminToken: "bench",
     publicSignup: false,

@@ -31,7 +31,7 @@ export interface FreezeVerdict {
   readonly cut: number;
 }
 
-/** Without a deadline a call still ends: the till calls the store away after four seconds, and clients of the database after three. */
+/** Without a deadline a call still ends: the credit leaser calls the store away after four seconds, and clients of the database after three. */
 const BOUND_MS = 15_000;
 const TOLERANCE_MS = 1_500;
 const LONGEST_MS = 10_000;

@@ -1,9 +1,9 @@
 /** One of everything that happens later, with the reference provider, workers that die in the middle, and everyone who hears of it. */
 import { spanIdOf } from "../../../src/events/broadcast/ended-call.ts";
+import { EVENT_NAMES } from "../../../src/events/emit.ts";
 import { REFERENCE_MODELS } from "../../../src/reference/models.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { clopperPearson, wilson } from "../../../src/scenarios/scores.ts";
-import { EVENT_NAMES } from "../../../src/events/emit.ts";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";

@@ -7,8 +7,8 @@ import { Reason, refuse } from "../../../src/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, framesIn, goawayIn, HELLO, uint32 } from "../../support/wire-client.ts";
+import { KEY, openForTest, type TestGateway } from "../gateway.ts";
 import { ACT, CHUNK, envelope, outcomeOf, REQUEST } from "../grpc-caller.ts";
-import { type House, KEY, openForTest } from "../house.ts";
 import { saying } from "../port-caller.ts";
 
 const CALM = 11;
@@ -28,16 +28,16 @@ const WAYS: readonly [string, string, Record<string, string>][] = [
   ["REST", "/v1/act", { "content-type": "application/json" }],
 ];
 
-/** A house whose clock stands still, so that no budget fills. */
-async function open(rpcs = {}, port: PortOptions = {}): Promise<House> {
-  const house = await openForTest({ rpcs: { Act: () => CHUNK, ...rpcs }, port, fastPath: true });
+/** A gateway whose clock stands still, so that no budget fills. */
+async function open(rpcs = {}, port: PortOptions = {}): Promise<TestGateway> {
+  const gateway = await openForTest({ rpcs: { Act: () => CHUNK, ...rpcs }, port, fastPath: true });
   onTestFinished(replaceAmbient({ clock: new ManualClock() }));
-  return house;
+  return gateway;
 }
 
 /** A client of good manners with a connection and a key of its own. */
-async function goodClient(house: House): Promise<() => Promise<unknown>> {
-  const session = connect(house.base);
+async function goodClient(gateway: TestGateway): Promise<() => Promise<unknown>> {
+  const session = connect(gateway.base);
   onTestFinished(() => session.destroy());
   return async () => {
     const headers = { ":method": "POST", ":path": ACT, "content-type": "application/grpc", te: "trailers" };
@@ -53,13 +53,13 @@ afterEach(() => {
 });
 
 /** The most calls that were begun between two turns of the event loop. */
-function mostInATurn(house: House): () => number {
-  let seen = house.heads.length;
+function mostInATurn(gateway: TestGateway): () => number {
+  let seen = gateway.heads.length;
   let most = 0;
   let isOver = false;
   const look = (): void => {
-    most = Math.max(most, house.heads.length - seen);
-    seen = house.heads.length;
+    most = Math.max(most, gateway.heads.length - seen);
+    seen = gateway.heads.length;
     if (!isOver) setImmediate(look);
   };
   setImmediate(look);
@@ -73,11 +73,11 @@ describe("a connection without a key", () => {
   it.each(WAYS)(
     "is cut off, a good client is served beside it, when it calls over %s without end",
     async (_, path, fields) => {
-      const house = await open();
-      const good = await goodClient(house);
+      const gateway = await open();
+      const good = await goodClient(gateway);
       expect(await good()).toBe("0");
       const block = fieldsOf(path, fields["content-type"]!, fields);
-      const wire = await saying(house.port, Buffer.concat([HELLO, times(20_000, (stream) => head(stream, block))]));
+      const wire = await saying(gateway.port, Buffer.concat([HELLO, times(20_000, (stream) => head(stream, block))]));
       let isOpen = true;
       const goaway = wire.closed.then(goawayIn).finally(() => {
         isOpen = false;
@@ -88,43 +88,43 @@ describe("a connection without a key", () => {
         served++;
       }
       expect(await goaway).toBe(CALM);
-      expect(house.heads.length - served).toBeLessThan(1_500);
+      expect(gateway.heads.length - served).toBeLessThan(1_500);
       expect(await good()).toBe("0");
     },
   );
 
   it("is cut off when it reads nothing of what it is told", async () => {
-    const house = await open();
-    const good = await goodClient(house);
-    const wire = await saying(house.port, HELLO);
+    const gateway = await open();
+    const good = await goodClient(gateway);
+    const wire = await saying(gateway.port, HELLO);
     wire.socket.pause();
     wire.send(times(50_000, head));
-    await eventually(() => expect(house.heads.length).toBeGreaterThan(500));
+    await eventually(() => expect(gateway.heads.length).toBeGreaterThan(500));
     for (let i = 0; i < 20; i++) expect(await good()).toBe("0");
-    expect(house.heads.length).toBeLessThan(1_500);
+    expect(gateway.heads.length).toBeLessThan(1_500);
   });
 
   it.each<[string, number]>([
     ["whole", END],
     ["unfinished", FLAG.endHeaders],
   ])("is cut off when it resets calls as it begins them, %s", async (_, flags) => {
-    const house = await open();
-    const good = await goodClient(house);
+    const gateway = await open();
+    const good = await goodClient(gateway);
     const flood = times(20_000, (stream) => Buffer.concat([head(stream, keyless, flags), reset(stream)]));
-    const wire = await saying(house.port, Buffer.concat([HELLO, flood]));
+    const wire = await saying(gateway.port, Buffer.concat([HELLO, flood]));
     expect(await good()).toBe("0");
     expect(goawayIn(await wire.closed)).toBe(CALM);
-    expect(house.heads.length).toBeLessThan(1_500);
+    expect(gateway.heads.length).toBeLessThan(1_500);
   });
 
   it("may be refused for as long as it asks at a pace", async () => {
     const clock = new ManualClock();
-    const house = await openForTest({ fastPath: true });
+    const gateway = await openForTest({ fastPath: true });
     onTestFinished(replaceAmbient({ clock }));
-    const wire = await saying(house.port, Buffer.concat([HELLO, frame(FRAME.settings, FLAG.ack, 0)]));
+    const wire = await saying(gateway.port, Buffer.concat([HELLO, frame(FRAME.settings, FLAG.ack, 0)]));
     for (let second = 0; second < 30; second++) {
       wire.send(Buffer.concat(Array.from({ length: 100 }, (_, i) => head(200 * second + 2 * i + 1))));
-      await eventually(() => expect(house.heads.length).toBe(100 * (second + 1)), { interval: 1 });
+      await eventually(() => expect(gateway.heads.length).toBe(100 * (second + 1)), { interval: 1 });
       await clock.advance(1_000);
     }
     expect(goawayIn(wire.received())).toBeUndefined();
@@ -133,33 +133,33 @@ describe("a connection without a key", () => {
 
 describe("a connection with a key", () => {
   it("has no more of its calls begun in a turn than others can wait for", async () => {
-    const house = await open();
-    const most = mostInATurn(house);
+    const gateway = await open();
+    const most = mostInATurn(gateway);
     const flood = times(900, (stream) =>
       Buffer.concat([
         head(stream, keyed, FLAG.endHeaders),
         frame(FRAME.data, FLAG.endStream, stream, envelope(REQUEST)),
       ]),
     );
-    const wire = await saying(house.port, Buffer.concat([HELLO, flood]));
+    const wire = await saying(gateway.port, Buffer.concat([HELLO, flood]));
     await wire.until((bytes) =>
       framesIn(bytes).filter(({ flags, type }) => type === FRAME.headers && flags & FLAG.endStream).length === 900
         ? true
         : undefined,
     );
-    expect(house.heads.length).toBe(900);
+    expect(gateway.heads.length).toBe(900);
     // A read and the immediate behind it are one turn of the loop.
     expect(most()).toBeLessThanOrEqual(64);
   });
 
   it("is not read while it reads no answers, and then is", async () => {
     const text = "x".repeat(4_000);
-    const house = await open({
+    const gateway = await open({
       Act: () => {
         throw refuse(Reason.MODEL_NOT_FOUND, text);
       },
     });
-    const wire = await saying(house.port, HELLO);
+    const wire = await saying(gateway.port, HELLO);
     wire.socket.pause();
     const calls = 9_000;
     wire.send(
@@ -173,12 +173,12 @@ describe("a connection with a key", () => {
     let seen = -1;
     await eventually(() => {
       const before = seen;
-      seen = house.heads.length;
+      seen = gateway.heads.length;
       expect(seen).toBeGreaterThan(100);
       expect(seen).toBe(before);
     });
     expect(seen).toBeLessThan(calls);
     wire.socket.resume();
-    await eventually(() => expect(house.heads.length).toBe(calls));
+    await eventually(() => expect(gateway.heads.length).toBe(calls));
   });
 });

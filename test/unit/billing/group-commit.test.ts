@@ -1,22 +1,22 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
-import type { Batch, BatchOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
-import { Pump } from "../../../src/billing/group-commit.ts";
+import { GroupCommitter } from "../../../src/billing/group-commit.ts";
+import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 
 /** A ledger that answers a batch when it is told to. */
 class SlowLedger implements LedgerPort<string, string> {
   /** Every batch that reached it, those that it was sent again included. */
-  readonly batches: Batch<string, string>[] = [];
-  #answer: { resolve(outcome: BatchOutcome): void; reject(cause: unknown): void } | undefined;
+  readonly batches: CommitBatch<string, string>[] = [];
+  #answer: { resolve(outcome: CommitOutcome): void; reject(cause: unknown): void } | undefined;
 
   open = async (): Promise<string> => "till/2";
   recall = async (): Promise<void> => {};
   recover = async (): Promise<void> => {};
   listen = (): (() => void) => () => {};
 
-  commit = (_: string, batch: Batch<string, string>): Promise<BatchOutcome> => {
+  commit = (_: string, batch: CommitBatch<string, string>): Promise<CommitOutcome> => {
     this.batches.push(batch);
     return new Promise((resolve, reject) => {
       this.#answer = { resolve, reject };
@@ -41,7 +41,7 @@ class SlowLedger implements LedgerPort<string, string> {
     await settle();
   }
 
-  /** Answers that the till was fenced. */
+  /** Answers that the credit leaser was fenced. */
   async fence(): Promise<void> {
     this.#answer?.resolve({ kind: "fenced" });
     this.#answer = undefined;
@@ -69,24 +69,24 @@ afterEach(() => restore());
 
 function open() {
   const ledger = new SlowLedger();
-  const pump = new Pump(ledger, "till/1", { recalled: () => {}, fenced: () => {} });
-  return { ledger, pump };
+  const committer = new GroupCommitter(ledger, "till/1", { recalled: () => {}, fenced: () => {} });
+  return { ledger, committer };
 }
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `call ${i}`);
 
 describe("callers who go round", () => {
   it("wait for no clock: the next batch leaves when the last of them is back", async () => {
-    const { ledger, pump } = open();
-    for (const name of names(64)) pump.intend(name);
+    const { ledger, committer } = open();
+    for (const name of names(64)) committer.intend(name);
     await settle();
     for (let round = 1; round <= 3; round++) {
       expect(ledger.sizes).toEqual(Array.from({ length: round }, () => 64));
       await ledger.done();
-      for (const name of names(63)) pump.intend(name);
+      for (const name of names(63)) committer.intend(name);
       await settle();
       expect(ledger.waits).toBe(false);
-      pump.intend("the last");
+      committer.intend("the last");
       await settle();
       await settle();
       expect(ledger.waits).toBe(true);
@@ -94,22 +94,22 @@ describe("callers who go round", () => {
   });
 
   it("wait a few milliseconds and no longer for one who has left", async () => {
-    const { ledger, pump } = open();
-    for (const name of names(64)) pump.intend(name);
+    const { ledger, committer } = open();
+    for (const name of names(64)) committer.intend(name);
     await settle();
     await ledger.done();
-    for (const name of names(63)) pump.intend(name);
+    for (const name of names(63)) committer.intend(name);
     await clock.advance(5);
     expect(ledger.sizes).toEqual([64, 63]);
   });
 
   it("take those along who came while they were under way", async () => {
-    const { ledger, pump } = open();
-    for (const name of names(32)) pump.intend(name);
+    const { ledger, committer } = open();
+    for (const name of names(32)) committer.intend(name);
     await settle();
-    pump.intend("a stranger");
+    committer.intend("a stranger");
     await ledger.done();
-    for (const name of names(32)) pump.intend(name);
+    for (const name of names(32)) committer.intend(name);
     await settle();
     expect(ledger.waits).toBe(false);
     await clock.advance(5);
@@ -117,13 +117,13 @@ describe("callers who go round", () => {
   });
 
   it("bring what they say in one turn into one batch", async () => {
-    const { ledger, pump } = open();
-    for (const name of names(4)) pump.intend(name);
+    const { ledger, committer } = open();
+    for (const name of names(4)) committer.intend(name);
     await settle();
     await ledger.done();
-    for (const name of names(3)) pump.intend(name);
+    for (const name of names(3)) committer.intend(name);
     await settle();
-    for (const name of names(4)) pump.intend(name);
+    for (const name of names(4)) committer.intend(name);
     await settle();
     await settle();
     expect(ledger.sizes).toEqual([4, 7]);
@@ -132,28 +132,28 @@ describe("callers who go round", () => {
 
 describe("a rest before a batch ends at once", () => {
   async function resting() {
-    const { ledger, pump } = open();
-    for (const name of names(20)) pump.intend(name);
+    const { ledger, committer } = open();
+    for (const name of names(20)) committer.intend(name);
     await settle();
     await ledger.done();
-    pump.intend("waits");
+    committer.intend("waits");
     await settle();
     expect(ledger.waits).toBe(false);
-    return { ledger, pump };
+    return { ledger, committer };
   }
 
   it("when a call waits for credit", async () => {
-    const { ledger, pump } = await resting();
+    const { ledger, committer } = await resting();
     const credit = { lease: "lease_1", org: "org_1", key: "key_1", day: "2026-01-01", need: 1, asked: 1, want: 1 };
-    void pump.move({ kind: "take", entry: "entry_1", ...credit });
+    void committer.move({ kind: "take", entry: "entry_1", ...credit });
     await settle();
     await settle();
     expect(ledger.sizes).toEqual([20, 2]);
   });
 
-  it("when the pump closes", async () => {
-    const { ledger, pump } = await resting();
-    const closed = pump.close();
+  it("when the group committer closes", async () => {
+    const { ledger, committer } = await resting();
+    const closed = committer.close();
     await settle();
     await settle();
     expect(ledger.sizes).toEqual([20, 1]);
@@ -163,8 +163,8 @@ describe("a rest before a batch ends at once", () => {
   });
 
   it("when a batch is full", async () => {
-    const { ledger, pump } = await resting();
-    for (const name of names(511)) pump.intend(name);
+    const { ledger, committer } = await resting();
+    for (const name of names(511)) committer.intend(name);
     await settle();
     await settle();
     expect(ledger.sizes).toEqual([20, 512]);
@@ -174,21 +174,21 @@ describe("a rest before a batch ends at once", () => {
 describe("ends that nobody waits for", () => {
   /** A pump with calls under way, whose promises are in the journal. */
   async function promised(calls: number) {
-    const { ledger, pump } = open();
-    const intents = names(calls).map((name) => pump.intend(name));
+    const { ledger, committer } = open();
+    const intents = names(calls).map((name) => committer.intend(name));
     await settle();
     for (let left = calls; left > 0; left -= 512) await ledger.done();
     await clock.advance(5);
     const end = (index: number, presses = false): Promise<void> =>
-      pump.settle("lease_1", `end ${index}`, intents[index], presses).promise;
-    return { ledger, pump, end };
+      committer.settle("lease_1", `end ${index}`, intents[index], presses).promise;
+    return { ledger, committer, end };
   }
 
   it("gather while promises leave, and the journal keeps their promises until they do", async () => {
-    const { ledger, pump, end } = await promised(2);
+    const { ledger, committer, end } = await promised(2);
     void end(0);
     void end(1);
-    pump.intend("next");
+    committer.intend("next");
     await clock.advance(5);
     expect(ledger.batches.at(-1)).toMatchObject({ intents: ["next"], settlements: [], over: [] });
     await ledger.done();
@@ -222,9 +222,9 @@ describe("ends that nobody waits for", () => {
   });
 
   it("leave, 512 at most at a time, before anything that was asked for after them", async () => {
-    const { ledger, pump, end } = await promised(600);
+    const { ledger, committer, end } = await promised(600);
     for (let i = 0; i < 600; i++) void end(i);
-    void pump.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" });
+    void committer.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" });
     for (let i = 0; i < 5; i++) {
       await clock.advance(5);
       await ledger.done();
@@ -234,10 +234,13 @@ describe("ends that nobody waits for", () => {
   });
 
   const reasons: [string, (made: Awaited<ReturnType<typeof promised>>) => unknown][] = [
-    ["a balance is asked for", ({ pump }) => pump.caughtUp()],
+    ["a balance is asked for", ({ committer }) => committer.caughtUp()],
     ["an answer waits for another's end", ({ end }) => end(1, true)],
-    ["their lease ends", ({ pump }) => pump.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" })],
-    ["the pump closes", ({ pump }) => pump.close()],
+    [
+      "their lease ends",
+      ({ committer }) => committer.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" }),
+    ],
+    ["the pump closes", ({ committer }) => committer.close()],
   ];
   it.each(reasons)("leave at once when %s", async (_, happens) => {
     const made = await promised(2);
@@ -254,14 +257,14 @@ describe("ends that nobody waits for", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("are refused with all else when the till was fenced", async () => {
-    const { ledger, pump, end } = await promised(1);
+  it("are refused with all else when the credit leaser was fenced", async () => {
+    const { ledger, committer, end } = await promised(1);
     const lost = end(0).catch((cause: unknown) => cause);
-    pump.intend("next");
+    committer.intend("next");
     await clock.advance(5);
     await ledger.fence();
     expect(await lost).toMatchObject({ message: expect.stringContaining("nothing was charged") });
-    await pump.close();
+    await committer.close();
     expect(ledger.sizes).toEqual([1, 1]);
     expect(clock.pending).toBe(0);
   });
@@ -272,7 +275,7 @@ it("writes every promise before it is answered and every end once, however calle
   const step = fc.tuple(fc.integer({ min: 0, max: 200 }), fc.constantFrom("none", "done", "lost"), fc.nat({ max: 7 }));
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 30 }), fc.boolean(), async (steps, goRound) => {
-      const { ledger, pump } = open();
+      const { ledger, committer } = open();
       const asked = new Set<string>();
       let begun = 0;
       let durable = 0;
@@ -280,10 +283,10 @@ it("writes every promise before it is answered and every end once, however calle
       let closing = false;
       const call = (): void => {
         const name = String(begun++);
-        const intent = pump.intend(name);
+        const intent = committer.intend(name);
         const end = (): void => {
           asked.add(name);
-          pump.settle("lease_1", name, intent, begun % 7 === 0).hear(
+          committer.settle("lease_1", name, intent, begun % 7 === 0).hear(
             () => ended++,
             () => expect.unreachable(),
           );
@@ -303,7 +306,7 @@ it("writes every promise before it is answered and every end once, however calle
       }
       closing = true;
       let closed = false;
-      void pump.close().then(() => {
+      void committer.close().then(() => {
         closed = true;
       });
       for (let turn = 0; !closed && turn < 10_000; turn++) {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { microOf } from "../../../src/contracts/price.ts";
 import { charge } from "../../../src/billing/price.ts";
+import { microOf } from "../../../src/contracts/price.ts";
 
 /** Half to even, in integers without bounds. */
 function exactly(units: number, nano: number): number {
@@ -41,7 +41,7 @@ test("agrees where the quotient is one step from a whole number", () => {
   }
 });
 
-test("plans cost what the till charges", () => {
+test("plans cost what the credit leaser charges", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 5000 }), fc.integer({ min: 0, max: 1_000_000_000 }), (units, nano) => {
       expect(microOf(units, nano)).toBe(charge(units, nano));

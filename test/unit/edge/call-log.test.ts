@@ -5,7 +5,7 @@ import { CallLines, callerIdOf, type LogLine } from "../../../src/edge/call-log.
 
 const whole: LogLine = {
   requestId: "req_1",
-  face: "rest",
+  transport: "rest",
   rpc: "limber.v1.InferenceService/Act",
   status: 429,
   latencyMs: 1.5,
@@ -32,7 +32,7 @@ describe("lines of answered calls", () => {
     expect(byHand.join("").endsWith("\n")).toBe(true);
   });
 
-  it("are gathered, and none is lost when the house closes", () => {
+  it("are gathered, and none is lost when the gateway closes", () => {
     const writes: string[] = [];
     const lines = new CallLines((text) => writes.push(text), { pid: 1 });
     for (let i = 0; i < 1000; i++) lines.add(plain);

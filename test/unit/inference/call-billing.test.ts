@@ -4,22 +4,22 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { replaceAmbient } from "../../../src/ambient.ts";
-import type { Batch, LedgerPort } from "../../../src/billing/ledger-port.ts";
-import { Till } from "../../../src/billing/credit-leaser.ts";
-import { Reason, Refusal, refuse } from "../../../src/errors.ts";
-import { planFor } from "../../../src/routing/index.ts";
-import { Bill } from "../../../src/inference/call-billing.ts";
+import { CreditLeaser } from "../../../src/billing/credit-leaser.ts";
+import type { CommitBatch, LedgerPort } from "../../../src/billing/ledger-port.ts";
 import { Cancel } from "../../../src/cancellation.ts";
+import { Reason, Refusal, refuse } from "../../../src/errors.ts";
+import { CallBilling } from "../../../src/inference/call-billing.ts";
+import { planFor } from "../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/billing/ledger.ts";
 import { eventually } from "../../support/eventually.ts";
 import { keyCall } from "../../support/key-call.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
-/** Grants every take, and fences the till that then writes an intent or a settlement. */
+/** Grants every take, and fences the credit leaser that then writes an intent or a settlement. */
 const fencing: LedgerPort<IntentRecord, RequestRecord> = {
   open: async () => "test/1",
-  async commit(_till: string, batch: Batch<IntentRecord, RequestRecord>) {
+  async commit(_till: string, batch: CommitBatch<IntentRecord, RequestRecord>) {
     if (batch.intents.length + batch.settlements.length > 0) return { kind: "fenced" };
     const takes = batch.moves.flatMap((move) =>
       move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
@@ -34,7 +34,7 @@ const fencing: LedgerPort<IntentRecord, RequestRecord> = {
 const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
 
 /** Charges one unit; what is thrown for it. */
-const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
+const settle = (bill: CallBilling, costMicro: number): Promise<Refusal> =>
   bill
     .settle(
       { step: plan.steps[0]!, units: 1, costMicro, hedgeMicro: undefined },
@@ -48,17 +48,17 @@ const settle = (bill: Bill, costMicro: number): Promise<Refusal> =>
     );
 
 it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
-  const till = await Till.open(fencing);
+  const leaser = await CreditLeaser.open(fencing);
   const idempotency = { orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false };
   const call = keyCall(idempotency);
-  const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
+  const bill = await CallBilling.open(leaser, plan, call, { modelRequested: "a" });
   expect(idempotency.promised).toBe(true);
 
   const thrown = await settle(bill, 0);
   expect(thrown).toBeInstanceOf(Refusal);
   expect(thrown.reason).toBe(Reason.STORE_UNAVAILABLE);
   await expect(bill.void(refuse(Reason.INTERNAL_ERROR, "never on record"))).resolves.toBeUndefined();
-  await till.close();
+  await leaser.close();
 });
 
 describe("while the ledger does not answer", () => {
@@ -88,12 +88,12 @@ describe("while the ledger does not answer", () => {
         return { kind: "done", takes, recalled: [] };
       },
     };
-    return { clock, charged, recorded, answer: answered.resolve, till: await Till.open(port) };
+    return { clock, charged, recorded, answer: answered.resolve, leaser: await CreditLeaser.open(port) };
   }
 
   it("a call whose promise is not on record is told that nothing was charged: nothing is, when the ledger answers", async () => {
-    const { clock, charged, recorded, answer, till } = await openSilent();
-    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
+    const { clock, charged, recorded, answer, leaser } = await openSilent();
+    const bill = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" });
     const thrown = settle(bill, 1);
     await clock.advance(5_000);
     expect((await thrown).reason).toBe(Reason.STORE_UNAVAILABLE);
@@ -104,12 +104,12 @@ describe("while the ledger does not answer", () => {
       expect(recorded).toEqual(["req_1 failed store_unavailable"]);
     });
     expect(charged).toEqual([]);
-    await till.close();
+    await leaser.close();
   });
 
   it("a call is answered at its deadline, and not charged", async () => {
-    const { clock, charged, recorded, answer, till } = await openSilent();
-    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    const { clock, charged, recorded, answer, leaser } = await openSilent();
+    const bill = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" }, 500);
     const thrown = settle(bill, 1);
     await clock.advance(501);
     expect((await thrown).reason).toBe(Reason.DEADLINE_EXCEEDED);
@@ -119,37 +119,37 @@ describe("while the ledger does not answer", () => {
       expect(recorded).toEqual(["req_1 failed deadline_exceeded"]);
     });
     expect(charged).toEqual([]);
-    await till.close();
+    await leaser.close();
   });
 
   it("an answer that comes when its deadline is over is none, even where the ledger was quick", async () => {
-    const { clock, charged, answer, till } = await openSilent();
+    const { clock, charged, answer, leaser } = await openSilent();
     answer();
-    const bill = await Bill.open(till, plan, keyCall(), { modelRequested: "a" }, 500);
+    const bill = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" }, 500);
     await clock.advance(501);
     expect((await settle(bill, 1)).reason).toBe(Reason.DEADLINE_EXCEEDED);
     await clock.advance(1_000);
     expect(charged).toEqual([]);
-    await till.close();
+    await leaser.close();
   });
 
   it("a caller that left before its answer did is not charged", async () => {
-    const { clock, charged, answer, till } = await openSilent();
+    const { clock, charged, answer, leaser } = await openSilent();
     answer();
     const gone = new Cancel();
-    const bill = await Bill.open(till, plan, { ...keyCall(), signal: gone }, { modelRequested: "a" });
+    const bill = await CallBilling.open(leaser, plan, { ...keyCall(), signal: gone }, { modelRequested: "a" });
     const thrown = settle(bill, 1);
     gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
     await clock.advance(1_000);
     expect((await thrown).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
     expect(charged).toEqual([]);
-    await till.close();
+    await leaser.close();
   });
 
   it("a call with an idempotency key is told to call again: its answer is kept and charged once", async () => {
-    const { clock, charged, answer, till } = await openSilent();
+    const { clock, charged, answer, leaser } = await openSilent();
     const call = keyCall({ orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false });
-    const bill = await Bill.open(till, plan, call, { modelRequested: "a" });
+    const bill = await CallBilling.open(leaser, plan, call, { modelRequested: "a" });
     const thrown = settle(bill, 1);
     await clock.advance(5_000);
     expect((await thrown).message).toContain("call again with the same idempotency key");
@@ -158,15 +158,15 @@ describe("while the ledger does not answer", () => {
       await clock.advance(100);
       expect(charged).toEqual(["req_1"]);
     });
-    await till.close();
+    await leaser.close();
   });
 
   it("the next call is told that nothing was charged: nothing ever is", async () => {
-    const { clock, charged, answer, till } = await openSilent();
-    const first = await Bill.open(till, plan, keyCall(), { modelRequested: "a" });
+    const { clock, charged, answer, leaser } = await openSilent();
+    const first = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" });
     await clock.advance(5_000);
     const again = { ...keyCall(), requestId: "req_2" };
-    const refused = await Promise.try(() => Bill.open(till, plan, again, { modelRequested: "a" })).then(
+    const refused = await Promise.try(() => CallBilling.open(leaser, plan, again, { modelRequested: "a" })).then(
       () => expect.unreachable("the ledger is away"),
       (thrown) => thrown,
     );
@@ -174,7 +174,7 @@ describe("while the ledger does not answer", () => {
     answer();
     void first.void(refuse(Reason.INTERNAL_ERROR, "over"));
     await clock.advance(1_000);
-    await till.close();
+    await leaser.close();
     expect(charged).toEqual([]);
   });
 });

@@ -10,8 +10,8 @@ import {
 import type { AddressInfo } from "node:net";
 import { type Field, packFields } from "../../../src/codecs/http2/hpack.ts";
 import type { UpstreamFailure } from "../../../src/contracts/failure.ts";
-import { Connection } from "../../../src/upstream/http2/connection.ts";
-import type { Fields } from "../../../src/upstream/http2/fields.ts";
+import { ClientConnection } from "../../../src/upstream/http2/connection.ts";
+import type { HeaderFields } from "../../../src/upstream/http2/fields.ts";
 import type { Stream, StreamHearer } from "../../../src/upstream/http2/stream.ts";
 import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
@@ -23,7 +23,7 @@ export const lookup = guardedLookup({ allowPrivate: true });
 export const link: {
   sessions: ServerHttp2Session[];
   serve: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
-  connection: Connection | undefined;
+  connection: ClientConnection | undefined;
 } = { sessions: [], serve: () => undefined, connection: undefined };
 let server: Http2Server;
 
@@ -41,8 +41,8 @@ export async function listen(settings: Settings = {}): Promise<void> {
 }
 
 /** A connection to a server that a test has opened by itself. */
-export const connectTo = (port: number): Connection =>
-  new Connection({ url: new URL(`http://127.0.0.1:${port}`), lookup, authorization: undefined }, () => undefined);
+export const connectTo = (port: number): ClientConnection =>
+  new ClientConnection({ url: new URL(`http://127.0.0.1:${port}`), lookup, authorization: undefined }, () => undefined);
 
 /** What every test begins with. */
 export function beginEach(): void {
@@ -58,8 +58,8 @@ export async function endEach(): Promise<void> {
 
 /** Everything that came on one stream. */
 export class Heard {
-  fields: Fields = {};
-  after: Fields = {};
+  fields: HeaderFields = {};
+  after: HeaderFields = {};
   readonly chunks: Buffer[] = [];
   failure: UpstreamFailure | undefined;
   isClosed = false;

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { replaceAmbient } from "../../../src/ambient.ts";
-import { Connection } from "../../../src/upstream/http2/connection.ts";
+import { ClientConnection } from "../../../src/upstream/http2/connection.ts";
 import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
@@ -213,7 +213,7 @@ describe("a connection", () => {
     const before = getCACertificates("default");
     setDefaultCACertificates([...before, cert]);
     const url = new URL(`https://localhost:${(secure.address() as AddressInfo).port}`);
-    link.connection = new Connection({ url, lookup, authorization: undefined }, () => undefined);
+    link.connection = new ClientConnection({ url, lookup, authorization: undefined }, () => undefined);
     const all = [1, 100, 100_000, 3_000_000].map((size) => ({ message: noise(size, size), heard: open() }));
     for (const { heard, message } of all) heard.stream?.end(message);
     for (const { heard, message } of all) {

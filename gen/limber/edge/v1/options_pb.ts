@@ -123,7 +123,7 @@ export const RpcSchema: GenMessage<Rpc> = /*@__PURE__*/
   messageDesc(file_limber_edge_v1_options, 0);
 
 /**
- * What a refusal looks like on each face.
+ * What a refusal looks like on each transport.
  *
  * @generated from message limber.edge.v1.Refusal
  */
@@ -718,7 +718,7 @@ export const rpc: GenExtension<MethodOptions, Rpc> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 0);
 
 /**
- * What a refusal with this reason looks like on each face.
+ * What a refusal with this reason looks like on each transport.
  *
  * @generated from extension: limber.edge.v1.Refusal refusal = 50111;
  */

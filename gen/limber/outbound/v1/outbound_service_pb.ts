@@ -335,7 +335,7 @@ export const GroundCallSchema: GenMessage<GroundCall> = /*@__PURE__*/
   messageDesc(file_limber_outbound_v1_outbound_service, 8);
 
 /**
- * Where model servers moor that the gateway cannot dial.
+ * Where model servers register that the gateway cannot dial.
  *
  * @generated from service limber.outbound.v1.OutboundService
  */

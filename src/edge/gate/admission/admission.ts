@@ -7,10 +7,10 @@ import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { after, cpuMs, random, steadyNow } from "../../../ambient.ts";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
 import { DEFAULT_BOUNDS, GradientLimit, type LimitBounds } from "./concurrency-limit.ts";
-import { FairQueue, type Waiting } from "./queue.ts";
+import { FairQueue, type QueuedCall } from "./queue.ts";
 
 /** A call that was let in, from then until its answer is out. */
-export interface Work {
+export interface AdmittedWork {
   /** Milliseconds that it waited for its turn. */
   readonly waitedMs: number;
   /** Its body has still to come, which is the caller's time. */
@@ -77,12 +77,12 @@ const CLASSES = [
   Priority.CRITICAL,
 ];
 
-interface Entry extends Waiting {
-  start(work: Work): void;
+interface AdmissionEntry extends QueuedCall {
+  start(work: AdmittedWork): void;
   refuse(refusal: Refusal): void;
 }
 
-interface Held extends Waiting {
+interface AdmissionHold extends QueuedCall {
   refuse(): void;
   drop(): void;
   readonly cost: number;
@@ -96,8 +96,8 @@ export const classOf = (priority: Priority): Priority =>
 export class LoadShedder {
   readonly #limit: GradientLimit;
   /** Control loops go before every other class, whatever organisation it is of. */
-  readonly #loops = new FairQueue<Entry>();
-  readonly #others = new FairQueue<Entry>();
+  readonly #loops = new FairQueue<AdmissionEntry>();
+  readonly #others = new FairQueue<AdmissionEntry>();
   #inFlight = 0;
   /** Calls that were let in in this turn and whose bodies have not come: they may all come at once. */
   #unread = 0;
@@ -118,7 +118,7 @@ export class LoadShedder {
   /** What a call costs of this process's time, its waits for the database in it; in milliseconds. */
   #ownMs = 0;
   /** Refusals that wait: what answers each, and none of what its caller sent. */
-  readonly #held = new FairQueue<Held>();
+  readonly #held = new FairQueue<AdmissionHold>();
   #refusalMs = REFUSAL_MS;
   /** What refusing may cost until the next look. */
   #refusingMs = LEAST_REFUSING_MS;
@@ -141,7 +141,7 @@ export class LoadShedder {
   }
 
   /** Takes a call in, at once where there is room; else it waits, or is refused with `overloaded`. */
-  enter(priority: Priority, orgOf: () => string, deadline?: number): Work | Promise<Work> {
+  enter(priority: Priority, orgOf: () => string, deadline?: number): AdmittedWork | Promise<AdmittedWork> {
     if (priority === Priority.CRITICAL) {
       this.#admitted[priority]!++;
       return UNCOUNTED;
@@ -165,7 +165,7 @@ export class LoadShedder {
   }
 
   /** Refuses where a call that has been read turns out to have no time left: what it waited and what it will cost are more than it has. */
-  assertInTime(work: Work, priority: Priority, deadlineMs: number): void {
+  assertInTime(work: AdmittedWork, priority: Priority, deadlineMs: number): void {
     if (work.waitedMs === 0 || work.waitedMs + this.#ownMs < deadlineMs) return;
     this.#count(priority, "deadline");
     throw this.refusal();
@@ -249,11 +249,11 @@ export class LoadShedder {
     return Math.max(LEAST_QUEUE, Math.min(OVERLOAD_QUEUE, Math.ceil(served)));
   }
 
-  #queueOf(priority: Priority): FairQueue<Entry> {
+  #queueOf(priority: Priority): FairQueue<AdmissionEntry> {
     return priority === Priority.LOOP ? this.#loops : this.#others;
   }
 
-  #start(priority: Priority, waitedMs: number): Work {
+  #start(priority: Priority, waitedMs: number): AdmittedWork {
     this.#admitted[priority]!++;
     this.#starts++;
     this.#begun++;
@@ -268,7 +268,7 @@ export class LoadShedder {
     },
     left: () => {
       this.#inFlight--;
-      if (this.#size > 0 && this.#hasRoom) this.#pump();
+      if (this.#size > 0 && this.#hasRoom) this.#committer();
     },
     unread: () => {
       this.#unread++;
@@ -282,7 +282,7 @@ export class LoadShedder {
     },
   };
 
-  #wait(priority: Priority, org: string, deadline: number | undefined): Promise<Work> {
+  #wait(priority: Priority, org: string, deadline: number | undefined): Promise<AdmittedWork> {
     const at = steadyNow();
     this.#standingSince ??= at;
     this.#hasWaited = true;
@@ -309,7 +309,7 @@ export class LoadShedder {
   }
 
   /** Refuses a call that has waited. */
-  #dismiss(entry: Entry, reason: ShedReason): void {
+  #dismiss(entry: AdmissionEntry, reason: ShedReason): void {
     this.#queued[entry.priority]!--;
     this.#count(entry.priority, reason);
     this.pace(entry.org, () => entry.refuse(this.refusal()), { cost: PLAIN_COST });
@@ -324,7 +324,7 @@ export class LoadShedder {
   }
 
   /** Lets in who waits, as far as there is room. */
-  #pump(): void {
+  #committer(): void {
     const at = steadyNow();
     while (this.#size > 0 && this.#hasRoom) {
       const newestFirst = this.#isNewestFirst(at);
@@ -368,7 +368,7 @@ export class LoadShedder {
     this.#begun = 0;
     this.#endWindow(at);
     // What is let in now is work of the next turn.
-    if (this.#size > 0) this.#pump();
+    if (this.#size > 0) this.#committer();
   };
 
   #endWindow(at: number): void {
@@ -406,7 +406,7 @@ export class LoadShedder {
     this.#endWindow(at);
     this.#decide(at);
     this.#expire(at);
-    if (this.#size > 0) this.#pump();
+    if (this.#size > 0) this.#committer();
     this.#payOut();
     this.#isLooking = this.#size > 0 || this.#held.size > 0 || this.#isShedding;
     if (this.#isLooking) this.#lookLater();
@@ -414,8 +414,8 @@ export class LoadShedder {
 
   /** Refuses calls that have waited too long, and those beyond what is served soon. */
   #expire(at: number): void {
-    const isLate = ({ deadline }: Entry): boolean => deadline !== undefined && deadline - at < this.#ownMs;
-    const isOld = ({ since }: Entry): boolean => this.#isShedding && at - since > MOST_WAIT_MS;
+    const isLate = ({ deadline }: AdmissionEntry): boolean => deadline !== undefined && deadline - at < this.#ownMs;
+    const isOld = ({ since }: AdmissionEntry): boolean => this.#isShedding && at - since > MOST_WAIT_MS;
     for (const queue of [this.#loops, this.#others])
       for (const entry of queue.takeOut((each) => isLate(each) || isOld(each)))
         this.#dismiss(entry, isLate(entry) ? "deadline" : "queue_timeout");
@@ -486,7 +486,7 @@ interface Counter {
   ended(ownMs: number): void;
 }
 
-class Counted implements Work {
+class Counted implements AdmittedWork {
   readonly waitedMs: number;
   readonly #counter: Counter;
   #since = steadyNow();
@@ -538,7 +538,7 @@ class Counted implements Work {
 }
 
 /** What is never refused is not counted either. */
-const UNCOUNTED: Work = {
+const UNCOUNTED: AdmittedWork = {
   waitedMs: 0,
   reading() {},
   away() {},

@@ -2,7 +2,7 @@
 import type { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 
 /** A call that waits. */
-export interface Waiting {
+export interface QueuedCall {
   readonly org: string;
   readonly priority: Priority;
   /** When it came, and when its answer is of no use any more; on the steady clock in milliseconds. */
@@ -11,7 +11,7 @@ export interface Waiting {
 }
 
 /** The calls of one organisation, by class, oldest first. */
-class Line<T extends Waiting> {
+class AdmissionQueue<T extends QueuedCall> {
   readonly #classes: T[][] = [];
   size = 0;
 
@@ -66,9 +66,9 @@ class Line<T extends Waiting> {
 }
 
 /** All that wait. The caller bounds how many. */
-export class FairQueue<T extends Waiting> {
+export class FairQueue<T extends QueuedCall> {
   /** In the order of their turns: the organisation that is served goes to the end. */
-  readonly #lines = new Map<string, Line<T>>();
+  readonly #lines = new Map<string, AdmissionQueue<T>>();
   #size = 0;
 
   get size(): number {
@@ -78,7 +78,7 @@ export class FairQueue<T extends Waiting> {
   push(call: T): void {
     let line = this.#lines.get(call.org);
     if (line === undefined) {
-      line = new Line();
+      line = new AdmissionQueue();
       this.#lines.set(call.org, line);
     }
     line.push(call);

@@ -20,12 +20,12 @@ import { unknown } from "./near.ts";
 import { wordsOf } from "./words.ts";
 
 /** Reads a value, or notes what is wrong with it and returns undefined. */
-type Read = (value: unknown, faults: Faults) => unknown;
+type FieldReader = (value: unknown, faults: Faults) => unknown;
 
 /** Reads a value into a field of `target`; null leaves the field unset. */
-type Put = (target: Fields, value: unknown, faults: Faults) => void;
+type Put = (target: DecodeFields, value: unknown, faults: Faults) => void;
 
-type Fields = Record<string, unknown>;
+type DecodeFields = Record<string, unknown>;
 
 /** Reads the REST JSON of one message type. */
 export interface Decoder {
@@ -62,7 +62,7 @@ function compile(desc: DescMessage): Decoder {
 }
 
 // Generated messages are plain objects with their fields as properties.
-const fieldsOf = (message: Message): Fields => message as unknown as Fields;
+const fieldsOf = (message: Message): DecodeFields => message as unknown as DecodeFields;
 
 function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
   const blank = blankOf(desc);
@@ -120,7 +120,7 @@ const isChosen = (oneof: unknown, name: string): boolean => {
   return chosen !== undefined && chosen !== name;
 };
 
-function readerOf(field: DescField): Read {
+function readerOf(field: DescField): FieldReader {
   switch (field.fieldKind) {
     case "list":
       return listReader(field);
@@ -135,7 +135,7 @@ function readerOf(field: DescField): Read {
   }
 }
 
-function listReader(field: DescField & { fieldKind: "list" }): Read {
+function listReader(field: DescField & { fieldKind: "list" }): FieldReader {
   const [read, zero] = itemReader(field);
   const most = mostItemsOf(field);
   return (value, faults) => {
@@ -153,7 +153,7 @@ function listReader(field: DescField & { fieldKind: "list" }): Read {
   };
 }
 
-function itemReader(field: DescField & { fieldKind: "list" }): [read: Read, zero: () => unknown] {
+function itemReader(field: DescField & { fieldKind: "list" }): [read: FieldReader, zero: () => unknown] {
   switch (field.listKind) {
     case "message":
       return [messageReader(field.message), () => create(field.message)];
@@ -173,7 +173,7 @@ const zeroOf = (scalar: ScalarType): unknown =>
         ? new Uint8Array()
         : 0;
 
-function mapReader(field: DescField & { fieldKind: "map" }): Read {
+function mapReader(field: DescField & { fieldKind: "map" }): FieldReader {
   if (field.mapKey !== ScalarType.STRING) throw new Error(`${field} has keys that JSON cannot carry`);
   const read =
     field.mapKind === "message"
@@ -184,7 +184,7 @@ function mapReader(field: DescField & { fieldKind: "map" }): Read {
   const most = mostItemsOf(field);
   return (value, faults) => {
     if (!isObject(value)) return faults.add("dict_type", "must be an object");
-    const entries: Fields = {};
+    const entries: DecodeFields = {};
     const keys = Object.keys(value);
     if (keys.length > most) return faults.add("too_long", tooManyItems(field, most));
     for (const key of keys) {
@@ -204,7 +204,7 @@ function checkKey(key: string, faults: Faults): void {
   else string(key, faults);
 }
 
-function messageReader(desc: DescMessage): Read {
+function messageReader(desc: DescMessage): FieldReader {
   switch (desc.typeName) {
     case "google.protobuf.Struct":
       return (value, faults) =>
@@ -231,14 +231,14 @@ function freeForm(value: unknown, faults: Faults): unknown {
     for (const key of Object.keys(value)) {
       const inner = faults.list.length;
       checkKey(key, faults);
-      freeForm((value as Fields)[key], faults);
+      freeForm((value as DecodeFields)[key], faults);
       if (faults.list.length > inner) faults.inside(Array.isArray(value) ? Number(key) : key, inner);
     }
   }
   return faults.list.length === first ? value : undefined;
 }
 
-function enumReader(desc: DescEnum): Read {
+function enumReader(desc: DescEnum): FieldReader {
   const { toNumber } = wordsOf(desc);
   const sentence = `must be one of ${[...toNumber.keys()].join(", ")}`;
   return (value, faults) => {
@@ -247,14 +247,14 @@ function enumReader(desc: DescEnum): Read {
   };
 }
 
-function scalarReader(scalar: ScalarType): Read {
+function scalarReader(scalar: ScalarType): FieldReader {
   const read = SCALARS[scalar];
   // 64-bit integers are strings in every JSON that keeps them whole, and the specification writes integers as numbers.
   if (read === undefined) throw new Error(`REST JSON does not carry ${ScalarType[scalar]}`);
   return read;
 }
 
-const SCALARS: Partial<Record<ScalarType, Read>> = {
+const SCALARS: Partial<Record<ScalarType, FieldReader>> = {
   [ScalarType.STRING]: string,
   [ScalarType.BOOL]: (value, faults) =>
     typeof value === "boolean" ? value : faults.add("bool_type", "must be true or false"),
@@ -280,7 +280,7 @@ function double(value: unknown, faults: Faults): unknown {
   return Number.isFinite(value) ? value : faults.add("finite_number", "must be a finite number");
 }
 
-function integer(least: number, most: number): Read {
+function integer(least: number, most: number): FieldReader {
   return (value, faults) => {
     if (typeof value !== "number") return faults.add("int_type", "must be an integer");
     if (!Number.isInteger(value)) return faults.add("int_from_float", "must be an integer");
@@ -300,6 +300,6 @@ function base64(value: unknown, faults: Faults): unknown {
     : faults.add("bytes_invalid_encoding", "must be base64");
 }
 
-function isObject(value: unknown): value is Fields {
+function isObject(value: unknown): value is DecodeFields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

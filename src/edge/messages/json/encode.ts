@@ -16,7 +16,7 @@ import { wordsOf } from "./words.ts";
 /** Makes the plain form of one value. What comes in has the type of the descriptor that the function was compiled from. */
 type Plain = (value: unknown) => unknown;
 
-type Fields = Record<string, unknown>;
+type EncodeFields = Record<string, unknown>;
 
 /** Makes the REST JSON of one message type. */
 export interface Encoder {
@@ -42,7 +42,7 @@ export function encoderOf(desc: DescMessage): Encoder {
 }
 
 /** One field of a message: its REST name, how to get it, how to write it, and whether it is null when it is not set. */
-interface Member {
+interface EncodeMember {
   readonly name: string;
   readonly get: (message: Message) => unknown;
   readonly plain: Plain;
@@ -50,8 +50,8 @@ interface Member {
 }
 
 function compile(desc: DescMessage): Encoder {
-  const members = new Map<string, Member>();
-  const ready = (): Map<string, Member> => {
+  const members = new Map<string, EncodeMember>();
+  const ready = (): Map<string, EncodeMember> => {
     // Compiled at first use, because a message may contain itself.
     if (members.size === 0) for (const field of desc.fields) members.set(field.localName, memberOf(field));
     return members;
@@ -66,20 +66,20 @@ function compile(desc: DescMessage): Encoder {
   };
 }
 
-function memberOf(field: DescField): Member {
+function memberOf(field: DescField): EncodeMember {
   return { name: field.name, get: getterOf(field), plain: plainOf(field), nullable: getOption(field, nullable) };
 }
 
-function inlineValue(desc: DescMessage, ready: () => Map<string, Member>): Encoder["encode"] {
+function inlineValue(desc: DescMessage, ready: () => Map<string, EncodeMember>): Encoder["encode"] {
   const only = desc.fields[0]?.localName ?? "";
   return (message) => ready().get(only)?.plain(fieldIn(message, only));
 }
 
-function objectValue(ready: () => Map<string, Member>): Encoder["encode"] {
-  let plan: readonly Member[];
+function objectValue(ready: () => Map<string, EncodeMember>): Encoder["encode"] {
+  let plan: readonly EncodeMember[];
   return (message) => {
     plan ??= [...ready().values()];
-    const object: Fields = {};
+    const object: EncodeFields = {};
     for (const member of plan) {
       const value = member.get(message);
       if (value !== undefined) object[member.name] = member.plain(value);
@@ -90,7 +90,7 @@ function objectValue(ready: () => Map<string, Member>): Encoder["encode"] {
 }
 
 // Generated messages are plain objects with their fields as properties.
-const fieldIn = (message: Message, name: string): unknown => (message as unknown as Fields)[name];
+const fieldIn = (message: Message, name: string): unknown => (message as unknown as EncodeFields)[name];
 
 /** Gets a field's value from a message; undefined where it isn't set. */
 export function getterOf(field: DescField): (message: Message) => unknown {
@@ -127,7 +127,7 @@ function listOf(plain: Plain): Plain {
 }
 
 function mapOf(plain: Plain): Plain {
-  return (value) => Object.fromEntries(Object.entries(value as Fields).map(([key, item]) => [key, plain(item)]));
+  return (value) => Object.fromEntries(Object.entries(value as EncodeFields).map(([key, item]) => [key, plain(item)]));
 }
 
 function itemOf(kind: "scalar" | "enum" | "message", field: DescField): Plain {

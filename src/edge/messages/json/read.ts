@@ -41,11 +41,11 @@ const notPlain = (): never => {
 };
 
 /** Reads the value that begins here, to behind its end. */
-type Read = () => unknown;
+type QuickReader = () => unknown;
 
-const readers = new WeakMap<DescMessage, Read>();
+const readers = new WeakMap<DescMessage, QuickReader>();
 
-function readerOf(desc: DescMessage): Read {
+function readerOf(desc: DescMessage): QuickReader {
   let reader = readers.get(desc);
   if (reader === undefined) {
     reader = messageReader(desc);
@@ -55,23 +55,23 @@ function readerOf(desc: DescMessage): Read {
 }
 
 /** One field of a message: its name, how to read it and how to set it. */
-interface Member {
+interface ReadMember {
   readonly name: Uint8Array;
   /** Of those that were read. */
   readonly bit: number;
-  readonly read: Read;
+  readonly read: QuickReader;
   readonly set: (message: object, value: unknown) => void;
 }
 
 /** As many as there are bits to tell which came twice. */
 const MOST_MEMBERS = 31;
 
-function messageReader(desc: DescMessage): Read {
+function messageReader(desc: DescMessage): QuickReader {
   const { fields, typeName } = desc;
   if (typeName.startsWith("google.protobuf.") || getOption(desc, inline) || fields.length > MOST_MEMBERS)
     return notPlain;
   const blank = blankOf(desc);
-  let members: readonly Member[] | undefined;
+  let members: readonly ReadMember[] | undefined;
   return () => {
     // Compiled at first use, because a message may contain itself.
     members ??= fields.map(memberOf);
@@ -93,14 +93,14 @@ function messageReader(desc: DescMessage): Read {
   };
 }
 
-function memberOf(field: DescField, index: number): Member {
+function memberOf(field: DescField, index: number): ReadMember {
   const { name, localName, oneof, parent } = field;
   const read = oneof === undefined ? valueReader(field) : notPlain;
   return { name: Buffer.from(`"${name}"`), bit: 1 << index, read, set: setter(parent, localName) };
 }
 
 /** The member whose name stands here. */
-function memberAt(members: readonly Member[]): Member {
+function memberAt(members: readonly ReadMember[]): ReadMember {
   for (let i = 0; i < members.length; i++) {
     const { name } = members[i]!;
     let same = 0;
@@ -112,7 +112,7 @@ function memberAt(members: readonly Member[]): Member {
   return notPlain();
 }
 
-function valueReader(field: DescField): Read {
+function valueReader(field: DescField): QuickReader {
   switch (field.fieldKind) {
     case "list":
       return listReader(itemReader(field));
@@ -127,20 +127,20 @@ function valueReader(field: DescField): Read {
   }
 }
 
-function itemReader(field: DescField & { fieldKind: "list" }): Read {
+function itemReader(field: DescField & { fieldKind: "list" }): QuickReader {
   if (field.listKind === "message") return laterReader(field.message);
   return field.listKind === "enum" ? enumReader(field) : scalarReader(field.scalar);
 }
 
-function laterReader(desc: DescMessage): Read {
-  let read: Read | undefined;
+function laterReader(desc: DescMessage): QuickReader {
+  let read: QuickReader | undefined;
   return () => {
     read ??= readerOf(desc);
     return read();
   };
 }
 
-function listReader(read: Read): Read {
+function listReader(read: QuickReader): QuickReader {
   return () => {
     const items: unknown[] = [];
     for (let more = begins(LIST, LIST_END); more; more = goesOn(LIST_END)) items.push(read());
@@ -148,18 +148,18 @@ function listReader(read: Read): Read {
   };
 }
 
-function enumReader(field: DescField & { enum: Parameters<typeof wordsOf>[0] }): Read {
+function enumReader(field: DescField & { enum: Parameters<typeof wordsOf>[0] }): QuickReader {
   const { toNumber } = wordsOf(field.enum);
   const read = textReader();
   return () => toNumber.get(read()) ?? notPlain();
 }
 
-function scalarReader(scalar: ScalarType): Read {
+function scalarReader(scalar: ScalarType): QuickReader {
   if (scalar === ScalarType.STRING) return textReader();
   return SCALARS[scalar] ?? notPlain;
 }
 
-const SCALARS: Partial<Record<ScalarType, Read>> = {
+const SCALARS: Partial<Record<ScalarType, QuickReader>> = {
   [ScalarType.BOOL]: () => (bytes[at] === TRUE[0] ? word(TRUE) : !word(FALSE)),
   [ScalarType.DOUBLE]: number,
   [ScalarType.FLOAT]: number,
@@ -280,7 +280,7 @@ function number(): number {
   return negative ? -value : value;
 }
 
-function integer(least: number, most: number): Read {
+function integer(least: number, most: number): QuickReader {
   return () => {
     const value = number();
     return Number.isInteger(value) && value >= least && value <= most ? value : notPlain();

@@ -129,7 +129,7 @@ function membersOf(value: unknown): number {
 }
 
 /** An array or object that is open. */
-interface Level {
+interface TextLevel {
   readonly isList: boolean;
   /** The message that an object is. */
   readonly desc: DescMessage | undefined;
@@ -154,7 +154,7 @@ const LONGEST_KEY = 64;
  * values in all than `expected` does. Makes nothing of the bytes; what is no JSON is left to `JSON.parse`.
  */
 export function* countingJson(bytes: Buffer, { desc, bounds }: Expected): Sliced<number> {
-  const levels: Level[] = [];
+  const levels: TextLevel[] = [];
   let members = 0;
   let elements = 0;
   let numbers = 0;
@@ -214,7 +214,7 @@ const isWord = (byte: number): boolean =>
   byte !== OPEN_OBJECT &&
   byte !== CLOSE_OBJECT;
 
-function countItem(levels: readonly Level[]): void {
+function countItem(levels: readonly TextLevel[]): void {
   const level = levels[levels.length - 1]!;
   if (++level.items <= level.most) return;
   const path = levels.map(({ name }) => name).filter((name) => name !== "");
@@ -222,17 +222,17 @@ function countItem(levels: readonly Level[]): void {
 }
 
 /** The level that an array or object is which begins in `around`; undefined where it is the whole body, a message of `root`. */
-function levelOf(around: Level | undefined, isList: boolean, root: DescMessage | undefined): Level {
+function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessage | undefined): TextLevel {
   const name = around === undefined ? "" : around.isList ? String(around.items - 1) : (around.key ?? "");
   const level = { isList, desc: undefined, field: undefined, most: Number.POSITIVE_INFINITY, name, items: 0 };
-  const put = (field: DescField | undefined, desc?: DescMessage): Level => ({
+  const put = (field: DescField | undefined, desc?: DescMessage): TextLevel => ({
     ...level,
     desc,
     field,
     key: undefined,
     ...(field && { most: mostItemsOf(field) }),
   });
-  const asMessage = (desc: DescMessage | undefined): Level => {
+  const asMessage = (desc: DescMessage | undefined): TextLevel => {
     if (desc === undefined || desc.typeName.startsWith("google.protobuf.")) return put(undefined);
     if (!isList) return put(undefined, desc);
     return put(getOption(desc, inline) ? desc.fields[0] : undefined);

@@ -3,17 +3,17 @@ import { type DescEnum, type DescEnumValue, getOption, hasOption } from "@bufbui
 import { spelling } from "../../../../gen/limber/edge/v1/options_pb.ts";
 
 /** The words of one enum, both ways. */
-export interface Words {
+export interface EnumWords {
   /** Number to word, the unspecified value included. */
   readonly ofNumber: ReadonlyMap<number, string>;
   /** Word to number; what is unspecified has no word that a caller may send. */
   readonly toNumber: ReadonlyMap<string, number>;
 }
 
-const known = new WeakMap<DescEnum, Words>();
+const known = new WeakMap<DescEnum, EnumWords>();
 
 /** The words of an enum by the one rule (drop the shared prefix, lower the case), or as `(spelling)` gives them. */
-export function wordsOf(desc: DescEnum): Words {
+export function wordsOf(desc: DescEnum): EnumWords {
   let words = known.get(desc);
   if (words === undefined) {
     const all = desc.values.map((value) => [value.number, wordOf(desc, value)] as const);

@@ -7,7 +7,7 @@ import { inline, nullable } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { ActionStepSchema } from "../../../../gen/limber/v1/action_pb.ts";
 import type { Sliced } from "../../../ambient.ts";
 import { LONGEST_NUMBER, writeNumber } from "../../../codecs/number-text.ts";
-import { type PackedSteps, packedIn } from "../../../codecs/protobuf/packed-steps.ts";
+import { type PackedStepsWriter, packedIn } from "../../../codecs/protobuf/packed-steps.ts";
 import { finite, getterOf, plainOf } from "./encode.ts";
 
 /** The REST JSON of a message, in a buffer that the next call writes over. Throws as the encoder does. */
@@ -105,7 +105,7 @@ function inlineWriter(desc: DescMessage): Write {
 }
 
 /** One field of a message: its name between quotes with a colon, how to get it and how to write it. */
-interface Member {
+interface WriteMember {
   readonly label: Uint8Array;
   readonly get: (message: Message) => unknown;
   readonly write: Write;
@@ -114,9 +114,9 @@ interface Member {
   readonly elements?: DescMessage;
 }
 
-const known = new WeakMap<DescMessage, readonly Member[]>();
+const known = new WeakMap<DescMessage, readonly WriteMember[]>();
 
-function membersOf(desc: DescMessage): readonly Member[] {
+function membersOf(desc: DescMessage): readonly WriteMember[] {
   let members = known.get(desc);
   if (members === undefined) {
     members = desc.fields.map(memberOf);
@@ -133,7 +133,7 @@ function begin(mark: number, label: Uint8Array): void {
 }
 
 function objectWriter(desc: DescMessage): Write {
-  let members: readonly Member[] | undefined;
+  let members: readonly WriteMember[] | undefined;
   return (message) => {
     // Compiled at first use, because a message may contain itself.
     members ??= membersOf(desc);
@@ -157,7 +157,7 @@ function objectWriter(desc: DescMessage): Write {
   };
 }
 
-function memberOf(field: DescField): Member {
+function memberOf(field: DescField): WriteMember {
   const label = Buffer.from(`${JSON.stringify(field.name)}:`);
   const get = getterOf(field);
   const write = valueWriter(field);
@@ -168,7 +168,7 @@ function memberOf(field: DescField): Member {
   return {
     ...member,
     get: (message) => packedIn(message) ?? get(message),
-    write: (steps) => (Array.isArray(steps) ? write(steps) : packedSteps(steps as PackedSteps)),
+    write: (steps) => (Array.isArray(steps) ? write(steps) : packedSteps(steps as PackedStepsWriter)),
   };
 }
 
@@ -284,7 +284,7 @@ function number(value: unknown): void {
 }
 
 /** Numbers of a step, which ends with them, straight from where they stand. */
-function packedSteps({ source, from: begin, to: stop, count, dim }: PackedSteps): void {
+function packedSteps({ source, from: begin, to: stop, count, dim }: PackedStepsWriter): void {
   const view = new DataView(source.buffer, source.byteOffset + begin, stop - begin);
   const size = (stop - begin) / count;
   ensure(2 + count * (2 + dim * (LONGEST_NUMBER + 1)));

@@ -16,25 +16,25 @@ import {
 import { getter } from "../../../codecs/protobuf/access.ts";
 
 /** Whether a value surely obeys; its type is that of the descriptor that the check was compiled from. */
-type Check = (value: unknown) => boolean;
+type QuickCheck = (value: unknown) => boolean;
 
-type Fields = Record<string, unknown>;
+type QuickFields = Record<string, unknown>;
 
 /** Not known here: protovalidate has to decide. */
-const unsure: Check = () => false;
-const always: Check = () => true;
+const unsure: QuickCheck = () => false;
+const always: QuickCheck = () => true;
 
-const compiled = new WeakMap<DescMessage, Check>();
+const compiled = new WeakMap<DescMessage, QuickCheck>();
 
 /** True only where protovalidate finds no violation in `message`; false where it has to be asked. */
 export function surelyObeys(desc: DescMessage, message: Message): boolean {
   return checkOf(desc)(message);
 }
 
-function checkOf(desc: DescMessage): Check {
+function checkOf(desc: DescMessage): QuickCheck {
   let check = compiled.get(desc);
   if (check === undefined) {
-    let members: Check | undefined;
+    let members: QuickCheck | undefined;
     // Compiled at first use, because a message may contain itself.
     check = (message) => {
       members ??= membersCheck(desc);
@@ -45,7 +45,7 @@ function checkOf(desc: DescMessage): Check {
   return check;
 }
 
-function membersCheck(desc: DescMessage): Check {
+function membersCheck(desc: DescMessage): QuickCheck {
   const rules = getOption(desc, messageRules);
   if (rules.cel.length > 0 || rules.celExpression.length > 0) return unsure;
   const alone = desc.fields.filter(({ oneof }) => oneof === undefined);
@@ -58,9 +58,9 @@ function membersCheck(desc: DescMessage): Check {
 }
 
 /** The chosen member of a `oneof`, or none where none is required. */
-function chosenCheck(oneof: DescOneof): Check {
+function chosenCheck(oneof: DescOneof): QuickCheck {
   const { required } = getOption(oneof, oneofRules);
-  const members = new Map<unknown, Check>();
+  const members = new Map<unknown, QuickCheck>();
   for (const field of oneof.fields) {
     const { required, ignore } = getOption(field, fieldRules);
     members.set(field.localName, required || ignore !== Ignore.UNSPECIFIED ? unsure : valueCheck(field));
@@ -74,7 +74,7 @@ function chosenCheck(oneof: DescOneof): Check {
 }
 
 /** All of them; most fields have no rule, and cost nothing. */
-function all(checks: readonly Check[]): Check {
+function all(checks: readonly QuickCheck[]): QuickCheck {
   const [first, second] = checks;
   if (first === undefined) return always;
   if (second === undefined) return first;
@@ -86,7 +86,7 @@ function all(checks: readonly Check[]): Check {
 }
 
 /** At most one of the named fields, or exactly one where one is required. */
-function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): Check {
+function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): QuickCheck {
   const named = desc.fields.filter(({ name }) => fields.includes(name));
   if (named.some((field) => field.oneof !== undefined || field.fieldKind === "map")) return unsure;
   const gets = named.map(({ localName }) => getter(desc, localName));
@@ -100,7 +100,7 @@ function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): 
 const isSet = (value: unknown): boolean =>
   typeof value === "string" || value instanceof Uint8Array || Array.isArray(value) ? value.length > 0 : Boolean(value);
 
-function fieldCheck(field: DescField): Check {
+function fieldCheck(field: DescField): QuickCheck {
   const check = valueCheck(field);
   const { required, ignore } = getOption(field, fieldRules);
   if (check === unsure || ignore !== Ignore.UNSPECIFIED) return unsure;
@@ -114,7 +114,7 @@ function fieldCheck(field: DescField): Check {
   };
 }
 
-function valueCheck(field: DescField): Check {
+function valueCheck(field: DescField): QuickCheck {
   const { type, cel, celExpression } = getOption(field, fieldRules);
   if (cel.length > 0 || celExpression.length > 0) return unsure;
   const own = type.case === undefined ? always : rulesCheck(type.case, type.value, field);
@@ -126,16 +126,16 @@ function valueCheck(field: DescField): Check {
 }
 
 // What is free of form is free of rules.
-const messageCheck = (desc: DescMessage): Check =>
+const messageCheck = (desc: DescMessage): QuickCheck =>
   desc.typeName.startsWith("google.protobuf.") ? always : checkOf(desc);
 
-function both(one: Check, other: Check): Check {
+function both(one: QuickCheck, other: QuickCheck): QuickCheck {
   if (one === unsure || other === unsure) return unsure;
   return all([one, other].filter((check) => check !== always));
 }
 
 /** Of lists of numbers, the longest of hot messages, none is asked by way of another function. */
-function every(check: Check): Check {
+function every(check: QuickCheck): QuickCheck {
   if (check === finite) return (value) => areFinite(value as readonly unknown[]);
   return (value) => {
     const items = value as readonly unknown[];
@@ -144,7 +144,7 @@ function every(check: Check): Check {
   };
 }
 
-const finite: Check = (value) => Number.isFinite(value);
+const finite: QuickCheck = (value) => Number.isFinite(value);
 
 function areFinite(items: readonly unknown[]): boolean {
   for (let i = 0; i < items.length; i++) if (!Number.isFinite(items[i])) return false;
@@ -152,12 +152,12 @@ function areFinite(items: readonly unknown[]): boolean {
 }
 
 const everyValue =
-  (check: Check): Check =>
+  (check: QuickCheck): QuickCheck =>
   (value) =>
-    Object.values(value as Fields).every((item) => check(item));
+    Object.values(value as QuickFields).every((item) => check(item));
 
 /** The checks of the rules that are set in `rules`, such as buf.validate.StringRules; unsure where one of them is unknown. */
-function rulesCheck(kind: string, rules: Message, field: DescField): Check {
+function rulesCheck(kind: string, rules: Message, field: DescField): QuickCheck {
   const desc = FieldRulesSchema.fields.find(({ name }) => name === kind)?.message;
   if (desc === undefined) return unsure;
   const set = reflect(desc, rules);
@@ -167,14 +167,14 @@ function rulesCheck(kind: string, rules: Message, field: DescField): Check {
       const member = set.desc.fields.find((each) => each.name === name);
       const bound =
         member?.oneof === undefined
-          ? (rules as unknown as Fields)[localName]
-          : ((rules as unknown as Fields)[member.oneof.localName] as Fields).value;
+          ? (rules as unknown as QuickFields)[localName]
+          : ((rules as unknown as QuickFields)[member.oneof.localName] as QuickFields).value;
       return (RULES[`${kind}.${name}`] ?? NUMBER_RULES[name])?.(bound, field) ?? unsure;
     });
   return checks.includes(unsure) ? unsure : all(checks);
 }
 
-const nested = (rules: unknown, field: DescField): Check => {
+const nested = (rules: unknown, field: DescField): QuickCheck => {
   // Sound: `items`, `keys` and `values` are FieldRules.
   const { type, required, ignore, cel } = rules as FieldRules;
   if (required || ignore !== Ignore.UNSPECIFIED || cel.length > 0) return unsure;
@@ -187,7 +187,7 @@ const lengthOf = (value: unknown): number => (value as { readonly length: number
 const MOST_KEPT = 64;
 
 /** A rule's check, made from its bound. */
-type Rule = (bound: unknown, field: DescField) => Check;
+type Rule = (bound: unknown, field: DescField) => QuickCheck;
 
 const RULES: Readonly<Record<string, Rule>> = {
   // A letter is one or two units of a string, so that its length bounds the number of letters on both sides.
@@ -221,10 +221,10 @@ const RULES: Readonly<Record<string, Rule>> = {
     const check = nested(rules, field);
     return check === unsure || check === always ? check : every(check);
   },
-  "map.max_pairs": (n) => (value) => Object.keys(value as Fields).length <= Number(n),
+  "map.max_pairs": (n) => (value) => Object.keys(value as QuickFields).length <= Number(n),
   "map.keys": (rules, field) => {
     const check = nested(rules, field);
-    return check === unsure ? unsure : (value) => Object.keys(value as Fields).every((key) => check(key));
+    return check === unsure ? unsure : (value) => Object.keys(value as QuickFields).every((key) => check(key));
   },
   "map.values": (rules, field) => {
     const check = nested(rules, field);

@@ -1,15 +1,15 @@
 /** The body of an answer of HTTP/1.1 whose length nobody knows when it begins. */
 import { EventEmitter } from "node:events";
-import { givenBack, type Room, taken } from "../../../codecs/slab.ts";
+import { givenBack, type SlabRoom, taken } from "../../../codecs/slab.ts";
 
 /** So much waits at most for a reader, beside one chunk: what is not read yet is better not made yet. */
 const MOST_UNSENT = 64 << 10;
 
 /** The connection that it leaves by. */
-interface Way {
+interface ChunkedBodySource {
   /** Whether the peer has not been sent all that was written. */
   readonly isBehind: boolean;
-  roomFor(size: number): Room;
+  roomFor(size: number): SlabRoom;
   /** False, and `drained` later, when `most` bytes wait for the peer to read. */
   write(part: Buffer, drained: () => void, most: number): boolean;
   finish(part: string): void;
@@ -17,12 +17,12 @@ interface Way {
 
 /** An answer that is sent in chunks: emits `drain` when there is room again, and `close` when the caller has left. */
 export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> {
-  readonly #way: Way;
+  readonly #way: ChunkedBodySource;
   /** What was not sent yet of the head. */
   #head: string;
   #isOver = false;
 
-  constructor(way: Way, head: string) {
+  constructor(way: ChunkedBodySource, head: string) {
     super();
     this.#way = way;
     this.#head = head;

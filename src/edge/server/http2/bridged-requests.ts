@@ -1,13 +1,13 @@
 /** The requests of one connection that pass over the bridge to node:http2, and what their answers still have to send. */
 import type { Duplex } from "node:stream";
 import { CODE, FRAME } from "../../../codecs/http2/frames.ts";
-import { Outgoing } from "../../../codecs/http2/outgoing.ts";
+import { OutgoingData } from "../../../codecs/http2/outgoing.ts";
 import { Bridge, type BridgeHearer } from "./bridge.ts";
-import type { Head } from "./head.ts";
-import type { Way } from "./connection.ts";
+import type { Http2Connection } from "./connection.ts";
+import type { RequestHead } from "./head.ts";
 
 /** What they ask of the connection that they came by. */
-export interface PassageWay extends Way {
+export interface BridgedConnection extends Http2Connection {
   /** Serves a connection inside this process by node:http2. */
   accept(pipe: Duplex): void;
   /** Node has given its session up. */
@@ -15,8 +15,8 @@ export interface PassageWay extends Way {
 }
 
 /** One request that passes. */
-export class Passing extends Outgoing {
-  readonly #passage: Passage;
+export class BridgedRequest extends OutgoingData {
+  readonly #passage: BridgedRequests;
   readonly #bridge: Bridge;
   isAnswered = false;
   /** The caller has said all. */
@@ -24,7 +24,7 @@ export class Passing extends Outgoing {
   /** Node has given it up, behind what it said last. */
   isLeaving = false;
 
-  constructor(passage: Passage, bridge: Bridge, id: number, sendWindow: number) {
+  constructor(passage: BridgedRequests, bridge: Bridge, id: number, sendWindow: number) {
     super();
     this.#passage = passage;
     this.#bridge = bridge;
@@ -52,15 +52,15 @@ export class Passing extends Outgoing {
 const NOTHING = Buffer.alloc(0);
 
 /** All of one connection. */
-export class Passage implements BridgeHearer {
-  readonly #way: PassageWay;
-  readonly #streams = new Map<number, Passing>();
+export class BridgedRequests implements BridgeHearer {
+  readonly #way: BridgedConnection;
+  readonly #streams = new Map<number, BridgedRequest>();
   #bridge: Bridge | undefined;
   /** Of a DATA frame: whose it is, and what of it is still to be handed on. */
-  #receiving: Passing | undefined;
+  #receiving: BridgedRequest | undefined;
   #held: Buffer | undefined;
 
-  constructor(way: PassageWay) {
+  constructor(way: BridgedConnection) {
     this.#way = way;
   }
 
@@ -68,22 +68,22 @@ export class Passage implements BridgeHearer {
     return this.#streams.size;
   }
 
-  get(id: number): Passing | undefined {
+  get(id: number): BridgedRequest | undefined {
     return this.#streams.get(id);
   }
 
   /** A request begins. */
-  open(id: number, { fields }: Head, ends: boolean): void {
+  open(id: number, { fields }: RequestHead, ends: boolean): void {
     const { peerWindow } = this.#way;
     this.#bridge ??= new Bridge(this, (pipe) => this.#way.accept(pipe), peerWindow);
-    const stream = new Passing(this, this.#bridge, id, peerWindow);
+    const stream = new BridgedRequest(this, this.#bridge, id, peerWindow);
     stream.isWhole = ends;
     this.#streams.set(id, stream);
     this.#bridge.head(id, ends, fields);
   }
 
   /** A DATA frame of it begins. */
-  dataBegins(stream: Passing): void {
+  dataBegins(stream: BridgedRequest): void {
     if (stream.isWhole) this.break(stream, CODE.streamClosed);
     else this.#receiving = stream;
   }
@@ -106,7 +106,7 @@ export class Passage implements BridgeHearer {
   }
 
   /** More fields behind the request. */
-  trailers(stream: Passing, head: Head, ends: boolean): void {
+  trailers(stream: BridgedRequest, head: RequestHead, ends: boolean): void {
     if (stream.isWhole || head.isTooLarge) {
       this.break(stream, stream.isWhole ? CODE.streamClosed : CODE.calm);
       return;
@@ -121,24 +121,24 @@ export class Passage implements BridgeHearer {
   }
 
   /** The caller has given a request up. */
-  wasReset(stream: Passing, code: number): void {
+  wasReset(stream: BridgedRequest, code: number): void {
     this.#bridge?.reset(stream.id, code);
     this.#forget(stream);
   }
 
   /** The caller lets a stream have more. */
-  grew(stream: Passing, bytes: number): void {
+  grew(stream: BridgedRequest, bytes: number): void {
     this.#bridge?.window(stream.id, bytes);
   }
 
   /** The caller has changed what every stream may have; `grow` changes those that run. */
-  settings(grow: (stream: Outgoing) => void): void {
+  settings(grow: (stream: OutgoingData) => void): void {
     for (const stream of this.#streams.values()) grow(stream);
     this.#bridge?.streamWindow(this.#way.peerWindow);
   }
 
   /** The caller broke the protocol on this stream alone. */
-  break(stream: Passing, code: number): void {
+  break(stream: BridgedRequest, code: number): void {
     this.#way.outbox.number(FRAME.reset, stream.id, code);
     this.wasReset(stream, code);
     this.#way.tax();
@@ -157,7 +157,7 @@ export class Passage implements BridgeHearer {
   }
 
   /** For what passes: all that node said has been sent. */
-  sent(stream: Passing): void {
+  sent(stream: BridgedRequest): void {
     if (stream.isLeaving) this.#way.outbox.number(FRAME.reset, stream.id, CODE.none);
     if (stream.isLeaving || stream.isWhole) this.#forget(stream);
   }
@@ -214,12 +214,12 @@ export class Passage implements BridgeHearer {
     if (ends) this.#whole(stream);
   }
 
-  #whole(stream: Passing): void {
+  #whole(stream: BridgedRequest): void {
     stream.isWhole = true;
     if (stream.isEnded) this.#forget(stream);
   }
 
-  #forget(stream: Passing): void {
+  #forget(stream: BridgedRequest): void {
     if (this.#receiving === stream) {
       this.#receiving = undefined;
       this.#held = undefined;

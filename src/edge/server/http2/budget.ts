@@ -2,19 +2,19 @@
 import { steadyNow } from "../../../ambient.ts";
 
 /** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
-export interface Patience {
+export interface BudgetOptions {
   readonly burst: number;
   readonly perSecond: number;
 }
 
 /** A budget that fills at a steady rate: what was spent is forgotten with time. */
-export class Budget {
+export class TimedBudget {
   readonly #burst: number;
   readonly #perSecond: number;
   #left: number;
   #at = steadyNow();
 
-  constructor({ burst, perSecond }: Patience) {
+  constructor({ burst, perSecond }: BudgetOptions) {
     this.#burst = burst;
     this.#perSecond = perSecond;
     this.#left = burst;

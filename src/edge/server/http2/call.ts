@@ -1,6 +1,6 @@
-/** A call on an HTTP/2 connection of ours, as the face sees it that takes it: no stream of node's, and nothing made for each message. */
-import { Outgoing } from "../../../codecs/http2/outgoing.ts";
-import type { Fields } from "./head.ts";
+/** A call on an HTTP/2 connection of ours, as the transport sees it that takes it: no stream of node's, and nothing made for each message. */
+import { OutgoingData } from "../../../codecs/http2/outgoing.ts";
+import type { HeadFields } from "./head.ts";
 
 /** Who answers a call. None of these may throw. */
 export interface CallHearer {
@@ -23,7 +23,7 @@ export interface CallTaker {
 }
 
 /** Who takes the calls that begin with such a head; undefined: nobody, and they go the general way. */
-export type FindTaker = (head: Fields) => CallTaker | undefined;
+export type FindTaker = (head: HeadFields) => CallTaker | undefined;
 
 /** What a call asks of its connection. */
 export interface Carrier {
@@ -52,8 +52,8 @@ export interface Carrier {
 const BEHIND_BYTES = 16 << 10;
 
 /** One call; its connection knows the rest of it. */
-export class CallStream extends Outgoing {
-  readonly fields: Fields;
+export class CallStream extends OutgoingData {
+  readonly fields: HeadFields;
   readonly #carrier: Carrier;
   /** False as soon as nothing more can come or go. */
   isOpen = true;
@@ -71,7 +71,7 @@ export class CallStream extends Outgoing {
   /** Somebody waits for room. */
   #wasBehind = false;
 
-  constructor(carrier: Carrier, id: number, fields: Fields, sendWindow: number) {
+  constructor(carrier: Carrier, id: number, fields: HeadFields, sendWindow: number) {
     super();
     this.#carrier = carrier;
     this.#receiveWindow = carrier.window;

@@ -1,14 +1,14 @@
 /** The calls of one connection that somebody has taken. */
 import { CODE, FRAME } from "../../../codecs/http2/frames.ts";
-import type { Outgoing } from "../../../codecs/http2/outgoing.ts";
+import type { OutgoingData } from "../../../codecs/http2/outgoing.ts";
 import { Arrivals, type Arriving } from "../arrivals.ts";
 import { CallStream, type CallTaker, type Carrier } from "./call.ts";
-import type { Head } from "./head.ts";
+import type { Http2Connection } from "./connection.ts";
+import type { RequestHead } from "./head.ts";
 import { lateAnswer } from "./late-answer.ts";
-import type { Way } from "./connection.ts";
 
 /** One call, as its connection sees it. */
-class Running implements Arriving {
+class RunningCall implements Arriving {
   readonly stream: CallStream;
   readonly since: number;
   isLate = false;
@@ -40,8 +40,8 @@ class Running implements Arriving {
 /** All of one connection. */
 export class Calls implements Carrier {
   readonly window: number;
-  readonly #way: Way;
-  readonly #running = new Map<number, Running>();
+  readonly #way: Http2Connection;
+  readonly #running = new Map<number, RunningCall>();
   /** The call that a DATA frame belongs to, while it lasts. */
   #receiving: CallStream | undefined;
   /** Streams of whose sending there is something to tell. */
@@ -49,7 +49,7 @@ export class Calls implements Carrier {
   readonly #arrivals: Arrivals;
 
   /** `window` is what each call may send that nobody has heard; it has so many milliseconds to come whole. */
-  constructor(way: Way, window: number, requestTimeoutMs: number) {
+  constructor(way: Http2Connection, window: number, requestTimeoutMs: number) {
     this.#way = way;
     this.window = window;
     this.#arrivals = new Arrivals(requestTimeoutMs, (visit) => {
@@ -75,9 +75,9 @@ export class Calls implements Carrier {
   }
 
   /** A call begins. */
-  open(id: number, { named, taker }: NonNullable<Head["plain"]>, ends: boolean): void {
+  open(id: number, { named, taker }: NonNullable<RequestHead["plain"]>, ends: boolean): void {
     const stream = new CallStream(this, id, named, this.#way.peerWindow);
-    this.#running.set(id, new Running(stream, taker, this.#arrivals.looks));
+    this.#running.set(id, new RunningCall(stream, taker, this.#arrivals.looks));
     stream.heardBy(taker.open(stream));
     if (ends) this.#whole(stream);
   }
@@ -105,7 +105,7 @@ export class Calls implements Carrier {
   }
 
   /** Fields behind the request, which mean nothing here. */
-  trailers(stream: CallStream, head: Head, ends: boolean): void {
+  trailers(stream: CallStream, head: RequestHead, ends: boolean): void {
     if (stream.isWhole) this.break(stream, CODE.streamClosed);
     else if (!ends || head.isTooLarge || head.fields.some(([name]) => name.startsWith(":")))
       this.break(stream, CODE.protocol);
@@ -118,7 +118,7 @@ export class Calls implements Carrier {
   }
 
   /** The caller has changed what every stream may have; `grow` changes those that run. */
-  settings(grow: (stream: Outgoing) => void): void {
+  settings(grow: (stream: OutgoingData) => void): void {
     for (const { stream } of this.#running.values()) grow(stream);
   }
 

@@ -3,7 +3,7 @@ import type { Outbox } from "../../../codecs/http2/outbox.ts";
 import type { Sender } from "../../../codecs/http2/sender.ts";
 
 /** The connection. */
-export interface Way {
+export interface Http2Connection {
   /** The address at the other end. */
   readonly address: string;
   readonly outbox: Outbox;

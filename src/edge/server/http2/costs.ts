@@ -2,7 +2,7 @@
  * What a client costs without being served: calls that the gate refuses, resets before an answer, pings and settings are rare in honest
  * traffic and dear to serve without end. Each connection has budgets of its own, which fill with time; one that is spent ends the connection.
  */
-import { Budget, type Patience } from "./budget.ts";
+import { type BudgetOptions, TimedBudget } from "./budget.ts";
 
 /** A head of more fields than anybody reads costs as much as so many. */
 const LARGE_HEAD = 10;
@@ -13,14 +13,14 @@ const REFUSED_BURST = 2.5;
 
 /** The costs of one connection. */
 export class Costs {
-  readonly #idle: Budget;
-  readonly #refused: Budget;
-  readonly #resets: Budget;
+  readonly #idle: TimedBudget;
+  readonly #refused: TimedBudget;
+  readonly #resets: TimedBudget;
 
-  constructor({ burst, perSecond }: Patience) {
-    this.#idle = new Budget({ burst, perSecond });
-    this.#refused = new Budget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
-    this.#resets = new Budget({ burst, perSecond: SPOKEN * perSecond });
+  constructor({ burst, perSecond }: BudgetOptions) {
+    this.#idle = new TimedBudget({ burst, perSecond });
+    this.#refused = new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
+    this.#resets = new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
   }
 
   /** Something that asks for nothing; false when it is one too many, as below. */

@@ -6,10 +6,10 @@ import type { Duplex } from "node:stream";
 import { RpcCode } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { after } from "../../../ambient.ts";
 import { Arrivals, type Arriving } from "../arrivals.ts";
-import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../wire-faults.ts";
 import { OwnedHttp2Request, OwnedHttp2Response } from "../error-listeners.ts";
-import { Running } from "../running-calls.ts";
-import type { Patience } from "./budget.ts";
+import { RunningCalls } from "../running-calls.ts";
+import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "../wire-faults.ts";
+import type { BudgetOptions } from "./budget.ts";
 import { Costs } from "./costs.ts";
 import { HEARD_MS } from "./goaway.ts";
 import { LATE_TRAILERS } from "./late-answer.ts";
@@ -28,7 +28,7 @@ export interface Http2Limits {
   readonly requestTimeoutMs: number;
   /** Whether requests for this path may go on for as long as they like. */
   readonly endless: (path: string) => boolean;
-  readonly patience: Patience;
+  readonly patience: BudgetOptions;
 }
 
 /** The HTTP/2 sessions of one port. */
@@ -123,7 +123,7 @@ export function generalSide(
   };
 
   const watch = (session: ServerHttp2Session, greeted: () => void, from: From | undefined): void => {
-    const arriving = new Running<Arriving>();
+    const arriving = new RunningCalls<Arriving>();
     const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
     const costs = new Costs(limits.patience);
     const address = session.socket.remoteAddress ?? "";

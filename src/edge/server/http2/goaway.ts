@@ -14,7 +14,7 @@ export const HEARD_MS = 1_000;
 export const LEAVE_PING = Buffer.from("leaving\n", "latin1");
 
 /** The payload of a GOAWAY that names the last stream that was begun. */
-export function packFarewell(lastId: number, code: number): Buffer {
+export function packGoaway(lastId: number, code: number): Buffer {
   const payload = Buffer.alloc(LEAST_BYTES);
   payload.writeUInt32BE(lastId);
   payload.writeUInt32BE(code, 4);
@@ -22,7 +22,7 @@ export function packFarewell(lastId: number, code: number): Buffer {
 }
 
 /** The code of a peer's GOAWAY. Throws a Fault where it is none. */
-export function readFarewell(payload: Buffer): number {
+export function readGoaway(payload: Buffer): number {
   if (payload.length < LEAST_BYTES) throw new Fault(CODE.frameSize, "a farewell of the wrong size");
   return payload.readUInt32BE(4);
 }

@@ -3,16 +3,16 @@ import { type Field, FieldReader } from "../../../codecs/http2/hpack.ts";
 import type { CallTaker, FindTaker } from "./call.ts";
 
 /** The fields of a plain head by their names. */
-export type Fields = Readonly<Partial<Record<string, string>>>;
+export type HeadFields = Readonly<Partial<Record<string, string>>>;
 
 /** A head that was read. */
-export interface Head {
+export interface RequestHead {
   /** As they came. */
   readonly fields: readonly Field[];
   /** They are more than anybody reads. */
   readonly isTooLarge: boolean;
   /** By their names, where the head is plain, and who takes such calls. */
-  readonly plain: { readonly named: Fields; readonly taker: CallTaker } | undefined;
+  readonly plain: { readonly named: HeadFields; readonly taker: CallTaker } | undefined;
 }
 
 const ENTRY_BYTES = 32;
@@ -44,7 +44,7 @@ export class HeadReader {
   /** A robot's calls begin all alike: what the last block said, that left the table as it was, needs no second look. */
   #lastBlock: Buffer = Buffer.alloc(0);
   #lastChanges = -1;
-  #last: Head | undefined;
+  #last: RequestHead | undefined;
 
   /** A head of more than `mostPlain` bytes is not plain. */
   constructor(find: FindTaker, mostPlain: number) {
@@ -53,7 +53,7 @@ export class HeadReader {
   }
 
   /** Reads a whole block. Throws a Fault for one that can't be read. */
-  read(block: Buffer): Head {
+  read(block: Buffer): RequestHead {
     const { changes } = this.#reader;
     if (this.#last !== undefined && changes === this.#lastChanges && block.equals(this.#lastBlock)) return this.#last;
     const fields: Field[] = [];
@@ -62,7 +62,7 @@ export class HeadReader {
       size += name.length + value.length + ENTRY_BYTES;
       if (size <= MOST_BYTES) fields.push([name, value]);
     });
-    const head: Head = {
+    const head: RequestHead = {
       fields,
       isTooLarge: size > MOST_BYTES,
       plain: size > this.#mostPlain ? undefined : plainOf(fields, this.#find),
@@ -76,7 +76,7 @@ export class HeadReader {
   }
 }
 
-function plainOf(fields: readonly Field[], find: FindTaker): Head["plain"] {
+function plainOf(fields: readonly Field[], find: FindTaker): RequestHead["plain"] {
   const named: Partial<Record<string, string>> = Object.create(null);
   let regular = false;
   for (const [name, value] of fields) {

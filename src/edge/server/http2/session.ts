@@ -9,22 +9,22 @@ import { after, steadyNow } from "../../../ambient.ts";
 import { type Block, Blocks } from "../../../codecs/http2/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../../codecs/http2/frames.ts";
 import { Outbox } from "../../../codecs/http2/outbox.ts";
-import type { Outgoing } from "../../../codecs/http2/outgoing.ts";
-import { checkPlace, Patience as Idle } from "../../../codecs/http2/rules.ts";
+import type { OutgoingData } from "../../../codecs/http2/outgoing.ts";
+import { checkPlace, FramePatience as Idle } from "../../../codecs/http2/rules.ts";
 import { Sender } from "../../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../../codecs/http2/settings.ts";
-import { readShared } from "../shared-reads.ts";
 import { countRequest, currentTurn, isTurnSpent } from "../event-loop-turn.ts";
+import { readShared } from "../shared-reads.ts";
+import { type BridgedConnection, type BridgedRequest, BridgedRequests } from "./bridged-requests.ts";
 import type { CallStream, FindTaker } from "./call.ts";
 import { Calls } from "./calls.ts";
 import { Costs } from "./costs.ts";
-import { ANY_STREAM, HEARD_MS, hangUp, LEAVE_PING, packFarewell, readFarewell } from "./goaway.ts";
 import type { From, Http2Limits } from "./general.ts";
-import { type Head, HeadReader } from "./head.ts";
-import { Passage, type PassageWay, type Passing } from "./bridged-requests.ts";
+import { ANY_STREAM, HEARD_MS, hangUp, LEAVE_PING, packGoaway, readGoaway } from "./goaway.ts";
+import { HeadReader, type RequestHead } from "./head.ts";
 
 /** What a session needs of its port. */
-export interface SessionHouse {
+export interface SessionDeps {
   readonly limits: Http2Limits;
   readonly find: FindTaker;
   /** Serves a connection inside this process by node:http2, as if it came from elsewhere. */
@@ -32,7 +32,7 @@ export interface SessionHouse {
   /** A connection of this address was cut off for what it cost. */
   cutOff(address: string): void;
   /** The session has ended. */
-  left(session: Session): void;
+  left(session: ServerSession): void;
 }
 
 /** Empty frames of data without an end. */
@@ -50,12 +50,12 @@ const ignore = (): void => undefined;
 const NOTHING = Buffer.alloc(0);
 
 /** One connection. */
-export class Session implements PassageWay {
+export class ServerSession implements BridgedConnection {
   readonly address: string;
   readonly #socket: Socket;
   /** What the connection came on, with what was read of it to tell what it speaks. */
   readonly #arrival: Socket;
-  readonly #house: SessionHouse;
+  readonly #deps: SessionDeps;
   readonly #greeted: () => void;
   readonly outbox: Outbox;
   readonly sender: Sender;
@@ -65,7 +65,7 @@ export class Session implements PassageWay {
   readonly #peer = new PeerSettings("client");
   readonly #idle = new Idle();
   readonly #calls: Calls;
-  readonly #passage = new Passage(this);
+  readonly #passage = new BridgedRequests(this);
   readonly #costs: Costs;
   #prefaceRead = 0;
   #hasSettings = false;
@@ -101,17 +101,17 @@ export class Session implements PassageWay {
   #forgetHeard: () => void = ignore;
   #forgetUnread: () => void = ignore;
 
-  constructor(socket: Socket, greeted: () => void, house: SessionHouse) {
-    const { limits } = house;
+  constructor(socket: Socket, greeted: () => void, deps: SessionDeps) {
+    const { limits } = deps;
     this.address = socket.remoteAddress ?? "";
     this.#arrival = socket;
     this.#socket = (limits.sharedReads ? readShared(socket, this.#read) : undefined)?.socket ?? socket;
-    this.#house = house;
+    this.#deps = deps;
     this.#greeted = greeted;
     this.#calls = new Calls(this, limits.streamWindow, limits.requestTimeoutMs);
     this.#receiveWindow = limits.sessionWindow;
     this.#costs = new Costs(limits.patience);
-    this.#heads = new HeadReader(house.find, limits.maxHeaderSize);
+    this.#heads = new HeadReader(deps.find, limits.maxHeaderSize);
     this.outbox = new Outbox(this.#socket, this.#onRoom);
     this.sender = new Sender(this.outbox, this.#peer, this.#idle);
     this.#reader = new FrameReader({
@@ -125,7 +125,7 @@ export class Session implements PassageWay {
 
   /** Serves the socket, paused, from its preface. */
   begin(): void {
-    const { limits } = this.#house;
+    const { limits } = this.#deps;
     const settings = packSettings(
       [SETTING.push, 0],
       [SETTING.maxStreams, limits.maxSessionStreams],
@@ -188,7 +188,7 @@ export class Session implements PassageWay {
   /** As PassageWay. */
   accept(pipe: Duplex): void {
     const isSecure = "encrypted" in this.#socket;
-    this.#house.general(pipe, { address: this.address, isSecure, refused: () => this.refused() });
+    this.#deps.general(pipe, { address: this.address, isSecure, refused: () => this.refused() });
   }
 
   /** As PassageWay. */
@@ -231,7 +231,7 @@ export class Session implements PassageWay {
   }
 
   readonly #onRoom = (): void => {
-    this.sender.pump();
+    this.sender.committer();
     this.#calls.tell();
     this.#passage.flush();
     if (this.#waitsFor === "room" && !this.outbox.isFull) this.#goOn();
@@ -304,9 +304,9 @@ export class Session implements PassageWay {
     if (length > this.#receiveWindow) throw new Fault(CODE.flowControl, "more than the connection's window");
     this.#receiveWindow -= length;
     // It is given back at once: each stream's own window holds the client off.
-    if (this.#receiveWindow < this.#house.limits.sessionWindow / 2) {
-      this.outbox.number(FRAME.windowUpdate, 0, this.#house.limits.sessionWindow - this.#receiveWindow);
-      this.#receiveWindow = this.#house.limits.sessionWindow;
+    if (this.#receiveWindow < this.#deps.limits.sessionWindow / 2) {
+      this.outbox.number(FRAME.windowUpdate, 0, this.#deps.limits.sessionWindow - this.#receiveWindow);
+      this.#receiveWindow = this.#deps.limits.sessionWindow;
     }
     this.#length = length;
     const call = this.#calls.get(id);
@@ -380,7 +380,7 @@ export class Session implements PassageWay {
     else this.#open(id, head, ends);
   }
 
-  #open(id: number, head: Head, ends: boolean): void {
+  #open(id: number, head: RequestHead, ends: boolean): void {
     if (id % 2 === 0) throw new Fault(CODE.protocol, "a stream of an even number");
     this.#highestId = id;
     this.#countTurn();
@@ -389,7 +389,7 @@ export class Session implements PassageWay {
       return;
     }
     this.#lastId = id;
-    const isFull = this.#size >= this.#house.limits.maxSessionStreams;
+    const isFull = this.#size >= this.#deps.limits.maxSessionStreams;
     if (head.isTooLarge || isFull) {
       this.outbox.number(FRAME.reset, id, head.isTooLarge ? CODE.calm : CODE.refused);
       if (!(head.isTooLarge ? this.#costs.spendLarge() : this.#costs.spend())) this.#cutOff();
@@ -439,10 +439,10 @@ export class Session implements PassageWay {
     }
     this.#answer(FRAME.settings);
     this.tax();
-    this.sender.pump();
+    this.sender.committer();
   }
 
-  #grow(stream: Outgoing, bytes: number): void {
+  #grow(stream: OutgoingData, bytes: number): void {
     stream.sendWindow += bytes;
     if (stream.sendWindow > MAX_WINDOW) throw new Fault(CODE.flowControl, "a window that is too large");
   }
@@ -458,7 +458,7 @@ export class Session implements PassageWay {
   }
 
   #goaway(payload: Buffer): void {
-    const code = readFarewell(payload);
+    const code = readGoaway(payload);
     this.#idle.spend();
     if (code === CODE.none) this.drain();
     else this.#end(CODE.none);
@@ -478,10 +478,10 @@ export class Session implements PassageWay {
       if (isBroken) this.#break(call, passing, bytes === 0 ? CODE.protocol : CODE.flowControl);
       else if (passing !== undefined) this.#passage.grew(passing, bytes);
     }
-    this.sender.pump();
+    this.sender.committer();
   }
 
-  #break(call: CallStream | undefined, passing: Passing | undefined, code: number): void {
+  #break(call: CallStream | undefined, passing: BridgedRequest | undefined, code: number): void {
     if (call !== undefined) this.#calls.break(call, code);
     else if (passing !== undefined) this.#passage.break(passing, code);
   }
@@ -504,7 +504,7 @@ export class Session implements PassageWay {
   }
 
   #restUnlessUsed(seen: number): void {
-    this.#forgetRest = after(this.#house.limits.idleTimeoutMs, () => {
+    this.#forgetRest = after(this.#deps.limits.idleTimeoutMs, () => {
       if (this.#size === 0 && this.#served === seen) this.drain();
       else this.#restUnlessUsed(this.#served);
     });
@@ -515,7 +515,7 @@ export class Session implements PassageWay {
   }
 
   #farewell(code: number, lastId = this.#lastId): void {
-    this.outbox.frame(FRAME.goaway, 0, 0, packFarewell(lastId, code));
+    this.outbox.frame(FRAME.goaway, 0, 0, packGoaway(lastId, code));
   }
 
   /** Ends everything, once; tells the client why as far as it still listens. */
@@ -533,7 +533,7 @@ export class Session implements PassageWay {
     hangUp(this.#socket, code);
     this.#passage.destroy();
     this.#calls.destroy();
-    if (code === CODE.calm) this.#house.cutOff(this.address);
-    this.#house.left(this);
+    if (code === CODE.calm) this.#deps.cutOff(this.address);
+    this.#deps.left(this);
   }
 }

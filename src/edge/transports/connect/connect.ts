@@ -1,4 +1,4 @@
-/** The Connect, gRPC and gRPC-Web faces: every RPC of the schema through the gate, by Connect. */
+/** The Connect, gRPC and gRPC-Web transports: every RPC of the schema through the gate, by Connect. */
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import {
   ConnectError,
@@ -15,27 +15,27 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
-import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { Cancel, type Signal } from "../../../cancellation.ts";
-import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
-import { callerIdOf, type Face, type Log } from "../../call-log.ts";
+import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import { type CallLog, callerIdOf, type Transport } from "../../call-log.ts";
+import type { Admission, CallContext, Gate } from "../../gate/gate.ts";
 import { boundsOf } from "../../messages/bounds.ts";
 import { complete, connectError, refusalOf, refusalOfConnect } from "../../messages/errors.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { untilAbort } from "../abort.ts";
+import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
+import { whileRead } from "../stalled-reader.ts";
 import { type BodyReader, boundedRequest } from "./body.ts";
 import { converse } from "./conversation.ts";
 import { healthService, type Readiness } from "./health.ts";
 import { serveReflection } from "./reflection.ts";
-import { CODINGS, type Coding, encodingsFor } from "../grpc/compression.ts";
-import { whileRead } from "../stalled-reader.ts";
 
-/** What these faces need of the house. */
+/** What these transports depends on. */
 export interface ConnectOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
-  readonly log: Log;
+  readonly log: CallLog;
   readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
@@ -156,8 +156,8 @@ function dropEndlessTimeout(headers: Record<string, unknown>): void {
 
 const UNIT_MS = { H: 3_600_000, M: 60_000, S: 1000 } as const;
 
-/** One call on its way through these faces. */
-interface Exchange {
+/** One call on its way through these transports. */
+interface ConnectExchange {
   readonly admission: Admission;
   readonly context: CallContext;
   /** The gate has nothing more to say. */
@@ -171,7 +171,7 @@ interface Exchange {
 }
 
 const peerKey = createContextKey("");
-const exchangeKey = createContextKey<Exchange | undefined>(undefined);
+const exchangeKey = createContextKey<ConnectExchange | undefined>(undefined);
 
 /** Lets a call in before its body is read, and notes the end of it. */
 function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<void> {
@@ -179,7 +179,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
     const startedAt = steadyNow();
     const requestId = newId("req");
     const caller = new Cancel();
-    let exchange: Exchange | undefined;
+    let exchange: ConnectExchange | undefined;
     let refusal: Refusal | undefined;
     context.responseHeader.set("x-request-id", requestId);
     context.responseHeader.set("x-api-version", API_VERSION);
@@ -220,7 +220,7 @@ function gateOf(options: ConnectOptions): (context: HandlerContext) => Promise<v
 }
 
 /** Why a call ended that the gate did not refuse; undefined where it was answered. */
-function endOf(reason: unknown, exchange: Exchange | undefined): Refusal | undefined {
+function endOf(reason: unknown, exchange: ConnectExchange | undefined): Refusal | undefined {
   const plain = reason instanceof DOMException && reason.name === "AbortError";
   // What Connect itself throws before the gate has answered is about the request, and afterwards a bug.
   if (!plain) return reason instanceof ConnectError && !exchange?.over ? refusalOfConnect(reason) : asRefusal(reason);
@@ -256,20 +256,20 @@ function callContextOf(context: HandlerContext, requestId: string, startedAt: nu
   };
 }
 
-const FACES: Readonly<Record<string, Face>> = { grpc: "grpc", "grpc-web": "grpc-web" };
+const TRANSPORTS: Readonly<Record<string, Transport>> = { grpc: "grpc", "grpc-web": "grpc-web" };
 
 function lineOf(
   context: HandlerContext,
   requestId: string,
   startedAt: number,
-  exchange: Exchange | undefined,
+  exchange: ConnectExchange | undefined,
   refusal: Refusal | undefined,
 ) {
   const facts = refusal && factsOf(refusal.reason);
   const principal = exchange?.admission.principal;
   return {
     requestId,
-    face: FACES[context.protocolName] ?? "connect",
+    transport: TRANSPORTS[context.protocolName] ?? "connect",
     rpc: `${context.service.typeName}/${context.method.name}`,
     status: facts?.status ?? 200,
     latencyMs: steadyNow() - startedAt,
@@ -310,18 +310,18 @@ function handlerOf(method: DescMethod, { gate }: ConnectOptions): MethodImpl<Des
   return handlers[method.methodKind] as MethodImpl<DescMethod>;
 }
 
-function exchangeOf(context: HandlerContext): Exchange {
+function exchangeOf(context: HandlerContext): ConnectExchange {
   const exchange = context.values.get(exchangeKey);
   if (exchange === undefined) throw new Error("a call came in past the gate");
   return exchange;
 }
 
-function refused(exchange: Exchange, thrown: unknown): ConnectError {
+function refused(exchange: ConnectExchange, thrown: unknown): ConnectError {
   exchange.refusal = refusalOf(thrown, exchange.context.signal);
   return connectError(exchange.refusal, exchange.context.requestId);
 }
 
-async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
+async function* guarded(exchange: ConnectExchange, open: () => AsyncIterable<Message>): AsyncGenerator<Message> {
   try {
     yield* untilAbort(open(), exchange.context.signal);
   } catch (thrown) {
@@ -332,7 +332,7 @@ async function* guarded(exchange: Exchange, open: () => AsyncIterable<Message>):
 }
 
 /** Messages of the caller, with complaints about them, Connect's own or of the body's reading, as refusals. */
-async function* readable(messages: AsyncIterable<Message>, exchange: Exchange): AsyncGenerator<Message> {
+async function* readable(messages: AsyncIterable<Message>, exchange: ConnectExchange): AsyncGenerator<Message> {
   try {
     yield* messages;
   } catch (thrown) {

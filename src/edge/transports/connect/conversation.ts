@@ -1,4 +1,4 @@
-/** A conversation for faces that know streams only as iterables: what the service says is read as one. */
+/** A conversation for transports that know streams only as iterables: what the service says is read as one. */
 import type { Message } from "@bufbuild/protobuf";
 import type { Listener, Speaker } from "../../../call.ts";
 
@@ -10,7 +10,7 @@ export async function* converse(
   requests: AsyncIterable<Message>,
   open: (speaker: Speaker<Message>) => Listener<Message>,
 ): AsyncGenerator<Message, void, undefined> {
-  const said = new Said();
+  const said = new ConversationMessage();
   const listener = open(said);
   hearAll(requests, listener).catch((thrown) => said.end(thrown));
   yield* said.read(listener);
@@ -22,7 +22,7 @@ async function hearAll(requests: AsyncIterable<Message>, listener: Listener<Mess
 }
 
 /** What was said and is not read yet. */
-class Said implements Speaker<Message> {
+class ConversationMessage implements Speaker<Message> {
   readonly #messages: Message[] = [];
   #over = false;
   #refusal: unknown;

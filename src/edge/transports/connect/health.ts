@@ -37,7 +37,7 @@ export function healthService(services: Iterable<string>, ready: Readiness): Ser
   };
 }
 
-/** The status now, and again whenever it is another one, until the caller leaves or the house closes. */
+/** The status now, and again whenever it is another one, until the caller leaves or the gateway closes. */
 async function* changes(status: () => Status, { signal }: HandlerContext): AsyncGenerator<HealthCheckResponse> {
   let last: Status | undefined;
   while (true) {

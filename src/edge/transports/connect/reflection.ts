@@ -10,8 +10,8 @@ import {
 } from "../../../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { ServerReflection as ServerReflectionAlpha } from "../../../../gen/grpc/reflection/v1alpha/reflection_pb.ts";
 
-type Question = ServerReflectionRequest["messageRequest"];
-type Answer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
+type ReflectionQuestion = ServerReflectionRequest["messageRequest"];
+type ReflectionAnswer = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
 
 /**
  * Serves https://github.com/grpc/grpc/blob/master/doc/server-reflection.md, in its final version and the one before,
@@ -74,7 +74,7 @@ function withImports(roots: Iterable<DescFile>, found = new Set<DescFile>()): Se
 function answersFrom(
   { files, symbols, extensions }: Index,
   services: readonly string[],
-): (question: Question) => Answer {
+): (question: ReflectionQuestion) => ReflectionAnswer {
   return (question) => {
     switch (question.case) {
       case "fileByFilename":
@@ -104,12 +104,12 @@ function answersFrom(
 /** A method, a field or a value of an enum is found by the type that holds it. */
 const ownerOf = (symbol: string): string => symbol.slice(0, Math.max(0, symbol.lastIndexOf(".")));
 
-const notFound: Answer = {
+const notFound: ReflectionAnswer = {
   case: "errorResponse",
   value: { errorCode: Code.NotFound, errorMessage: "there is no such thing" },
 };
 
-function filesAnswer(file: DescFile | undefined): Answer {
+function filesAnswer(file: DescFile | undefined): ReflectionAnswer {
   if (file === undefined) return notFound;
   const fileDescriptorProto = [...withImports([file])]
     .reverse()

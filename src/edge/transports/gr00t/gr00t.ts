@@ -1,6 +1,6 @@
 /**
- * The face for Isaac-GR00T's clients: ZeroMQ REQ over TCP, one MessagePack map a message, whose `api_token` is the key. Every
- * `get_action` is an act call through the gate that all faces share. `kill` is answered with an error, and nothing else happens.
+ * The transport for Isaac-GR00T's clients: ZeroMQ REQ over TCP, one MessagePack map a message, whose `api_token` is the key. Every
+ * `get_action` is an act call through the gate that all transports share. `kill` is answered with an error, and nothing else happens.
  * Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py.
  */
 import { type AddressInfo, createServer, type Socket } from "node:net";
@@ -8,6 +8,7 @@ import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { after, newId, steadyNow } from "../../../ambient.ts";
 import { BRAND } from "../../../brand.ts";
+import { Cancel } from "../../../cancellation.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { decodeGr00t, encodeGr00t } from "../../../codecs/python/gr00t.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
@@ -15,26 +16,25 @@ import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../codecs/zmtp.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { numbersOwed } from "../../../inference/owed.ts";
-import { Cancel } from "../../../cancellation.ts";
-import type { Gate } from "../../gate/gate.ts";
-import type { Log } from "../../call-log.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
+import type { CallLog } from "../../call-log.ts";
+import type { Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { refusalOf } from "../../messages/errors.ts";
 import { type AskedAction, actionAsked } from "./observation.ts";
 
-/** What this face needs of the house. */
+/** What this transport depends on. */
 export interface Gr00tOptions {
   readonly gate: Gate;
-  readonly log: Log;
+  readonly log: CallLog;
   readonly memory: BodyMemory;
   readonly host: string;
   /** 0 picks one. */
   readonly port: number;
 }
 
-/** The face while it listens. */
-export interface Gr00tFace {
+/** The transport while it listens. */
+export interface Gr00tTransport {
   readonly port: number;
   /** Takes no new connection, and ends each after the answer that it owes, or after `patienceMs`. */
   close(patienceMs: number): Promise<void>;
@@ -56,10 +56,10 @@ const COMMAND_BYTES = 3;
 const method = InferenceService.method.act;
 
 /** Listens. */
-export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
-  const peers = new Map<Socket, Peer>();
+export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport> {
+  const peers = new Map<Socket, Gr00tPeer>();
   const server = createServer({ noDelay: true, keepAlive: true }, (socket) => {
-    const peer = new Peer(options, socket);
+    const peer = new Gr00tPeer(options, socket);
     peers.set(socket, peer);
     socket.on("error", () => socket.destroy());
     socket.once("close", () => peers.delete(socket));
@@ -88,7 +88,7 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tFace> {
 }
 
 /** One client. It sends its next message when it has the answer to the last one. */
-class Peer {
+class Gr00tPeer {
   readonly #options: Gr00tOptions;
   readonly #socket: Socket;
   readonly #gone = new Cancel();
@@ -213,7 +213,7 @@ class Peer {
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({
       requestId,
-      face: "gr00t",
+      transport: "gr00t",
       rpc: `${method.parent.typeName}/${method.name}`,
       status: facts?.status ?? 200,
       latencyMs,

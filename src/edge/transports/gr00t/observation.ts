@@ -5,7 +5,7 @@ import { encoded, unfit } from "../../../codecs/pictures/raw-pictures.ts";
 import type { Unpacked } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 
-type Value = Unpacked<NdArray>;
+type Gr00tValue = Unpacked<NdArray>;
 
 /** A request, and how its answer is to be written. */
 export interface AskedAction {
@@ -22,7 +22,7 @@ export interface AskedAction {
 const ANY_MODEL = "service/auto";
 
 /** The request in `data`. `options` of the client may name `model`, `preset`, `action_space`, `horizon` and `action_keys`. */
-export async function actionAsked(data: Value | undefined, session: string): Promise<AskedAction> {
+export async function actionAsked(data: Gr00tValue | undefined, session: string): Promise<AskedAction> {
   if (!(data instanceof Map)) throw unfit("data", "is a map");
   const nested = data.get("observation");
   const bare = !(nested instanceof Map);
@@ -30,7 +30,7 @@ export async function actionAsked(data: Value | undefined, session: string): Pro
   const dotted = bare || [...nested.keys()].some((key) => String(key).includes("."));
   const fields = dotted ? modalitiesOf(bare ? data : nested) : nested;
   const options = data.get("options");
-  const option = (name: string): Value | undefined => (options instanceof Map ? options.get(name) : undefined);
+  const option = (name: string): Gr00tValue | undefined => (options instanceof Map ? options.get(name) : undefined);
   const text = (name: string): string | undefined => {
     const value = option(name);
     if (value !== undefined && typeof value !== "string") throw unfit(`options.${name}`, "is a text");
@@ -65,18 +65,18 @@ export async function actionAsked(data: Value | undefined, session: string): Pro
 }
 
 /** `video.ego_view` and its like, by modality. */
-function modalitiesOf(flat: ReadonlyMap<unknown, Value>): Map<string, Map<string, Value>> {
-  const modalities = new Map<string, Map<string, Value>>();
+function modalitiesOf(flat: ReadonlyMap<unknown, Gr00tValue>): Map<string, Map<string, Gr00tValue>> {
+  const modalities = new Map<string, Map<string, Gr00tValue>>();
   for (const [key, value] of flat) {
     const [head = "", ...rest] = String(key).split(".");
     const modality = head === "annotation" ? "language" : head;
-    modalities.set(modality, (modalities.get(modality) ?? new Map<string, Value>()).set(rest.join("."), value));
+    modalities.set(modality, (modalities.get(modality) ?? new Map<string, Gr00tValue>()).set(rest.join("."), value));
   }
   return modalities;
 }
 
-function* entriesOf(value: Value | Map<string, Value> | undefined): IterableIterator<[string, Value]> {
-  if (value instanceof Map) for (const [key, inner] of value) yield [String(key), inner as Value];
+function* entriesOf(value: Gr00tValue | Map<string, Gr00tValue> | undefined): IterableIterator<[string, Gr00tValue]> {
+  if (value instanceof Map) for (const [key, inner] of value) yield [String(key), inner as Gr00tValue];
 }
 
 /** Axes of an array that has one for the batch: [batch, time, dim] and [batch, time, height, width, 3]. */
@@ -102,13 +102,13 @@ function lastPicture(array: NdArray, key: string): NdArray {
   return new NdArray(dtype, picture, data.subarray(data.length - bytes));
 }
 
-function firstText(key: string, value: Value): string {
-  if (Array.isArray(value) && value.length === 1) return firstText(key, value[0] as Value);
+function firstText(key: string, value: Gr00tValue): string {
+  if (Array.isArray(value) && value.length === 1) return firstText(key, value[0] as Gr00tValue);
   if (typeof value !== "string") throw unfit(key, "a language is one text, in lists of one");
   return value;
 }
 
-function partsOf(value: Value | undefined): [string, number][] {
+function partsOf(value: Gr00tValue | undefined): [string, number][] {
   if (!(value instanceof Map)) return [];
   return [...value].map(([name, dim]) => {
     if (typeof dim !== "number" || !Number.isInteger(dim) || dim < 1)

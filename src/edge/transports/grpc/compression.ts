@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 import { brotliCompress, createBrotliDecompress, createGunzip, gzip } from "node:zlib";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
-import type { Fields } from "../../server/http2/head.ts";
+import type { HeadFields } from "../../server/http2/head.ts";
 import { NotSpoken } from "./status.ts";
 
 /** One encoding that is spoken here. */
@@ -74,7 +74,7 @@ export const encodingsFor = (encoding: string | null | undefined): string | unde
   encoding === undefined || encoding === null || encoding === "identity" || codingOf(encoding) ? undefined : NAMES;
 
 /** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
-export function requestCoding({ "grpc-encoding": encoding }: Fields): Coding | undefined {
+export function requestCoding({ "grpc-encoding": encoding }: HeadFields): Coding | undefined {
   if (encoding === undefined || encoding === null || encoding === "identity") return undefined;
   const found = codingOf(encoding);
   if (found === undefined) {
@@ -84,7 +84,7 @@ export function requestCoding({ "grpc-encoding": encoding }: Fields): Coding | u
 }
 
 /** The first encoding that the caller reads, or else the one that he writes. */
-export function responseCoding(headers: Fields): Coding | undefined {
+export function responseCoding(headers: HeadFields): Coding | undefined {
   const { "grpc-accept-encoding": accepted, "grpc-encoding": encoding } = headers;
   if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : codingOf(encoding);
   for (const name of accepted.split(",")) {
@@ -103,7 +103,7 @@ function refusalOfZlib(error: Error): Refusal {
 }
 
 /** Puts what an answer says of encodings behind its other fields: its own, and those that are known to whoever wrote in another. */
-export function nameCodings(fields: string[], coding: Coding | undefined, headers: Fields): void {
+export function nameCodings(fields: string[], coding: Coding | undefined, headers: HeadFields): void {
   if (coding) fields.push("grpc-encoding", coding.name);
   const known = encodingsFor(headers["grpc-encoding"]);
   if (known !== undefined) fields.push("grpc-accept-encoding", known);

@@ -1,38 +1,38 @@
 /**
  * gRPC for the calls that robots make in their loops, on HTTP/2 streams of our own: the same gate and the same service functions
- * as every other face, without the request and response objects that a general handler builds for each call. What it says
+ * as every other transport, without the request and response objects that a general handler builds for each call. What it says
  * is what the general handler says, to the last header, so that no client can tell them apart.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { after, newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER } from "../../../brand.ts";
+import type { Listener } from "../../../call.ts";
+import { Cancel } from "../../../cancellation.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { frameMessage, frameOf, MessageReader, PREFIX } from "../../../codecs/grpc.ts";
 import { CODE } from "../../../codecs/http2/frames.ts";
 import { packPairs } from "../../../codecs/http2/hpack.ts";
 import { readMessage } from "../../../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
-import type { Listener } from "../../../call.ts";
-import { Cancel } from "../../../cancellation.ts";
+import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
 import type { Admission, Advice, CallContext, Gate, Overload } from "../../gate/gate.ts";
-import { callerIdOf, type Log } from "../../call-log.ts";
-import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { assertBounded, boundsOf } from "../../messages/bounds.ts";
 import { refusalOf } from "../../messages/errors.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import type { CallHearer, CallStream, CallTaker, FindTaker } from "../../server/http2/call.ts";
-import type { Fields } from "../../server/http2/head.ts";
-import { Running } from "../../server/running-calls.ts";
+import type { HeadFields } from "../../server/http2/head.ts";
+import { RunningCalls } from "../../server/running-calls.ts";
+import { UNREAD_MS } from "../stalled-reader.ts";
 import { headOf, OK_TRAILERS, trailersOf } from "./blocks.ts";
 import { type Coding, nameCodings, requestCoding, responseCoding } from "./compression.ts";
 import { refusalOfFrames, unreadable } from "./faults.ts";
 import { QUICK, type Quick } from "./quick.ts";
-import { speakerOf, type Voice } from "./writer.ts";
 import { grpcTrailersOf, NotSpoken } from "./status.ts";
 import { deadlineOf, timedOut, timeoutOf } from "./timeout.ts";
-import { UNREAD_MS } from "../stalled-reader.ts";
+import { type CallWriter, speakerOf } from "./writer.ts";
 
 /** What the fast path serves, and how. */
 export interface GrpcOptions {
@@ -40,16 +40,16 @@ export interface GrpcOptions {
   /** The RPCs that it takes: unary ones, server streams and conversations. Every other is left to the general handler. */
   methods: readonly DescMethod[];
   memory: BodyMemory;
-  /** Aborted when the house closes; running calls then end as unavailable. */
+  /** Aborted when the gateway closes; running calls then end as unavailable. */
   closing: AbortSignal;
-  log: Log;
+  log: CallLog;
 }
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
 /** The fast path as the port's first look at every HTTP/2 call. */
 export function grpcCalls(options: GrpcOptions): FindTaker {
-  const running = new Running<GrpcCall>();
+  const running = new RunningCalls<GrpcCall>();
   const takers = new Map<string, CallTaker>();
   for (const method of options.methods)
     takers.set(`/${method.parent.typeName}/${method.name}`, {
@@ -140,7 +140,7 @@ class GrpcCall implements CallHearer {
   readonly #options: GrpcOptions;
   readonly #method: DescMethod;
   readonly #stream: CallStream;
-  readonly #headers: Fields;
+  readonly #headers: HeadFields;
   #forget: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   readonly #quick: Quick | undefined;
@@ -359,7 +359,7 @@ class GrpcCall implements CallHearer {
     return this.#coding!.decompress(message, boundsOf(this.#method).bytes, grown);
   }
 
-  #voice(): Voice {
+  #voice(): CallWriter {
     const stream = this.#stream;
     return {
       framed: (message) => this.#framed(message),
@@ -486,7 +486,7 @@ class GrpcCall implements CallHearer {
     const principal = this.#admission?.principal;
     this.#options.log({
       requestId: this.#requestId,
-      face: "grpc",
+      transport: "grpc",
       rpc: `${this.#method.parent.typeName}/${this.#method.name}`,
       status: facts?.status ?? 200,
       latencyMs: steadyNow() - this.#startedAt,

@@ -3,7 +3,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { Speaker } from "../../../call.ts";
 
 /** The call that a conversation speaks by. */
-export interface Voice {
+export interface CallWriter {
   /** A message as it goes over the wire: a promise where it has to be compressed. */
   framed(message: Message): Buffer | Promise<Buffer>;
   write(frame: Buffer): void;
@@ -14,7 +14,7 @@ export interface Voice {
 }
 
 /** What the caller hears. Large messages are compressed, and keep those behind them waiting; whatever breaks on the way ends the call. */
-export function speakerOf(voice: Voice): Speaker<Message> {
+export function speakerOf(voice: CallWriter): Speaker<Message> {
   let before: Promise<void> | undefined;
   let unsent = 0;
   const fail = (thrown: unknown): void => voice.end(thrown);

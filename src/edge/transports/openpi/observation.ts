@@ -9,7 +9,7 @@ import type { Unpacked, UnpackedMap } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 
 /** What the address of a connection says about all of its calls. */
-export interface Asked {
+export interface OpenpiQuery {
   readonly model: string;
   readonly preset?: string;
   readonly actionSpace?: string;
@@ -17,7 +17,7 @@ export interface Asked {
   readonly sessionId: string;
 }
 
-type Value = Unpacked<NdArray>;
+type OpenpiValue = Unpacked<NdArray>;
 
 /** A camera of the gateway, and whether this environment turns its pictures by half a turn before it sends them. */
 interface Camera {
@@ -40,7 +40,7 @@ const LIBERO: Readonly<Record<string, Camera>> = { "observation/image": { name: 
 const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
 
 /** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
-export async function requestOf(observation: Value, asked: Asked): Promise<ActRequest> {
+export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): Promise<ActRequest> {
   if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
   const fields = flatten(observation);
   const cameras = fields.has("observation/wrist_image") ? { ...CAMERAS, ...LIBERO } : CAMERAS;
@@ -69,18 +69,19 @@ export async function requestOf(observation: Value, asked: Asked): Promise<ActRe
   });
 }
 
-type Numbers = NdArray | number | Value[];
+type OpenpiNumbers = NdArray | number | OpenpiValue[];
 
-const isNumbers = (value: Value): value is Numbers =>
+const isNumbers = (value: OpenpiValue): value is OpenpiNumbers =>
   value instanceof NdArray || typeof value === "number" || Array.isArray(value);
 
 /** Texts and marks such as a session's name say nothing of what the robot senses. */
-const isSaid = (value: Value): boolean => value === null || typeof value === "string" || typeof value === "boolean";
+const isSaid = (value: OpenpiValue): boolean =>
+  value === null || typeof value === "string" || typeof value === "boolean";
 
 /** What a robot senses in numbers: history and all, but no picture that lacks its colours. */
 const MOST_AXES = 2;
 
-function numbersIn(value: Numbers, key: string): Float64Array {
+function numbersIn(value: OpenpiNumbers, key: string): Float64Array {
   if (typeof value === "number") return Float64Array.of(value);
   if (value instanceof NdArray) {
     if (value.shape.length <= MOST_AXES) return value.toFloat64();
@@ -94,7 +95,11 @@ function numbersIn(value: Numbers, key: string): Float64Array {
 }
 
 /** Maps inside maps, as ALOHA has its pictures, under the keys joined by a dot. */
-function flatten(map: UnpackedMap<NdArray>, prefix = "", into = new Map<string, Value>()): Map<string, Value> {
+function flatten(
+  map: UnpackedMap<NdArray>,
+  prefix = "",
+  into = new Map<string, OpenpiValue>(),
+): Map<string, OpenpiValue> {
   for (const [key, value] of map) {
     const name = `${prefix}${String(key)}`;
     if (value instanceof Map) flatten(value, `${name}.`, into);

@@ -1,7 +1,7 @@
 /**
- * The openpi face: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
+ * The openpi transport: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
  * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
- * faces share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call.
+ * transports share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call.
  * Source: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi).
  */
 import type { IncomingMessage } from "node:http";
@@ -17,24 +17,24 @@ import {
 } from "../../../../gen/limber/v1/registry_service_pb.ts";
 import { after, every, newId, steadyNow } from "../../../ambient.ts";
 import { API_VERSION, BRAND } from "../../../brand.ts";
+import { Cancel } from "../../../cancellation.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
-import { Cancel } from "../../../cancellation.ts";
-import type { CallHead, Gate } from "../../gate/gate.ts";
-import type { Log } from "../../call-log.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
+import type { CallLog } from "../../call-log.ts";
+import type { CallHead, Gate } from "../../gate/gate.ts";
 import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
-import { type Asked, requestOf } from "./observation.ts";
+import { type OpenpiQuery, requestOf } from "./observation.ts";
 
-/** What this face needs of the house. */
+/** What this transport depends on. */
 export interface OpenpiOptions {
   readonly gate: Gate;
-  readonly log: Log;
+  readonly log: CallLog;
   readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
@@ -61,17 +61,17 @@ const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
 
 const method = InferenceService.method.act;
 
-/** Makes the face. */
-export function openpiFace(options: OpenpiOptions): UpgradeTaker {
+/** Makes the transport. */
+export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
   // No compression: openpi offers none, and a control loop has no time for it.
   const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: CONVERSATION_BYTES });
-  const robots = new Set<Robot>();
+  const robots = new Set<OpenpiRobot>();
   let draining = false;
   options.closing.addEventListener("abort", () => {
     for (const robot of robots) robot.leave();
   });
   const serve = (client: WebSocket, robot: Admitted, socket: Duplex): void => {
-    const served = new Robot(options, client, robot);
+    const served = new OpenpiRobot(options, client, robot);
     robots.add(served);
     client.once("close", () => robots.delete(served));
     served.begin(socket);
@@ -101,7 +101,7 @@ interface Admitted {
   /** Whose memory its messages take. */
   readonly owner: string;
   readonly caller: Omit<CallHead, "requestId">;
-  readonly asked: Asked;
+  readonly asked: OpenpiQuery;
   /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
   readonly fault: Refusal | undefined;
 }
@@ -166,7 +166,7 @@ function faultIn(query: URLSearchParams): Refusal | undefined {
   return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
 }
 
-function askedOf(url: string, user: string | undefined, requestId: string): Asked {
+function askedOf(url: string, user: string | undefined, requestId: string): OpenpiQuery {
   const [, owner, name] = PATH.exec(pathOf(url)) ?? [];
   const model = owner === undefined ? user : `${decoded(owner)}/${decoded(name ?? "")}`;
   if (model === undefined)
@@ -200,11 +200,11 @@ function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
 }
 
 /** One connection: requests are answered in turn, as a server of openpi does. */
-class Robot {
+class OpenpiRobot {
   readonly #options: OpenpiOptions;
   readonly #client: WebSocket;
   readonly #caller: Omit<CallHead, "requestId">;
-  readonly #asked: Asked;
+  readonly #asked: OpenpiQuery;
   readonly #fault: Refusal | undefined;
   /** Ends with the connection. */
   readonly #gone = new Cancel();
@@ -338,7 +338,7 @@ class Robot {
     const facts = refusal && factsOf(refusal.reason);
     this.#options.log({
       requestId,
-      face: "openpi",
+      transport: "openpi",
       rpc: `${method.parent.typeName}/${method.name}`,
       status: facts?.status ?? 200,
       latencyMs: steadyNow() - startedAt,

@@ -2,7 +2,7 @@
 import { Reason, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
 import type { PlainRequest } from "../../server/fast-http1.ts";
-import type { Request } from "./exchange.ts";
+import type { HttpRequest } from "./exchange.ts";
 
 /** What a body may be, and what is told of its size. */
 export interface BodyLimits {
@@ -18,7 +18,7 @@ export interface BodyLimits {
  * the size. Rejects when the caller leaves before the end. At once where the body has come with the request.
  */
 export function readBody(
-  request: Request,
+  request: HttpRequest,
   wanted: RegExp,
   named: string,
   { most, hold }: BodyLimits,
@@ -38,7 +38,7 @@ export function readBody(
 
 const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text);
 
-function collect(request: Exclude<Request, PlainRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
+function collect(request: Exclude<HttpRequest, PlainRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

@@ -6,7 +6,7 @@ import type { ServerEvent } from "./sse.ts";
 /** Events, one after the other. */
 export type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
-type Fields = Record<string, unknown>;
+type EventFields = Record<string, unknown>;
 
 /** Makes a message of this type the event that its `oneof`, or its only field, names; an event with an `index` bears it as its id. */
 export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent {
@@ -37,7 +37,7 @@ function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Me
 
 /** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
 export async function* eventsOfAnswer(desc: DescMessage, answer: Message): EventSource {
-  const whole = encoderOf(desc).encode(answer) as Fields & { action: Fields & { steps: unknown[] } };
+  const whole = encoderOf(desc).encode(answer) as EventFields & { action: EventFields & { steps: unknown[] } };
   yield { event: "route", data: JSON.stringify(whole.route ?? {}) };
   for (const [index, values] of whole.action.steps.entries()) {
     yield { event: "step", id: index, data: JSON.stringify({ index, values }) };

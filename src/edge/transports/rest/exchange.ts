@@ -2,21 +2,21 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { newId, steadyNow } from "../../../ambient.ts";
-import { Reason, refuse } from "../../../errors.ts";
 import { Cancel } from "../../../cancellation.ts";
-import type { Admission, CallContext } from "../../gate/gate.ts";
+import { Reason, refuse } from "../../../errors.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
+import type { Admission, CallContext } from "../../gate/gate.ts";
 import type { PlainRequest, PlainResponse } from "../../server/fast-http1.ts";
 import type { RestRoute } from "./route.ts";
 
 /** A request of HTTP/1.1 or HTTP/2; one of the lane has come whole. */
-export type Request = IncomingMessage | Http2ServerRequest | PlainRequest;
+export type HttpRequest = IncomingMessage | Http2ServerRequest | PlainRequest;
 
 /** Its response. */
-export type Response = ServerResponse | Http2ServerResponse | PlainResponse;
+export type HttpResponse = ServerResponse | Http2ServerResponse | PlainResponse;
 
 /** A header that may be given once; undefined where it is not. */
-export function headerOf(request: Request, name: string): string | undefined {
+export function headerOf(request: HttpRequest, name: string): string | undefined {
   const value = request.headers[name];
   return typeof value === "string" ? value : undefined;
 }
@@ -24,11 +24,11 @@ export function headerOf(request: Request, name: string): string | undefined {
 /** Parameters of a path, by their names. */
 export type Parameters = Readonly<Record<string, string>>;
 
-/** One call on its way through the face. */
-export class Exchange {
+/** One call on its way through the transport. */
+export class HttpExchange {
   readonly route: RestRoute;
-  readonly request: Request;
-  readonly response: Response;
+  readonly request: HttpRequest;
+  readonly response: HttpResponse;
   readonly context: CallContext;
   /** Calls it off. */
   readonly call = new Cancel();
@@ -42,7 +42,13 @@ export class Exchange {
   #held: HeldBytes | undefined;
   #isOver = false;
 
-  constructor(route: RestRoute, parameters: Parameters, request: Request, response: Response, memory: BodyMemory) {
+  constructor(
+    route: RestRoute,
+    parameters: Parameters,
+    request: HttpRequest,
+    response: HttpResponse,
+    memory: BodyMemory,
+  ) {
     this.#memory = memory;
     this.route = route;
     this.parameters = parameters;

@@ -5,12 +5,12 @@ import { Reason, refuse } from "../../../errors.ts";
 import { type Given, segmentsOf } from "../../messages/errors.ts";
 import { COUNTED_BYTES, decoderOf, Faults, parseBody } from "../../messages/json.ts";
 import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
-import { type Exchange, headerOf, type Request } from "./exchange.ts";
+import { type HttpExchange, type HttpRequest, headerOf } from "./exchange.ts";
 import { queryOf, valuesOf } from "./query.ts";
 import type { RestRoute } from "./route.ts";
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
-export function readMessage(exchange: Exchange): Message | Promise<Message> {
+export function readMessage(exchange: HttpExchange): Message | Promise<Message> {
   const { route, request, parameters } = exchange;
   if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
@@ -21,7 +21,7 @@ export function readMessage(exchange: Exchange): Message | Promise<Message> {
   return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
 }
 
-function messageOf(exchange: Exchange, body: unknown): Message {
+function messageOf(exchange: HttpExchange, body: unknown): Message {
   const { route, request, parameters } = exchange;
   const desc = route.method.input;
   const decoder = decoderOf(desc);
@@ -46,7 +46,7 @@ function messageOf(exchange: Exchange, body: unknown): Message {
 }
 
 /** The message with what the request's head says of it, or the refusal of all that is wrong with it. */
-function withHead({ route, request }: Exchange, message: Message, faults: Faults): Message {
+function withHead({ route, request }: HttpExchange, message: Message, faults: Faults): Message {
   route.dialect.readHead?.(message, request);
   for (const [name, field] of route.headers) {
     const value = headerOf(request, name);
@@ -78,13 +78,13 @@ function allViolations(faults: Faults, route: RestRoute, message: Message): Viol
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
 /** What the caller sent and where, for the answer to a refusal. */
-export function givenOf({ route, request, parameters, body = plainBodyOf(request), query }: Exchange): Given {
+export function givenOf({ route, request, parameters, body = plainBodyOf(request), query }: HttpExchange): Given {
   const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
 
 /** What a plain body says, which was not read as a value so far; undefined where it is none, and where it would have to be counted. */
-function plainBodyOf(request: Request): unknown {
+function plainBodyOf(request: HttpRequest): unknown {
   if (!("body" in request) || request.body.length > COUNTED_BYTES) return undefined;
   try {
     return parseBody(request.body);

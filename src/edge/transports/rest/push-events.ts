@@ -1,10 +1,11 @@
 /** Tells a reader what comes, as events, as fast as it comes and no faster than he reads. */
-import type { Flow, Taker } from "../../../flow.ts";
+
 import type { Signal } from "../../../cancellation.ts";
+import type { Flow, Taker } from "../../../flow.ts";
 import type { EventWriter, ServerEvent } from "./sse.ts";
 
 /** How items are told. */
-export interface Telling<T> {
+export interface EventPushOptions<T> {
   readonly signal: Signal;
   /** Begins the answer, when the first item or the end is there. */
   begin(): EventWriter;
@@ -14,12 +15,12 @@ export interface Telling<T> {
 }
 
 /** Resolves when all is told; rejects with what ended it early, before which nothing is begun where that was the first to come. */
-export const tell = <T>(flow: Flow<T>, telling: Telling<T>): Promise<void> =>
-  new Promise((resolve, reject) => new Teller(flow, telling, resolve, reject).ask());
+export const pushEvents = <T>(flow: Flow<T>, telling: EventPushOptions<T>): Promise<void> =>
+  new Promise((resolve, reject) => new EventPusher(flow, telling, resolve, reject).ask());
 
-class Teller<T> implements Taker<T> {
+class EventPusher<T> implements Taker<T> {
   readonly #flow: Flow<T>;
-  readonly #telling: Telling<T>;
+  readonly #telling: EventPushOptions<T>;
   readonly #told: () => void;
   readonly #failed: (thrown: unknown) => void;
   #writer: EventWriter | undefined;
@@ -28,7 +29,7 @@ class Teller<T> implements Taker<T> {
   #isAsking = false;
   #again = false;
 
-  constructor(flow: Flow<T>, telling: Telling<T>, told: () => void, failed: (thrown: unknown) => void) {
+  constructor(flow: Flow<T>, telling: EventPushOptions<T>, told: () => void, failed: (thrown: unknown) => void) {
     this.#flow = flow;
     this.#telling = telling;
     this.#told = told;

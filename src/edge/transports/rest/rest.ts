@@ -1,42 +1,42 @@
-/** The REST face: every RPC that the schema gives a path, as JSON or as server-sent events. */
+/** The REST transport: every RPC that the schema gives a path, as JSON or as server-sent events. */
 import type { ServerResponse } from "node:http";
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { inSlices, newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
-import { flowOf } from "../../../flow.ts";
-import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import type { Cancel } from "../../../cancellation.ts";
+import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
+import { flowOf } from "../../../flow.ts";
+import type { BodyMemory } from "../../body-memory.ts";
+import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
 import type { Admission, Advice, Gate } from "../../gate/gate.ts";
-import { callerIdOf, type Log } from "../../call-log.ts";
-import type { BodyMemory } from "../../body-memory.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, writeJson, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { PlainResponse } from "../../server/fast-http1.ts";
-import { Running } from "../../server/running-calls.ts";
-import { type Dialect, house } from "./dialects/index.ts";
+import { RunningCalls } from "../../server/running-calls.ts";
+import { type Dialect, native } from "./dialects/index.ts";
 import { eventMaker, eventsOfAnswer } from "./events.ts";
-import { Exchange, headerOf, type Parameters, type Request, type Response } from "./exchange.ts";
+import { HttpExchange, type HttpRequest, type HttpResponse, headerOf, type Parameters } from "./exchange.ts";
 import { givenOf, readMessage } from "./message.ts";
+import { pushEvents } from "./push-events.ts";
 import { conversationsOf, type RestRoute, routesOf } from "./route.ts";
 import { EVENTS, eventWriter, LINES, outletOf, type ServerEvent } from "./sse.ts";
-import { tell } from "./push-events.ts";
 
-/** What the REST face needs of the house. */
+/** What the REST transport depends on. */
 export interface RestOptions {
   readonly gate: Gate;
-  readonly log: Log;
+  readonly log: CallLog;
   readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
 }
 
-/** Serves the routes of `face`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
-export function serveRest(fastify: FastifyInstance, face: RestFace): void {
+/** Serves the routes of `transport`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
+export function serveRest(fastify: FastifyInstance, transport: RestTransport): void {
   const verbs = new Map<string, { taken: string[]; dialect: Dialect }>();
-  for (const route of face.routes) {
+  for (const route of transport.routes) {
     const url = route.template.replaceAll(/\{(\w+)\}/g, ":$1");
     verbs.set(url, { taken: [...(verbs.get(url)?.taken ?? []), route.verb], dialect: route.dialect });
     fastify.route({
@@ -45,19 +45,19 @@ export function serveRest(fastify: FastifyInstance, face: RestFace): void {
       // The whole call happens here, ahead of Fastify's own reading of the body: whoever may not call is refused unread.
       onRequest: async (request, reply) => {
         reply.hijack();
-        face.serve(route, request.params as Parameters, request.raw, reply.raw);
+        transport.serve(route, request.params as Parameters, request.raw, reply.raw);
       },
       handler: unreachable,
     });
   }
-  for (const { method, url } of face.conversations) {
-    verbs.set(url, { taken: ["POST"], dialect: house });
+  for (const { method, url } of transport.conversations) {
+    verbs.set(url, { taken: ["POST"], dialect: native });
     fastify.route({
       method: "POST",
       url,
       onRequest: async (_, reply) => {
         reply.hijack();
-        sayNo(reply.raw, refuseConversation(method), newId("req"));
+        refuseRequest(reply.raw, refuseConversation(method), newId("req"));
       },
       handler: unreachable,
     });
@@ -90,7 +90,7 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
       const { raw } = reply;
       const requestId = newId("req");
       const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
-      if (method !== "OPTIONS") sayNo(raw, refusal, requestId, { headers: ["allow", allow], dialect });
+      if (method !== "OPTIONS") refuseRequest(raw, refusal, requestId, { headers: ["allow", allow], dialect });
       else raw.writeHead(204, { allow, "x-request-id": requestId }).end();
     },
     handler: unreachable,
@@ -98,11 +98,11 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
 }
 
 /** Answers with a refusal, by a convention or the gateway's own; `headers` are names and values in turn. */
-export function sayNo(
-  response: Response,
+export function refuseRequest(
+  response: HttpResponse,
   refusal: Refusal,
   requestId: string,
-  { headers = [], given, dialect = house }: { headers?: readonly string[]; given?: Given; dialect?: Dialect } = {},
+  { headers = [], given, dialect = native }: { headers?: readonly string[]; given?: Given; dialect?: Dialect } = {},
 ): void {
   const answer = dialect.refuse(refusal, requestId, given);
   const type = ["content-type", dialect.contentType];
@@ -116,16 +116,16 @@ const overloadAnswers = new WeakMap<Advice, { lines: readonly string[]; body: re
 const ID_MARK = `req_${"0".repeat(26)}`;
 
 /** Refuses a call for overload, by an answer that is at hand where the caller is in the lane. */
-function sayOverloaded(response: Response, advice: Advice, dialect: Dialect): void {
+function sayOverloaded(response: HttpResponse, advice: Advice, dialect: Dialect): void {
   const requestId = newId("req");
-  if (!(response instanceof PlainResponse) || dialect !== house) {
-    sayNo(response, overloaded(advice), requestId, { dialect });
+  if (!(response instanceof PlainResponse) || dialect !== native) {
+    refuseRequest(response, overloaded(advice), requestId, { dialect });
     return;
   }
   let answer = overloadAnswers.get(advice);
   if (answer === undefined) {
-    const { headers, body } = house.refuse(overloaded(advice), ID_MARK);
-    let lines = linesOf(Buffer.from(body), ID_MARK, house.contentType);
+    const { headers, body } = native.refuse(overloaded(advice), ID_MARK);
+    let lines = linesOf(Buffer.from(body), ID_MARK, native.contentType);
     for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
     answer = { lines: lines.split(ID_MARK), body: body.split(ID_MARK) };
     overloadAnswers.set(advice, answer);
@@ -136,7 +136,7 @@ function sayOverloaded(response: Response, advice: Advice, dialect: Dialect): vo
 
 /** Answers; `headers` are names and values in turn. */
 export function send(
-  response: Response,
+  response: HttpResponse,
   status: number,
   requestId: string,
   headers: readonly string[],
@@ -162,19 +162,19 @@ const BODILESS = new Set([204, 304]);
 const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];
 
 // Both kinds of response take names and values in turn, which Node writes as they are.
-function writeHead(response: Response, status: number, headers: string[]): void {
+function writeHead(response: HttpResponse, status: number, headers: string[]): void {
   (response as ServerResponse).writeHead(status, headers);
 }
 
 /** The routes of `services`, and what serves them. */
-export class RestFace {
+export class RestTransport {
   readonly routes: readonly RestRoute[];
   /** What REST cannot carry. */
   readonly conversations: ReturnType<typeof conversationsOf>;
   readonly #options: RestOptions;
   /** Those whose path has no parameters, by path. */
   readonly #literal: ReadonlyMap<string, readonly RestRoute[]>;
-  readonly #running = new Running<Cancel>();
+  readonly #running = new RunningCalls<Cancel>();
 
   constructor(services: Iterable<DescService>, options: RestOptions) {
     this.#options = options;
@@ -194,7 +194,7 @@ export class RestFace {
    * Serves a request whose path is a route's to the letter, and says so: calls in a control loop then pay for no search among
    * routes and for none of Fastify's objects. Every other is left to Fastify.
    */
-  take(request: Request, response: Response): boolean {
+  take(request: HttpRequest, response: HttpResponse): boolean {
     const route = this.#literalOf(request.url ?? "", request.method);
     if (route === undefined) return false;
     const { overload } = this.#options.gate;
@@ -220,8 +220,8 @@ export class RestFace {
   }
 
   /** Answers one request; `parameters` are those of its path. */
-  serve(route: RestRoute, parameters: Parameters, request: Request, response: Response): void {
-    const exchange = new Exchange(route, parameters, request, response, this.#options.memory);
+  serve(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
+    const exchange = new HttpExchange(route, parameters, request, response, this.#options.memory);
     response.once("close", exchange.left);
     const leave = this.#running.enter(exchange.call);
     const end = (refusal?: Refusal): void => {
@@ -235,7 +235,7 @@ export class RestFace {
       try {
         const headers = exchange.admission?.headers ?? [];
         const given = givenOf(exchange);
-        sayNo(response, refusal, exchange.context.requestId, { headers, given, dialect: route.dialect });
+        refuseRequest(response, refusal, exchange.context.requestId, { headers, given, dialect: route.dialect });
       } catch {
         response.destroy();
       } finally {
@@ -251,7 +251,7 @@ export class RestFace {
 
   // A call in a control loop finds its key known and its body here, and waits for its answer alone: it pays for one promise.
 
-  #admit(exchange: Exchange, end: () => void, fail: (thrown: unknown) => void): void {
+  #admit(exchange: HttpExchange, end: () => void, fail: (thrown: unknown) => void): void {
     const { request, context } = exchange;
     const admitted = this.#options.gate.admit(exchange.route.method, {
       authorization: request.headers.authorization,
@@ -264,7 +264,7 @@ export class RestFace {
     else admitted.then((admission) => this.#read(exchange, admission, end, fail)).catch(fail);
   }
 
-  #read(exchange: Exchange, admission: Admission, end: () => void, fail: (thrown: unknown) => void): void {
+  #read(exchange: HttpExchange, admission: Admission, end: () => void, fail: (thrown: unknown) => void): void {
     exchange.admission = admission;
     const reading = readMessage(exchange);
     const run = (message: Message): void => this.#run(exchange, admission, message, end, fail);
@@ -276,7 +276,7 @@ export class RestFace {
   }
 
   #run(
-    exchange: Exchange,
+    exchange: HttpExchange,
     admission: Admission,
     message: Message,
     end: () => void,
@@ -308,13 +308,13 @@ export class RestFace {
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
   #stream<T>(
-    { route, response, context, admission }: Exchange,
+    { route, response, context, admission }: HttpExchange,
     items: AsyncIterable<T>,
     eventOf: (item: T) => ServerEvent,
   ): Promise<void> {
     const form = route.lines ? LINES : EVENTS;
     const { signal, requestId } = context;
-    return tell(flowOf(items), {
+    return pushEvents(flowOf(items), {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
@@ -326,12 +326,12 @@ export class RestFace {
     });
   }
 
-  #note({ route, request, context, admission, response, startedAt }: Exchange, refusal: Refusal | undefined): void {
+  #note({ route, request, context, admission, response, startedAt }: HttpExchange, refusal: Refusal | undefined): void {
     const facts = refusal && factsOf(refusal.reason);
     const principal = admission?.principal;
     this.#options.log({
       requestId: context.requestId,
-      face: "rest",
+      transport: "rest",
       rpc: route.rpc,
       status: facts?.status ?? response.statusCode,
       latencyMs: steadyNow() - startedAt,
@@ -356,7 +356,7 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
 }
 
 /** Answers; what was asked to be listed may be long and takes more than one turn of the event loop. */
-function answerWhole(exchange: Exchange, admission: Admission, message: Message): Promise<void> | undefined {
+function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> | undefined {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
   if (dialect.plain && answer === undefined && !BODILESS.has(route.status)) {

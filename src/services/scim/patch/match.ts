@@ -1,7 +1,7 @@
 /** Filters on one value in memory, as changes choose what they change. */
 import type { Comparison, Filter, Literal } from "../filter.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
+type MatchFields = Readonly<Record<string, unknown>>;
 
 /** Whether a filter over the parts of an attribute holds for one of its values. */
 export function matches(filter: Filter, value: unknown): boolean {
@@ -41,7 +41,7 @@ function valuesAt(value: unknown, names: readonly string[]): unknown[] {
   );
 }
 
-const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null;
+const isFields = (value: unknown): value is MatchFields => typeof value === "object" && value !== null;
 
 function compares(
   exact: boolean,

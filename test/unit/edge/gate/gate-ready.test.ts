@@ -1,12 +1,12 @@
-/** The gate of a house that takes no work: not yet, because its state is not loaded, or no longer, because it closes. */
+/** The gate of a gateway that takes no work: not yet, because its state is not loaded, or no longer, because it closes. */
 import type { DescService } from "@bufbuild/protobuf";
 import { expect, it, onTestFinished } from "vitest";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { OperationsService } from "../../../../gen/limber/v1/operations_service_pb.ts";
 import { LoadShedder } from "../../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../../src/edge/gate/caller-address.ts";
-import { Limits } from "../../../../src/edge/gate/rate-limits.ts";
 import { createGate } from "../../../../src/edge/gate/gate.ts";
+import { RateLimits } from "../../../../src/edge/gate/rate-limits.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
 
 const never = (): never => expect.unreachable();
@@ -14,7 +14,7 @@ const silent = (service: DescService) =>
   [service, Object.fromEntries(service.methods.map(({ localName }) => [localName, never]))] as const;
 
 function gateOf(state: { closing: boolean; loaded: boolean }) {
-  const limits = new Limits(never);
+  const limits = new RateLimits(never);
   onTestFinished(() => limits.close());
   return createGate({
     services: [silent(InferenceService), silent(OperationsService)],

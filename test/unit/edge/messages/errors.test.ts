@@ -1,4 +1,4 @@
-/** One refusal on every face. */
+/** One refusal on every transport. */
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
@@ -9,8 +9,8 @@ import { ErrorDetailsSchema, ViolationSchema } from "../../../../gen/limber/v1/e
 import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/plan_pb.ts";
 import { ReasonSchema } from "../../../../gen/limber/v1/reason_pb.ts";
 import { AttemptFailure, AttemptStatus, RouteSchema } from "../../../../gen/limber/v1/route_pb.ts";
-import { grpcTrailersOf } from "../../../../src/edge/transports/grpc/status.ts";
 import { connectError, refusalOf, restAnswer, wireBody } from "../../../../src/edge/messages/errors.ts";
+import { grpcTrailersOf } from "../../../../src/edge/transports/grpc/status.ts";
 import { factsOf, Reason, refuse } from "../../../../src/errors.ts";
 
 const ID = "req_1";

@@ -6,7 +6,7 @@ import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
 import { routeOf } from "../../../../src/routing/attempt/record.ts";
 import type { Offering } from "../../../../src/routing/offering.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
-import { answers, type Behaviour, calls, fails, house, late } from "../../../support/attempts.ts";
+import { answers, type Behaviour, calls, fails, gateway, late } from "../../../support/attempts.ts";
 import { seeded } from "../../../support/chance.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts";
 
@@ -14,7 +14,7 @@ describe("hedging", () => {
   const pair = [offering("a"), offering("b")];
 
   test("a late first is joined by a second; the first to answer serves, the loser is cancelled, recorded and paid", async () => {
-    const { world, plan, clock } = house(pair, { hedge: { afterMs: 75 } });
+    const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 1000, answers("slow")), b: late(clock, 50, answers("quick")) });
     const outcome = attemptPlan(plan(), world, upstream);
     await clock.advance(74);
@@ -29,7 +29,7 @@ describe("hedging", () => {
   });
 
   test("a first that answers in time is not hedged, and costs nothing more", async () => {
-    const { world, plan, clock } = house(pair, { hedge: { afterMs: 75 } });
+    const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 60, answers("in time")), b: answers("no") });
     const outcome = attemptPlan(plan(), world, upstream);
     await clock.advance(200);
@@ -38,7 +38,7 @@ describe("hedging", () => {
   });
 
   test("a hedge that fails leaves the first running, and costs nothing", async () => {
-    const { world, plan, clock } = house(pair, { hedge: { afterMs: 75 } });
+    const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 200, answers("first")), b: fails(AttemptFailure.UNREACHABLE) });
     const outcome = attemptPlan(plan(), world, upstream);
     await clock.advance(200);
@@ -47,7 +47,7 @@ describe("hedging", () => {
   });
 
   test("a first that fails while its hedge runs does not start a third", async () => {
-    const { world, plan, clock } = house([...pair, offering("c")], { hedge: { afterMs: 75 } });
+    const { world, plan, clock } = gateway([...pair, offering("c")], { hedge: { afterMs: 75 } });
     const upstream = calls({
       a: late(clock, 100, fails(AttemptFailure.CONNECTION_LOST)),
       b: late(clock, 100, answers("second")),
@@ -64,7 +64,7 @@ describe("hedging", () => {
     ["another step time", { dtMs: 20 }],
     ["the same provider", { provider: "a" }],
   ])("never across to %s", async (_, facts: Partial<Offering>) => {
-    const { world, clock } = house(pair);
+    const { world, clock } = gateway(pair);
     const both = supplyOf([offering("a"), offering("b", facts)]);
     const plan = planFor(
       planArgs(both, {
@@ -89,7 +89,7 @@ describe("hedging", () => {
     string,
     HedgeWithheld,
     { maxCostUsd?: number; deadlineMs?: number },
-    (of: ReturnType<typeof house>) => void,
+    (of: ReturnType<typeof gateway>) => void,
   ][] = [
     ["both together would break max_cost_usd", HedgeWithheld.MAX_COST_USD, { maxCostUsd: 0.0031 }, () => {}],
     ["nobody is expected to finish in time", HedgeWithheld.DEADLINE, { deadlineMs: 120 }, () => {}],
@@ -111,7 +111,7 @@ describe("hedging", () => {
     ],
   ];
   test.each(HELD_BACK)("not sent when %s, and the route says so", async (_, why, preferences, happens) => {
-    const all = house(pair, { hedge: { afterMs: 75 }, ...preferences });
+    const all = gateway(pair, { hedge: { afterMs: 75 }, ...preferences });
     const plan = all.plan();
     happens(all);
     const upstream = calls({ a: late(all.clock, 100, answers("first")), b: answers("no") });
@@ -123,14 +123,14 @@ describe("hedging", () => {
   });
 
   test("the ceiling holds the first and its hedge", () => {
-    const { plan } = house([offering("a"), offering("b", { priceNano: { 1: 300_000 } })], { hedge: { afterMs: 10 } });
+    const { plan } = gateway([offering("a"), offering("b", { priceNano: { 1: 300_000 } })], { hedge: { afterMs: 10 } });
     expect(plan().ceilingMicro).toBe(1600 + 4800);
-    expect(house(pair, { hedge: { afterMs: 10 }, maxCostUsd: 0.0031 }).plan().ceilingMicro).toBe(1600);
+    expect(gateway(pair, { hedge: { afterMs: 10 }, maxCostUsd: 0.0031 }).plan().ceilingMicro).toBe(1600);
   });
 
   test("of calls that are 20 times slow once in fifty, hedging cuts p99 five times and makes four in a hundred more calls at most", async () => {
     const tail = async (hedge: { afterMs: number } | undefined) => {
-      const { world, plan, clock } = house(pair, hedge ? { hedge } : {});
+      const { world, plan, clock } = gateway(pair, hedge ? { hedge } : {});
       const chance = seeded(7);
       const served: Behaviour = (options) =>
         late(clock, chance() < 0.02 ? 1_000 : 45 + chance() * 10, answers("x"))(options);
@@ -151,7 +151,7 @@ describe("hedging", () => {
   });
 
   test("when everything is slow the budget ends, so that hedges do not double the load", async () => {
-    const { world, plan, clock } = house(pair, { hedge: { afterMs: 10 } });
+    const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 10 } });
     const upstream = calls({ a: late(clock, 30, answers("slow")), b: late(clock, 30, answers("slow")) });
     for (let i = 0; i < 400; i++) {
       const outcome = attemptPlan(plan(), world, upstream);

@@ -1,11 +1,11 @@
 /** Answers that come in parts. */
 import { describe, expect, test } from "vitest";
+import type { Signal } from "../../../../src/cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
 import { Reason } from "../../../../src/errors.ts";
 import { type AttemptOptions, attemptStream } from "../../../../src/routing/attempt/attempt.ts";
 import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
-import type { Signal } from "../../../../src/cancellation.ts";
-import { house, refusalOf } from "../../../support/attempts.ts";
+import { gateway, refusalOf } from "../../../support/attempts.ts";
 import { type ManualClock, settle } from "../../../support/manual-clock.ts";
 import { offering } from "../../../support/supply.ts";
 
@@ -43,7 +43,7 @@ describe("streams", () => {
   };
 
   test("every element comes in order, and the end is recorded", async () => {
-    const { world, plan, clock } = house([offering("a")]);
+    const { world, plan, clock } = gateway([offering("a")]);
     const { first, rest, tries } = await attemptStream(plan(), world, streams(clock, { a: ["0", "1", "2"] }));
     expect(tries[0]!.status).toBe("running");
     expect([first, ...(await read(rest))]).toEqual(["0", "1", "2"]);
@@ -52,7 +52,7 @@ describe("streams", () => {
   });
 
   test("before the first element a failure falls back silently", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b"), offering("c")]);
+    const { world, plan, clock } = gateway([offering("a"), offering("b"), offering("c")]);
     const upstream = streams(clock, { a: [broken(AttemptFailure.UPSTREAM_ERROR)], b: [], c: ["0"] });
     const { first, step, tries, rest } = await attemptStream(plan(), world, upstream);
     expect([first, step.offering.id]).toEqual(["0", "c"]);
@@ -65,7 +65,7 @@ describe("streams", () => {
   });
 
   test("after the first element a failure ends the stream and never falls back", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = streams(clock, { a: ["0", broken(AttemptFailure.CONNECTION_LOST)], b: ["0"] });
     const { rest } = await attemptStream(plan(), world, upstream);
     const refusal = await refusalOf(read(rest));
@@ -78,7 +78,7 @@ describe("streams", () => {
   });
 
   test("a stream that stands still is cut off at the attempt's budget", async () => {
-    const { world, plan, clock } = house([offering("a", { timeoutMs: 500 }), offering("b")]);
+    const { world, plan, clock } = gateway([offering("a", { timeoutMs: 500 }), offering("b")]);
     const upstream = streams(clock, { a: ["0", 10_000, "1"] });
     const { rest } = await attemptStream(plan(), world, upstream);
     const refusal = refusalOf(read(rest));
@@ -88,7 +88,7 @@ describe("streams", () => {
   });
 
   test("the deadline cuts a stream that is slow but moving", async () => {
-    const { world, plan, clock } = house([offering("a")], { deadlineMs: 250 });
+    const { world, plan, clock } = gateway([offering("a")], { deadlineMs: 250 });
     const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 100, "1", 100, "2", 100, "3"] }));
     const refusal = refusalOf(read(rest));
     await clock.advance(250);
@@ -96,7 +96,7 @@ describe("streams", () => {
   });
 
   test("a reader who stops early cancels the upstream", async () => {
-    const { world, plan, clock, health } = house([offering("a")]);
+    const { world, plan, clock, health } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1", "2"] });
     const { rest } = await attemptStream(plan(), world, upstream);
     for await (const element of rest) if (element === "1") break;
@@ -108,7 +108,7 @@ describe("streams", () => {
   });
 
   test("a caller who leaves before reading on cancels the upstream", async () => {
-    const { world, plan, clock, caller } = house([offering("a")]);
+    const { world, plan, clock, caller } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1"] });
     const { rest } = await attemptStream(plan(), world, upstream);
     caller.abort();
@@ -118,7 +118,7 @@ describe("streams", () => {
   });
 
   test("a caller who leaves in the very moment of the first element cancels the upstream", async () => {
-    const { world, plan, clock, caller } = house([offering("a")]);
+    const { world, plan, clock, caller } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1"] });
     const unitsOf = (): number => {
       caller.abort();
@@ -130,7 +130,7 @@ describe("streams", () => {
   });
 
   test("a caller who leaves while a frame is awaited ends the wait", async () => {
-    const { world, plan, clock, caller } = house([offering("a")]);
+    const { world, plan, clock, caller } = gateway([offering("a")]);
     const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 5000, "1"] }));
     const refusal = refusalOf(read(rest));
     await settle();
@@ -139,7 +139,7 @@ describe("streams", () => {
   });
 
   test("the loser of a hedged stream is closed even if its first element comes later", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")], { hedge: { afterMs: 10 } });
+    const { world, plan, clock } = gateway([offering("a"), offering("b")], { hedge: { afterMs: 10 } });
     const upstream = streams(clock, { a: [100, "slow"], b: ["quick"] });
     const outcome = attemptStream(plan(), world, upstream);
     await clock.advance(10);

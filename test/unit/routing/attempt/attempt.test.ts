@@ -5,13 +5,13 @@ import { Reason, refuse } from "../../../../src/errors.ts";
 import { attemptPlan } from "../../../../src/routing/attempt/attempt.ts";
 import { routeOf } from "../../../../src/routing/attempt/record.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
-import { answers, calls, fails, hangs, house, late, refusalOf } from "../../../support/attempts.ts";
+import { answers, calls, fails, gateway, hangs, late, refusalOf } from "../../../support/attempts.ts";
 import { settle } from "../../../support/manual-clock.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts";
 
 describe("down the plan", () => {
   test("the first step that answers serves, and no other is called", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: answers("from a") });
     const { answer, step, tries } = await attemptPlan(plan(), world, upstream);
     expect([answer, step.offering.id, tries.length]).toEqual(["from a", "a", 1]);
@@ -19,7 +19,7 @@ describe("down the plan", () => {
   });
 
   test("four that wait at an offering that has long been silent, and all after them, go on to another", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: hangs, b: answers("from b") });
     const waiting = Array.from({ length: 5 }, () => attemptPlan(plan(), world, upstream));
     await clock.advance(1_100);
@@ -34,7 +34,7 @@ describe("down the plan", () => {
   });
 
   test("three that wait are no sign of silence, nor are four of which one was just answered", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")]);
+    const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     let release = (_: string): void => {};
     const held = new Promise<string>((resolve) => (release = resolve));
     const upstream = calls({ a: () => held, b: answers("from b") });
@@ -49,8 +49,8 @@ describe("down the plan", () => {
   });
 
   test("what may not fall back, and what holds to its order, waits on at a silent offering", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")]);
-    const bound = house([offering("a"), offering("b")], { order: [], allowFallbacks: false }).plan();
+    const { world, plan, clock } = gateway([offering("a"), offering("b")]);
+    const bound = gateway([offering("a"), offering("b")], { order: [], allowFallbacks: false }).plan();
     const upstream = calls({ a: hangs, b: answers("from b") });
     const waiting = Array.from({ length: 4 }, () => refusalOf(attemptPlan(bound, world, upstream)));
     await clock.advance(1_100);
@@ -62,7 +62,7 @@ describe("down the plan", () => {
   });
 
   test("a silent offering is asked all the same where no other serves", async () => {
-    const { world, plan, clock } = house([offering("a")]);
+    const { world, plan, clock } = gateway([offering("a")]);
     const upstream = calls({ a: hangs });
     const waiting = Array.from({ length: 5 }, () => refusalOf(attemptPlan(plan(), world, upstream)));
     await clock.advance(1_100);
@@ -74,7 +74,7 @@ describe("down the plan", () => {
   });
 
   test("a failure falls to the next step, and both are in the record", async () => {
-    const { world, plan } = house([offering("a"), offering("b")]);
+    const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: fails(AttemptFailure.UPSTREAM_ERROR), b: answers("from b") });
     const outcome = await attemptPlan(plan(), world, upstream);
     const route = routeOf(outcome);
@@ -87,7 +87,7 @@ describe("down the plan", () => {
   });
 
   test("when all fail the refusal carries every attempt and none of the upstream's text", async () => {
-    const { world, plan } = house([offering("a"), offering("b")]);
+    const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: fails(AttemptFailure.UNREACHABLE), b: fails(AttemptFailure.MALFORMED_ANSWER) });
     const refusal = await refusalOf(attemptPlan(plan(), world, upstream));
     expect(refusal.reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
@@ -96,14 +96,14 @@ describe("down the plan", () => {
   });
 
   test("when all are at their limit the refusal says when to come back", async () => {
-    const { world, plan } = house([offering("a")]);
+    const { world, plan } = gateway([offering("a")]);
     const refusal = await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.UPSTREAM_BUSY) })));
     expect(refusal.reason).toBe(Reason.CAPACITY_EXHAUSTED);
     expect(refusal.retryAfter).toBeGreaterThan(0);
   });
 
   test("allow_fallbacks false asks one offering and fails with it", async () => {
-    const { world, plan } = house([offering("a"), offering("b")], { order: [], allowFallbacks: false });
+    const { world, plan } = gateway([offering("a"), offering("b")], { order: [], allowFallbacks: false });
     const upstream = calls({ a: fails(AttemptFailure.TIMEOUT), b: fails(AttemptFailure.TIMEOUT) });
     const refusal = await refusalOf(attemptPlan(plan(), world, upstream));
     expect(refusal.reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
@@ -111,7 +111,7 @@ describe("down the plan", () => {
   });
 
   test("a refusal thrown by the call ends the request as it is, and nothing falls back", async () => {
-    const { world, plan } = house([offering("a"), offering("b")]);
+    const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({
       a: async () => {
         throw refuse(Reason.FRAME_REFUSED, "no picture");
@@ -123,7 +123,7 @@ describe("down the plan", () => {
   });
 
   test("a bug in a wire is not taken for a failed attempt", async () => {
-    const { world, plan } = house([offering("a"), offering("b")]);
+    const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({
       a: () => {
         throw new TypeError("bug");
@@ -135,7 +135,7 @@ describe("down the plan", () => {
 
 describe("time", () => {
   test("an attempt is cut off at its own budget, its call is cancelled, and the next has what is left", async () => {
-    const { world, plan, clock } = house([offering("a", { timeoutMs: 400 }), offering("b")], { deadlineMs: 1000 });
+    const { world, plan, clock } = gateway([offering("a", { timeoutMs: 400 }), offering("b")], { deadlineMs: 1000 });
     const upstream = calls({ a: hangs, b: answers("late") });
     const outcome = attemptPlan(plan(), world, upstream);
     await clock.advance(400);
@@ -147,7 +147,7 @@ describe("time", () => {
   });
 
   test("deadline_ms ends the whole request, with the attempt that it caught", async () => {
-    const { world, plan, clock } = house([offering("a"), offering("b")], { deadlineMs: 300 });
+    const { world, plan, clock } = gateway([offering("a"), offering("b")], { deadlineMs: 300 });
     const upstream = calls({ a: hangs, b: answers("never") });
     const refusal = refusalOf(attemptPlan(plan(), world, upstream));
     await clock.advance(300);
@@ -186,7 +186,7 @@ describe("time", () => {
 
   test("a step that is not expected to finish in what is left is skipped", async () => {
     const slow = { advertised: { p50Ms: 500, p95Ms: 600, unitsPerS: 1, uptime30d: 1 } };
-    const { world, plan, clock } = house([offering("a"), offering("slow", slow), offering("c")], { deadlineMs: 800 });
+    const { world, plan, clock } = gateway([offering("a"), offering("slow", slow), offering("c")], { deadlineMs: 800 });
     const upstream = calls({
       a: late(clock, 400, fails(AttemptFailure.CONNECTION_LOST)),
       slow: answers("no"),
@@ -200,7 +200,7 @@ describe("time", () => {
 
   test("when every step that is left is too slow, time is what ran out", async () => {
     const slow = { advertised: { p50Ms: 500, p95Ms: 600, unitsPerS: 1, uptime30d: 1 } };
-    const { world, plan, clock } = house([offering("a"), offering("slow", slow)], { deadlineMs: 800 });
+    const { world, plan, clock } = gateway([offering("a"), offering("slow", slow)], { deadlineMs: 800 });
     const refusal = refusalOf(
       attemptPlan(
         plan(),
@@ -215,7 +215,7 @@ describe("time", () => {
 
 describe("the caller", () => {
   test("who leaves cancels the call under way, and no other is begun", async () => {
-    const { world, plan, caller, clock } = house([offering("a"), offering("b")]);
+    const { world, plan, caller, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: hangs, b: answers("no") });
     const refusal = refusalOf(attemptPlan(plan(), world, upstream));
     await settle();
@@ -227,7 +227,7 @@ describe("the caller", () => {
   });
 
   test("who left before has nothing called", async () => {
-    const { world, plan, caller } = house([offering("a")]);
+    const { world, plan, caller } = gateway([offering("a")]);
     caller.abort();
     const upstream = calls({});
     expect((await refusalOf(attemptPlan(plan(), world, upstream))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
@@ -235,7 +235,7 @@ describe("the caller", () => {
   });
 
   test("a signal aborted with a refusal ends the request with that refusal", async () => {
-    const { world, plan, caller } = house([offering("a")]);
+    const { world, plan, caller } = gateway([offering("a")]);
     const refusal = refusalOf(attemptPlan(plan(), world, calls({ a: hangs })));
     await settle();
     caller.abort(refuse(Reason.NOT_READY, "the house closes", {}, { retryAfter: 5 }));
@@ -243,7 +243,7 @@ describe("the caller", () => {
   });
 
   test("leaving is not held against the provider", async () => {
-    const { world, plan, caller, health } = house([offering("a")]);
+    const { world, plan, caller, health } = gateway([offering("a")]);
     const refusal = refusalOf(attemptPlan(plan(), world, calls({ a: hangs })));
     await settle();
     caller.abort();
@@ -254,7 +254,7 @@ describe("the caller", () => {
 
 describe("the breaker", () => {
   test("while half open one request probes, and the others pass on to the next step", async () => {
-    const { world, plan, clock, health } = house([offering("a"), offering("b")]);
+    const { world, plan, clock, health } = gateway([offering("a"), offering("b")]);
     const down = calls({ a: fails(AttemptFailure.UNREACHABLE), b: answers("b") });
     for (let i = 0; i < 5; i++) await attemptPlan(plan(), world, down);
     expect(plan().steps.map((each) => each.offering.id)).toEqual(["b"]);
@@ -272,14 +272,14 @@ describe("the breaker", () => {
   });
 
   test("what the caller sent wrong does not open it", async () => {
-    const { world, plan, health } = house([offering("a")]);
+    const { world, plan, health } = gateway([offering("a")]);
     for (let i = 0; i < 20; i++)
       await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.INPUT_REJECTED) })));
     expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
   test("with order and allow_fallbacks false a resting offering is asked all the same", async () => {
-    const { world, plan } = house([offering("a")], { order: ["a"], allowFallbacks: false });
+    const { world, plan } = gateway([offering("a")], { order: ["a"], allowFallbacks: false });
     for (let i = 0; i < 6; i++)
       await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.UNREACHABLE) })));
     expect((await attemptPlan(plan(), world, calls({ a: answers("up again") }))).answer).toBe("up again");

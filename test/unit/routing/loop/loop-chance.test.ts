@@ -74,24 +74,24 @@ describe("whatever happens", () => {
       for (const effect of effects) {
         told.push(`${at} ${short(effect)}`);
         if (effect.kind === "dispatch") {
-          flying.set(effect.flight, effect.sighting.step);
+          flying.set(effect.attempt, effect.view.step);
           const abouts = [...flying.values()];
           const now = effect.step.offering.model;
           if (!fresh && model !== undefined && now !== model && !rules.models?.includes(now))
             faults.push(`asked ${now}`);
-          if (abouts.filter((about) => about === effect.sighting.step).length > 2)
+          if (abouts.filter((about) => about === effect.view.step).length > 2)
             faults.push("asked more than two at once");
           if (new Set(abouts).size > MOST_AT_ONCE) faults.push("asked about more than a few at once");
           most = Math.max(most, new Set(abouts).size);
         }
-        if (effect.kind === "cancel") flying.delete(effect.flight);
+        if (effect.kind === "cancel") flying.delete(effect.attempt);
         if (effect.kind === "deliver" || effect.kind === "hold") {
-          const number = effect.kind === "deliver" ? effect.sighting.step : effect.step;
+          const number = effect.kind === "deliver" ? effect.view.step : effect.step;
           if (answered.has(number)) faults.push(`${number} is answered twice`);
           answered.add(number);
         }
         if (effect.kind !== "deliver") continue;
-        const number = effect.sighting.step;
+        const number = effect.view.step;
         if (at - sensedAt.get(number)! >= DEADLINE_MS) faults.push(`${number} is late`);
         if (number <= last) faults.push(`${number} comes after ${last}`);
         last = number;
@@ -110,7 +110,7 @@ describe("whatever happens", () => {
         if (at >= loop.wakeAt) watch(happen({ kind: "time", at }));
         else break;
       }
-      const flight = [...flying.keys()][which % Math.max(1, flying.size)];
+      const attempt = [...flying.keys()][which % Math.max(1, flying.size)];
       const someone = steps[which % steps.length]!.offering.id;
       if (kind === "observe" || kind === "quick") {
         const number = kind === "quick" ? newest + 1 : newest + jump;
@@ -121,14 +121,14 @@ describe("whatever happens", () => {
         if (number > 0) watch(observe(at, number));
         // Answered at once, all that is under way, the oldest first.
         if (kind === "quick")
-          for (const flight of [...flying.keys()])
-            if (flying.delete(flight)) watch(happen({ kind: "answered", at, flight, answer: answer() }));
-      } else if (kind === "answer" && flight !== undefined) {
-        flying.delete(flight);
-        watch(happen({ kind: "answered", at, flight, answer: answer() }));
-      } else if (kind === "fail" && flight !== undefined) {
-        flying.delete(flight);
-        watch(happen({ kind: "failed", at, flight, failure: AttemptFailure.UNREACHABLE }));
+          for (const attempt of [...flying.keys()])
+            if (flying.delete(attempt)) watch(happen({ kind: "answered", at, attempt, answer: answer() }));
+      } else if (kind === "answer" && attempt !== undefined) {
+        flying.delete(attempt);
+        watch(happen({ kind: "answered", at, attempt, answer: answer() }));
+      } else if (kind === "fail" && attempt !== undefined) {
+        flying.delete(attempt);
+        watch(happen({ kind: "failed", at, attempt, failure: AttemptFailure.UNREACHABLE }));
       } else if (kind === "rest") {
         if (!resting.delete(someone)) resting.add(someone);
       } else if (kind === "reset") {

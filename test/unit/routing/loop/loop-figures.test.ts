@@ -1,7 +1,7 @@
 /** What is counted of loops, and how old what robots see is. */
 import { expect, test } from "vitest";
 import { LoopGauge } from "../../../../src/routing/loop/gauge.ts";
-import { Transit } from "../../../../src/routing/loop/transit.ts";
+import { ObservationAge } from "../../../../src/routing/loop/transit.ts";
 
 test("a gauge counts the rate of chunks, their jitter and what came too late", () => {
   const gauge = new LoopGauge();
@@ -31,7 +31,7 @@ test("two gauges make one, as if it had counted everything", () => {
 });
 
 test("two clocks that drift apart are followed", () => {
-  const transit = new Transit();
+  const transit = new ObservationAge();
   // The robot's clock is slow: it loses a millisecond in a second.
   let oldest = 0;
   for (let at = 0; at < 600_000; at += 100) oldest = Math.max(oldest, transit.age(at - at / 1000, at) as number);

@@ -11,12 +11,13 @@ import { intent } from "../../../support/supply.ts";
 function used(tookMs: number, rules: Partial<LoopRules> = {}, steps: PlanStep[] = [step("a"), step("b")]) {
   const loop = stage(steps, rules);
   loop.observe(0, 1);
-  loop.happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+  loop.happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
   loop.observe(100 - tookMs, 2);
-  loop.happen({ kind: "answered", at: 100, flight: 2, answer: answer() });
-  const answered = (at: number, flight: number) => all(loop.happen({ kind: "answered", at, flight, answer: answer() }));
-  const fails = (at: number, flight: number, failure: AttemptFailure = AttemptFailure.UNREACHABLE) =>
-    all(loop.happen({ kind: "failed", at, flight, failure }));
+  loop.happen({ kind: "answered", at: 100, attempt: 2, answer: answer() });
+  const answered = (at: number, attempt: number) =>
+    all(loop.happen({ kind: "answered", at, attempt, answer: answer() }));
+  const fails = (at: number, attempt: number, failure: AttemptFailure = AttemptFailure.UNREACHABLE) =>
+    all(loop.happen({ kind: "failed", at, attempt, failure }));
   const seen = (at: number, number: number) => all(loop.observe(at, number));
   return { ...loop, answered, fails, seen };
 }
@@ -37,7 +38,7 @@ describe("a provider that answers within milliseconds", () => {
     const { observe, happen } = stage([step("a")], { intent: intent({ units }) });
     for (const [i, at] of [0, 50].entries()) {
       observe(at, i + 1);
-      happen({ kind: "answered", at: at + tookMs, flight: i + 1, answer: answer(0, units) });
+      happen({ kind: "answered", at: at + tookMs, attempt: i + 1, answer: answer(0, units) });
     }
     return Array.from({ length: 80 }, (_, i) => observe(100, i + 3).length).filter((asks) => asks > 0).length;
   };
@@ -62,8 +63,8 @@ describe("a provider that answers within milliseconds", () => {
     const answeredAfter = (ms: number, at: number, count: number): void => {
       const first = number + 1;
       for (let i = 0; i < count; i++) observe(at, ++number);
-      for (let flight = first; flight <= number; flight++)
-        happen({ kind: "answered", at: at + ms, flight, answer: answer(0, 16) });
+      for (let attempt = first; attempt <= number; attempt++)
+        happen({ kind: "answered", at: at + ms, attempt, answer: answer(0, 16) });
     };
     for (let i = 0; i < 10; i++) answeredAfter(0.5, 10 * i, 1);
     for (let i = 0; i < 3; i++) answeredAfter(12, 100 + 20 * i, 10);
@@ -124,10 +125,8 @@ describe("a provider that answers within milliseconds", () => {
   it("counts each observation once, whoever is asked about it", () => {
     const { observe, happen, told } = used(2);
     for (const number of [3, 4]) observe(100, number);
-    happen({ kind: "failed", at: 101, flight: 4, failure: AttemptFailure.UNREACHABLE });
-    expect(
-      told.flatMap((effect) => (effect.kind === "dispatch" ? [[effect.sighting.step, effect.fresh]] : [])),
-    ).toEqual([
+    happen({ kind: "failed", at: 101, attempt: 4, failure: AttemptFailure.UNREACHABLE });
+    expect(told.flatMap((effect) => (effect.kind === "dispatch" ? [[effect.view.step, effect.fresh]] : []))).toEqual([
       [1, true],
       [2, true],
       [3, true],

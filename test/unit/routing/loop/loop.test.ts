@@ -11,14 +11,14 @@ import { all, answer, DEADLINE_MS, STEPS, stage, step } from "../../../support/l
 describe("an observation", () => {
   it("is dispatched at once when nothing is under way", () => {
     const { observe } = stage([step("a")]);
-    expect(observe(0, 1)).toMatchObject([{ kind: "dispatch", budgetMs: DEADLINE_MS, sighting: { step: 1 } }]);
+    expect(observe(0, 1)).toMatchObject([{ kind: "dispatch", budgetMs: DEADLINE_MS, view: { step: 1 } }]);
   });
 
   it("waits while another is under way, and gives way to a newer one, which is counted", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     expect([observe(1, 2), observe(2, 3)]).toEqual([[], []]);
-    const effects = happen({ kind: "answered", at: 10, flight: 1, answer: answer() });
+    const effects = happen({ kind: "answered", at: 10, attempt: 1, answer: answer() });
     expect(all(effects)).toEqual(["chunk 1 by a", "ask a 3"]);
     expect(effects[0]).toMatchObject({ dropped: 1, validUntil: 1 + STEPS, ageMs: 10 });
   });
@@ -43,7 +43,7 @@ describe("an observation", () => {
   it("from the future is held", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1, 1000);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     expect(observe(20, 2, 1000 + 20 + 1500)).toMatchObject([
       { kind: "hold", detail: expect.stringContaining("future") },
     ]);
@@ -53,10 +53,10 @@ describe("an observation", () => {
   it("that the network held up is as old as it is, and is held when that is too old", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1, 1000);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     // Sensed 20 ms after the first, and 60 ms late.
     expect(observe(80, 2, 1020)).toMatchObject([{ kind: "dispatch", budgetMs: DEADLINE_MS - 60 }]);
-    expect(happen({ kind: "answered", at: 90, flight: 2, answer: answer() })).toMatchObject([{ ageMs: 70 }]);
+    expect(happen({ kind: "answered", at: 90, attempt: 2, answer: answer() })).toMatchObject([{ ageMs: 70 }]);
     expect(all(observe(300, 3, 1040))).toEqual(["hold 3 STALE_OBSERVATION"]);
   });
 });
@@ -68,13 +68,13 @@ describe("a late answer", () => {
     observe(50, 2);
     expect(loop.wakeAt).toBe(100);
     expect(all(happen({ kind: "time", at: 100 }))).toEqual(["cancel 1", "hold 1 LATE", "ask a 2"]);
-    expect(happen({ kind: "answered", at: 101, flight: 1, answer: answer() })).toEqual([]);
+    expect(happen({ kind: "answered", at: 101, attempt: 1, answer: answer() })).toEqual([]);
   });
 
   it("is not sent even when the clock was not looked at in time", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
-    expect(all(happen({ kind: "answered", at: 150, flight: 1, answer: answer() }))).toEqual([
+    expect(all(happen({ kind: "answered", at: 150, attempt: 1, answer: answer() }))).toEqual([
       "cancel 1",
       "hold 1 LATE",
     ]);
@@ -84,7 +84,7 @@ describe("a late answer", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     observe(5, 1 + STEPS);
-    expect(all(happen({ kind: "answered", at: 10, flight: 1, answer: answer() }))).toEqual(["hold 1 LATE", "ask a 5"]);
+    expect(all(happen({ kind: "answered", at: 10, attempt: 1, answer: answer() }))).toEqual(["hold 1 LATE", "ask a 5"]);
   });
 });
 
@@ -93,9 +93,9 @@ describe("an observation that waits to be paid for", () => {
     const { observe, happen, told, loop } = stage([step("a"), step("b")]);
     for (let n = 1; n <= 4; n++) {
       observe(n * 1000, n);
-      happen({ kind: "waits", at: n * 1000, flight: n });
+      happen({ kind: "waits", at: n * 1000, attempt: n });
       const [called, held] = happen({ kind: "time", at: n * 1000 + DEADLINE_MS });
-      expect(called).toEqual({ kind: "cancel", flight: n });
+      expect(called).toEqual({ kind: "cancel", attempt: n });
       expect(held).toMatchObject({ kind: "hold", step: n, reason: HoldReason.NOT_RECORDED, tries: [] });
     }
     expect(all(told.filter(({ kind }) => kind === "dispatch"))).toEqual(["ask a 1", "ask a 2", "ask a 3", "ask a 4"]);
@@ -107,7 +107,7 @@ describe("an observation that waits to be paid for", () => {
   it("tells the health of its offering that nothing failed", () => {
     const { observe, happen, loop } = stage([step("a")]);
     observe(0, 1);
-    happen({ kind: "waits", at: 0, flight: 1 });
+    happen({ kind: "waits", at: 0, attempt: 1 });
     const effects = loop.next({ kind: "time", at: DEADLINE_MS });
     expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: "cancelled" });
   });
@@ -115,9 +115,9 @@ describe("an observation that waits to be paid for", () => {
   it("counts the time of who is asked from when it is asked", () => {
     const { observe, happen, loop } = stage([step("a")]);
     observe(0, 1);
-    happen({ kind: "waits", at: 0, flight: 1 });
-    happen({ kind: "asked", at: 60, flight: 1 });
-    const effects = loop.next({ kind: "answered", at: 65, flight: 1, answer: answer() });
+    happen({ kind: "waits", at: 0, attempt: 1 });
+    happen({ kind: "asked", at: 60, attempt: 1 });
+    const effects = loop.next({ kind: "answered", at: 65, attempt: 1, answer: answer() });
     expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: "ok", latencyMs: 5 });
     expect(effects.find(({ kind }) => kind === "deliver")).toMatchObject({ ageMs: 65 });
   });
@@ -131,7 +131,7 @@ describe("who is late again and again", () => {
       const at = i * 2 * DEADLINE_MS;
       for (const effect of observe(at, i)) {
         if (effect.kind !== "dispatch" || late.has(effect.step.offering.id)) continue;
-        happen({ kind: "answered", at: at + 1, flight: effect.flight, answer: answer() });
+        happen({ kind: "answered", at: at + 1, attempt: effect.attempt, answer: answer() });
       }
       happen({ kind: "time", at: at + DEADLINE_MS });
     }
@@ -151,7 +151,7 @@ describe("who is late again and again", () => {
     const served = [step("a"), step("b", "other/arm")];
     const { observe, happen } = stage(served);
     observe(0, 0);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     for (let i = 1; i < 6; i++) {
       expect(all(observe(i * 200, i))).toEqual([`ask a ${i}`]);
       expect(all(happen({ kind: "time", at: i * 200 + DEADLINE_MS }))).toContain(`hold ${i} LATE`);
@@ -163,7 +163,7 @@ describe("who is late again and again", () => {
     for (let i = 0; i < 9; i++) {
       const [effect] = observe(i * 200, i);
       if (i % 3 === 2 && effect?.kind === "dispatch")
-        happen({ kind: "answered", at: i * 200 + 1, flight: effect.flight, answer: answer() });
+        happen({ kind: "answered", at: i * 200 + 1, attempt: effect.attempt, answer: answer() });
       happen({ kind: "time", at: i * 200 + DEADLINE_MS });
     }
     expect(asked(all(told).filter((word) => word.startsWith("ask")))).toBe("aaaaaaaaa");
@@ -174,8 +174,8 @@ describe("who is late again and again", () => {
     for (let i = 0, number = 0; i < 4; i++, number += 2 * STEPS) {
       observe(i * 200, number);
       observe(i * 200 + 1, number + STEPS);
-      const flight = told.findLast((effect) => effect.kind === "dispatch")!.flight;
-      happen({ kind: "answered", at: i * 200 + 2, flight, answer: answer() });
+      const attempt = told.findLast((effect) => effect.kind === "dispatch")!.attempt;
+      happen({ kind: "answered", at: i * 200 + 2, attempt, answer: answer() });
       const next = told.at(-1)!;
       if (next.kind === "dispatch") happen({ kind: "time", at: i * 200 + 1 + DEADLINE_MS });
     }
@@ -184,10 +184,10 @@ describe("who is late again and again", () => {
 });
 
 describe("a provider that fails", () => {
-  const failed = (at: number, flight: number): LoopEvent<string> => ({
+  const failed = (at: number, attempt: number): LoopEvent<string> => ({
     kind: "failed",
     at,
-    flight,
+    attempt,
     failure: AttemptFailure.CONNECTION_LOST,
   });
 
@@ -196,7 +196,7 @@ describe("a provider that fails", () => {
     observe(0, 1);
     observe(5, 2);
     expect(all(happen(failed(10, 1)))).toEqual(["ask b 2"]);
-    const [chunk] = happen({ kind: "answered", at: 20, flight: 2, answer: answer() });
+    const [chunk] = happen({ kind: "answered", at: 20, attempt: 2, answer: answer() });
     expect(chunk).toMatchObject({ kind: "deliver", moved: true, episodeBreak: false, dropped: 1 });
     expect(chunk).toMatchObject({ tries: [{ status: "error" }, { status: "ok" }] });
   });
@@ -212,21 +212,21 @@ describe("a provider that fails", () => {
   it("is never followed by another model inside an episode", () => {
     const { observe, happen, resting } = stage([step("a"), step("x", "other/arm")]);
     observe(0, 1);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     resting.add("a");
     expect(all(observe(20, 2))).toEqual(["hold 2 NO_PROVIDER"]);
     happen({ kind: "reset", at: 30 });
     expect(all(observe(40, 1))).toEqual(["ask x 1"]);
-    expect(all(happen({ kind: "answered", at: 50, flight: 2, answer: answer() }))).toEqual(["chunk 1 by x break"]);
+    expect(all(happen({ kind: "answered", at: 50, attempt: 2, answer: answer() }))).toEqual(["chunk 1 by x break"]);
   });
 
   it("is followed by another model that the caller listed, which says episode_break", () => {
     const { observe, happen, resting } = stage([step("a"), step("x", "other/arm")], { models: ["other/arm"] });
     observe(0, 1);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     resting.add("a");
     observe(20, 2);
-    expect(all(happen({ kind: "answered", at: 30, flight: 2, answer: answer() }))).toEqual(["chunk 2 by x break"]);
+    expect(all(happen({ kind: "answered", at: 30, attempt: 2, answer: answer() }))).toEqual(["chunk 2 by x break"]);
   });
 
   it("is not taken for one that is bound by an earlier stream of the session", () => {
@@ -240,7 +240,7 @@ describe("a provider that fails", () => {
     const other = { ...slower, offering: { ...slower.offering, dtMs: 100 } };
     const { observe, happen, resting } = stage([step("a"), other]);
     observe(0, 1);
-    happen({ kind: "answered", at: 1, flight: 1, answer: answer() });
+    happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
     resting.add("a");
     expect(all(observe(20, 2))).toEqual(["hold 2 NO_PROVIDER"]);
   });
@@ -254,7 +254,7 @@ describe("an answer that breaks the contract", () => {
   ])("by %s is held", (_, broken, reason) => {
     const { observe, happen } = stage([step("a")], { broken: ({ steps }) => steps[0]!.values[0]! > 1 });
     observe(0, 1);
-    expect(all(happen({ kind: "answered", at: 10, flight: 1, answer: broken }))).toEqual([`hold 1 ${reason}`]);
+    expect(all(happen({ kind: "answered", at: 10, attempt: 1, answer: broken }))).toEqual([`hold 1 ${reason}`]);
   });
 });
 
@@ -266,7 +266,7 @@ describe("a hedge", () => {
     observe(0, 1);
     expect(loop.wakeAt).toBe(30);
     expect(all(happen({ kind: "time", at: 30 }))).toEqual(["ask b 1"]);
-    const effects = happen({ kind: "answered", at: 40, flight: 2, answer: answer() });
+    const effects = happen({ kind: "answered", at: 40, attempt: 2, answer: answer() });
     expect(all(effects)).toEqual(["cancel 1", "chunk 1 by b"]);
     expect(effects[1]).toMatchObject({ hedgeMicro: 10 });
   });
@@ -301,7 +301,7 @@ test("what is closed calls off what is under way and does nothing any more", () 
   expect(all(happen({ kind: "closed", at: 1 }))).toEqual(["cancel 1"]);
   told.length = 0;
   observe(2, 2);
-  happen({ kind: "answered", at: 3, flight: 1, answer: answer() });
+  happen({ kind: "answered", at: 3, attempt: 1, answer: answer() });
   expect(told).toEqual([]);
 });
 

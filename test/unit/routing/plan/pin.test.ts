@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { PinOutcome } from "../../../../gen/limber/v1/route_pb.ts";
-import { PIN_SILENCE_MS, PinBoard } from "../../../../src/routing/plan/pin.ts";
+import { PIN_SILENCE_MS, PinStore } from "../../../../src/routing/plan/pin.ts";
 
 const arm = { model: "acme/arm", provider: "alpha" };
 const other = { model: "acme/arm", provider: "beta" };
 
 test("the first call sets the pin, the same server keeps it, another moves it", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   expect(pins.served("s", arm, 0)).toBe(PinOutcome.NEW);
   expect(pins.served("s", arm, 1)).toBe(PinOutcome.KEPT);
   expect(pins.served("s", other, 2)).toBe(PinOutcome.MOVED);
@@ -14,13 +14,13 @@ test("the first call sets the pin, the same server keeps it, another moves it", 
 });
 
 test("the same provider with another checkpoint is a move", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   pins.served("s", arm, 0);
   expect(pins.served("s", { model: "acme/leg", provider: "alpha" }, 1)).toBe(PinOutcome.MOVED);
 });
 
 test("fifteen minutes of silence end a pin, and any call before renews it", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   pins.served("s", arm, 0);
   expect(pins.get("s", PIN_SILENCE_MS - 1)).toMatchObject(arm);
   pins.served("s", arm, PIN_SILENCE_MS - 1);
@@ -30,27 +30,27 @@ test("fifteen minutes of silence end a pin, and any call before renews it", () =
 });
 
 test("sessions do not share a pin", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   pins.served("org_1/s", arm, 0);
   expect(pins.get("org_2/s", 0)).toBeUndefined();
 });
 
 test("silent sessions are forgotten without anyone asking for them", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   for (let i = 0; i < 1000; i++) pins.served(`s${i}`, arm, i);
   pins.served("late", arm, 999 + PIN_SILENCE_MS);
   expect(pins.size).toBe(1);
 });
 
 test("what others know of a session is taken over with its age, and forgotten 15 minutes after its last call", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   pins.learn("s", { model: "o/n", provider: "p" }, 1_000);
   expect(pins.get("s", PIN_SILENCE_MS + 999)).toMatchObject({ model: "o/n", provider: "p" });
   expect(pins.get("s", PIN_SILENCE_MS + 1_000)).toBeUndefined();
 });
 
 test("others are told of a new pin and of one that moved at once, and of one that is kept every half minute", () => {
-  const pins = new PinBoard();
+  const pins = new PinStore();
   pins.served("s", { model: "o/n", provider: "p" }, 0);
   expect([pins.isUntold("s", 0), pins.isUntold("s", 0)]).toEqual([true, false]);
   pins.served("s", { model: "o/n", provider: "p" }, 10_000);

@@ -9,12 +9,12 @@ import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import type { HealthView } from "../../../../src/routing/health/health-view.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
-import { type Snapshot, type Supply, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
+import { type RoutingSupply, type Snapshot, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
 import { catalogued, intent, offering, prefer, supplyOf } from "../../../support/supply.ts";
 
 const advertised = { p50Ms: 50, p95Ms: 80, unitsPerS: undefined, uptime30d: 0.99 };
 const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };
-const next = (supply: Supply, before: Snapshot): Snapshot => atOnce(buildingSnapshot(supply, before));
+const next = (supply: RoutingSupply, before: Snapshot): Snapshot => atOnce(buildingSnapshot(supply, before));
 
 /** Everything that a snapshot says, whatever rows and codes it says it by. */
 const told = ({ offerings, columns, order, place, ...rest }: Snapshot) => {
@@ -72,7 +72,7 @@ const someState = fc.record({
 
 type State = typeof someState extends fc.Arbitrary<infer S> ? S : never;
 
-function supplyIn({ facts, more }: State): Supply {
+function supplyIn({ facts, more }: State): RoutingSupply {
   const all = new Map(facts.map(({ id, is }) => [`off_${id}`, offering(`off_${id}`, is)]));
   const supply = supplyOf([...all.values()]);
   return {
@@ -82,8 +82,8 @@ function supplyIn({ facts, more }: State): Supply {
   };
 }
 
-/** The same supply as the house reads it: what says the same is the same object, and names outlive their offerings. */
-function supplyAmong(state: State, before: Snapshot): Supply {
+/** The same supply as the gateway reads it: what says the same is the same object, and names outlive their offerings. */
+function supplyAmong(state: State, before: Snapshot): RoutingSupply {
   const { offerings } = supplyIn(state);
   return {
     offerings: offerings.map((each) => {

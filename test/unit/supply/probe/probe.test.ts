@@ -2,7 +2,7 @@ import { afterEach, expect, it } from "vitest";
 import { replaceAmbient } from "../../../../src/ambient.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
-import { type Probed, type ProbeParts, probe } from "../../../../src/supply/probe/probe.ts";
+import { type ProbeDeps, type Probed, probe } from "../../../../src/supply/probe/probe.ts";
 import { eventually } from "../../../support/eventually.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
@@ -24,7 +24,7 @@ it("leaves no timer behind, whatever became of its calls, and calls off those th
       record: { region: "", providerRegions: [] },
       wire: { id: "test", schemes: ["test:"], health, close: async () => {} },
     } as unknown as Probed;
-    const report = probe({} as ProbeParts, probed);
+    const report = probe({} as ProbeDeps, probed);
     if (end === "hangs") {
       await eventually(() => expect(clock.pending).toBe(1));
       await clock.advance(5_000);

@@ -1,7 +1,7 @@
 /** Calls that wait by number: as a Map keeps them, at less cost. */
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { Pending } from "../../../../src/upstream/limber-policy/pending.ts";
+import { PendingAnswers } from "../../../../src/upstream/limber-policy/pending.ts";
 
 interface Waiting {
   readonly id: number;
@@ -11,7 +11,7 @@ it("every call is found once by its number, however long it waits while others c
   const act = fc.record({ calls: fc.integer({ min: 1, max: 700 }), takes: fc.array(fc.nat(4000), { maxLength: 600 }) });
   fc.assert(
     fc.property(fc.array(act, { minLength: 1, maxLength: 8 }), (acts) => {
-      const pending = new Pending<Waiting>();
+      const pending = new PendingAnswers<Waiting>();
       const known = new Map<number, Waiting>();
       let id = 0;
       for (const { calls, takes } of acts) {

@@ -1,7 +1,7 @@
 /** `fetchBytes`: one GET, so many bytes, so long, and no redirect. */
 import type { RequestListener } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Answer, FetchFailed, fetchBytes } from "../../../../src/upstream/transport/guard.ts";
+import { FetchFailed, fetchBytes, type LookupAnswer } from "../../../../src/upstream/transport/guard.ts";
 import { agentFor, closeEach, limits, serve } from "./served.ts";
 
 afterEach(closeEach);
@@ -131,7 +131,7 @@ describe("fetchBytes", () => {
       asked.push(incoming.url ?? "");
       response.end("x");
     });
-    const { promise: resolved, resolve } = Promise.withResolvers<Answer[]>();
+    const { promise: resolved, resolve } = Promise.withResolvers<LookupAnswer[]>();
     const agent = agentFor({ allowPrivate: true, resolve: () => resolved });
     const url = (path: string): URL => new URL(`http://cameras.example:${server.port}/${path}`);
     const caller = new AbortController();

@@ -6,12 +6,12 @@ import { Agent, type Dispatcher, request } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   AddressRefused,
-  type Answer,
   checkUrl,
   fetchBytes,
   guardedConnector,
   guardedLookup,
   isAllowedAddress,
+  type LookupAnswer,
 } from "../../../../src/upstream/transport/guard.ts";
 import { hostileUrls, LEGITIMATE_URLS } from "./hostile-urls.ts";
 import { agentFor, closeEach, closeLater, limits } from "./served.ts";
@@ -45,7 +45,7 @@ beforeAll(() => canary.open());
 afterAll(() => canary.close());
 
 const HTTP = { schemes: ["http:", "https:"] };
-const inside = async (): Promise<Answer[]> => [{ address: "127.0.0.1", family: 4 }];
+const inside = async (): Promise<LookupAnswer[]> => [{ address: "127.0.0.1", family: 4 }];
 
 const guarded = async (text: string, agent: Agent): Promise<Buffer> =>
   fetchBytes(checkUrl(text, { ...HTTP, allowPrivate: false }), { ...limits, agent });
@@ -193,7 +193,7 @@ describe("the guard, against names that change their answer", () => {
   });
 
   it("judges all answers even when a socket wants one family only", async () => {
-    const both = async (): Promise<Answer[]> => [
+    const both = async (): Promise<LookupAnswer[]> => [
       { address: "93.184.215.14", family: 4 },
       { address: "2606:4700::1111", family: 6 },
     ];
@@ -202,7 +202,7 @@ describe("the guard, against names that change their answer", () => {
         lookup("x.example", { family: 6 }, (error, address) => (error ? reject(error) : resolve(address)));
       });
     expect(await six(guardedLookup({ allowPrivate: false, resolve: both }))).toBe("2606:4700::1111");
-    const mixed = async (): Promise<Answer[]> => [...(await both()), { address: "127.0.0.1", family: 4 }];
+    const mixed = async (): Promise<LookupAnswer[]> => [...(await both()), { address: "127.0.0.1", family: 4 }];
     await expect(six(guardedLookup({ allowPrivate: false, resolve: mixed }))).rejects.toThrow("private_address");
   });
 

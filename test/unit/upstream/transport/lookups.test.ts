@@ -1,10 +1,10 @@
 /** Names whose servers are silent hold no thread that others need. */
 import { expect, it, onTestFinished } from "vitest";
 import { replaceAmbient } from "../../../../src/ambient.ts";
-import { type Answer, oneAtATime } from "../../../../src/upstream/transport/guard.ts";
+import { type LookupAnswer, oneAtATime } from "../../../../src/upstream/transport/guard.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
-const ADDRESS: Answer[] = [{ address: "127.0.0.1", family: 4 }];
+const ADDRESS: LookupAnswer[] = [{ address: "127.0.0.1", family: 4 }];
 
 /** A resolver whose names of `.silent` are answered when a test says so, and the names that it is asked at this moment. */
 function resolver() {

@@ -2,14 +2,14 @@
 import { restAnswer } from "../../../messages/errors.ts";
 import { type Expected, parseCounted, readPlain } from "../../../messages/json.ts";
 import { type BodyLimits, readBody } from "../body.ts";
-import type { Request } from "../exchange.ts";
+import type { HttpRequest } from "../exchange.ts";
 import type { Dialect } from "./dialect.ts";
 
 const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
 /** The JSON value, or a promise of it, of a body of one of the content types that `type` matches; an empty object where there is no body. */
 export function readJson(
-  request: Request,
+  request: HttpRequest,
   expected: Expected,
   limits: BodyLimits,
   { type = JSON_TYPE, named = "application/json" } = {},
@@ -20,7 +20,7 @@ export function readJson(
 }
 
 /** JSON by the schema's names, and refusals by the schema's `ErrorBody`. */
-export const house: Dialect = {
+export const native: Dialect = {
   contentType: "application/json",
   readBody: (route, request, limits) => {
     if (route.raw) return readBody(request, JSON_TYPE, "application/json", limits);

@@ -2,9 +2,9 @@
 import { type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
 import { kept } from "../../../../../gen/limber/edge/v1/options_pb.ts";
 
-type Fields = Record<string, unknown>;
+type ScimFields = Record<string, unknown>;
 
-const isObject = (value: unknown): value is Fields =>
+const isObject = (value: unknown): value is ScimFields =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 const known = new WeakMap<DescMessage, ReadonlyMap<string, DescField>>();
@@ -22,28 +22,28 @@ function fieldsOf(desc: DescMessage): ReadonlyMap<string, DescField> {
 const isFree = (desc: DescMessage): boolean => desc.typeName.startsWith("google.protobuf.");
 
 /** JSON as identity providers send it, by the schema's names; members that the schema does not know are left out. */
-export function toHouse(desc: DescMessage, value: unknown): unknown {
+export function toNative(desc: DescMessage, value: unknown): unknown {
   if (isFree(desc)) return value;
   // A reference may be written as its value alone.
   if (typeof value === "string" && desc.field.value !== undefined) return { value };
   if (!isObject(value)) return value;
-  const house: Fields = {};
+  const deps: ScimFields = {};
   for (const [name, given] of Object.entries(value)) {
     const field = fieldsOf(desc).get(name.toLowerCase());
-    if (field) house[field.name] = inside(field, given, toHouse);
+    if (field) deps[field.name] = inside(field, given, toNative);
   }
-  return house;
+  return deps;
 }
 
 /** JSON by the schema's names as identity providers read it; addresses that begin with a slash get `origin` before it. */
-export function fromHouse(desc: DescMessage, value: unknown, origin: string): unknown {
+export function fromNative(desc: DescMessage, value: unknown, origin: string): unknown {
   if (isFree(desc) || !isObject(value)) return value;
-  const told: Fields = {};
+  const told: ScimFields = {};
   for (const field of desc.fields) {
     const given = value[field.name];
     if (given === undefined || given === null) continue;
     if (Array.isArray(given) && given.length === 0 && !getOption(field, kept)) continue;
-    const spelled = inside(field, given, (of, inner) => fromHouse(of, inner, origin));
+    const spelled = inside(field, given, (of, inner) => fromNative(of, inner, origin));
     told[field.jsonName] = isAddress(field, spelled) ? origin + spelled : spelled;
   }
   return told;

@@ -5,7 +5,7 @@ import { headerOf } from "../exchange.ts";
 import type { Dialect } from "./dialect.ts";
 import { readJson } from "./native.ts";
 import { originOf } from "./origin.ts";
-import { fromHouse, toHouse } from "./scim-json.ts";
+import { fromNative, toNative } from "./scim-json.ts";
 
 const TYPE = /^application\/(scim\+)?json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
 
@@ -19,11 +19,11 @@ export const scim: Dialect = {
     if (route.body === undefined) return {};
     const given = await readJson(request, { bounds: route.bounds }, limits, { type: TYPE, named: NAMED });
     const desc = route.body === "*" ? route.method.input : route.body.message;
-    return desc === undefined ? given : toHouse(desc, given);
+    return desc === undefined ? given : toNative(desc, given);
   },
   ignoresUnknown: true,
   parameterOf: (field) => field.jsonName,
-  write: (desc, value, request) => JSON.stringify(fromHouse(desc, value, originOf(request))),
+  write: (desc, value, request) => JSON.stringify(fromNative(desc, value, originOf(request))),
   head(route, value, request) {
     const { version, location } = metaOf(value);
     if (version === undefined) return { headers: [] };

@@ -2,9 +2,9 @@
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { Priority } from "../../../../../gen/limber/edge/v1/options_pb.ts";
 import { replaceAmbient } from "../../../../../src/ambient.ts";
+import { type AdmittedWork, LoadShedder } from "../../../../../src/edge/gate/admission/admission.ts";
 import { GradientLimit } from "../../../../../src/edge/gate/admission/concurrency-limit.ts";
-import { FairQueue, type Waiting } from "../../../../../src/edge/gate/admission/queue.ts";
-import { LoadShedder, type Work } from "../../../../../src/edge/gate/admission/admission.ts";
+import { FairQueue, type QueuedCall } from "../../../../../src/edge/gate/admission/queue.ts";
 import { Reason, Refusal } from "../../../../../src/errors.ts";
 import { ManualClock, settle } from "../../../../support/manual-clock.ts";
 
@@ -26,7 +26,7 @@ beforeEach(() => {
 /** A shedder with a limit that stays, and what becomes of the calls that enter it. */
 function shedder(limit = 2) {
   const load = new LoadShedder({ initial: limit, least: limit, most: limit });
-  const running: { name: string; work: Work }[] = [];
+  const running: { name: string; work: AdmittedWork }[] = [];
   const refused: string[] = [];
   const enter = (
     name: string,
@@ -269,7 +269,7 @@ it("finds a limit that keeps turns of the event loop short, and grows again when
 });
 
 it("gives each waiting organisation its turn, and takes places from the one that has most", () => {
-  const queue = new FairQueue<Waiting & { name: string }>();
+  const queue = new FairQueue<QueuedCall & { name: string }>();
   const add = (name: string, org: string, priority: Priority = ACT): void =>
     queue.push({ name, org, priority, since: 0, deadline: undefined });
   for (const name of ["a1", "a2", "a3", "a4"]) add(name, "a");

@@ -10,7 +10,7 @@ import type { Facet } from "./facets.ts";
 import { DOMAINS, ERAS, KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts";
 
 /** A model of the registry, and the words that filters find it by. */
-export interface Entry {
+export interface RegistryEntry {
   /** As listings show it; nobody changes it. */
   readonly model: Model;
   readonly facets: Readonly<Record<Facet, readonly string[]>>;
@@ -23,7 +23,11 @@ const withLive = <T>(stated: readonly T[], live: readonly Offering[], of: (offer
   live.length === 0 ? [...stated] : union(stated, live.flatMap(of));
 
 /** The entry of a model that these live offerings serve. */
-export function entryOf(record: ModelRecord, facts: CatalogEntry | undefined, live: readonly Offering[]): Entry {
+export function entryOf(
+  record: ModelRecord,
+  facts: CatalogEntry | undefined,
+  live: readonly Offering[],
+): RegistryEntry {
   // What is not served is not servable, whatever the record says.
   const tier = live.length > 0 ? "servable" : record.tier === "servable" ? "integration" : record.tier;
   const contracts = withLive(valuesIn<Contract>(CONTRACT_WORDS, record.contracts), live, (each) => each.contracts);

@@ -47,11 +47,11 @@ export interface Routable {
   readonly model: Model;
   readonly live: readonly Offering[];
   /** What listings said of it, by their contract. */
-  readonly routed: Map<Contract | undefined, Routed | undefined>;
+  readonly routed: Map<Contract | undefined, RoutedOffering | undefined>;
 }
 
 /** How a listing sums a model up: as a whole, and as each alias stands for it, in the order of `ALIASES`. */
-interface Routed {
+interface RoutedOffering {
   readonly whole: ModelSummary;
   readonly byAlias: readonly (ModelSummary | undefined)[];
 }
@@ -64,8 +64,8 @@ interface RouteParts {
 }
 
 /** The route listing of a snapshot: of one contract, or of all. */
-export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sliced<ListRoutesResponse> {
-  const { snapshot, models } = parts;
+export function* routesOf(deps: RouteParts, contract: Contract | undefined): Sliced<ListRoutesResponse> {
+  const { snapshot, models } = deps;
   const resolved = ALIASES.map((alias) => ({ alias, resolvesTo: [] as ModelSummary[] }));
   const served: ModelSummary[] = [];
   for (let i = 0; i < models.length; i++) {
@@ -107,7 +107,7 @@ export function* routesOf(parts: RouteParts, contract: Contract | undefined): Sl
 }
 
 /** Of a model that nothing live serves there is nothing to say. */
-function routedOf({ model, live }: Routable, contract: Contract | undefined): Routed | undefined {
+function routedOf({ model, live }: Routable, contract: Contract | undefined): RoutedOffering | undefined {
   const serving = live.filter(({ contracts }) => contract === undefined || contracts.includes(contract));
   if (serving.length === 0) return undefined;
   const whole = summaryOf(model, serving);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { atOnce } from "../../../../src/ambient.ts";
-import { indexing, type Searched } from "../../../../src/services/registry/search.ts";
+import { indexing, type Searched } from "../../../../src/supply/registry/search.ts";
 
 const MODELS: readonly Searched[] = [
   { name: "Octo", slug: "octo", owner: "UC Berkeley berkeley", family: "vla", summary: "Generalist policy." },

@@ -6,7 +6,7 @@ import type { Upstream } from "../../upstream/index.ts";
 import type { Wire } from "../../upstream/wire.ts";
 
 /** What a wire can't say of itself. */
-type Told = Pick<
+type RuntimeFacts = Pick<
   Runtime,
   "name" | "transport" | "direction" | "encodings" | "auth" | "stateful" | "streaming" | "discovery"
 >;
@@ -14,7 +14,7 @@ type Told = Pick<
 const ANY_AUTH = ["none", "bearer", "api_key"];
 const WIRE_PROFILE = "/openapi.json#/components/schemas/WireProfile";
 
-const TOLD: Readonly<Record<string, Told>> = {
+const TOLD: Readonly<Record<string, RuntimeFacts>> = {
   "limber-policy": {
     name: "Limber policy service (gRPC, limber.policy.v1)",
     transport: "grpc",

@@ -6,31 +6,31 @@ import type {
   Model,
   ProviderListing,
   Scenario,
-} from "../../gen/limber/v1/registry_pb.ts";
-import type { ListRoutesResponse } from "../../gen/limber/v1/registry_service_pb.ts";
-import { atOnce, breatheOut, inSlices, type Sliced } from "../ambient.ts";
-import type { Contract } from "../contracts/contract.ts";
-import { Names, naming, type Offering, type Snapshot, sorting } from "../routing/index.ts";
-import type { Scenario as RunScenario } from "../scenarios/scenario.ts";
-import { type Catalog, type CatalogEntry, NO_CATALOG } from "../store/supply/catalog.ts";
-import type { ModelRecord, Supply } from "../store/supply/supply.ts";
-import type { LiveSupply } from "./live-supply.ts";
-import { type Entry, entryOf } from "../services/registry/entry.ts";
-import { type Facet, facetsOf } from "../services/registry/facets.ts";
-import { layoutsOf, literatureOf, mapped, providersOf } from "../services/registry/lists.ts";
-import { liveOf } from "../services/registry/live.ts";
-import { type Routable, routesOf } from "../services/registry/routes.ts";
-import { runScenarioOf, scenarioOf } from "../services/registry/scenarios.ts";
-import { indexing, type SearchIndex } from "../services/registry/search.ts";
+} from "../../../gen/limber/v1/registry_pb.ts";
+import type { ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
+import { atOnce, breatheOut, inSlices, type Sliced } from "../../ambient.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { Names, naming, type Offering, type Snapshot, sorting } from "../../routing/index.ts";
+import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
+import { type Catalog, type CatalogEntry, NO_CATALOG } from "../../store/supply/catalog.ts";
+import type { ModelRecord, SupplyRecord } from "../../store/supply/supply.ts";
+import type { LiveSupply } from "../live-supply.ts";
+import { entryOf, type RegistryEntry } from "./entry.ts";
+import { type Facet, facetsOf } from "./facets.ts";
+import { layoutsOf, literatureOf, mapped, providersOf } from "./lists.ts";
+import { liveOf } from "./live.ts";
+import { type Routable, routesOf } from "./routes.ts";
+import { runScenarioOf, scenarioOf } from "./scenarios.ts";
+import { indexing, type SearchIndex } from "./search.ts";
 
 /** The registry as of one moment. What answers with a promise is made when it is first asked for, in slices. */
 export interface RegistryView {
   /** Every model, by slug. */
-  readonly entries: readonly Entry[];
+  readonly entries: readonly RegistryEntry[];
   /** The model of a slug. */
-  find(slug: string): Entry | undefined;
+  find(slug: string): RegistryEntry | undefined;
   /** Models that bear every word of a query, best first. */
-  search(query: string): Entry[];
+  search(query: string): RegistryEntry[];
   /** The words of each facet with their counts, those that the catalog gives a meaning first. */
   facets(): Promise<Readonly<Record<Facet, FacetValues>>>;
   /** What can be routed to: of one contract, or of all. */
@@ -44,10 +44,10 @@ export interface RegistryView {
   actionSpaces(): readonly ActionSpaceLayout[];
 }
 
-const NO_SUPPLY: Supply = { providers: [], models: [], offerings: [] };
+const NO_SUPPLY: SupplyRecord = { providers: [], models: [], offerings: [] };
 
 /** The registry of this replica. */
-export class RegistryShelf {
+export class Registry {
   readonly #supply: LiveSupply;
   readonly #here: readonly RunScenario[];
   readonly #made: Made = { slugs: new Names(0), entries: [], index: undefined, kept: new Map() };
@@ -61,13 +61,13 @@ export class RegistryShelf {
     this.#view = atOnce(makingView(NO_SUPPLY, NO_CATALOG, supply.snapshot, this.#here, this.#made));
   }
 
-  /** The catalog that is on the shelf. */
+  /** The catalog that is on the registry view. */
   get catalog(): Catalog {
     return this.#catalog;
   }
 
   /** Takes over to what the store has now, after `LiveSupply` did, in its last slice. */
-  *adopting(known: Supply, catalog: Catalog): Sliced<void> {
+  *adopting(known: SupplyRecord, catalog: Catalog): Sliced<void> {
     this.#view = yield* makingView(known, catalog, this.#supply.snapshot, this.#here, this.#made);
     this.#catalog = catalog;
   }
@@ -79,7 +79,7 @@ export class RegistryShelf {
 }
 
 function* makingView(
-  known: Supply,
+  known: SupplyRecord,
   catalog: Catalog,
   snapshot: Snapshot,
   here: readonly RunScenario[],
@@ -89,7 +89,7 @@ function* makingView(
   const order = yield* sorting(models.length, (a, b) => (models[a]!.slug < models[b]!.slug ? -1 : 1));
   const slugs = yield* naming(order, (place) => models[place]!.slug, made.slugs);
   const all: MadeEntry[] = [];
-  const entries: Entry[] = [];
+  const entries: RegistryEntry[] = [];
   for (const place of order) {
     const record = models[place]!;
     const one = madeEntry(made, record, catalog.entries.get(record.slug), liveOf(snapshot, record.slug));
@@ -97,7 +97,7 @@ function* makingView(
     entries.push(one.entry);
     if (entries.length % 16 === 0) yield;
   }
-  const find = (slug: string): Entry | undefined => entries[slugs.of(slug)];
+  const find = (slug: string): RegistryEntry | undefined => entries[slugs.of(slug)];
   const index = yield* madeIndex(made, models, catalog, entries);
   made.slugs = slugs;
   made.entries = all;
@@ -122,10 +122,10 @@ function* makingView(
 }
 
 /** What can be routed to: of each contract, and of all. */
-function routesBy(parts: Parameters<typeof routesOf>[0]): RegistryView["routes"] {
+function routesBy(deps: Parameters<typeof routesOf>[0]): RegistryView["routes"] {
   const routes = new Map<Contract | undefined, () => Promise<ListRoutesResponse>>();
   return (contract) => {
-    const listed = routes.get(contract) ?? lazily(() => routesOf(parts, contract));
+    const listed = routes.get(contract) ?? lazily(() => routesOf(deps, contract));
     routes.set(contract, listed);
     return listed();
   };
@@ -135,7 +135,7 @@ function routesBy(parts: Parameters<typeof routesOf>[0]): RegistryView["routes"]
 interface MadeEntry extends Routable {
   readonly record: ModelRecord;
   readonly facts: CatalogEntry | undefined;
-  readonly entry: Entry;
+  readonly entry: RegistryEntry;
 }
 
 /** What was made before, for as long as what it was made from is the same. */
@@ -147,18 +147,18 @@ interface Made {
     | { models: readonly ModelRecord[]; facts: readonly (CatalogEntry | undefined)[]; index: SearchIndex }
     | undefined;
   /** Listings with what each is made from. */
-  readonly kept: Map<Listing, { parts: Parts; list: RegistryView[Listing] }>;
+  readonly kept: Map<Listing, { deps: ViewParts; list: RegistryView[Listing] }>;
 }
 
 type Listing = "facets" | "routes" | "providers" | "scenarios" | "literature";
-type Parts = readonly (readonly unknown[])[];
+type ViewParts = readonly (readonly unknown[])[];
 
 /** The listing that was made before, where that was from the same parts. */
-function kept<L extends Listing>(made: Made, name: L, parts: Parts, make: () => RegistryView[L]): RegistryView[L] {
+function kept<L extends Listing>(made: Made, name: L, deps: ViewParts, make: () => RegistryView[L]): RegistryView[L] {
   const before = made.kept.get(name);
-  if (before && parts.every((part, i) => sameList(part, before.parts[i]!))) return before.list as RegistryView[L];
+  if (before && deps.every((part, i) => sameList(part, before.deps[i]!))) return before.list as RegistryView[L];
   const list = make();
-  made.kept.set(name, { parts, list });
+  made.kept.set(name, { deps, list });
   return list;
 }
 
@@ -182,7 +182,7 @@ function* madeIndex(
   made: Made,
   models: readonly ModelRecord[],
   catalog: Catalog,
-  entries: readonly Entry[],
+  entries: readonly RegistryEntry[],
 ): Sliced<SearchIndex> {
   const facts = models.map(({ slug }) => catalog.entries.get(slug));
   if (made.index && sameList(made.index.facts, facts) && sameList(made.index.models, models)) return made.index.index;

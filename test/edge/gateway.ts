@@ -10,15 +10,15 @@ import {
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
-import { grpcCalls } from "../../src/edge/transports/grpc/grpc.ts";
-import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate/gate.ts";
-import type { Log, LogLine } from "../../src/edge/call-log.ts";
+import type { Listener } from "../../src/call.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
+import type { CallLog, LogLine } from "../../src/edge/call-log.ts";
+import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate/gate.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
 import { buildServer, type EdgeServer } from "../../src/edge/server/server.ts";
+import { grpcCalls } from "../../src/edge/transports/grpc/grpc.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import type { Listener } from "../../src/call.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";
@@ -26,7 +26,7 @@ export const KEY = "lmb_sk_test";
 /** What the gate answers an RPC with: a message, messages, or a refusal that it throws. */
 type Serve = (request: never, context: CallContext) => unknown;
 
-export interface House extends AsyncDisposable {
+export interface TestGateway extends AsyncDisposable {
   readonly server: EdgeServer;
   readonly base: string;
   readonly port: number;
@@ -48,8 +48,8 @@ export interface HouseOptions {
   readonly overload?: Gate["overload"];
 }
 
-/** Opens a house whose RPCs are `rpcs`, by name; `KEY` is its only key. */
-export async function openHouse(options: HouseOptions = {}): Promise<House> {
+/** Opens a gateway whose RPCs are `rpcs`, by name; `KEY` is its only key. */
+export async function openGateway(options: HouseOptions = {}): Promise<TestGateway> {
   const lines: LogLine[] = [];
   const heads: CallHead[] = [];
   let inside = 0;
@@ -91,7 +91,7 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
     },
   };
   const closing = new AbortController();
-  const log: Log = (line) => lines.push(line);
+  const log: CallLog = (line) => lines.push(line);
   const { act, actStream, predict, predictStream } = InferenceService.method;
   const memory = new BodyMemory(options.memory);
   const fast = {
@@ -123,14 +123,14 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
   };
 }
 
-/** A message of `desc`, for answers of a house. */
+/** A message of `desc`, for answers of a gateway. */
 export const message = <D extends DescMessage>(desc: D, fields: MessageInitShape<D>) => create(desc, fields);
 
-/** Opens a house for the test that runs, and closes it when that has ended. */
-export async function openForTest(options: HouseOptions = {}): Promise<House> {
-  const house = await openHouse(options);
-  onTestFinished(() => house[Symbol.asyncDispose]());
-  return house;
+/** Opens a gateway for the test that runs, and closes it when that has ended. */
+export async function openForTest(options: HouseOptions = {}): Promise<TestGateway> {
+  const gateway = await openGateway(options);
+  onTestFinished(() => gateway[Symbol.asyncDispose]());
+  return gateway;
 }
 
 /** Waits for something that the other side of a socket brings about. */

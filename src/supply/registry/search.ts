@@ -33,11 +33,11 @@ const MOST_WORDS = 10;
 const MOST_LETTERS = 48;
 
 /** Where a word stands, as places in the list of models, and what it's worth in each. */
-type Places = Map<number, number>;
+type SearchPlaces = Map<number, number>;
 
 /** An index over a list of models. */
 export class SearchIndex {
-  readonly #places = new Map<string, Places>();
+  readonly #places = new Map<string, SearchPlaces>();
 
   /** Makes a model findable at a place in the list. */
   put(model: Searched, place: number): void {
@@ -63,8 +63,8 @@ export class SearchIndex {
   }
 
   /** Where all words are answered. */
-  #all(words: readonly string[]): Places {
-    let scores: Places | undefined;
+  #all(words: readonly string[]): SearchPlaces {
+    let scores: SearchPlaces | undefined;
     for (const asked of words) {
       const answers = this.#answers(asked);
       scores = scores ? bothOf(scores, answers) : answers;
@@ -81,15 +81,15 @@ export class SearchIndex {
   }
 
   /** Where an asked word is answered, and how well; by words that are near to it only where nothing bears it. */
-  #answers(asked: string): Places {
+  #answers(asked: string): SearchPlaces {
     const borne = this.#collect((word) => likeness(word, asked));
     if (borne.size > 0 || asked.length < LEAST_NEAR) return borne;
     const typos = asked.length < LONG ? 1 : 2;
     return this.#collect((word) => nearness(word, asked, typos));
   }
 
-  #collect(quality: (word: string) => number): Places {
-    const best: Places = new Map();
+  #collect(quality: (word: string) => number): SearchPlaces {
+    const best: SearchPlaces = new Map();
     for (const [word, places] of this.#places) {
       const good = quality(word);
       if (good === 0) continue;
@@ -110,8 +110,8 @@ export function* indexing(count: number, searched: (place: number) => Searched):
 }
 
 /** What two words have in common, and what it's worth. */
-function bothOf(one: Places, other: Places): Places {
-  const both: Places = new Map();
+function bothOf(one: SearchPlaces, other: SearchPlaces): SearchPlaces {
+  const both: SearchPlaces = new Map();
   for (const [place, worth] of one) {
     const more = other.get(place);
     if (more !== undefined) both.set(place, worth + more);

@@ -7,7 +7,7 @@ import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
 import type { Taxonomy } from "../../store/supply/catalog.ts";
-import type { Entry } from "./entry.ts";
+import type { RegistryEntry } from "./entry.ts";
 import { DOMAINS, ERAS, KINDS, TIERS, wordIn } from "./words.ts";
 
 /** The filters of `GET /v1/models` that compare words, and the facets of `GET /v1/taxonomy`. */
@@ -57,7 +57,7 @@ export const FACET_NAMES = Object.keys(FACETS) as Facet[]; // the keys of the ta
 
 /** The words of each facet with their counts, those that the catalog gives a meaning first. */
 export function* facetsOf(
-  entries: readonly Entry[],
+  entries: readonly RegistryEntry[],
   taxonomy: Taxonomy | undefined,
 ): Sliced<Record<Facet, FacetValues>> {
   const listed: [Facet, FacetValues][] = [];
@@ -65,7 +65,11 @@ export function* facetsOf(
   return Object.fromEntries(listed) as Record<Facet, FacetValues>; // one for each of the names
 }
 
-function* facetOf(facet: Facet, entries: readonly Entry[], taxonomy: Taxonomy | undefined): Sliced<FacetValues> {
+function* facetOf(
+  facet: Facet,
+  entries: readonly RegistryEntry[],
+  taxonomy: Taxonomy | undefined,
+): Sliced<FacetValues> {
   const { words, terms }: FacetFacts = FACETS[facet];
   const meanings = new Map((taxonomy && terms?.(taxonomy))?.map(({ id, meaning }) => [id, meaning]));
   const counts = new Map<string, { count: number; liveCount: number }>();

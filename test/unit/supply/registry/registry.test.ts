@@ -1,11 +1,11 @@
 /** What the registry's listings are made from decides whether they are made again. */
 import { expect, test } from "vitest";
-import { atOnce } from "../../../src/ambient.ts";
-import { RegistryShelf } from "../../../src/supply/registry-view.ts";
-import { LiveSupply } from "../../../src/supply/live-supply.ts";
-import { NO_CATALOG } from "../../../src/store/supply/catalog.ts";
-import type { ModelRecord, ProviderRecord } from "../../../src/store/supply/supply.ts";
-import { createUpstream } from "../../../src/upstream/index.ts";
+import { atOnce } from "../../../../src/ambient.ts";
+import { NO_CATALOG } from "../../../../src/store/supply/catalog.ts";
+import type { ModelRecord, ProviderRecord } from "../../../../src/store/supply/supply.ts";
+import { LiveSupply } from "../../../../src/supply/live-supply.ts";
+import { Registry } from "../../../../src/supply/registry/registry.ts";
+import { createUpstream } from "../../../../src/upstream/index.ts";
 
 const model = (slug: string): ModelRecord => ({
   slug,
@@ -48,12 +48,12 @@ const scenario = {
 };
 
 test("listings are made again only where something that they are made from changed", async () => {
-  const shelf = new RegistryShelf(new LiveSupply(createUpstream({ allowPrivate: false })));
+  const registry = new Registry(new LiveSupply(createUpstream({ allowPrivate: false })));
   const models = [model("acme/arm"), model("acme/leg")];
   const catalog = { ...NO_CATALOG, version: "1", scenarios: [scenario] };
   const listings = async (known: { models: ModelRecord[]; providers: ProviderRecord[] }, from = catalog) => {
-    atOnce(shelf.adopting({ ...known, offerings: [] }, from));
-    const { routes, facets, providers, scenarios, literature } = shelf.view;
+    atOnce(registry.adopting({ ...known, offerings: [] }, from));
+    const { routes, facets, providers, scenarios, literature } = registry.view;
     const made = [await routes(undefined), await facets(), await providers(), await scenarios(), await literature()];
     return [...made, await routes(undefined)];
   };
