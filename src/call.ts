@@ -8,8 +8,8 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
-import { steadyNow } from "./ambient.ts";
 import type { Signal } from "./cancellation.ts";
+import { steadyNow } from "./clock.ts";
 import { Reason, type Refusal, refuse } from "./errors.ts";
 
 import type { OrgSettings } from "./store/account/settings.ts";

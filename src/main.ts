@@ -1,10 +1,10 @@
 /** Reads the environment, opens the gateway, drains it on SIGTERM or Ctrl-C. */
 
-import { after } from "./ambient.ts";
 import { type Gateway, openGateway } from "./app/gateway.ts";
 import { onUnhandledErrors } from "./app/unhandled.ts";
-import { tuneCollector } from "./collector.ts";
+import { after } from "./clock.ts";
 import { ConfigError, readConfig } from "./config.ts";
+import { tuneCollector } from "./fast/collector.ts";
 import { redSquare } from "./upstream/pictures/test-picture.ts";
 
 /** How long running calls have to end after an unhandled error. */

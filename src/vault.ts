@@ -4,7 +4,7 @@
  * can be loaded at one time, and a new one takes over by wrapping the data keys again.
  */
 import { createCipheriv, createDecipheriv, createHash, createHmac } from "node:crypto";
-import { secretBytes } from "./ambient.ts";
+import { secretBytes } from "./random.ts";
 
 /** Why a sealed secret doesn't open. */
 export type VaultFault = "unknown_master_key" | "changed";

@@ -1,7 +1,7 @@
 /** What a process stands on: the database, the vault, and how it hears of what others did. */
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { sleep } from "../ambient.ts";
+import { sleep } from "../clock.ts";
 import type { Config } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
 import { startEmbeddedNats } from "../embedded/nats.ts";

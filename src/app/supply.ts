@@ -1,11 +1,12 @@
 /** What a process routes to: live supply, kept up to date, with the health that all replicas measure. */
 
 import type { Logger } from "pino";
-import { breatheOut, every, inSlices, steadyNow } from "../ambient.ts";
+import { every, steadyNow } from "../clock.ts";
 import type { OfferingSample } from "../edge/metrics.ts";
 import { GossipTransport } from "../events/gossip-transport.ts";
 import { triedSpaces } from "../scenarios/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
+import { inSlices, pause } from "../slices.ts";
 import { loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/replicas/rollups.ts";
 import { loadCatalog } from "../store/supply/catalog.ts";
 import { SupplyReader } from "../store/supply/supply-reader.ts";
@@ -69,9 +70,9 @@ export function openSupply({
   const opener = new SupplyOpener({ vault, evaluated, log: (text) => log.error(text) });
   const loader = new SupplyLoader(async () => {
     const [known, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
-    await inSlices(supply.adopting(await inSlices(opener.facts(known), breatheOut)), breatheOut);
+    await inSlices(supply.adopting(await inSlices(opener.facts(known), pause)), pause);
     await circuits.refresh();
-    await inSlices(registry.adopting(known, catalog), breatheOut);
+    await inSlices(registry.adopting(known, catalog), pause);
   });
   closers.add(async () => loader.close());
 

@@ -1,18 +1,20 @@
 /** What a process does in the role of an API: the transports that callers know. */
+
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Config } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type LogLine } from "../edge/call-log.ts";
+import { buildServer } from "../edge/edge.ts";
 import { chargedAs, proxiesOf } from "../edge/gate/caller-address.ts";
 import type { Gate } from "../edge/gate/gate.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
-import { buildServer } from "../edge/server/server.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
 import { grpcCalls } from "../edge/transports/grpc/grpc.ts";
 import type { Closers } from "./closers.ts";
+import { SERVICES } from "./services.ts";
 
 /** What the transports depends on. */
 export interface TransportsDeps {
@@ -95,6 +97,7 @@ export async function openTransports({
         });
   if (operations) closers.add(() => operations.close());
   const server = buildServer({
+    services: SERVICES,
     gate,
     readiness: ready,
     log: note,

@@ -2,7 +2,7 @@
 import { availableParallelism } from "node:os";
 import type { Logger } from "pino";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import { every, now, nowSeconds } from "../ambient.ts";
+import { every, now, nowSeconds } from "../clock.ts";
 import type { Config } from "../config.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import type { Gate } from "../edge/gate/gate.ts";
@@ -19,7 +19,6 @@ import { PIN_SILENCE_MS } from "../routing/index.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
 import type { JobSeals } from "../services/job/seal.ts";
-import type { SupplyDeps } from "../services/supply.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneCodes } from "../store/account/oauth.ts";
@@ -39,6 +38,7 @@ import { pruneOutboundConnections } from "../store/replicas/outbound-connections
 import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
+import type { SupplyDeps } from "../supply/deps.ts";
 import { keepProbing } from "../supply/probe/schedule.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { FrameOptions } from "../upstream/pictures/frames.ts";

@@ -3,7 +3,7 @@
  * without asking the database; it puts every promise and every end on record in group commits; and it gives back what it
  * doesn't need. Amounts are whole micro-dollars.
  */
-import { after, steadyNow } from "../ambient.ts";
+import { after, steadyNow } from "../clock.ts";
 import { Refusal } from "../errors.ts";
 import type { TakeOutcome } from "./commit-ops.ts";
 import { GroupCommitter, newEntry, StoreAway } from "./group-commit.ts";

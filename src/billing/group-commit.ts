@@ -2,8 +2,9 @@
  * Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. An answer
  * waits for its promise alone, so ends gather for longer: to write many of them costs little more than to write one.
  */
-import { after, newId, sleep, steadyNow } from "../ambient.ts";
+import { after, sleep, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
 import {
   type CommitOp,
   compose,

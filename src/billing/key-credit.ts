@@ -1,5 +1,5 @@
 /** The credit that one replica holds for one key: its lease, the calls that wait for more, and how fast it is spent. */
-import { newId } from "../ambient.ts";
+import { newId } from "../ids.ts";
 import type { Estimate } from "./insufficient-credit.ts";
 import type { CreditShortage } from "./ledger-port.ts";
 

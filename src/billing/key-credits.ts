@@ -1,5 +1,5 @@
 /** The key credits of one credit leaser, by key and by organisation. */
-import { now } from "../ambient.ts";
+import { now } from "../clock.ts";
 import { KeyCredit, type Payer } from "./key-credit.ts";
 
 /** Who has a key credit here. */

@@ -1,7 +1,7 @@
 /** The payment processor: Stripe, through its own package. Nothing of what it says in text reaches a caller. */
 import Stripe from "stripe";
-import { after, now } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
+import { after, now } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { CheckoutFact, ReversalFact } from "../store/billing/payments.ts";
 

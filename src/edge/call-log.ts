@@ -1,5 +1,5 @@
 /** What the edge writes down of every call: one line when its answer is out. */
-import { every, now } from "../ambient.ts";
+import { every, now } from "../clock.ts";
 
 /** The transport that a call came in by. */
 export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";

@@ -1,7 +1,7 @@
 /** What a first user needs and an operator brings himself: secrets made once per data directory, and a demo organisation. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { secretBytes } from "../ambient.ts";
+import { secretBytes } from "../random.ts";
 import { createKey } from "../store/account/keys.ts";
 import { addCredits, createOrg } from "../store/account/orgs.ts";
 import type { Sql } from "../store/database/tx.ts";

@@ -3,7 +3,8 @@ import type { ChildProcess } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { after, secretBytes, sleep } from "../ambient.ts";
+import { after, sleep } from "../clock.ts";
+import { secretBytes } from "../random.ts";
 import { launch } from "./postgres/account.ts";
 
 /** How to run it. */

@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { sleep } from "../ambient.ts";
+import { sleep } from "../clock.ts";
 import { StoreUnavailable } from "../store/database/unavailable.ts";
 import { accountFor } from "./postgres/account.ts";
 import { findBinaries, libraryEnvironment } from "./postgres/binaries.ts";

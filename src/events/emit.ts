@@ -1,8 +1,9 @@
 /** Telling the world: an event is written in the transaction of its cause, and carried out after that was committed. */
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { newId, nowSeconds } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
+import { nowSeconds } from "../clock.ts";
+import { newId } from "../ids.ts";
 import type { Tx } from "../store/database/tx.ts";
 import { appendEvents, type EventRecord } from "../store/events/outbox.ts";
 

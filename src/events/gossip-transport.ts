@@ -1,7 +1,7 @@
 /** Short words between replicas that may be lost: over NATS where there is one, else over the database. */
 import type { NatsConnection } from "nats";
-import { sleep, steadyNow } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
+import { sleep, steadyNow } from "../clock.ts";
 import { type Notifications, notify } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { dial } from "./nats/connect.ts";

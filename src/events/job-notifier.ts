@@ -1,8 +1,8 @@
 /** Wakes workers over NATS: a job's id goes onto a work queue once the job is committed. PostgreSQL stays the truth, and any word may be lost. */
 import { AckPolicy, jetstream, jetstreamManager, RetentionPolicy } from "@nats-io/jetstream";
 import { headers, type NatsConnection } from "nats";
-import { sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
+import { sleep } from "../clock.ts";
 import { dial } from "./nats/connect.ts";
 
 /** What a bell depends on. */

@@ -1,5 +1,5 @@
 /** Looking for work that the database keeps: one look at a time, and another where something was told meanwhile. */
-import { after, every } from "../ambient.ts";
+import { after, every } from "../clock.ts";
 import type { NotificationChannel, Notifications } from "../store/database/notifications.ts";
 
 const SWEEP_MS = 10_000;

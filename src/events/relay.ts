@@ -1,5 +1,6 @@
 /** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
-import { after, random, sleep } from "../ambient.ts";
+import { after, sleep } from "../clock.ts";
+import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { carryEvents } from "../store/events/outbox.ts";

@@ -1,7 +1,7 @@
 /** Emergency stops between replicas without the database: over NATS, where there is one. Each replica that holds a stop answers. */
 import { createInbox, type NatsConnection } from "nats";
-import { after, sleep } from "../ambient.ts";
 import { BRAND } from "../brand.ts";
+import { after, sleep } from "../clock.ts";
 import { dial } from "./nats/connect.ts";
 
 /** What a line depends on. */

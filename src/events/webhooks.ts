@@ -1,5 +1,6 @@
 /** Sends events to webhooks: signed by Standard Webhooks, tried again for a day, and never held up by a receiver that is slow or dead. */
-import { after, nowSeconds, random } from "../ambient.ts";
+import { after, nowSeconds } from "../clock.ts";
+import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import {

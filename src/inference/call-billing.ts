@@ -1,11 +1,11 @@
 /** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { AttemptStatus, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
-import { inTime, steadyNow } from "../ambient.ts";
 import type { CreditLeaser } from "../billing/credit-leaser.ts";
 import { StoreAway } from "../billing/group-commit.ts";
 import type { Hold } from "../billing/hold.ts";
 import { type Call, keyOf, tooLate } from "../call.ts";
+import { inTime, steadyNow } from "../clock.ts";
 import { type Contract, UNIT, wordOfContract } from "../contracts/contract.ts";
 import { failureWord } from "../contracts/failure.ts";
 import { asRefusal, factsOf, Reason, type Refusal, refuse } from "../errors.ts";

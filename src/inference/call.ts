@@ -2,14 +2,15 @@
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Frame, Observation } from "../../gen/limber/v1/observation_pb.ts";
 import type { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
-import { ambientClock, random, steadyNow } from "../ambient.ts";
 import { charge } from "../billing/price.ts";
 import { type Call, type KeyPrincipal, keyOf, tooLate } from "../call.ts";
+import { processClock, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import type { Intent } from "../contracts/contract.ts";
 import { type AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
 import { asRefusal, type Reason } from "../errors.ts";
 import type { CallWatch } from "../events/broadcast/broadcaster.ts";
+import { random } from "../random.ts";
 import {
   type AttemptOptions,
   type AttemptWorld,
@@ -97,7 +98,7 @@ export class InferenceCall {
   get world(): AttemptWorld {
     const { supply } = this.#deps;
     return {
-      clock: ambientClock,
+      clock: processClock,
       health: supply.health,
       hedges: hedgesOf(this.#deps, this.call),
       signal: this.call.signal,

@@ -10,9 +10,9 @@ import {
   type PredictStreamResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
-import { now, nowSeconds, steadyNow } from "../ambient.ts";
 import { toUsd } from "../billing/price.ts";
 import type { Call } from "../call.ts";
+import { now, nowSeconds, steadyNow } from "../clock.ts";
 import type { PredictAnswerPart } from "../contracts/contract.ts";
 import { AttemptFailure } from "../contracts/failure.ts";
 import * as predict from "../contracts/predict.ts";

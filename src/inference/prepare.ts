@@ -1,7 +1,7 @@
 /** What an organisation has said about all of its calls, looked up before one is planned. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { inTime } from "../ambient.ts";
 import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
+import { inTime } from "../clock.ts";
 import type { CallKeys, OwnKeyCache } from "./own-keys.ts";
 import { findPreset, type PresetCache, type Presets, type Presettable, withPreset } from "./presets.ts";
 import { type SessionPin, type Sessions, sessionOf } from "./sessions.ts";

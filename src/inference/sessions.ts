@@ -1,7 +1,7 @@
 /** The pins of sessions, shared by all replicas: in memory for every warm call, in the database for the first one elsewhere. */
 import { createHash } from "node:crypto";
 import { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
-import { after, now, steadyNow } from "../ambient.ts";
+import { after, now, steadyNow } from "../clock.ts";
 import { emit } from "../events/emit.ts";
 import { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "../routing/index.ts";
 import type { Notifications } from "../store/database/notifications.ts";

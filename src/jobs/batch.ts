@@ -1,7 +1,9 @@
 /** A batch: each request runs once, is billed once, and its end is written down with those that ended with it. */
-import { newId, sleep } from "../ambient.ts";
+
 import { Cancel, type Signal } from "../cancellation.ts";
+import { sleep } from "../clock.ts";
 import { type EventData, emit } from "../events/emit.ts";
+import { newId } from "../ids.ts";
 import type { JobSeal, JobSeals } from "../services/job/seal.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";

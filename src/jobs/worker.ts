@@ -1,6 +1,7 @@
 /** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
-import { after, every, nowSeconds } from "../ambient.ts";
+
 import { Cancel, type Signal } from "../cancellation.ts";
+import { after, every, nowSeconds } from "../clock.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs/jobs.ts";

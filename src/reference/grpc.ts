@@ -8,7 +8,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { after } from "../ambient.ts";
+import { after } from "../clock.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 
 /** gRPC's numbers for how a call ended. */

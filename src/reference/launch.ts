@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { after, sleep } from "../ambient.ts";
+import { after, sleep } from "../clock.ts";
 
 /** What the launcher depends on. */
 export interface LaunchOptions {

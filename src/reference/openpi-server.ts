@@ -5,7 +5,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
-import { steadyNow } from "../ambient.ts";
+import { steadyNow } from "../clock.ts";
 import type { UnpackedMap } from "../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../codecs/python/ndarray.ts";
 import { plan } from "./act/plan.ts";

@@ -13,10 +13,10 @@ import {
   TopUpResponseSchema,
 } from "../../gen/limber/v1/billing_service_pb.ts";
 import { type Payment, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
-import { now } from "../ambient.ts";
 import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
+import { now } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { balanceOf } from "../store/account/orgs.ts";

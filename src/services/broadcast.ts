@@ -19,13 +19,14 @@ import {
   UpdateBroadcastResponseSchema,
 } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
-import { newId, now } from "../ambient.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { wordOfContract } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
+import { newId } from "../ids.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";

@@ -13,9 +13,10 @@ import {
   PutCredentialResponseSchema,
   VerifyCredentialResponseSchema,
 } from "../../gen/limber/v1/credential_service_pb.ts";
-import { newId, nowSeconds } from "../ambient.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
+import { nowSeconds } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
 import type { OwnKeyCache } from "../inference/own-keys.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";

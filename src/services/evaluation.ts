@@ -16,8 +16,8 @@ import {
   PreviewedRequestSchema,
   PreviewRoutesRequestSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import { sleep } from "../ambient.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { sleep } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";

@@ -11,11 +11,12 @@ import {
   UpdateMemberResponseSchema,
 } from "../../gen/limber/v1/identity_service_pb.ts";
 import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/member_pb.ts";
-import { now, secretBytes } from "../ambient.ts";
 import { INVITE_PREFIX } from "../brand.ts";
 import type { Implementation } from "../call.ts";
+import { now } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
+import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import { createKey, revokeKeys } from "../store/account/keys.ts";
 import {

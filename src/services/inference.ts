@@ -22,9 +22,9 @@ import {
   type PreviewRoutesResponse,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../gen/limber/v1/route_pb.ts";
-import { nowSeconds, steadyNow } from "../ambient.ts";
 import { toUsd } from "../billing/price.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
+import { nowSeconds, steadyNow } from "../clock.ts";
 import * as act from "../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
 import { poseOf } from "../contracts/bounds.ts";

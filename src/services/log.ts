@@ -6,9 +6,9 @@ import {
   ListLogsResponseSchema,
   type LogService,
 } from "../../gen/limber/v1/log_service_pb.ts";
-import { nowSeconds } from "../ambient.ts";
 import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
+import { nowSeconds } from "../clock.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";

@@ -13,13 +13,14 @@ import {
   type OauthService,
   RevokeTokenResponseSchema,
 } from "../../gen/limber/v1/oauth_service_pb.ts";
-import { now, nowSeconds, secretBytes } from "../ambient.ts";
 import { fromUsd } from "../billing/price.ts";
 import { CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { now, nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
+import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey, type KeyRecord, MOST_ANCESTORS, revokeKeys } from "../store/account/keys.ts";
 import { findMember } from "../store/account/members.ts";

@@ -10,9 +10,9 @@ import {
   HealthDetailSchema,
   type OperationsService,
 } from "../../gen/limber/v1/operations_service_pb.ts";
-import { inTime, now, nowSeconds, steadyNow } from "../ambient.ts";
 import { API_VERSION } from "../brand.ts";
 import { byCall, type Implementation } from "../call.ts";
+import { inTime, now, nowSeconds, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";

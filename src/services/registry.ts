@@ -19,9 +19,9 @@ import {
   type RegistryService,
 } from "../../gen/limber/v1/registry_service_pb.ts";
 import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
-import { steadyNow } from "../ambient.ts";
 import { toUsd, usdFromNano } from "../billing/price.ts";
 import type { Implementation } from "../call.ts";
+import { steadyNow } from "../clock.ts";
 import { DEFAULT_HORIZON, violation } from "../contracts/conflicts.ts";
 import { CONTRACT_WORDS, Contract, UNIT } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";

@@ -8,8 +8,8 @@ import {
   type StopRobotsRequest,
   StopRobotsResponseSchema,
 } from "../../gen/limber/v1/robot_service_pb.ts";
-import { inTime, now } from "../ambient.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
+import { inTime, now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";

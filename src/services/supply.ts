@@ -10,29 +10,14 @@ import { HARDWARE } from "../billing/hardware.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
-import { type Sql, tx } from "../store/database/tx.ts";
+import { tx } from "../store/database/tx.ts";
 import { addModel, createOffering, findOffering, setOfferingStatus } from "../store/supply/supply.ts";
+import type { SupplyDeps } from "../supply/deps.ts";
 import { PROBEABLE, verify } from "../supply/probe/verify.ts";
-import type { Upstream } from "../upstream/index.ts";
-import type { FrameOptions } from "../upstream/pictures/frames.ts";
-import type { Vault } from "../vault.ts";
 import { checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { offeringMessage } from "./supply/messages.ts";
 import { offeringRpcs } from "./supply/offerings.ts";
 import { providerRpcs } from "./supply/providers.ts";
-
-/** What supply depends on. */
-export interface SupplyDeps {
-  sql: Sql;
-  vault: Vault;
-  upstream: Upstream;
-  agent: FrameOptions["agent"];
-  allowPrivate: boolean;
-  /** How often what is live is probed again, in seconds. */
-  probeEveryS: number;
-  /** Resolves when this replica routes over what the database has now; the others hear of it by themselves. */
-  refresh(): Promise<void>;
-}
 
 /** The supply RPCs. */
 export function supplyService(deps: SupplyDeps): Implementation<typeof SupplyService> {

@@ -18,11 +18,13 @@ import {
   UpdateWebhookResponseSchema,
   type WebhookService,
 } from "../../gen/limber/v1/webhook_service_pb.ts";
-import { newId, now, secretBytes } from "../ambient.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
+import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, refuse } from "../errors.ts";
 import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
+import { newId } from "../ids.ts";
+import { secretBytes } from "../random.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import { findWorkspace } from "../store/account/workspaces.ts";

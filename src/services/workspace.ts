@@ -10,8 +10,8 @@ import {
   type WorkspaceService,
   type WorkspaceSettings,
 } from "../../gen/limber/v1/workspace_service_pb.ts";
-import { now } from "../ambient.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
+import { now } from "../clock.ts";
 import { violation } from "../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";

@@ -7,9 +7,10 @@
 import { createServer, type Http2Session, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { after, newId } from "../ambient.ts";
+import { after } from "../clock.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
+import { newId } from "../ids.ts";
 import { type LerobotObservation, type LerobotSetup, readObservation, readSetup, writeActions } from "./pickles.ts";
 
 /** What it serves, and for whom. */

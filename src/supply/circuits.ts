@@ -1,5 +1,5 @@
 /** Circuits beyond this replica: what opens or closes is told once, and an operator's hand reaches everywhere. */
-import { steadyNow } from "../ambient.ts";
+import { steadyNow } from "../clock.ts";
 import { emit } from "../events/emit.ts";
 import type { HealthBoard } from "../routing/index.ts";
 import type { Notifications } from "../store/database/notifications.ts";

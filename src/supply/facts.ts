@@ -2,11 +2,11 @@
 import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type WireProfile, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import type { Sliced } from "../ambient.ts";
 import { secondOf } from "../billing/hardware.ts";
 import { CONTRACT_WORDS, Contract } from "../contracts/contract.ts";
 import { EPISODE_MICRO } from "../contracts/price.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
+import type { Sliced } from "../slices.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
 import type { Vault } from "../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";

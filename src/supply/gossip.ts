@@ -6,8 +6,9 @@ import {
   type OfferingGossip,
   OfferingGossipSchema,
 } from "../../gen/limber/replica/v1/gossip_pb.ts";
-import { inSlices, type Sliced, steadyNow } from "../ambient.ts";
+import { steadyNow } from "../clock.ts";
 import { BUCKETS, type HealthBoard, type Hearsay } from "../routing/index.ts";
+import { inSlices, type Sliced } from "../slices.ts";
 
 /** How a word is said to all replicas; it may be lost. */
 export interface GossipSender {

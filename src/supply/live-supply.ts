@@ -1,10 +1,12 @@
 /** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
 
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
-import { random, type Sliced, steadyNow } from "../ambient.ts";
+import { steadyNow } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { random } from "../random.ts";
 import type { CatalogModel, Offering } from "../routing/index.ts";
 import { buildingSnapshot, buildSnapshot, HealthBoard, SIMULATED_PROVIDER, type Snapshot } from "../routing/index.ts";
+import type { Sliced } from "../slices.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { UpstreamTarget, Wire } from "../upstream/wire.ts";
 

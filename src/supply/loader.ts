@@ -1,5 +1,5 @@
 /** Keeps what this replica knows of supply up to date with the database. */
-import { after } from "../ambient.ts";
+import { after } from "../clock.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 
 const RETRY_MS = 2_000;

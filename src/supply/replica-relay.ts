@@ -4,9 +4,10 @@
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
-import { after, every, newId } from "../ambient.ts";
 import { Cancel } from "../cancellation.ts";
+import { after, every } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/failure.ts";
+import { newId } from "../ids.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import {

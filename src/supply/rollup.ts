@@ -1,6 +1,8 @@
 /** What this replica measured, written down minute by minute, and what all replicas measured, read back. */
-import { inSlices, now, type Sliced, steadyNow } from "../ambient.ts";
+
+import { now, steadyNow } from "../clock.ts";
 import { type AttemptCounts, copyOf, type HealthBoard, since } from "../routing/index.ts";
+import { inSlices, type Sliced } from "../slices.ts";
 import type { MinuteRecord } from "../store/replicas/rollups.ts";
 
 /** Where rollups are kept. */

@@ -1,14 +1,14 @@
 /** Withdrawing an offering: it takes no new calls, and goes when those that run have ended. */
 
-import { sleep } from "../ambient.ts";
 import type { Signal } from "../cancellation.ts";
+import { sleep } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
-import type { SupplyDeps } from "../services/supply.ts";
 import { type Act, audit } from "../store/account/audit.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-care.ts";
 import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
+import type { SupplyDeps } from "./deps.ts";
 
 /** How long whoever withdraws waits for the calls that run; what takes longer is seen to by the sweep. */
 const PATIENCE_MS = 3_000;

@@ -5,7 +5,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sleep } from "../../src/ambient.ts";
+import { sleep } from "../../src/clock.ts";
 import { actJson } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";

@@ -6,7 +6,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sleep } from "../../src/ambient.ts";
+import { sleep } from "../../src/clock.ts";
 import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
 import { connect, type Sql } from "../../src/store/database/tx.ts";
 import { actFrame, GRPC_PATH } from "./support/act-call.ts";

@@ -7,9 +7,10 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { newId, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
+import { sleep } from "../../src/clock.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
+import { newId } from "../../src/ids.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { IntentRecord, RequestRecord } from "../../src/store/billing/ledger.ts";
 import { migrate } from "../../src/store/database/migrate.ts";

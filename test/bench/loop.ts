@@ -16,7 +16,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tuneCollector } from "../../src/collector.ts";
+import { tuneCollector } from "../../src/fast/collector.ts";
 import { openGateway } from "./support/gateway.ts";
 import { type BenchRobot, closedLoops, type LoopLoad, pacedLoops, robots } from "./support/loop-load.ts";
 import { cpuNanos, median, pin, queuedNanos, type Started, start } from "./support/processes.ts";

@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync 
 import { createServer } from "node:net";
 import { loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
-import { sleep } from "../../src/ambient.ts";
+import { sleep } from "../../src/clock.ts";
 import { actJson } from "./support/act-call.ts";
 import { ADMIN_TOKEN, openGateway } from "./support/gateway.ts";
 import { restLoad } from "./support/load.ts";

@@ -10,7 +10,6 @@
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
-import { inSlices } from "../../src/ambient.ts";
 import { ACTION_SPACES } from "../../src/contracts/action-spaces.ts";
 import { Contract } from "../../src/contracts/contract.ts";
 import { microOf } from "../../src/contracts/price.ts";
@@ -20,6 +19,7 @@ import type { Offering } from "../../src/routing/offering.ts";
 import type { PlanArgs } from "../../src/routing/plan/intent.ts";
 import { planFor } from "../../src/routing/plan/plan.ts";
 import { buildingSnapshot, buildSnapshot } from "../../src/routing/snapshot/build.ts";
+import { inSlices } from "../../src/slices.ts";
 import { seeded } from "../support/chance.ts";
 import { intent, offering, prefer, supplyOf } from "../support/supply.ts";
 import { cpuMs, type Pauses, watchLoop } from "./support/loop-watch.ts";

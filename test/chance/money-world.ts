@@ -1,8 +1,8 @@
 /** Replicas, payers and time that a seed plays with, and what callers were told meanwhile. */
 import { expect } from "vitest";
-import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
+import { newId } from "../../src/ids.ts";
 import type { BudgetInterval } from "../../src/store/account/keys.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { createWorkspace } from "../../src/store/account/workspaces.ts";

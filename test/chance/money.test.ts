@@ -1,7 +1,7 @@
 /** Seeded operations on money, whatever happens: what callers were told is what the ledger holds. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { makePayer } from "../support/money.ts";
 import { JumpyClock, World } from "./money-world.ts";

@@ -1,7 +1,7 @@
 /** The judge of a siege finds what is wrong, and nothing else: what callers were told is held against the request that it names. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
+import { newId } from "../../src/ids.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { endOf, estimate, failureOf, intentOf, makePayer, openReplica, type Replica } from "../support/money.ts";
 import type { Log, Told } from "./money/callers.ts";

@@ -1,4 +1,5 @@
 /** A small house behind the edge: a gate made of plain functions, and the server over it on a free port of loopback. */
+
 import {
   create,
   type DescMessage,
@@ -10,13 +11,14 @@ import {
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import { SERVICES } from "../../src/app/services.ts";
 import type { Listener } from "../../src/call.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
 import type { CallLog, LogLine } from "../../src/edge/call-log.ts";
+import { buildServer, type EdgeServer } from "../../src/edge/edge.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate/gate.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
-import { buildServer, type EdgeServer } from "../../src/edge/server/server.ts";
 import { grpcCalls } from "../../src/edge/transports/grpc/grpc.ts";
 import { Reason, refuse } from "../../src/errors.ts";
 import { DEVELOPER } from "../support/key-call.ts";
@@ -102,6 +104,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     log,
   };
   const server = buildServer({
+    services: SERVICES,
     gate,
     readiness: options.ready ?? (() => true),
     log,

@@ -1,6 +1,6 @@
 import { constants } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import * as http from "node:http";
 import * as http2 from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import {
   answersIn,
   endOf,

@@ -2,8 +2,8 @@
 import { type ClientHttp2Session, connect as connectHttp2, constants } from "node:http2";
 import { connect } from "node:net";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import type { Overload } from "../../src/edge/gate/gate.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { KEY, openForTest } from "./gateway.ts";

@@ -7,8 +7,8 @@ import {
   type PredictStreamRequest,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { message, until } from "./gateway.ts";
 import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";

@@ -9,9 +9,9 @@ import {
   type PredictStreamResponse,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 import { KEY, message, openGateway, type TestGateway } from "./gateway.ts";
 

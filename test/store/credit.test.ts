@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { Reason } from "../../src/errors.ts";
 import { budgetsSpent } from "../../src/store/account/key-spending.ts";
@@ -8,6 +7,7 @@ import { createWorkspace } from "../../src/store/account/workspaces.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { usageTotals } from "../../src/store/billing/usage.ts";
 import { tx } from "../../src/store/database/tx.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
 

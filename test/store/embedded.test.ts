@@ -148,7 +148,7 @@ describe("whoever starts it", () => {
     const packageHome = join(dirname(createRequire(import.meta.url).resolve(name)), "..");
     const withoutLinks = (path: string): boolean => !lstatSync(path).isSymbolicLink();
     cpSync(packageHome, join(home, "node_modules", name), { recursive: true, filter: withoutLinks });
-    const source = ["src/ambient.ts", "src/collector.ts", "src/store", "test/support/postgres-owner.ts"];
+    const source = ["src", "test/support/postgres-owner.ts"];
     for (const part of [...source, "package.json"]) {
       cpSync(join(CHECKOUT, part), join(home, part), { recursive: true });
     }

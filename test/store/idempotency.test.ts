@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { newId } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
+import { newId } from "../../src/ids.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/billing/idempotency.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";

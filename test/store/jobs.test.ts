@@ -1,6 +1,6 @@
 /** The queue of jobs: whose turn it is, and how long what ended is kept. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { newId } from "../../src/ambient.ts";
+import { newId } from "../../src/ids.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { advance, createJob, pruneJobs, takeJob } from "../../src/store/jobs/jobs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";

@@ -1,6 +1,5 @@
 import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { KeyCache } from "../../src/store/account/key-cache.ts";
 import { spendingOf } from "../../src/store/account/key-spending.ts";
 import {
@@ -14,6 +13,7 @@ import {
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";

@@ -1,7 +1,8 @@
 /** Batches of promises alone, which leave the credit leaser's own row as it is. */
 import { afterEach, describe, expect, it } from "vitest";
-import { newId, replaceAmbient } from "../../src/ambient.ts";
+import { newId } from "../../src/ids.ts";
 import type { Ledger } from "../../src/store/billing/ledger.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { useLedger } from "../support/ledger.ts";
 import { intentOf, makePayer, SettableWall } from "../support/money.ts";
 

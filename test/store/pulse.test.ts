@@ -1,7 +1,7 @@
 /** A database that stands still without closing anything. */
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { now, setWall, steadyNow } from "../../src/ambient.ts";
+import { now, setWall, steadyNow } from "../../src/clock.ts";
 import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { Pulse } from "../../src/store/database/pulse.ts";

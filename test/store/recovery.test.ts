@@ -1,9 +1,9 @@
 /** What dead credit leasers left is found by whichever gateway lives: soon after it starts, and one that can't be recovered stops no other. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";

@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { replaceAmbient, sleep } from "../../src/ambient.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
+import { sleep } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { listUsage, usageTotals } from "../../src/store/billing/usage.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { refusalOf, useLedger } from "../support/ledger.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {

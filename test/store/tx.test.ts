@@ -1,9 +1,9 @@
 /** Transactions, and the end of a client. */
 import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { connect, type Sql, type Tx, tx } from "../../src/store/database/tx.ts";
 import { isOutage } from "../../src/store/database/unavailable.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
 import { begin, count, database, end, endEach, insert, sql, withOneLane } from "./kept.ts";
 

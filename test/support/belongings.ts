@@ -1,5 +1,5 @@
 /** One of everything that an organisation can have, for tests of who reaches it. */
-import { newId } from "../../src/ambient.ts";
+import { newId } from "../../src/ids.ts";
 import { ACT_DECLARATION, type Answer, type App, type Caller } from "./app.ts";
 import { person } from "./members.ts";
 import { register } from "./oauth.ts";

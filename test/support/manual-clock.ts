@@ -1,5 +1,5 @@
 /** A clock that stands still until a test moves it. */
-import type { Clock } from "../../src/ambient.ts";
+import type { Clock } from "../../src/clock.ts";
 
 interface Timer {
   readonly at: number;

@@ -1,9 +1,11 @@
 /** Tills, payers and records for tests of money, on a real database. */
-import { type Clock, newId } from "../../src/ambient.ts";
+
 import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
 import type { Hold } from "../../src/billing/hold.ts";
 import type { Estimate } from "../../src/billing/insufficient-credit.ts";
 import type { Payer } from "../../src/billing/key-credit.ts";
+import type { Clock } from "../../src/clock.ts";
+import { newId } from "../../src/ids.ts";
 import { createKey, type KeyRecord } from "../../src/store/account/keys.ts";
 import { addCredits, createOrg } from "../../src/store/account/orgs.ts";
 import { type IntentRecord, Ledger, type RequestRecord } from "../../src/store/billing/ledger.ts";

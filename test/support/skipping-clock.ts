@@ -1,5 +1,5 @@
 /** The clock on the wall, which a test may move on. */
-import type { Clock } from "../../src/ambient.ts";
+import type { Clock } from "../../src/clock.ts";
 
 /** Runs as time does, and on by what a test skips. Give it to `replaceAmbient({ clock })` before what is to follow it is opened. */
 export class SkippingClock implements Clock {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { RequestListener } from "node:http";
 import { afterEach, describe, expect, it } from "vitest";
-import { steadyNow } from "../../src/ambient.ts";
+import { steadyNow } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { FrameSet } from "../../src/upstream/pictures/frames.ts";
 import {

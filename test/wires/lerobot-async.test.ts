@@ -4,12 +4,12 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NumberType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { replaceAmbient } from "../../src/ambient.ts";
 import { CodecError } from "../../src/codecs/error.ts";
 import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python/pickle.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { readChunk } from "../../src/upstream/lerobot-async/decode.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   chunk,

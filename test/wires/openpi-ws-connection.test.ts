@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
-import { replaceAmbient } from "../../src/ambient.ts";
+import { replaceAmbient } from "../support/ambient.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";

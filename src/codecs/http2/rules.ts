@@ -1,5 +1,5 @@
 /** Where a frame may stand, and how often one may come that carries nothing (RFC 9113 sections 6 and 10.5). */
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 import { CODE, Fault, FRAME } from "./frames.ts";
 
 /** What a frame speaks of, and how large it is where it has but one size. */

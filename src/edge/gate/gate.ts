@@ -1,9 +1,9 @@
 /** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
 import type { DescMessage, DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { steadyNow } from "../../ambient.ts";
 import type { Call, IdempotencyClaim, KeyPrincipal, Listener, Principal, Speaker } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
+import { steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import type { Claim, Claimant } from "../../store/billing/idempotency.ts";

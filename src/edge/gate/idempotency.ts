@@ -10,8 +10,8 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { inTime } from "../../ambient.ts";
 import { type IdempotencyClaim, type KeyPrincipal, leftOf, tooLate } from "../../call.ts";
+import { inTime } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { refusalOfOutage } from "../messages/store-outage.ts";
 import { wantsStream } from "../messages/stream.ts";

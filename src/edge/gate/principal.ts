@@ -1,8 +1,8 @@
 /** Who calls: the key that a call brings, and what is known of it. */
 import { fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
-import { now } from "../../ambient.ts";
 import type { KeyPrincipal } from "../../call.ts";
+import { now } from "../../clock.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import { authorityOf, effective } from "../../services/authority.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";

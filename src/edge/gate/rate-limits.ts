@@ -3,8 +3,9 @@
  * tokens ahead, so that a warm call asks nobody; taken once they are nobody else's, so that all replicas together let no more
  * in than one would.
  */
-import { every, inTime, now, sleep, steadyNow } from "../../ambient.ts";
+
 import type { Signal } from "../../cancellation.ts";
+import { every, inTime, now, sleep, steadyNow } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 import { Bucket, type Limit, type TokenPool, type WantedTokens } from "./token-bucket.ts";

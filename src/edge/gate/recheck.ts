@@ -1,8 +1,8 @@
 /** Callers who stay: looked at again while they talk. */
 import type { Message } from "@bufbuild/protobuf";
-import { every } from "../../ambient.ts";
 import type { Listener } from "../../call.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
+import { every } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { Admission } from "./gate.ts";
 

@@ -1,5 +1,5 @@
 /** Requests that are on their way: each has to have come whole in time, as HTTP/1's have. One watch, over node's streams and ours. */
-import { after, every } from "../../ambient.ts";
+import { after, every } from "../../clock.ts";
 
 /** A request whose body may still be coming. */
 export interface Arriving {

@@ -5,7 +5,7 @@
  */
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { after, now, steadyNow } from "../../ambient.ts";
+import { after, now, steadyNow } from "../../clock.ts";
 import { roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
 import { countRequest, isTurnSpent } from "./event-loop-turn.ts";
 import { ChunkedBody } from "./fast-http1/chunked-body.ts";

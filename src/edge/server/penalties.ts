@@ -3,7 +3,7 @@
  * have budgets of their own, and that is where costs are paid; this is the last resort against a peer that connects anew each time.
  * Whoever shares the address, behind a NAT or a balancer, waits too: so it takes several cuts, is forgotten with time, and is bounded.
  */
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 
 /** Cuts that an address has for nothing. */
 const FREE_CUTS = 3;

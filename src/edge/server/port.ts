@@ -4,7 +4,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import * as https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { after } from "../../ambient.ts";
+import { after } from "../../clock.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
 import { type FastHttp1Handler, openFastHttp1 } from "./fast-http1.ts";
 import { http1Side } from "./http1.ts";

@@ -1,8 +1,9 @@
 /** What a caller can do wrong before there is a request to route: the table of wire faults and how each is answered. */
 import type { IncomingMessage } from "node:http";
 import { STATUS_CODES } from "node:http";
-import { newId, now } from "../../ambient.ts";
+import { now } from "../../clock.ts";
 import { factsOf, Reason } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 
 /** One way to break HTTP/1.1: the status that answers it, its code in the error body, and a sentence for the caller. */
 export interface WireFault {

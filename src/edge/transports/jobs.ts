@@ -1,9 +1,9 @@
 /** Calls that a job makes for its caller: the same JSON, the same gate, the same answers as if the caller had made them by REST. */
 import type { DescMethod } from "@bufbuild/protobuf";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { steadyNow } from "../../ambient.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
+import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { aboveOf } from "../gate/authenticate.ts";

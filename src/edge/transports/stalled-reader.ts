@@ -1,6 +1,7 @@
 /** Readers who have stopped reading. */
-import { after } from "../../ambient.ts";
+
 import type { Signal } from "../../cancellation.ts";
+import { after } from "../../clock.ts";
 
 /** How long a reader may take nothing of what waits for him before he counts as gone. */
 export const UNREAD_MS = 60_000;

@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
-import { after, sleep, steadyNow } from "../../ambient.ts";
+import { after, sleep, steadyNow } from "../../clock.ts";
 import { StoreUnavailable } from "../../store/database/unavailable.ts";
 import { type Account, launch } from "./account.ts";
 import type { Binaries } from "./binaries.ts";

@@ -1,7 +1,7 @@
 /** Sends spans of calls to the targets of their organisations, from bounded buffers; what is not taken in time is dropped and counted. */
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
-import { every, now, steadyNow } from "../../ambient.ts";
+import { every, now, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { loadTargets, noteSent, type TargetRecord } from "../../store/events/broadcast.ts";

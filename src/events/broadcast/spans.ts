@@ -2,8 +2,9 @@
 import { type Attributes, type HrTime, SpanKind, SpanStatusCode, TraceFlags } from "@opentelemetry/api";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
-import { newId, now } from "../../ambient.ts";
 import { API_VERSION, BRAND } from "../../brand.ts";
+import { now } from "../../clock.ts";
+import { newId } from "../../ids.ts";
 import type { TargetRecord } from "../../store/events/broadcast.ts";
 import { digestOf, type EndedCall, spanIdOf, traceOf } from "./ended-call.ts";
 

@@ -3,7 +3,7 @@
  * hundred events on their way.
  */
 import { createInbox, type Msg, type NatsConnection } from "nats";
-import { after } from "../../ambient.ts";
+import { after } from "../../clock.ts";
 import { ANSWER_MS } from "./connect.ts";
 
 /** Who waits for one answer. */

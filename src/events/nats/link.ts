@@ -1,7 +1,7 @@
 /** A connection to NATS for as long as it lasts. One that was lost stays lost: whatever it had not sent is never sent later. */
 import { deadline, type NatsConnection } from "nats";
-import { sleep } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
+import { sleep } from "../../clock.ts";
 import type { EventRecord } from "../../store/events/outbox.ts";
 import { ANSWER_MS, dial } from "./connect.ts";
 import { Frames, type Send, sendOf } from "./frames.ts";

@@ -1,8 +1,8 @@
 /** ActStream: a talk that begins with `open` and is then one robot's control loop. */
 import { type LoopOpen, LoopOpenSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { after } from "../../ambient.ts";
 import type { Call, Listener, Speaker } from "../../call.ts";
+import { after } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { InferenceDeps } from "../call.ts";

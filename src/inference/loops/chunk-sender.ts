@@ -1,7 +1,7 @@
 /** The way of a chunk from its answer to its caller: priced, on record, and only then sent. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { steadyNow } from "../../ambient.ts";
 import { charge } from "../../billing/price.ts";
+import { steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { asRefusal, Reason, type Refusal } from "../../errors.ts";
 import type { DeliverEffect, PlanStep } from "../../routing/index.ts";

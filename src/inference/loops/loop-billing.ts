@@ -3,9 +3,10 @@
  * opened while the last one is still good, so that no chunk waits for the ledger; what a chunk costs is added in memory.
  */
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
-import { newId, steadyNow } from "../../ambient.ts";
 import type { Call } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import { type Plan, sameWay } from "../../routing/index.ts";
 import { CallBilling, type CallFacts, type Charge, type Leaser } from "../call-billing.ts";
 

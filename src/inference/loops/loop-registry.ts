@@ -1,5 +1,5 @@
 /** The control loops that this replica carries: looked after once a second, found by session, ended together. */
-import { every } from "../../ambient.ts";
+import { every } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
 import type { ActiveStops, Mover } from "../stops/active-stops.ts";

@@ -1,8 +1,8 @@
 /** One robot in its control loop: `routing/loop` decides, here it is carried out: opened, fed, told of time, ended. */
 import { HoldReason, type LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { after, steadyNow } from "../../ambient.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
+import { after, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
 import { DEFAULT_ACTION_SPACE } from "../../contracts/action-spaces.ts";
 import { assertBounds, exceeds } from "../../contracts/bounds.ts";

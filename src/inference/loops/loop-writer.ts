@@ -2,8 +2,8 @@
 import { HoldReason, type LoopChunk, type LoopOpened } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
-import { steadyNow } from "../../ambient.ts";
 import type { Speaker } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import type { Refusal } from "../../errors.ts";
 import { type DeliverEffect, type HoldEffect, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";

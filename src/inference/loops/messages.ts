@@ -11,8 +11,8 @@ import {
 import { ActUsageSchema } from "../../../gen/limber/v1/inference_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
-import { nowSeconds } from "../../ambient.ts";
 import { toUsd } from "../../billing/price.ts";
+import { nowSeconds } from "../../clock.ts";
 import { factsOf, type Refusal } from "../../errors.ts";
 import { type DeliverEffect, type HoldEffect, type PlanStep, routeOf } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";

@@ -1,6 +1,7 @@
 /** The questions of a loop that are on their way: asked when they may be and are paid for, and what comes of each. */
-import { steadyNow } from "../../ambient.ts";
+
 import type { Call } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { asRefusal, Reason, Refusal } from "../../errors.ts";

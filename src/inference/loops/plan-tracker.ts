@@ -1,6 +1,7 @@
 /** Who may serve a control loop at the moment: by its plan, which is made anew when supply changed or somebody failed. */
-import { steadyNow } from "../../ambient.ts";
+
 import type { Call } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Refusal } from "../../errors.ts";
 import { type LoopRouter, type Plan, type PlanStep, planFor } from "../../routing/index.ts";

@@ -1,7 +1,7 @@
 /** Control loops that end on one stream and go on on another, here or on another replica. */
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { after, sleep, steadyNow } from "../../ambient.ts";
+import { after, sleep, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../../store/database/notifications.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import {

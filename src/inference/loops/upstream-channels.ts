@@ -1,7 +1,7 @@
 /** How a loop asks those who may serve it: on a line that is laid once for each, or by a call of its own. */
 import type { LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { steadyNow } from "../../ambient.ts";
 import { type Call, keyOf } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import { exceeds, poseOf } from "../../contracts/bounds.ts";
 import type { ActAnswer, ActInput } from "../../contracts/contract.ts";
 import type { CallWatch } from "../../events/broadcast/broadcaster.ts";

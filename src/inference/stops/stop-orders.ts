@@ -1,6 +1,8 @@
 /** Emergency stops on their way to the database: in force at once, on every replica that can be told, and written as soon as it can be. */
-import { newId, nowSeconds, sleep } from "../../ambient.ts";
+
+import { nowSeconds, sleep } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import { isOutage } from "../../store/database/unavailable.ts";
 import type { NewStop, StopRecord } from "../../store/replicas/robot-stops.ts";
 import type { ActiveStops } from "./active-stops.ts";

@@ -1,7 +1,7 @@
 /** The attempts of one request: which step of the plan is asked when, who answers first, and what is written down of each. */
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
-import type { Clock } from "../../ambient.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
+import type { Clock } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import type { CallWatcher } from "../health/cell.ts";

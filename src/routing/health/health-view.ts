@@ -1,5 +1,5 @@
 /** What plans read of the health of offerings: columns beside those of a snapshot. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { restsUntil } from "./breaker.ts";
 import type { Cell } from "./cell.ts";

@@ -1,6 +1,7 @@
 /** How every offering does at the moment: its breaker, and figures that are measured where there are enough samples. */
-import { atOnce, type Sliced } from "../../ambient.ts";
+
 import type { AttemptFailure } from "../../contracts/failure.ts";
+import { atOnce, type Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Snapshot } from "../snapshot/snapshot.ts";
 import { type Breaker, type BreakerEvent, CLOSED, reduce, restsUntil } from "./breaker.ts";

@@ -1,5 +1,5 @@
 /** How a snapshot is built: all at once, or in slices between which calls are served. */
-import { atOnce, type Sliced } from "../../ambient.ts";
+import { atOnce, type Sliced } from "../../slices.ts";
 import { ALIASES, type Alias, standsFor, standsForAll } from "../aliases.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
 import { Ground } from "./base-table.ts";

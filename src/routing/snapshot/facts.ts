@@ -1,7 +1,8 @@
 /** What a column says of an offering. */
-import type { Sliced } from "../../ambient.ts";
+
 import { Contract } from "../../contracts/contract.ts";
 import { EMBODIMENTS, Embodiment } from "../../contracts/embodiments.ts";
+import type { Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import type { Ground } from "./base-table.ts";
 import { BODY_SETS, bodyBit, type Columns, Flag, parameterBits, servesBits } from "./snapshot.ts";

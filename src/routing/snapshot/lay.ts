@@ -1,5 +1,5 @@
 /** The order of offerings: the one in which a plan reads them best, and the same whatever order they came in. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 import type { Offering } from "../offering.ts";
 import { servedBits } from "./facts.ts";
 import { FIRST_PARAMETER_BIT } from "./snapshot.ts";

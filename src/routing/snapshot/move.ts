@@ -1,5 +1,5 @@
 /** A snapshot in which some offerings are new, gone or lie elsewhere: they alone take rows, and only lists that they are in are copied. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 import { ALIASES, type Alias, standsFor, standsForAll } from "../aliases.ts";
 import type { Offering } from "../offering.ts";
 import { writeRow } from "./facts.ts";

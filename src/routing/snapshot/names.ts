@@ -1,5 +1,5 @@
 /** Names and their numbers, in a table that never stops the world to grow as a Map does, and that the garbage collector need not look through. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 
 /** Names numbered from 0 in the order in which they came; equal names have one number. */
 export class Names {

@@ -1,5 +1,5 @@
 /** A snapshot of supply of which little changed: what says the same is shared with the one before, and nothing of that is made again. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 import { ALIASES, standsFor } from "../aliases.ts";
 import type { Offering } from "../offering.ts";
 import { bodiesOf, NUMBERS, type OfferingNumbers, traitsOf } from "./facts.ts";

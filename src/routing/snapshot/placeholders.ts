@@ -1,7 +1,8 @@
 /** One free, simulated offering for every model of the catalog that nothing live serves. */
-import type { Sliced } from "../../ambient.ts";
+
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { PARAMETERS } from "../../contracts/contract.ts";
+import type { Sliced } from "../../slices.ts";
 import type { CatalogModel, Offering } from "../offering.ts";
 import type { Names } from "./names.ts";
 import { SIMULATED_PROVIDER } from "./snapshot.ts";

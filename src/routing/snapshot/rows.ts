@@ -1,5 +1,5 @@
 /** Lists of rows, made and changed in slices. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 import type { RowsOfModel } from "./snapshot.ts";
 
 /** How many rows are looked at between two yields. */

@@ -1,5 +1,5 @@
 /** The lists of rows that plans over aliases start from. */
-import { atOnce, type Sliced } from "../../ambient.ts";
+import { atOnce, type Sliced } from "../../slices.ts";
 import type { Alias } from "../aliases.ts";
 import { type Candidates, type Columns, Flag } from "./snapshot.ts";
 

@@ -1,5 +1,5 @@
 /** Sorting that can be put down: the language's own can't. */
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 
 const RUN = 128;
 const STEPS = 1024;

@@ -2,9 +2,9 @@
 import { create } from "@bufbuild/protobuf";
 import { type Commitment, CommitmentSchema } from "../../../gen/limber/v1/account_pb.ts";
 import { type AccountService, SetCommitmentResponseSchema } from "../../../gen/limber/v1/account_service_pb.ts";
-import { now } from "../../ambient.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { byCall, type Implementation } from "../../call.ts";
+import { now } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type CommitmentRecord, commit } from "../../store/billing/commitments.ts";

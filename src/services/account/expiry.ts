@@ -1,5 +1,5 @@
 /** Tells organisations of keys that will end. */
-import { now } from "../../ambient.ts";
+import { now } from "../../clock.ts";
 import { emit } from "../../events/emit.ts";
 import { endingKeys } from "../../store/billing/alerts.ts";
 import { type Sql, tx } from "../../store/database/tx.ts";

@@ -14,8 +14,8 @@ import {
   UpdateKeyResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
-import { now, nowSeconds } from "../../ambient.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../../call.ts";
+import { now, nowSeconds } from "../../clock.ts";
 import { assertBounds } from "../../contracts/bounds.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";

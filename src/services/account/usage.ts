@@ -12,10 +12,10 @@ import {
   GetUsageMarginResponseSchema,
   ListUsageResponseSchema,
 } from "../../../gen/limber/v1/account_service_pb.ts";
-import { nowSeconds } from "../../ambient.ts";
 import { secondOf } from "../../billing/hardware.ts";
 import { toUsd } from "../../billing/price.ts";
 import { type Implementation, keyOf } from "../../call.ts";
+import { nowSeconds } from "../../clock.ts";
 import { type MarginRow, readMargin } from "../../store/billing/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/billing/usage.ts";
 import { ASSUMED_SCALEDOWN_S } from "../../supply/facts.ts";

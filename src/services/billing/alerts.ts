@@ -1,7 +1,8 @@
 /** Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more. */
-import { now } from "../../ambient.ts";
+
 import { toUsd } from "../../billing/price.ts";
 import type { KeyPrincipal } from "../../call.ts";
+import { now } from "../../clock.ts";
 import { Reason } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
 import { tellExhausted, tellLow } from "../../store/account/orgs.ts";

@@ -1,10 +1,12 @@
 /** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
-import { newId, nowSeconds } from "../../ambient.ts";
+
 import type { Processor, Word } from "../../billing/payments.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
+import { nowSeconds } from "../../clock.ts";
 import { violation } from "../../contracts/conflicts.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
+import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";
 import {
   addPayment,

@@ -1,8 +1,8 @@
 /** What an episode costs: held before it begins, charged once when it has run to its end, however often its worker dies. */
 import { createHash } from "node:crypto";
-import { newId } from "../../ambient.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import { Reason } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Leaser } from "../../inference/call-billing.ts";
 import { claim, unclaim } from "../../store/billing/idempotency.ts";
 import type { RequestRecord } from "../../store/billing/ledger.ts";

@@ -1,9 +1,10 @@
 /** The policy of an evaluation: a model of the gateway, called like any caller calls it, or a server at an address, over its wire. */
 import { create } from "@bufbuild/protobuf";
 import { ImageFormat, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { ambientClock, newId, steadyNow } from "../../ambient.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
+import { processClock, steadyNow } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { newId } from "../../ids.ts";
 import type { Chunk } from "../../scenarios/episode.ts";
 import { PolicyFailure } from "../../scenarios/failure.ts";
 import type { Shown } from "../../scenarios/trial.ts";
@@ -169,7 +170,7 @@ export function serverPolicy(deps: PolicyDeps, request: EvaluationRequest, about
       const cancel = new Cancel();
       const leave = (): void => cancel.abort(signal.reason);
       signal.addEventListener("abort", leave, { once: true });
-      const late = ambientClock.after(policyTimeoutMs, () =>
+      const late = processClock.after(policyTimeoutMs, () =>
         cancel.abort(new PolicyFailure("policy_timeout", `the policy did not answer within ${policyTimeoutMs} ms`)),
       );
       const input = {

@@ -10,7 +10,7 @@ import {
   type ProviderStatus,
   ProviderStatusSchema,
 } from "../../../gen/limber/v1/operations_service_pb.ts";
-import { now, steadyNow } from "../../ambient.ts";
+import { now, steadyNow } from "../../clock.ts";
 import type { OfferingHealth } from "../../routing/index.ts";
 
 const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>> = {

@@ -20,11 +20,11 @@ import {
   offeringContext,
   type ProviderRecord,
 } from "../../store/supply/supply.ts";
+import type { SupplyDeps } from "../../supply/deps.ts";
 import { outboundAddress } from "../../upstream/limber-outbound/index.ts";
 import { AddressRefused, checkUrl } from "../../upstream/transport/guard.ts";
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
-import type { SupplyDeps } from "../supply.ts";
 import { checkProfile } from "./profile.ts";
 
 /** Price of an action step that was declared without one: 0.0001 US dollars. */

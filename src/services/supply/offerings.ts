@@ -20,8 +20,8 @@ import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-care.ts";
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
+import type { SupplyDeps } from "../../supply/deps.ts";
 import { withdraw } from "../../supply/withdraw.ts";
-import type { SupplyDeps } from "../supply.ts";
 import { offeringMessage, STATUSES } from "./messages.ts";
 
 type OfferingRpcs = Pick<

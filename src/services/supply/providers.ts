@@ -13,7 +13,7 @@ import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
 import { createProvider } from "../../store/supply/supply.ts";
-import type { SupplyDeps } from "../supply.ts";
+import type { SupplyDeps } from "../../supply/deps.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage } from "./messages.ts";
 

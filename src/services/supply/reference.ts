@@ -7,15 +7,16 @@ import {
   RegisterProviderRequestSchema,
   VerifyOfferingRequestSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
-import { newId } from "../../ambient.ts";
 import type { Call } from "../../call.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
+import { newId } from "../../ids.ts";
 import { createOrg } from "../../store/account/orgs.ts";
 import { DEFAULT_SETTINGS } from "../../store/account/settings.ts";
 import type { Sql } from "../../store/database/tx.ts";
 import { findProvider, type OfferingRecord, putModels, setOfferingStatus } from "../../store/supply/supply.ts";
 import { SupplyReader } from "../../store/supply/supply-reader.ts";
-import { type SupplyDeps, supplyService } from "../supply.ts";
+import type { SupplyDeps } from "../../supply/deps.ts";
+import { supplyService } from "../supply.ts";
 
 const PROVIDER = "reference";
 const REGION = "local";

@@ -1,5 +1,7 @@
 /** The audit log: every administrative act, in a chain of hashes per organisation. */
-import { newId, now } from "../../ambient.ts";
+
+import { now } from "../../clock.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** An act to put on record. */

@@ -1,5 +1,5 @@
 /** Keys in memory, so that no warm call asks the database who is calling. */
-import { inTime, steadyNow } from "../../ambient.ts";
+import { inTime, steadyNow } from "../../clock.ts";
 import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";

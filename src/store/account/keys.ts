@@ -1,5 +1,5 @@
 /** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
-import { newId } from "../../ambient.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { hashSecret, newSecret } from "./secret.ts";
 import { type OrgSettings, type StoredSettings, settingsFrom } from "./settings.ts";

@@ -1,6 +1,8 @@
 /** The people of organisations. */
-import { newId, now } from "../../ambient.ts";
+
+import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** Where a member stands. */

@@ -1,5 +1,7 @@
 /** OAuth applications, and the codes that they exchange for keys. */
-import { newId, now } from "../../ambient.ts";
+
+import { now } from "../../clock.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { createKey, type KeyRecord, type NewKey } from "./keys.ts";
 

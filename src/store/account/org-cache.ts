@@ -1,5 +1,5 @@
 /** What belongs to an organisation and every call looks at, in memory, so that no warm call asks the database. */
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 import type { NotificationChannel, Notifications } from "../database/notifications.ts";
 
 /** After this long it is read again behind the call that uses it: a notification may have been lost. */

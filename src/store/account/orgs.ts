@@ -1,6 +1,7 @@
 /** Organisations and their balance. Amounts are micro-dollars. */
-import { newId } from "../../ambient.ts";
+
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 
 /** An organisation. */

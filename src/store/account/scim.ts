@@ -1,6 +1,8 @@
 /** Members and groups as an identity provider sees them. Resources are JSON by the names of RFC 7643. */
-import { newId, now } from "../../ambient.ts";
+
+import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import type { MemberStatus } from "./members.ts";
 

@@ -1,8 +1,8 @@
 /** The secret of an API key: `lmb_sk_<12 letters to know it by>_<30 random letters><6 letters of CRC32>`. */
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
-import { secretBytes } from "../../ambient.ts";
 import { KEY_PREFIX } from "../../brand.ts";
+import { secretBytes } from "../../random.ts";
 
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LETTERS = 12;

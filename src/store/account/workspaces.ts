@@ -1,6 +1,7 @@
 /** Workspaces: parts of an organisation with a budget and settings of their own. Amounts are micro-dollars. */
-import { newId } from "../../ambient.ts";
+
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
 import type { BudgetInterval } from "./keys.ts";
 import type { StoredSettings } from "./settings.ts";

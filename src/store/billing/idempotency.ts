@@ -2,8 +2,10 @@
  * Idempotency keys: the first call with a key runs, the others get its answer. A claim belongs to the credit leaser that made it: while
  * that credit leaser lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
  */
-import { breathe, sleep } from "../../ambient.ts";
+
+import { sleep } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
+import { breathe } from "../../slices.ts";
 import type { Sql } from "../database/tx.ts";
 import { isOutage } from "../database/unavailable.ts";
 

@@ -1,7 +1,7 @@
 /** The ledger as a credit leaser sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
  * `0061_budgets_of_lines.sql`. */
 import postgres from "postgres";
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 import type { Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
 import type { EventRecord } from "../events/outbox.ts";
@@ -137,7 +137,7 @@ export class Ledger {
       select id from till where replica = ${this.#replica} and fenced_at is null`;
     for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
     const [row] = await this.#sql<{ leaser: string }[]>`
-      select till_open(${this.#replica}, ${this.#life}::text::interval) as till`;
+      select till_open(${this.#replica}, ${this.#life}::text::interval) as leaser`;
     this.#leaser = row!.leaser;
     this.#kinds.forget();
     return this.#leaser;

@@ -1,5 +1,5 @@
 /** Hearing what other connections notify. */
-import { inTime, sleep, steadyNow } from "../../ambient.ts";
+import { inTime, sleep, steadyNow } from "../../clock.ts";
 import { type Client, openClient } from "./client.ts";
 import type { Pulse } from "./pulse.ts";
 import { StoreUnavailable } from "./unavailable.ts";

@@ -1,5 +1,5 @@
 /** Whether the database answers: asked all the time on one connection, so that nobody waits long for a server that stands still. */
-import { every, setWall, steadyNow } from "../../ambient.ts";
+import { every, setWall, steadyNow } from "../../clock.ts";
 
 /** Without an answer for this long, in milliseconds, the database counts as silent. */
 export const SILENCE_MS = 3_000;

@@ -1,5 +1,5 @@
 /** Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost. */
-import { after } from "../../ambient.ts";
+import { after } from "../../clock.ts";
 import { type Client, type ClientOptions, openClient } from "./client.ts";
 import { StoreUnavailable } from "./unavailable.ts";
 

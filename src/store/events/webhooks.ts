@@ -1,6 +1,7 @@
 /** Webhooks, and every event on its way to one. A delivery is claimed for a while by whoever sends it. */
-import { newId } from "../../ambient.ts";
+
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
 
 /** A webhook. Times are unix seconds. */

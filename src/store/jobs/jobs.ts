@@ -1,6 +1,7 @@
 /** Jobs and their parts: work that is done later, once each, by whichever worker holds it. Amounts are micro-dollars. */
-import { newId } from "../../ambient.ts";
+
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
 /** What a job does. */

@@ -1,5 +1,5 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
-import { breatheOut } from "../../ambient.ts";
+import { pause } from "../../slices.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { asBefore, letGo } from "./as-before.ts";
 import {
@@ -176,7 +176,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE)) {
       for (const entry of batch) entries.set(entry.slug, asBefore(known.entries.get(entry.slug), entry));
       letGo(batch);
-      await breatheOut();
+      await pause();
     }
     return {
       version: row?.version ?? "",
@@ -200,7 +200,7 @@ async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): P
   for await (const batch of batches) {
     for (const row of batch) rows.push(asBefore(before[rows.length], row));
     letGo(batch);
-    await breatheOut();
+    await pause();
   }
   return rows;
 }

@@ -1,5 +1,5 @@
 /** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
-import { breatheOut } from "../../ambient.ts";
+import { pause } from "../../slices.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
 import { asBefore, letGo } from "./as-before.ts";
 import {
@@ -128,7 +128,7 @@ async function newest<T>(
         unread.push(key);
       }
       letGo(batch);
-      await breatheOut();
+      await pause();
     }
   }
   for (let asked = 0; asked < unread.length; asked += KEYS_AT_ONCE) {
@@ -140,7 +140,7 @@ async function newest<T>(
         found.get(heap)!.set(key, { version, record: asBefore(before, record) });
       }
       letGo(batch);
-      await breatheOut();
+      await pause();
     }
   }
   // Each that was not known has been read, as of the same moment.
@@ -162,7 +162,7 @@ async function recordsOf<T>(heaps: Heaps<T>): Promise<T[]> {
   let gathered = 0;
   for (const { rows } of heaps.values()) {
     for (const { record } of rows.values()) records.push(record);
-    if (++gathered % HEAPS_AT_ONCE === 0) await breatheOut();
+    if (++gathered % HEAPS_AT_ONCE === 0) await pause();
   }
   return records;
 }

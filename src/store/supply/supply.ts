@@ -1,6 +1,7 @@
 /** Supply: the catalog of models, the providers, and their offerings. Prices are integer nano-dollars per unit. */
-import { newId } from "../../ambient.ts";
+
 import { Reason, refuse } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import type { Queryable } from "../database/tx.ts";
 
 /** Whoever runs models. */

@@ -1,9 +1,9 @@
 /** What every contract is asked beyond its answers. */
 import { create } from "@bufbuild/protobuf";
 import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { newId } from "../../ambient.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Refusal } from "../../errors.ts";
+import { newId } from "../../ids.ts";
 import { grainyPicture } from "../../upstream/pictures/test-picture.ts";
 import { ProbeFault } from "./faults.ts";
 import type { ProbeRun, Twist } from "./run.ts";

@@ -6,9 +6,10 @@ import {
   type ProbeReport,
   ProbeReportSchema,
 } from "../../../gen/limber/v1/supply_pb.ts";
-import { newId, nowSeconds } from "../../ambient.ts";
+import { nowSeconds } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { Contract } from "../../contracts/contract.ts";
+import { newId } from "../../ids.ts";
 import { probeAct } from "./act.ts";
 import { ProbeFault } from "./faults.ts";
 import { probeGround } from "./ground.ts";

@@ -2,10 +2,11 @@
 import { create } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import { FrameSchema, type Observation, ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
-import { after, newId, steadyNow } from "../../ambient.ts";
 import { Cancel } from "../../cancellation.ts";
+import { after, steadyNow } from "../../clock.ts";
 import { dimensionOf } from "../../contracts/action-spaces.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
+import { newId } from "../../ids.ts";
 import type { Offering } from "../../routing/index.ts";
 import type { OfferingRecord } from "../../store/supply/supply.ts";
 import type { LimberPolicyWire } from "../../upstream/limber-policy/index.ts";

@@ -1,7 +1,7 @@
 /** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
-import { every } from "../../ambient.ts";
-import type { SupplyDeps } from "../../services/supply.ts";
+import { every } from "../../clock.ts";
 import { putOffProbe, takeProbe } from "../../store/supply/offering-care.ts";
+import type { SupplyDeps } from "../deps.ts";
 import { removeDrained } from "../withdraw.ts";
 import { verify } from "./verify.ts";
 

@@ -5,11 +5,11 @@ import { type ProbeReport, ProbeReportSchema } from "../../../gen/limber/v1/supp
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
-import type { SupplyDeps } from "../../services/supply.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-care.ts";
 import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
+import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";
 import { probe } from "./probe.ts";
 

@@ -2,10 +2,10 @@
 import { create } from "@bufbuild/protobuf";
 import { type FacetValues, FacetValuesSchema, ModelTier } from "../../../gen/limber/v1/registry_pb.ts";
 import type { ListModelsRequest } from "../../../gen/limber/v1/registry_service_pb.ts";
-import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { EMBODIMENTS } from "../../contracts/embodiments.ts";
+import type { Sliced } from "../../slices.ts";
 import type { Taxonomy } from "../../store/supply/catalog.ts";
 import type { RegistryEntry } from "./entry.ts";
 import { DOMAINS, ERAS, KINDS, TIERS, wordIn } from "./words.ts";

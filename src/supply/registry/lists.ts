@@ -11,10 +11,10 @@ import {
   type ProviderListing,
   ProviderListingSchema,
 } from "../../../gen/limber/v1/registry_pb.ts";
-import type { Sliced } from "../../ambient.ts";
 import { ACTION_SPACES } from "../../contracts/action-spaces.ts";
 import { Contract } from "../../contracts/contract.ts";
 import type { Snapshot } from "../../routing/index.ts";
+import type { Sliced } from "../../slices.ts";
 import type { LiteratureLine, Taxonomy } from "../../store/supply/catalog.ts";
 import type { ProviderRecord } from "../../store/supply/supply.ts";
 import { DOMAINS, LITERATURE_KINDS, told, valuesIn } from "./words.ts";

@@ -8,10 +8,10 @@ import type {
   Scenario,
 } from "../../../gen/limber/v1/registry_pb.ts";
 import type { ListRoutesResponse } from "../../../gen/limber/v1/registry_service_pb.ts";
-import { atOnce, breatheOut, inSlices, type Sliced } from "../../ambient.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import { Names, naming, type Offering, type Snapshot, sorting } from "../../routing/index.ts";
 import type { Scenario as RunScenario } from "../../scenarios/scenario.ts";
+import { atOnce, inSlices, pause, type Sliced } from "../../slices.ts";
 import { type Catalog, type CatalogEntry, NO_CATALOG } from "../../store/supply/catalog.ts";
 import type { ModelRecord, SupplyRecord } from "../../store/supply/supply.ts";
 import type { LiveSupply } from "../live-supply.ts";
@@ -201,7 +201,7 @@ function once<T>(make: () => T): () => T {
 
 /** Made in slices for whoever asks first; others that ask wait with him. */
 function lazily<T>(making: () => Sliced<T>): () => Promise<T> {
-  return once(() => inSlices(making(), breatheOut));
+  return once(() => inSlices(making(), pause));
 }
 
 function searchedOf({ id, name, vendor, family, summary }: Model) {

@@ -10,7 +10,6 @@ import {
   ModelSummarySchema,
 } from "../../../gen/limber/v1/registry_pb.ts";
 import { type ListRoutesResponse, ListRoutesResponseSchema } from "../../../gen/limber/v1/registry_service_pb.ts";
-import type { Sliced } from "../../ambient.ts";
 import { ALIAS_PREFIX } from "../../brand.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import {
@@ -22,6 +21,7 @@ import {
   standsFor,
   VARIANTS,
 } from "../../routing/index.ts";
+import type { Sliced } from "../../slices.ts";
 import { DOMAINS, valuesIn } from "./words.ts";
 
 const PREFERENCES = [

@@ -1,6 +1,6 @@
 /** Full text over the catalog: every word of a query must be borne by a model, and a typo is forgiven, in an unfinished word too. Pure. */
 
-import type { Sliced } from "../../ambient.ts";
+import type { Sliced } from "../../slices.ts";
 
 /** What is searched of one model. */
 export interface Searched {

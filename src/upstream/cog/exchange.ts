@@ -1,7 +1,7 @@
 /** What a Cog container is asked over HTTP. Its shutdown route is never among it. */
 
-import { after } from "../../ambient.ts";
 import { Cancel } from "../../cancellation.ts";
+import { after } from "../../clock.ts";
 import { malformed } from "../transport/failures.ts";
 import { type HttpServers, isObject, readJson } from "../transport/http.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";

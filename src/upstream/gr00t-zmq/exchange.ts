@@ -3,8 +3,8 @@
  * The server does one thing at a time, so do we; a connection whose answer nobody waited for is given up.
  */
 import { connect, type Socket } from "node:net";
-import { after } from "../../ambient.ts";
 import type { Signal } from "../../cancellation.ts";
+import { after } from "../../clock.ts";
 import { GREETING, pong, READY, requestHead, ZmtpReader } from "../../codecs/zmtp.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed } from "../transport/failures.ts";

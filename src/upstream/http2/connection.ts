@@ -1,8 +1,9 @@
 /** A connection that opens when it's needed and again when it has gone, not at once when that keeps failing. */
 import { connect as connectTcp, isIP, type OnReadOpts, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { after, random, steadyNow } from "../../ambient.ts";
+import { after, steadyNow } from "../../clock.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
+import { random } from "../../random.ts";
 import { lost, unreachable } from "../transport/failures.ts";
 import type { Address } from "../transport/servers.ts";
 import { ClientSession } from "./session.ts";

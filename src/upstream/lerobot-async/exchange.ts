@@ -4,7 +4,7 @@
  * thrown away.
  */
 import { createHash } from "node:crypto";
-import { now, sleep, steadyNow } from "../../ambient.ts";
+import { now, sleep, steadyNow } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, unreachable } from "../transport/failures.ts";
 import { GrpcCalls } from "../transport/grpc.ts";

@@ -1,5 +1,5 @@
 /** The Open Inference Protocol over any transport: act and predict by a model's tensors, and the probe's questions. */
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";
 import type { ModelInput } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";

@@ -5,9 +5,9 @@
 import { type ClientRequestArgs, get as getHttp, type IncomingMessage } from "node:http";
 import { get as getHttps } from "node:https";
 import { type ClientOptions, type RawData, WebSocket } from "ws";
-import { after } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import { nativeOf, type Signal } from "../../cancellation.ts";
+import { after } from "../../clock.ts";
 import type { MsgpackBudget } from "../../codecs/python/msgpack.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, failureOf, lost, malformed, ownerText } from "../transport/failures.ts";

@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 import { type PlainAnswer, readPlainAnswer } from "../../codecs/plain-answer.ts";
 
 /** One post in a lane. */

@@ -1,6 +1,6 @@
 /** One POST to an address that somebody else gave us, through the guard: no redirect, little of the answer, not for long. */
 import type { Dispatcher } from "undici";
-import { after } from "../../ambient.ts";
+import { after } from "../../clock.ts";
 import { secondsOf } from "../../codecs/plain-answer.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
 

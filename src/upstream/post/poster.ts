@@ -5,7 +5,7 @@
  * goes there too, so it may come twice: its headers name it.
  */
 import type { buildConnector, Dispatcher } from "undici";
-import { every, steadyNow } from "../../ambient.ts";
+import { every, steadyNow } from "../../clock.ts";
 import type { PlainAnswer } from "../../codecs/plain-answer.ts";
 import { type Letter, PostConnection, SOON_MS } from "./lane.ts";
 import { type PostAnswer, PostFailed, type PostUrl, placeOf, post } from "./post.ts";

@@ -8,9 +8,9 @@ import { lookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
 import { Agent, buildConnector, type Dispatcher } from "undici";
-import { after, inTime } from "../../ambient.ts";
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
+import { after, inTime } from "../../clock.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 
 /** Why an address was refused: short, stable, and free of the address itself. */

@@ -1,5 +1,5 @@
 /** For servers that serve one robot at a time: who has one, among all replicas. */
-import { steadyNow } from "../../ambient.ts";
+import { steadyNow } from "../../clock.ts";
 
 /** A server that was taken, and what the one before left there. */
 export interface Taken {

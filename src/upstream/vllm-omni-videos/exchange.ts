@@ -1,6 +1,7 @@
 /** Jobs of vLLM-Omni: made, asked after until they're done, fetched; deleted when nobody waits any more. */
-import { after, sleep } from "../../ambient.ts";
+
 import { Cancel } from "../../cancellation.ts";
+import { after, sleep } from "../../clock.ts";
 import { calledOff } from "../transport/failures.ts";
 import type { HttpServers } from "../transport/http.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";

@@ -1,5 +1,5 @@
 /** vLLM-Omni's video jobs: world models that answer with a video once they're done. */
-import { random } from "../../ambient.ts";
+import { random } from "../../random.ts";
 import { Profiles, plainProfile } from "../payload/profile.ts";
 import { newestPicture, partsOfFiles } from "../payload/world-model.ts";
 import { HTTP_SCHEMES, HttpServers } from "../transport/http.ts";

@@ -1,6 +1,7 @@
 /** Emergency stops on their way to the database, where words between replicas are lost. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { after, newId } from "../../../src/ambient.ts";
+import { after } from "../../../src/clock.ts";
+import { newId } from "../../../src/ids.ts";
 import { ActiveStops } from "../../../src/inference/stops/active-stops.ts";
 import { type StopOrder, StopOrders } from "../../../src/inference/stops/stop-orders.ts";
 import { writeStop } from "../../../src/services/robot.ts";

@@ -1,6 +1,6 @@
 /** Offerings are probed again when their time has come: failures degrade, then suspend; a pass makes them live again. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { SupplyDeps } from "../../../src/services/supply.ts";
+import type { SupplyDeps } from "../../../src/supply/deps.ts";
 import { probeDue } from "../../../src/supply/probe/schedule.ts";
 import { createUpstream, type Upstream } from "../../../src/upstream/index.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";

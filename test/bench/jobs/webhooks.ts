@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as rest } from "node:timers/promises";
-import { nowSeconds } from "../../../src/ambient.ts";
+import { nowSeconds } from "../../../src/clock.ts";
 import { Signer } from "../../../src/events/signer.ts";
 import { MOST_AT_ONE_HOOK } from "../../../src/store/events/webhooks.ts";
 import { post } from "../../../src/upstream/post/post.ts";

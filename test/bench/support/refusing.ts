@@ -2,15 +2,17 @@
  * An edge that sheds and refuses every act call, for what a refusal costs: `node refusing.ts rest|plain|grpc|echo`. Prints its port. `echo` is
  * a bare server of node:net that answers as many bytes as a refusal has: what the sockets alone cost.
  */
+
 import { createServer } from "node:net";
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
+import { SERVICES } from "../../../src/app/services.ts";
 import { BodyMemory } from "../../../src/edge/body-memory.ts";
+import { buildServer } from "../../../src/edge/edge.ts";
 import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
 import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
-import { buildServer } from "../../../src/edge/server/server.ts";
 import { grpcCalls } from "../../../src/edge/transports/grpc/grpc.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";
 
@@ -53,6 +55,7 @@ async function refuseAll(): Promise<void> {
   const memory = new BodyMemory();
   const methods = [InferenceService.method.act];
   const server = buildServer({
+    services: SERVICES,
     gate: all,
     readiness: () => true,
     log: () => undefined,

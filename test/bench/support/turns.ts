@@ -1,5 +1,5 @@
 /** Programs that are loaded in turn, and what a call costs each: figures that can be compared, whatever else the machine does. */
-import { sleep } from "../../../src/ambient.ts";
+import { sleep } from "../../../src/clock.ts";
 import type { Load } from "./load.ts";
 import { cpuNanos, median } from "./processes.ts";
 

@@ -18,7 +18,7 @@ import {
   ActResponseSchema as PublicActResponse,
 } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage, MessageReader, PREFIX } from "../../../src/codecs/grpc.ts";
-import { tuneCollector } from "../../../src/collector.ts";
+import { tuneCollector } from "../../../src/fast/collector.ts";
 
 // A pause of its own would be taken for one of who asks it.
 tuneCollector();

@@ -1,7 +1,7 @@
 /** Calls on sessions of our own, against node's client and byte by byte: every shape, flow control both ways, and every kind of end. */
 import { constants } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import {

@@ -1,9 +1,9 @@
 /** Clients that ask for more than they take: what is refused, reset or left unread is charged to the connection that asked for it. */
 import { connect } from "node:http2";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
 import type { PortOptions } from "../../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../../src/errors.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, framesIn, goawayIn, HELLO, uint32 } from "../../support/wire-client.ts";

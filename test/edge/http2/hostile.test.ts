@@ -1,6 +1,6 @@
 /** Clients that break the rules of HTTP/2, byte by byte, on sessions of our own: none harms another. */
 import { describe, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import {

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
 import { GroupCommitter } from "../../../src/billing/group-commit.ts";
 import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/ledger-port.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 
 /** A ledger that answers a batch when it is told to. */

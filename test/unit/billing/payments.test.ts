@@ -1,8 +1,8 @@
 /** How the payment processor is reached, and how long it is waited for. */
 import { afterEach, expect, it } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
 import { stripeProcessor } from "../../../src/billing/payments.ts";
 import { Reason } from "../../../src/errors.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { type StripeForm, StripeServer } from "../../support/stripe.ts";

@@ -3,7 +3,6 @@
 import { create } from "@bufbuild/protobuf";
 import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { replaceAmbient } from "../../../src/ambient.ts";
 import { CreditLeaser } from "../../../src/billing/credit-leaser.ts";
 import type { CommitBatch, LedgerPort } from "../../../src/billing/ledger-port.ts";
 import { Cancel } from "../../../src/cancellation.ts";
@@ -11,6 +10,7 @@ import { Reason, Refusal, refuse } from "../../../src/errors.ts";
 import { CallBilling } from "../../../src/inference/call-billing.ts";
 import { planFor } from "../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/billing/ledger.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { keyCall } from "../../support/key-call.ts";
 import { ManualClock } from "../../support/manual-clock.ts";

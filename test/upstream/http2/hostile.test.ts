@@ -1,8 +1,8 @@
 /** Servers that break the rules of HTTP/2, byte by byte: each fails its calls with a failure of ours, and none harms another. */
 import { afterEach, describe, expect, it } from "vitest";
-import { replaceAmbient } from "../../../src/ambient.ts";
 import { GrpcCalls } from "../../../src/upstream/transport/grpc.ts";
 import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
+import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type BareServer, type Heard, SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { ManualClock } from "../../support/manual-clock.ts";

@@ -4,8 +4,9 @@
  * is not overloaded pays for a few counters a call, and for one look at the clock in a turn.
  */
 import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { after, cpuMs, random, steadyNow } from "../../../ambient.ts";
+import { after, cpuMs, steadyNow } from "../../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
+import { random } from "../../../random.ts";
 import { DEFAULT_BOUNDS, GradientLimit, type LimitBounds } from "./concurrency-limit.ts";
 import { FairQueue, type QueuedCall } from "./queue.ts";
 

@@ -2,8 +2,8 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { type DescField, type DescMessage, getOption } from "@bufbuild/protobuf";
 import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { breathe, inSlices, type Sliced } from "../../../ambient.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import { breathe, inSlices, type Sliced } from "../../../slices.ts";
 import { type Bounds, MOST_NUMBERS, mostItemsOf, tooMany, tooManyInAll, tooManyItems } from "../bounds.ts";
 
 /** How deep arrays and objects may nest. */

@@ -5,9 +5,9 @@
 import { type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import { inline, nullable } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { ActionStepSchema } from "../../../../gen/limber/v1/action_pb.ts";
-import type { Sliced } from "../../../ambient.ts";
 import { LONGEST_NUMBER, writeNumber } from "../../../codecs/number-text.ts";
 import { type PackedStepsWriter, packedIn } from "../../../codecs/protobuf/packed-steps.ts";
+import type { Sliced } from "../../../slices.ts";
 import { finite, getterOf, plainOf } from "./encode.ts";
 
 /** The REST JSON of a message, in a buffer that the next call writes over. Throws as the encoder does. */

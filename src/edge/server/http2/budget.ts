@@ -1,5 +1,5 @@
 /** Budgets that fill with time. */
-import { steadyNow } from "../../../ambient.ts";
+import { steadyNow } from "../../../clock.ts";
 
 /** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
 export interface BudgetOptions {

@@ -4,7 +4,7 @@ import { constants, createServer, type ServerHttp2Session, type ServerHttp2Strea
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { RpcCode } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { after } from "../../../ambient.ts";
+import { after } from "../../../clock.ts";
 import { Arrivals, type Arriving } from "../arrivals.ts";
 import { OwnedHttp2Request, OwnedHttp2Response } from "../error-listeners.ts";
 import { RunningCalls } from "../running-calls.ts";

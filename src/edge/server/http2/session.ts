@@ -5,7 +5,7 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { after, steadyNow } from "../../../ambient.ts";
+import { after, steadyNow } from "../../../clock.ts";
 import { type Block, Blocks } from "../../../codecs/http2/blocks.ts";
 import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../../codecs/http2/frames.ts";
 import { Outbox } from "../../../codecs/http2/outbox.ts";

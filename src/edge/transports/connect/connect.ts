@@ -13,10 +13,11 @@ import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
-import { newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
 import { Cancel, type Signal } from "../../../cancellation.ts";
+import { steadyNow } from "../../../clock.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf, type Transport } from "../../call-log.ts";
 import type { Admission, CallContext, Gate } from "../../gate/gate.ts";

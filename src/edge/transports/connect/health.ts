@@ -8,7 +8,7 @@ import {
   HealthCheckResponseSchema,
   HealthCheckResponse_ServingStatus as Status,
 } from "../../../../gen/grpc/health/v1/health_pb.ts";
-import { sleep } from "../../../ambient.ts";
+import { sleep } from "../../../clock.ts";
 
 /** Whether the instance should receive traffic; asked at every check. */
 export type Readiness = () => boolean;

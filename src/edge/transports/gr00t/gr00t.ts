@@ -6,15 +6,16 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { Priority } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { type ActResponse, InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { after, newId, steadyNow } from "../../../ambient.ts";
 import { BRAND } from "../../../brand.ts";
 import { Cancel } from "../../../cancellation.ts";
+import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { decodeGr00t, encodeGr00t } from "../../../codecs/python/gr00t.ts";
 import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { NdArray } from "../../../codecs/python/ndarray.ts";
 import { GREETING, pong, READY_TO_ANSWER, requestHead, ZmtpReader } from "../../../codecs/zmtp.ts";
 import { asRefusal, factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
 import { numbersOwed } from "../../../inference/owed.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";

@@ -1,7 +1,7 @@
 /** What gRPC says in the heads and trailers of its answers, packed for HTTP/2. */
 import type { OutgoingHttpHeaders } from "node:http2";
-import { now } from "../../../ambient.ts";
 import { API_VERSION } from "../../../brand.ts";
+import { now } from "../../../clock.ts";
 import { type Field, packFields, packPairs } from "../../../codecs/http2/hpack.ts";
 
 let begun: { second: number; block: Buffer } = { second: -1, block: Buffer.alloc(0) };

@@ -5,16 +5,17 @@
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
-import { after, newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER } from "../../../brand.ts";
 import type { Listener } from "../../../call.ts";
 import { Cancel } from "../../../cancellation.ts";
+import { after, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { frameMessage, frameOf, MessageReader, PREFIX } from "../../../codecs/grpc.ts";
 import { CODE } from "../../../codecs/http2/frames.ts";
 import { packPairs } from "../../../codecs/http2/hpack.ts";
 import { readMessage } from "../../../codecs/protobuf/read.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";

@@ -15,13 +15,14 @@ import {
   type GetModelResponse,
   RegistryService,
 } from "../../../../gen/limber/v1/registry_service_pb.ts";
-import { after, every, newId, steadyNow } from "../../../ambient.ts";
 import { API_VERSION, BRAND } from "../../../brand.ts";
 import { Cancel } from "../../../cancellation.ts";
+import { after, every, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
 import { UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf } from "../../body-memory.ts";
 import type { CallLog } from "../../call-log.ts";
 import type { CallHead, Gate } from "../../gate/gate.ts";

@@ -1,9 +1,10 @@
 /** The kinds of HTTP messages that the port hands on. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { newId, steadyNow } from "../../../ambient.ts";
 import { Cancel } from "../../../cancellation.ts";
+import { steadyNow } from "../../../clock.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import type { Admission, CallContext } from "../../gate/gate.ts";
 import type { PlainRequest, PlainResponse } from "../../server/fast-http1.ts";

@@ -2,11 +2,13 @@
 import type { ServerResponse } from "node:http";
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
-import { inSlices, newId, steadyNow } from "../../../ambient.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
 import type { Cancel } from "../../../cancellation.ts";
+import { steadyNow } from "../../../clock.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { flowOf } from "../../../flow.ts";
+import { newId } from "../../../ids.ts";
+import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";

@@ -1,7 +1,7 @@
 /** Streams of messages as text, no faster than the reader reads: server-sent events, or a line each. */
 import type { Writable } from "node:stream";
-import { after, steadyNow } from "../../../ambient.ts";
 import type { Signal } from "../../../cancellation.ts";
+import { after, steadyNow } from "../../../clock.ts";
 import { drained } from "../stalled-reader.ts";
 
 /** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */

@@ -1,7 +1,7 @@
 /** One operation on one attribute, as SCIMMY applies it. */
 import SCIMMY from "scimmy";
-import { breathe } from "../../../ambient.ts";
 import { Reason, refuse } from "../../../errors.ts";
+import { breathe } from "../../../slices.ts";
 import type { Attribute } from "../attributes.ts";
 
 /** What SCIMMY is asked to do. */

@@ -11,12 +11,12 @@ import {
 import { CreateBatchRequestSchema, JobService } from "../../../../gen/limber/v1/job_service_pb.ts";
 import { RegistryService } from "../../../../gen/limber/v1/registry_service_pb.ts";
 import { ReportEpisodeRequestSchema } from "../../../../gen/limber/v1/runner_service_pb.ts";
-import { atOnce, inSlices } from "../../../../src/ambient.ts";
 import { SERVICES } from "../../../../src/app/services.ts";
 import { assertBounded, boundsFor, boundsOf } from "../../../../src/edge/messages/bounds.ts";
 import { countingJson, decoderOf, Faults, parseBody, parseCounted } from "../../../../src/edge/messages/json.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
+import { atOnce, inSlices } from "../../../../src/slices.ts";
 import { dice, messageOf, type Roll } from "../../../support/messages.ts";
 import { mutations } from "../../codecs/fuzz.ts";
 

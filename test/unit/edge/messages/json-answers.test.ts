@@ -9,9 +9,9 @@ import { DroppedOfferingSchema, DropReason } from "../../../../gen/limber/v1/pla
 import { PredictedFrameSchema } from "../../../../gen/limber/v1/prediction_pb.ts";
 import { ListRoutesResponseSchema } from "../../../../gen/limber/v1/registry_service_pb.ts";
 import { AttemptFailure, AttemptStatus } from "../../../../gen/limber/v1/route_pb.ts";
-import { atOnce } from "../../../../src/ambient.ts";
 import { SERVICES } from "../../../../src/app/services.ts";
 import { decoderOf, encoderOf, Faults, parseBody, toText, writingJson } from "../../../../src/edge/messages/json.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { dice, messageOf } from "../../../support/messages.ts";
 
 function read<D extends DescMessage>(desc: D, json: string): { message: Message; faults: string[] } {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { Preference } from "../../../../gen/limber/v1/preferences_pb.ts";
-import { atOnce } from "../../../../src/ambient.ts";
 import { AttemptFailure } from "../../../../src/contracts/failure.ts";
 import type { Report } from "../../../../src/routing/health/cell.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
 import { planFor } from "../../../../src/routing/plan/plan.ts";
 import { buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { intent, offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
 const board = (...offerings: ReturnType<typeof offering>[]) =>

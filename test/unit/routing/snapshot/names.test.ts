@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { atOnce } from "../../../../src/ambient.ts";
 import { Names } from "../../../../src/routing/snapshot/names.ts";
 import { sorting } from "../../../../src/routing/snapshot/sorting.ts";
+import { atOnce } from "../../../../src/slices.ts";
 
 describe("Names", () => {
   test("number names as a Map would, whatever they are and in whatever order they come", () => {

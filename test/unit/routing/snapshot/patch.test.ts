@@ -2,7 +2,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { SortAxis } from "../../../../gen/limber/v1/preferences_pb.ts";
-import { atOnce } from "../../../../src/ambient.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { ALIASES } from "../../../../src/routing/aliases.ts";
 import { HealthBoard } from "../../../../src/routing/health/health.ts";
@@ -10,6 +9,7 @@ import type { HealthView } from "../../../../src/routing/health/health-view.ts";
 import { explain } from "../../../../src/routing/plan/explain.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { type RoutingSupply, type Snapshot, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { catalogued, intent, offering, prefer, supplyOf } from "../../../support/supply.ts";
 
 const advertised = { p50Ms: 50, p95Ms: 80, unitsPerS: undefined, uptime30d: 0.99 };

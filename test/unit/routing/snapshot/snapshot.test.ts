@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { atOnce } from "../../../../src/ambient.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { aliasOf } from "../../../../src/routing/aliases.ts";
 import { contractOf } from "../../../../src/routing/plan/intent.ts";
 import { buildingSnapshot, buildSnapshot } from "../../../../src/routing/snapshot/build.ts";
 import { inScope, servesBits } from "../../../../src/routing/snapshot/snapshot.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { catalogued, offering, supplyOf } from "../../../support/supply.ts";
 
 const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };

@@ -1,8 +1,8 @@
 import { afterEach, expect, it } from "vitest";
-import { replaceAmbient } from "../../../../src/ambient.ts";
 import { Contract } from "../../../../src/contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../../../src/contracts/failure.ts";
 import { type ProbeDeps, type Probed, probe } from "../../../../src/supply/probe/probe.ts";
+import { replaceAmbient } from "../../../support/ambient.ts";
 import { eventually } from "../../../support/eventually.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 

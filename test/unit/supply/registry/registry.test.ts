@@ -1,6 +1,6 @@
 /** What the registry's listings are made from decides whether they are made again. */
 import { expect, test } from "vitest";
-import { atOnce } from "../../../../src/ambient.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { NO_CATALOG } from "../../../../src/store/supply/catalog.ts";
 import type { ModelRecord, ProviderRecord } from "../../../../src/store/supply/supply.ts";
 import { LiveSupply } from "../../../../src/supply/live-supply.ts";

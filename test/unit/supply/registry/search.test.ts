@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { atOnce } from "../../../../src/ambient.ts";
+import { atOnce } from "../../../../src/slices.ts";
 import { indexing, type Searched } from "../../../../src/supply/registry/search.ts";
 
 const MODELS: readonly Searched[] = [

@@ -1,7 +1,7 @@
 /** Names whose servers are silent hold no thread that others need. */
 import { expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../../../../src/ambient.ts";
 import { type LookupAnswer, oneAtATime } from "../../../../src/upstream/transport/guard.ts";
+import { replaceAmbient } from "../../../support/ambient.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
 const ADDRESS: LookupAnswer[] = [{ address: "127.0.0.1", family: 4 }];

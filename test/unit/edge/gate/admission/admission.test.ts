@@ -1,11 +1,11 @@
 /** Overload: which calls are worked on, which wait, which are refused, and when a gateway is calm again. */
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { Priority } from "../../../../../gen/limber/edge/v1/options_pb.ts";
-import { replaceAmbient } from "../../../../../src/ambient.ts";
 import { type AdmittedWork, LoadShedder } from "../../../../../src/edge/gate/admission/admission.ts";
 import { GradientLimit } from "../../../../../src/edge/gate/admission/concurrency-limit.ts";
 import { FairQueue, type QueuedCall } from "../../../../../src/edge/gate/admission/queue.ts";
 import { Reason, Refusal } from "../../../../../src/errors.ts";
+import { replaceAmbient } from "../../../../support/ambient.ts";
 import { ManualClock, settle } from "../../../../support/manual-clock.ts";
 
 const { BATCH, ADMINISTRATION, PREDICT, ACT, LOOP, CRITICAL } = Priority;
@@ -134,6 +134,8 @@ it("is calm again a second after the last refusal", async () => {
   for (const { work } of running.splice(0)) work.end();
   await clock.advance(20_000);
   expect(load.figures).toMatchObject({ isShedding: false, held: 0, inFlight: 0 });
+  // Nothing is timed while nothing waits.
+  expect(clock.pending).toBe(0);
   enter("after");
   expect(names()).toEqual(["after"]);
 });

@@ -2,6 +2,8 @@
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { sleep } from "../clock.ts";
+import { breathe, installPause } from "../slices.ts";
 
 /** What V8 is told at the start, each unless whoever starts the process says otherwise. */
 const FLAGS = [
@@ -47,6 +49,7 @@ export function isChosen(flag: string, words: readonly string[]): boolean {
 /** Tells V8 how this gateway wants its garbage collected. */
 export function tuneCollector(): void {
   for (const flag of FLAGS) if (!isChosen(flag, process.execArgv)) setFlagsFromString(flag);
+  installPause(breatheOut);
 }
 
 /**
@@ -111,4 +114,27 @@ export function isCollectorBusy(): boolean {
 export function collectYoung(): void {
   collector ??= open();
   collector.collect();
+}
+
+/** How long the collector may need for the old, and how often it is asked whether it has ended. */
+const MARKING_MS = 1_000;
+const LOOK_MS = 5;
+
+/**
+ * Leaves the event loop to others once, for whoever makes much that stays: as soon as there is so much of it that a collection
+ * would be felt, it has a turn of its own. While the old are being collected nothing is made.
+ */
+export async function breatheOut(): Promise<void> {
+  await breathe();
+  if (!isYoungMany()) return;
+  // What the collector began with in this turn is known in the next.
+  await breathe();
+  for (let waited = 0; isCollectorBusy(); waited += LOOK_MS) {
+    if (waited >= MARKING_MS) return;
+    await sleep(LOOK_MS);
+  }
+  // It has the young collected too, and while what it left is swept a small collection would wait for that.
+  if (!isYoungMany()) return;
+  collectYoung();
+  await breathe();
 }

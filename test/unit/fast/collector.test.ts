@@ -3,8 +3,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { breatheOut } from "../../src/ambient.ts";
-import { collectYoung, isChosen, isCollectorBusy, isYoungMany } from "../../src/collector.ts";
+import { breatheOut, collectYoung, isChosen, isCollectorBusy, isYoungMany } from "../../../src/fast/collector.ts";
 
 /** Some megabytes of small objects that stay. */
 const much = (): object[] => Array.from({ length: 50_000 }, (_, i) => ({ i, name: `n${i}` }));
@@ -52,7 +51,7 @@ test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single
   async (words) => {
     const script = `
       import { PerformanceObserver } from "node:perf_hooks";
-      import { collectYoung, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../src/collector.ts"))};
+      import { collectYoung, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../../src/fast/collector.ts"))};
       tuneCollector();
       const kinds = new Set();
       new PerformanceObserver((list) => list.getEntries().forEach((entry) => kinds.add(entry.detail.kind))).observe({ entryTypes: ["gc"] });
@@ -74,7 +73,7 @@ test("that the collector began with the old is known in the turn of the event lo
 }, async () => {
   const script = `
     import { constants, PerformanceObserver } from "node:perf_hooks";
-    import { isCollectorBusy, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../src/collector.ts"))};
+    import { isCollectorBusy, tuneCollector } from ${JSON.stringify(join(import.meta.dirname, "../../../src/fast/collector.ts"))};
     tuneCollector();
     let told = 0;
     new PerformanceObserver((list) => {

@@ -3,6 +3,7 @@ import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import { createServer as createListener, isIP, type Server } from "node:net";
+import type { DescService } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import Fastify, {
   type FastifyInstance,
@@ -10,28 +11,30 @@ import Fastify, {
   type FastifyRequest,
   type FastifyServerFactory,
 } from "fastify";
-import { after, newId } from "../../ambient.ts";
-import { SERVICES } from "../../app/services.ts";
-import { API_VERSION, BRAND } from "../../brand.ts";
-import { asRefusal, Reason, type Refusal, refuse } from "../../errors.ts";
-import { BodyMemory } from "../body-memory.ts";
-import type { CallLog } from "../call-log.ts";
-import type { Gate } from "../gate/gate.ts";
-import { wireBody } from "../messages/errors.ts";
-import { warmUp } from "../messages/validate.ts";
-import { type MetricsAccess, serveMetrics } from "../metrics.ts";
-import { serveDocs } from "../openapi/pages.ts";
-import { serveConnect } from "../transports/connect/connect.ts";
-import type { Readiness } from "../transports/connect/health.ts";
-import { grpcTrailersOf } from "../transports/grpc/status.ts";
-import { openpiTransport } from "../transports/openpi/openpi.ts";
-import { dialectAt } from "../transports/rest/dialects/index.ts";
-import { RestTransport, refuseRequest, serveRest } from "../transports/rest/rest.ts";
-import type { FastHttp1Handler } from "./fast-http1.ts";
-import { onePort, type Port, type PortHandler, type PortOptions } from "./port.ts";
+import { API_VERSION, BRAND } from "../brand.ts";
+import { after } from "../clock.ts";
+import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { BodyMemory } from "./body-memory.ts";
+import type { CallLog } from "./call-log.ts";
+import type { Gate } from "./gate/gate.ts";
+import { wireBody } from "./messages/errors.ts";
+import { warmUp } from "./messages/validate.ts";
+import { type MetricsAccess, serveMetrics } from "./metrics.ts";
+import { serveDocs } from "./openapi/pages.ts";
+import type { FastHttp1Handler } from "./server/fast-http1.ts";
+import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
+import { serveConnect } from "./transports/connect/connect.ts";
+import type { Readiness } from "./transports/connect/health.ts";
+import { grpcTrailersOf } from "./transports/grpc/status.ts";
+import { openpiTransport } from "./transports/openpi/openpi.ts";
+import { dialectAt } from "./transports/rest/dialects/index.ts";
+import { RestTransport, refuseRequest, serveRest } from "./transports/rest/rest.ts";
 
 /** What the edge is built from. */
 export interface ServerOptions {
+  /** The services that are served, in the order in which the documentation shows them. */
+  readonly services: readonly DescService[];
   readonly gate: Gate;
   readonly readiness: Readiness;
   readonly log: CallLog;
@@ -79,8 +82,8 @@ export function buildServer(options: ServerOptions): EdgeServer {
     memory: options.memory ?? new BodyMemory(),
     closing: closing.signal,
   };
-  warmUp(SERVICES.flatMap(({ methods }) => methods.map(({ input }) => input)));
-  const rest = new RestTransport(SERVICES, transports);
+  warmUp(options.services.flatMap(({ methods }) => methods.map(({ input }) => input)));
+  const rest = new RestTransport(options.services, transports);
   const endless = new Set<string>();
   let port: Port | undefined;
   const open = portFactory(rest, endless, { upgrade: openpiTransport(transports), ...options.port });
@@ -104,7 +107,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveDocs(fastify);
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveRest(fastify, rest);
-  for (const path of serveConnect(fastify, SERVICES, transports)) endless.add(path);
+  for (const path of serveConnect(fastify, options.services, transports)) endless.add(path);
 
   const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();

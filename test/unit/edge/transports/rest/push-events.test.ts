@@ -1,9 +1,9 @@
 /** How what comes is told as events: in order, no faster than it is read, and with one end. */
 import { describe, expect, it } from "vitest";
-import { Cancel } from "../../../src/cancellation.ts";
-import { pushEvents } from "../../../src/edge/transports/rest/push-events.ts";
-import type { EventWriter, ServerEvent } from "../../../src/edge/transports/rest/sse.ts";
-import type { Flow, Taker } from "../../../src/flow.ts";
+import { Cancel } from "../../../../../src/cancellation.ts";
+import { pushEvents } from "../../../../../src/edge/transports/rest/push-events.ts";
+import type { EventWriter, ServerEvent } from "../../../../../src/edge/transports/rest/sse.ts";
+import type { Flow, Taker } from "../../../../../src/flow.ts";
 
 /** A flow whose items come when they are given. */
 function given() {

@@ -1,0 +1,128 @@
+/** Time: the only file that reads the clock or sets a timer, so that tests can hold both. */
+import type { Signal } from "./cancellation.ts";
+
+/** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
+export interface Clock {
+  wall(): number;
+  steady(): number;
+  /** Calls `run` once after `ms` milliseconds; the returned function forgets it. */
+  after(ms: number, run: () => void): () => void;
+}
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const systemClock: Clock = {
+  wall: () => Date.now(),
+  steady: () => performance.now(),
+  after: (ms, run) => {
+    const timer = setTimeout(run, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
+    return () => clearTimeout(timer);
+  },
+};
+
+let clock: Clock = systemClock;
+/** A moment on both clocks at once: the database's, in unix milliseconds, and this process's steady one. */
+let anchor: { wall: number; steady: number } | undefined;
+
+/**
+ * The wall clock in unix milliseconds: the database's where it is known, else the machine's. Whatever ends at a time was dated by the
+ * database or by another replica, and must not end early where this machine's clock is wrong or jumps.
+ */
+export const now = (): number =>
+  anchor === undefined ? clock.wall() : Math.floor(anchor.wall + clock.steady() - anchor.steady);
+
+/** The same in whole unix seconds, as the REST resources carry it. */
+export const nowSeconds = (): number => Math.floor(now() / 1000);
+
+/**
+ * Sets the wall clock by the database's: it said `wallMs` at some moment between two of the steady clock. A clock that agrees with
+ * that is left alone, so that time does not jitter by what an answer takes. A test's own clock is never set.
+ */
+export function setWall(wallMs: number, askedAt: number, answeredAt: number): void {
+  if (clock !== systemClock) return;
+  const told = { wall: wallMs, steady: (askedAt + answeredAt) / 2 };
+  const error = (answeredAt - askedAt) / 2 + 1;
+  if (anchor === undefined || Math.abs(anchor.wall + told.steady - anchor.steady - told.wall) > error) anchor = told;
+}
+
+/** A monotonic clock in milliseconds, for durations and deadlines. */
+export const steadyNow = (): number => clock.steady();
+
+/** The processor time that this process has had, all its threads together, in milliseconds. */
+export function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+/** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
+export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
+
+/** Calls `run` every `ms` milliseconds, the first time after that long, until the returned function is called. */
+export function every(ms: number, run: () => void): () => void {
+  // The clock that it began with: what one test leaves running never comes onto the clock of the next.
+  const began = clock;
+  let forget = began.after(ms, function again() {
+    forget = began.after(ms, again);
+    run();
+  });
+  return () => forget();
+}
+
+/** The clock as a value, for pure code that takes one as an argument. */
+export const processClock: Clock = { wall: now, steady: steadyNow, after };
+
+/** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
+export function sleep(ms: number, signal?: Signal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const leave = (): void => {
+      cancel();
+      reject(signal?.reason);
+    };
+    const cancel = clock.after(ms, () => {
+      signal?.removeEventListener("abort", leave);
+      resolve();
+    });
+    signal?.addEventListener("abort", leave, { once: true });
+  });
+}
+
+/** The end of a wait: after `ms` it rejects with what `late` makes. What comes later is given to `unwanted`; what fails later nobody hears. */
+export interface WaitEnd<T> {
+  readonly ms: number;
+  late(): unknown;
+  unwanted?(value: T): void;
+}
+
+/** What `done` resolves to, if it does so in time. */
+export function inTime<T>(done: PromiseLike<T>, { ms, late, unwanted }: WaitEnd<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const forget = clock.after(ms, () => {
+      isLate = true;
+      reject(late());
+    });
+    done.then(
+      (value) => {
+        forget();
+        if (isLate) unwanted?.(value);
+        else resolve(value);
+      },
+      (thrown) => {
+        forget();
+        reject(thrown);
+      },
+    );
+  });
+}
+
+/** Replaces the clock; returns a function that puts the old one back. Tests only. */
+export function replaceClock(other: Clock): () => void {
+  const before = { clock, anchor };
+  anchor = undefined;
+  clock = other;
+  return () => {
+    clock = before.clock;
+    anchor = before.anchor;
+  };
+}
