@@ -100,6 +100,12 @@ export async function assail(target: Target, attack: Attack, seed: number, whole
     }
     if (after !== undefined && !hasComeBack(before, after))
       findings.push(`memory did not come back: ${told(before)} before, ${told(after)} after`);
+    let running = await target.running();
+    for (let look = 0; look < LOOKS && running > 0; look++) {
+      await new Promise((resolve) => setTimeout(resolve, BETWEEN_LOOKS_MS));
+      running = await target.running();
+    }
+    if (running > 0) findings.push(`${running} calls never end: their callers are gone`);
   } catch (thrown) {
     if (target.end() === undefined) findings.push(thrown instanceof Error ? (thrown.stack ?? "") : String(thrown));
   }

@@ -29,6 +29,8 @@ export interface Target {
   vitals(collect?: boolean): Promise<Vitals>;
   /** How many calls it has answered, whatever was the answer; 0 when it can't be told any more. */
   calls(): Promise<number>;
+  /** How many calls of keys it says to be answering; 0 when it can't be told any more. */
+  running(): Promise<number>;
   /** How the process ended; undefined while it lives. */
   end(): string | undefined;
   /** What went wrong inside since the last question: errors that nobody heard, answers of 500, errors in the log. */
@@ -124,11 +126,12 @@ export async function openTarget(env: Readonly<Record<string, string>> = {}): Pr
     return found;
   };
 
-  const calls = async (): Promise<number> => {
+  const sumOf = async (metric: RegExp): Promise<number> => {
     const answer = await callRest(url, "/metrics", undefined, { admin: ADMIN_TOKEN }).catch(() => undefined);
-    const counts = answer?.text.matchAll(/^limber_calls_total\{[^}]*\} (\d+)/gm) ?? [];
-    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+    return [...(answer?.text.matchAll(metric) ?? [])].reduce((sum, [, count]) => sum + Number(count), 0);
   };
+  const calls = (): Promise<number> => sumOf(/^limber_calls_total\{[^}]*\} (\d+)/gm);
+  const running = (): Promise<number> => sumOf(/^limber_calls_running (\d+)/gm);
 
   return {
     url,
@@ -140,6 +143,7 @@ export async function openTarget(env: Readonly<Record<string, string>> = {}): Pr
     account,
     vitals,
     calls,
+    running,
     end: () => end,
     complaints,
     async stop() {

@@ -1,4 +1,6 @@
 /** Transactions, and the end of a client. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { connect, type Sql, type Tx, tx } from "../../src/store/database/tx.ts";
@@ -11,7 +13,32 @@ beforeAll(begin);
 afterEach(endEach);
 afterAll(end);
 
+/** Collects garbage. */
+function collect(): void {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+}
+
 describe("tx", () => {
+  test("holds on to nothing of transactions that are over, however long their connection lives", () =>
+    withOneLane(async (narrow) => {
+      const outcomes: WeakRef<object>[] = [];
+      const run = async (number: number): Promise<void> => {
+        const kept = { number };
+        outcomes.push(new WeakRef(kept));
+        await tx(narrow, async () => {
+          if (number % 2 === 1) throw Object.assign(new Error("refused"), { kept });
+          return kept;
+        }).catch(() => {});
+      };
+      for (let number = 0; number < 20; number++) await run(number);
+      await eventually(() => {
+        collect();
+        // The engine may hold on to the last error that was thrown.
+        expect(outcomes.filter((each) => each.deref() !== undefined).length).toBeLessThanOrEqual(1);
+      });
+    }));
+
   test("keeps everything when its work resolves, and resolves to the same", async () => {
     const result = await tx(sql, async (tx) => {
       await insert(tx);

@@ -6,16 +6,16 @@ import { StoreUnavailable } from "./unavailable.ts";
 /** One connection. */
 export interface TransactionConnection {
   readonly client: Client;
-  /** Rejects when the connection is lost. */
-  readonly lost: Promise<never>;
+  /** What `work` resolves to; rejects as soon as the connection is lost. Nothing of it is kept when it is over. */
+  unlessLost<T>(work: Promise<T>): Promise<T>;
   isLost(): boolean;
 }
 
-/** How lanes differ from others. */
+/** How connections differ from others. */
 type ConnectionOptions = Pick<ClientOptions, "pulse" | "unbounded">;
 
 interface ConnectionWaiter {
-  take(lane: TransactionConnection): void;
+  take(connection: TransactionConnection): void;
   leave(reason: Error): void;
 }
 
@@ -24,7 +24,7 @@ const WAIT_MS = 10_000;
 const CLOSED = "The database client is closed";
 
 /**
- * At most `max` lanes to the database at `url`.
+ * At most `max` connections to the database at `url`.
  *
  * The driver lends connections of its pool itself, but when a lent one is lost it throws where nobody can catch it,
  * or never answers. A client that has one connection in all its life can do neither.
@@ -44,20 +44,20 @@ export class TransactionConnections {
     this.#options = options;
   }
 
-  /** Lends a lane, waiting for one when all are lent; rejects when none comes back in time. */
+  /** Lends a connection, waiting for one when all are lent; rejects when none comes back in time. */
   async take(): Promise<TransactionConnection> {
     if (this.#closed) throw new StoreUnavailable(CLOSED);
     return this.#free() ?? this.#wait();
   }
 
-  /** Takes a lane back whose transaction is over. */
-  give(lane: TransactionConnection): void {
-    if (!lane.isLost()) this.#idle.push(lane);
+  /** Takes a connection back whose transaction is over. */
+  give(connection: TransactionConnection): void {
+    if (!connection.isLost()) this.#idle.push(connection);
     const free = this.#waiting.length > 0 ? this.#free() : undefined;
     if (free) this.#waiting.shift()!.take(free);
   }
 
-  /** Closes every lane. A transaction that is still under way is rolled back. */
+  /** Closes every connection. A transaction that is still under way is rolled back. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const waiter of this.#waiting.splice(0)) waiter.leave(new StoreUnavailable(CLOSED));
@@ -75,9 +75,9 @@ export class TransactionConnections {
       reject(new StoreUnavailable(`No database connection came free within ${WAIT_MS} ms`));
     });
     const waiter: ConnectionWaiter = {
-      take: (lane) => {
+      take: (connection) => {
         cancel();
-        resolve(lane);
+        resolve(connection);
       },
       leave: (reason) => {
         cancel();
@@ -89,20 +89,28 @@ export class TransactionConnections {
   }
 
   #open(): TransactionConnection {
-    const lost = Promise.withResolvers<never>();
-    lost.promise.catch(() => {});
+    // A race with one promise that lives as long as the connection would keep the outcome of every transaction as long.
+    const held = new Set<(reason: Error) => void>();
     let isLost = false;
+    const lost = (): Error => new StoreUnavailable("The database connection was lost");
     const onLost = (): void => {
       isLost = true;
-      this.#all.delete(lane);
-      const place = this.#idle.indexOf(lane);
+      this.#all.delete(connection);
+      const place = this.#idle.indexOf(connection);
       if (place >= 0) this.#idle.splice(place, 1);
-      void lane.client.end({ timeout: 0 });
-      lost.reject(new StoreUnavailable("The database connection was lost"));
+      void connection.client.end({ timeout: 0 });
+      for (const reject of held) reject(lost());
+      held.clear();
     };
+    const unlessLost = <T>(work: Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => {
+        if (isLost) reject(lost());
+        else held.add(reject);
+        work.then(resolve, reject).finally(() => held.delete(reject));
+      });
     const client = openClient(this.#url, { ...this.#options, max: 1, onLost });
-    const lane: TransactionConnection = { client, lost: lost.promise, isLost: () => isLost };
-    this.#all.add(lane);
-    return lane;
+    const connection: TransactionConnection = { client, unlessLost, isLost: () => isLost };
+    this.#all.add(connection);
+    return connection;
   }
 }

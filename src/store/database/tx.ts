@@ -34,7 +34,7 @@ export interface ConnectOptions {
 /** Seconds that single statements get to end when their pool is closed. */
 const GRACE = 1;
 
-const lanesOf = new WeakMap<Sql, TransactionConnections>();
+const connectionsOf = new WeakMap<Sql, TransactionConnections>();
 
 /**
  * Opens a client of the database at `url`, with at most `max` connections for single statements and as many for
@@ -43,7 +43,7 @@ const lanesOf = new WeakMap<Sql, TransactionConnections>();
  * every statement rejects with `StoreUnavailable`, also those that were sent; whether these were carried out is not known then.
  */
 export function connect(url: string, { max, plansOnce = false, pulse, unbounded }: ConnectOptions): Sql {
-  const lanes = new TransactionConnections(url, max, { pulse, unbounded });
+  const connections = new TransactionConnections(url, max, { pulse, unbounded });
   let closed = false;
   const open = (): Client => {
     const client = openClient(url, {
@@ -62,13 +62,13 @@ export function connect(url: string, { max, plansOnce = false, pulse, unbounded 
   let current = open();
   const end = async (): Promise<void> => {
     closed = true;
-    await Promise.all([lanes.close(), current.end({ timeout: GRACE })]);
+    await Promise.all([connections.close(), current.end({ timeout: GRACE })]);
   };
   const sql: Sql = new Proxy(current, {
     apply: (_, self, args) => Reflect.apply(current, self, args),
     get: (_, name) => (name === "end" ? end : Reflect.get(current, name)),
   });
-  lanesOf.set(sql, lanes);
+  connectionsOf.set(sql, connections);
   return sql;
 }
 
@@ -85,39 +85,40 @@ const ATTEMPTS = 5;
  * must touch nothing but its transaction. Inside, every statement goes through the given `tx`.
  */
 export async function tx<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> {
-  const lanes = lanesOf.get(sql);
-  if (!lanes) throw new TypeError("tx() takes a client that connect() made");
+  const connections = connectionsOf.get(sql);
+  if (!connections) throw new TypeError("tx() takes a client that connect() made");
   for (let attempt = 1; ; attempt++) {
-    const lane = await lanes.take();
+    const connection = await connections.take();
     try {
-      return await runOnce(lane, work);
+      return await runOnce(connection, work);
     } catch (error) {
       const again = error instanceof postgres.PostgresError && RUN_AGAIN.has(error.code);
       if (!again || attempt === ATTEMPTS) throw error;
     } finally {
-      lanes.give(lane);
+      connections.give(connection);
     }
   }
 }
 
-async function runOnce<T>(lane: TransactionConnection, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function runOnce<T>(connection: TransactionConnection, work: (tx: Tx) => Promise<T>): Promise<T> {
   let open = true;
   try {
-    await lane.client.unsafe("begin");
-    const result = await Promise.race([work(whileOpen(lane.client, () => open)), lane.lost]);
+    await connection.client.unsafe("begin");
+    const result = await connection.unlessLost(work(whileOpen(connection.client, () => open)));
     open = false;
-    const { command } = await lane.client.unsafe("commit");
+    const { command } = await connection.client.unsafe("commit");
     // A commit after a failed statement is answered with a rollback and no error.
     if (command !== "COMMIT") throw new Error("The transaction was rolled back: one of its statements failed");
     return result;
   } catch (error) {
     open = false;
-    if (!lane.isLost()) await lane.client.unsafe("rollback").catch(() => lane.client.end({ timeout: 0 }));
+    if (!connection.isLost())
+      await connection.client.unsafe("rollback").catch(() => connection.client.end({ timeout: 0 }));
     throw error;
   }
 }
 
-/** The lane for as long as the transaction is open; later its statements would land in somebody else's. */
+/** The connection for as long as the transaction is open; later its statements would land in somebody else's. */
 function whileOpen(client: Client, isOpen: () => boolean): Tx {
   const check = (): void => {
     if (!isOpen()) throw new Error("This transaction is over");

@@ -64,5 +64,7 @@ function collect(request: Exclude<HttpRequest, PlainRequest>, { most, hold }: Bo
     });
     request.once("error", left);
     request.once("close", left);
+    // The caller may have left while its key was looked up: then the request says so no more.
+    if (request.destroyed) left();
   });
 }

@@ -1,0 +1,20 @@
+/** Bodies of requests whose callers have left. */
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { expect, it } from "vitest";
+import { readBody } from "../../../../../src/edge/transports/rest/body.ts";
+import { Reason } from "../../../../../src/errors.ts";
+import { eventually } from "../../../../support/eventually.ts";
+
+const LIMITS = { most: 1_000, hold: () => {} };
+
+it("is refused where the connection was lost before anybody read: nothing says so a second time", async () => {
+  const request = new IncomingMessage(new Socket());
+  request.headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
+  request.on("error", () => {});
+  request.destroy();
+  await eventually(() => expect(request.closed).toBe(true));
+  await expect(readBody(request, /json/, "application/json", LIMITS)).rejects.toMatchObject({
+    reason: Reason.CLIENT_CLOSED_REQUEST,
+  });
+});
