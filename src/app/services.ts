@@ -1,5 +1,5 @@
-/** Every public service of the schema, in the order that the documentation shows them. */
-
+/** Every public service and what serves it, in one table: a new service is one row here. */
+import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import { ScimService } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { AccountService } from "../../gen/limber/v1/account_service_pb.ts";
@@ -21,28 +21,175 @@ import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
+import type { Implementation } from "../call.ts";
+import type { Config } from "../config.ts";
+import type { LoadShedder } from "../edge/gate/admission/admission.ts";
+import { aboveOf } from "../edge/gate/authenticate.ts";
+import { payerOf } from "../edge/gate/principal.ts";
+import type { RateLimits } from "../edge/gate/rate-limits.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import { type AccountDeps, accountService } from "../services/account.ts";
+import { auditService } from "../services/audit.ts";
+import { billingService } from "../services/billing.ts";
+import { broadcastService } from "../services/broadcast.ts";
+import { credentialService } from "../services/credential.ts";
+import { evaluationService } from "../services/evaluation.ts";
+import { identityService } from "../services/identity.ts";
+import type { JobSeals } from "../services/job/seal.ts";
+import { jobService } from "../services/job.ts";
+import { logService } from "../services/log.ts";
+import { oauthService } from "../services/oauth.ts";
+import { operationsService } from "../services/operations.ts";
+import { outboundService } from "../services/outbound.ts";
+import { presetService } from "../services/preset.ts";
+import { registryService } from "../services/registry.ts";
+import { robotService } from "../services/robot.ts";
+import { runnerService } from "../services/runner.ts";
+import { scimService } from "../services/scim.ts";
+import { supplyService } from "../services/supply.ts";
+import { webhookService } from "../services/webhook.ts";
+import { workspaceService } from "../services/workspace.ts";
+import type { KeyCache } from "../store/account/key-cache.ts";
+import { findKey } from "../store/account/keys.ts";
+import type { SupplyDeps } from "../supply/deps.ts";
+import type { Billing } from "./billing.ts";
+import type { Events } from "./events.ts";
+import type { Inference } from "./inference.ts";
+import type { Storage } from "./storage.ts";
+import type { OpenedSupply } from "./supply.ts";
+import type { OpenedUpstream } from "./upstream.ts";
+
+/** Everything that services are built on. */
+export interface Subsystems {
+  readonly config: Config;
+  readonly storage: Storage;
+  readonly keys: KeyCache;
+  readonly limits: RateLimits;
+  readonly load: LoadShedder;
+  readonly billing: Billing;
+  readonly outward: OpenedUpstream;
+  readonly events: Events;
+  readonly supply: OpenedSupply;
+  readonly scenarios: ReadonlyMap<string, Scenario>;
+  readonly inference: Inference;
+  readonly seals: JobSeals;
+  /** Where the gateway listens; undefined where it serves nobody. */
+  readonly url: string | undefined;
+  /** Why the gateway should get no traffic; undefined where it should. */
+  unready(): string | undefined;
+}
+
+/** One service: its descriptor, and what builds its implementation. Who may call each RPC stands in the schema. */
+interface ServiceRow<S extends DescService = DescService> {
+  readonly service: S;
+  readonly open: (subsystems: Subsystems) => Implementation<S>;
+}
+
+// Each row is checked against its own descriptor here; in the table the schema names the functions, not the compiler.
+const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): ServiceRow =>
+  ({ service, open }) as unknown as ServiceRow;
+
+/** In the order in which the documentation shows them. */
+const TABLE: readonly ServiceRow[] = [
+  row(InferenceService, ({ inference }) => inference.service),
+  row(EvaluationService, ({ storage: { sql }, seals, billing, outward, scenarios, supply, inference, events }) =>
+    evaluationService({
+      sql,
+      seals,
+      leaser: billing.leaser,
+      upstream: outward.upstream,
+      allowPrivate: outward.allowPrivate,
+      scenarios,
+      catalogued: () => supply.registry.catalog.scenarios.map(({ slug }) => slug),
+      preview: inference.service.previewRoutes,
+      ring: events.notifyJob,
+    }),
+  ),
+  row(RunnerService, ({ storage: { sql }, seals, billing, scenarios }) =>
+    runnerService({
+      sql,
+      seals,
+      leaser: billing.leaser,
+      scenarios,
+      payer: async (id) => payerOf(await findKey(sql, id)),
+    }),
+  ),
+  row(JobService, ({ storage: { sql }, seals, events }) => jobService({ sql, seals, ring: events.notifyJob })),
+  row(RegistryService, ({ supply: { registry, supply }, outward: { upstream } }) =>
+    registryService({ registry, supply, upstream }),
+  ),
+  row(AccountService, (subsystems) => accountService(accountDeps(subsystems))),
+  row(IdentityService, ({ storage: { sql }, keys }) =>
+    identityService({ sql, services: SERVICES, changed: (id) => keys.forget(id) }),
+  ),
+  row(OauthService, ({ storage: { sql }, keys }) => oauthService({ sql, changed: (id) => keys.forget(id) })),
+  row(ScimService, ({ storage: { sql }, keys }) => scimService({ sql, changed: (id) => keys.forget(id) })),
+  row(WorkspaceService, (subsystems) => workspaceService(accountDeps(subsystems))),
+  row(BillingService, ({ config, storage: { sql }, billing: { leaser, processor, warn }, url }) =>
+    billingService({ sql, leaser, warn, processor, home: homeOf(config, url) }),
+  ),
+  row(AuditService, ({ storage: { sql } }) => auditService({ sql })),
+  row(PresetService, ({ storage: { sql }, inference }) => presetService({ sql, book: inference.presets })),
+  row(CredentialService, ({ storage: { sql, vault }, inference }) =>
+    credentialService({ sql, vault, book: inference.ownKeys }),
+  ),
+  row(RobotService, ({ storage: { sql }, inference: { stops, stopOrders } }) =>
+    robotService({ sql, stops, orders: stopOrders }),
+  ),
+  row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
+  row(LogService, ({ storage: { sql } }) => logService({ sql })),
+  row(WebhookService, ({ storage: { sql, vault }, outward: { allowPrivate } }) =>
+    webhookService({ sql, vault, allowPrivate }),
+  ),
+  row(OutboundService, ({ storage: { sql }, outward: { upstream, relay } }) =>
+    outboundService({ sql, hub: upstream.hub, announced: () => relay.announced() }),
+  ),
+  row(BroadcastService, ({ storage: { sql, vault }, events: { broadcaster, reach } }) =>
+    broadcastService({ sql, vault, broadcaster, reach }),
+  ),
+  row(OperationsService, ({ config, storage: { sql }, supply: { supply, loader }, keys, billing, unready }) =>
+    operationsService({
+      sql,
+      supply,
+      unready,
+      warnings: () => loader.warnings,
+      cache: () => keys.figures,
+      setup: {
+        nats: config.natsUrl !== undefined,
+        payments: billing.processor !== undefined,
+        publicSignup: config.publicSignup,
+        scenarioPacks: config.scenarioPacks !== undefined,
+      },
+    }),
+  ),
+];
 
 /** The services that the gateway serves to callers. */
-export const SERVICES = [
-  InferenceService,
-  EvaluationService,
-  RunnerService,
-  JobService,
-  RegistryService,
-  AccountService,
-  IdentityService,
-  OauthService,
-  ScimService,
-  WorkspaceService,
-  BillingService,
-  AuditService,
-  PresetService,
-  CredentialService,
-  RobotService,
-  SupplyService,
-  LogService,
-  WebhookService,
-  OutboundService,
-  BroadcastService,
-  OperationsService,
-] as const;
+export const SERVICES: readonly DescService[] = TABLE.map(({ service }) => service);
+
+/** Builds the implementation of every service. */
+export const openServices = (subsystems: Subsystems): (readonly [DescService, Implementation<DescService>])[] =>
+  TABLE.map(({ service, open }) => [service, open(subsystems)]);
+
+/** What declaring, probing and withdrawing supply is built on. */
+export const supplyDeps = ({ config, storage: { sql, vault }, outward, supply }: Subsystems): SupplyDeps => ({
+  sql,
+  vault,
+  upstream: outward.upstream,
+  agent: outward.agent,
+  allowPrivate: outward.allowPrivate,
+  probeEveryS: config.probeEveryS,
+  refresh: () => supply.loader.load(),
+});
+
+const accountDeps = ({ storage: { sql }, limits, billing, keys }: Subsystems): AccountDeps => ({
+  sql,
+  leftOf: (key) => limits.left(key.id, key.rateLimit, aboveOf(key)),
+  settled: (orgId) => billing.leaser.giveBack(orgId),
+  changed: (id) => keys.forget(id),
+});
+
+/** Where payers return who were given no other address: a page that needs no key. */
+function homeOf({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string {
+  return new URL("/v1/billing", publicUrl ?? listensAt).href;
+}

@@ -1,24 +1,17 @@
 /** What a process does in the role of a worker: jobs, webhooks, probes by schedule, and forgetting what is over. */
 import { availableParallelism } from "node:os";
-import type { Logger } from "pino";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../clock.ts";
-import type { Config } from "../config.ts";
-import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import type { Gate } from "../edge/gate/gate.ts";
-import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import { eventText, toldEvent } from "../edge/messages/event-text.ts";
 import { openJobCalls } from "../edge/transports/jobs.ts";
-import { EventExporter, type EventExporterDeps } from "../events/broadcast/event-exporter.ts";
+import { EventExporter } from "../events/broadcast/event-exporter.ts";
 import { WebhookSender } from "../events/webhooks.ts";
-import type { Leaser } from "../inference/call-billing.ts";
 import { batchWork } from "../jobs/batch.ts";
 import { evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
-import type { Scenario } from "../scenarios/scenario.ts";
 import { tellOfEndingKeys } from "../services/account/expiry.ts";
-import type { JobSeals } from "../services/job/seal.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneCodes } from "../store/account/oauth.ts";
@@ -26,8 +19,6 @@ import { pruneRates } from "../store/account/rates.ts";
 import { pruneTold } from "../store/billing/alerts.ts";
 import { closeAllMonths } from "../store/billing/commitments.ts";
 import { pruneIdempotency } from "../store/billing/idempotency.ts";
-import type { Notifications } from "../store/database/notifications.ts";
-import type { Sql } from "../store/database/tx.ts";
 import { pruneTargetEvents } from "../store/events/broadcast-events.ts";
 import { forgetLogs } from "../store/events/logs.ts";
 import { pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
@@ -38,45 +29,12 @@ import { pruneOutboundConnections } from "../store/replicas/outbound-connections
 import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
-import type { SupplyDeps } from "../supply/deps.ts";
 import { keepProbing } from "../supply/probe/schedule.ts";
-import type { Upstream } from "../upstream/index.ts";
-import type { FrameOptions } from "../upstream/pictures/frames.ts";
 import { Poster } from "../upstream/post/poster.ts";
 import { guardedConnector } from "../upstream/transport/guard.ts";
-import type { Vault } from "../vault.ts";
-import type { Closers } from "./closers.ts";
-
-/** What the role depends on. */
-export interface WorkersDeps {
-  config: Config;
-  sql: Sql;
-  notifications: Notifications;
-  log: Logger;
-  /** Names this process among all. */
-  replica: string;
-  natsUrl: string | undefined;
-  leaser: Leaser;
-  vault: Vault;
-  seals: JobSeals;
-  upstream: Upstream;
-  agent: FrameOptions["agent"];
-  /** For what is posted to receivers of events. */
-  hookAgent: FrameOptions["agent"];
-  /** Opens the way to a target of spans. */
-  openTarget: EventExporterDeps["open"];
-  allowPrivate: boolean;
-  gate: Gate;
-  limits: RateLimits;
-  load: LoadShedder;
-  scenarios: ReadonlyMap<string, Scenario>;
-  /** Filled with the workers, so that a bell can wake them. */
-  workers: Worker[];
-  supplyParts: SupplyDeps;
-  /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
-  forgotten: (() => Promise<unknown>) | undefined;
-  closers: Closers;
-}
+import type { AppContext } from "./context.ts";
+import { type Subsystems, supplyDeps } from "./services.ts";
+import { HOOK_MS } from "./upstream.ts";
 
 const PRUNE_MS = 3_600_000;
 /** A month is closed this long after its end: clocks of replicas differ a little. */
@@ -85,8 +43,7 @@ const CLOSING_GRACE_MS = 600_000;
 const EVENT_DAYS = 7;
 /** How long jobs are kept with their results. */
 const RESULT_DAYS = 30;
-/** How long the receiver of an event has, and how much of its answer is read. */
-export const HOOK_MS = 10_000;
+/** How much of a receiver's answer is read. */
 const HOOK_ANSWER_BYTES = 64 << 10;
 /** Batches that one process works on at one time. */
 const BATCHES_AT_ONCE = 4;
@@ -94,23 +51,12 @@ const BATCHES_AT_ONCE = 4;
 const CROWD = 32;
 
 /** Begins to work. */
-export function startWorkers(deps: WorkersDeps): void {
-  const {
-    config,
-    sql,
-    notifications,
-    log,
-    replica,
-    natsUrl,
-    leaser,
-    vault,
-    upstream,
-    agent,
-    hookAgent,
-    allowPrivate,
-    gate,
-  } = deps;
-  const { seals, limits, load, scenarios, workers, supplyParts, forgotten, closers, openTarget } = deps;
+export function startWorkers({ log, replica, closers }: AppContext, subsystems: Subsystems, gate: Gate): void {
+  const { config, limits, load, scenarios, seals } = subsystems;
+  const { sql, notifications, natsUrl, vault } = subsystems.storage;
+  const { leaser, askForgotten } = subsystems.billing;
+  const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
+  const { workers, openTarget } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
     () => pruneRates(sql),
     () => closeAllMonths(sql, now() - CLOSING_GRACE_MS),
@@ -131,12 +77,12 @@ export function startWorkers(deps: WorkersDeps): void {
     () => prunePins(sql, now() - PIN_SILENCE_MS),
   ];
   if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
-  if (forgotten) jobs.push(forgotten);
+  if (askForgotten) jobs.push(askForgotten);
   const prune = (): void => {
     for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
   };
   prune();
-  closers.add(keepProbing(supplyParts, (text) => log.warn(text)));
+  closers.add(keepProbing(supplyDeps(subsystems), (text) => log.warn(text)));
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId) });

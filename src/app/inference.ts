@@ -1,0 +1,89 @@
+/** Inference: control loops and their resumption, sessions, presets, own keys at providers, and emergency stops. */
+import type { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { Implementation } from "../call.ts";
+import { after } from "../clock.ts";
+import { StopTransport } from "../events/stop-transport.ts";
+import type { InferenceServiceDeps } from "../inference/call.ts";
+import { LoopRegistry } from "../inference/loops/loop-registry.ts";
+import { Resumption } from "../inference/loops/resumption.ts";
+import { OwnKeyCache } from "../inference/own-keys.ts";
+import { PresetCache } from "../inference/presets.ts";
+import { Sessions } from "../inference/sessions.ts";
+import { ActiveStops } from "../inference/stops/active-stops.ts";
+import { StopOrders } from "../inference/stops/stop-orders.ts";
+import { inferenceService } from "../services/inference.ts";
+import { writeStop } from "../services/robot.ts";
+import type { Billing } from "./billing.ts";
+import type { AppContext } from "./context.ts";
+import type { Events } from "./events.ts";
+import { patiently, type Storage } from "./storage.ts";
+import type { OpenedSupply } from "./supply.ts";
+import type { OpenedUpstream } from "./upstream.ts";
+
+/** Inference, opened. */
+export interface Inference {
+  /** The inference RPCs. */
+  readonly service: Implementation<typeof InferenceService>;
+  readonly loops: LoopRegistry;
+  readonly presets: PresetCache;
+  readonly ownKeys: OwnKeyCache;
+  readonly stops: ActiveStops;
+  readonly stopOrders: StopOrders;
+}
+
+/** The subsystems that inference is opened over. */
+export interface InferenceBase {
+  readonly storage: Storage;
+  readonly billing: Billing;
+  readonly supply: OpenedSupply;
+  readonly outward: OpenedUpstream;
+  readonly events: Events;
+}
+
+/** Opens inference. Emergency stops are known when it resolves: no robot moves before. */
+export async function openInference(
+  { log, replica, closers }: AppContext,
+  { storage, billing, supply: { supply, evaluated }, outward: { agent, allowPrivate }, events }: InferenceBase,
+): Promise<Inference> {
+  const { sql, notifications, natsUrl, vault } = storage;
+  const sessions = new Sessions(sql, notifications);
+  closers.add(() => sessions.close());
+  const loops = new LoopRegistry((summary) => log.info(summary, "loop"));
+  closers.add(async () => loops.close());
+  const resumption = new Resumption({ sql, notifications, vault }, loops);
+  closers.add(async () => resumption.close());
+
+  const stops = new ActiveStops(sql, notifications, after);
+  closers.add(async () => stops.close());
+  const stopOrders: StopOrders = new StopOrders({
+    stops,
+    replica,
+    write: (order) => writeStop(sql, order),
+    tell: (word) => stopTransport.tell(word),
+    warn: (text, cause) => log.error({ err: cause }, text),
+  });
+  const stopTransport = new StopTransport({ url: natsUrl, replica, hear: (word) => stopOrders.hear(word) });
+  closers.add(() => stopTransport.close());
+  closers.add(async () => stopOrders.close());
+  await patiently(log, () => stops.load());
+  loops.obey(stops);
+
+  const presets = new PresetCache(sql, notifications);
+  const ownKeys = new OwnKeyCache(sql, notifications, vault);
+  const deps: InferenceServiceDeps = {
+    supply,
+    evaluated,
+    leaser: billing.leaser,
+    loops,
+    resumption,
+    stops,
+    agent,
+    allowPrivate,
+    presets,
+    ownKeys,
+    sessions,
+    broadcast: events.broadcaster,
+    unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
+  };
+  return { service: inferenceService(deps), loops, presets, ownKeys, stops, stopOrders };
+}

@@ -1,0 +1,65 @@
+/** The port of a process: open before its database is there, so that probes hear that it lives and is not ready. */
+import type { Logger } from "pino";
+import { BodyMemory } from "../edge/body-memory.ts";
+import type { LoadShedder } from "../edge/gate/admission/admission.ts";
+import { type MetricSources, Metrics } from "../edge/metrics.ts";
+import type { AppContext } from "./context.ts";
+import { LateGate } from "./late-gate.ts";
+import { openTransports, type Transports } from "./transports.ts";
+import { unhandledErrors } from "./unhandled.ts";
+
+/** What the port serves once everything else is open. */
+export interface PortContent {
+  readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load">;
+  readonly adminToken: string;
+  isReady(): boolean;
+}
+
+/** The port, listening. */
+export interface OpenedPort {
+  readonly transports: Transports;
+  /** Refuses every call but health until it is opened. */
+  readonly gate: LateGate;
+  /** From now on metrics and readiness show this. */
+  fill(content: PortContent): void;
+}
+
+/** Opens the port. */
+export async function openPort(
+  { config, log, closers }: AppContext & { readonly log: Logger },
+  logLines: { write(text: string): unknown },
+  load: LoadShedder,
+): Promise<OpenedPort> {
+  let content: PortContent | undefined;
+  const memory = new BodyMemory(config.bodyMemory);
+  const metrics = new Metrics({
+    offerings: () => content?.sources.offerings() ?? [],
+    loops: () => content?.sources.loops() ?? { open: 0, offerings: [], sessions: [] },
+    leaser: () => content?.sources.leaser() ?? { leases: 0, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 },
+    callsRunning: () => content?.sources.callsRunning() ?? 0,
+    unhandledErrors,
+    bodyBytes: () => memory.held,
+    load: () => load.figures,
+  });
+  closers.add(async () => metrics.close());
+  const gate = new LateGate();
+  const transports = await openTransports({
+    config,
+    gate,
+    log,
+    logged: logLines,
+    metrics,
+    memory,
+    adminToken: () => content?.adminToken ?? config.adminToken,
+    ready: () => content?.isReady() ?? false,
+    closers,
+  });
+  closers.add(() => transports.drain(0));
+  return {
+    transports,
+    gate,
+    fill(filled) {
+      content = filled;
+    },
+  };
+}
