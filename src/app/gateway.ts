@@ -66,6 +66,7 @@ async function open(config: Config, closers: Closers): Promise<Gateway> {
   const storage = await openStorage(config, closers, log);
   const { sql, notifications, vault, natsUrl, adminToken, secrets } = storage;
   const keys = new KeyCache(sql, notifications);
+  closers.add(async () => keys.close());
   const limits = new RateLimits((asks) => takeRates(sql, context.replica, asks));
   closers.add(() => limits.close());
   const billing = await openBilling(context, storage);

@@ -16,7 +16,6 @@ import { importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault } from "../vault.ts";
 import type { Closers } from "./closers.ts";
 
-const MIGRATIONS = join(import.meta.dirname, "..", "store", "migrations");
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
 
@@ -46,7 +45,7 @@ export async function openStorage(config: Config, closers: Closers, log: Logger)
   await patiently(log, async () => {
     await databaseReachable(url);
     const setup = connect(url, { max: 1, unbounded: true });
-    await migrate(setup, MIGRATIONS).finally(() => setup.end());
+    await migrate(setup).finally(() => setup.end());
   });
   const pulse = new Pulse();
   closers.add(async () => pulse.close());

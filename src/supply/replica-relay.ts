@@ -76,12 +76,12 @@ export class ReplicaRelay {
     const { notifications, hub, replica } = deps;
     this.#offs = [
       notifications.on(
-        "mooring_changed",
+        "outbound_connection_changed",
         () => this.#look(),
         () => this.#look(),
       ),
       notifications.on(
-        "parcel",
+        "relay_message",
         (to) => to === replica && this.#take(),
         () => this.#take(),
       ),

@@ -15,7 +15,7 @@ import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { IntentRecord, RequestRecord } from "../../src/store/billing/ledger.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
-import { endOf, estimate, intentOf, makePayer, openReplica, type TestTill } from "../support/money.ts";
+import { endOf, estimate, intentOf, makePayer, openReplica, type TestLeaser } from "../support/money.ts";
 
 const CALLS = Number(process.argv[2] ?? 20_000);
 const PRICE = 1_600;
@@ -24,7 +24,7 @@ const ROUNDS = 11;
 const dataDir = mkdtempSync(join(tmpdir(), "limber-bench-"));
 const postgres = await startPostgres({ dataDir });
 const sql = connect(postgres.url, { max: 4 });
-await migrate(sql, join(import.meta.dirname, "../../src/store/migrations"));
+await migrate(sql);
 
 const usedBy = new Map<string, number>();
 let serverMicros = 0;
@@ -130,7 +130,7 @@ function recordOf(intent: IntentRecord, robot: number): RequestRecord {
  * One call of one of many robots, each in its session; answered when its intent is durable, its settlement left to the next batch.
  * Answers its name.
  */
-async function act(leaser: TestTill, payer: Payer, upstreamMs: number, robot: number): Promise<string> {
+async function act(leaser: TestLeaser, payer: Payer, upstreamMs: number, robot: number): Promise<string> {
   const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
   const intent = intentOf(payer);
   hold.intend(intent);
@@ -272,7 +272,10 @@ goal("B2 calls a second of one organisation / of 200", `${median(seen.fairness).
 goal("B4 calls a second, 512 callers", `${median(seen.rows).toFixed(0)}   goal 20000`);
 goal("   the same / a transaction per call", `${median(seen.absorbed).toFixed(1)}   goal 10`);
 const killed = await killUnderLoad();
-goal(`B5 of ${killed.answered} answered when a till is killed: not on record`, `${killed.unrecorded}   goal 0`);
+goal(
+  `B5 of ${killed.answered} answered when a credit leaser is killed: not on record`,
+  `${killed.unrecorded}   goal 0`,
+);
 goal("   on record and not charged", `${killed.uncharged}   goal: a batch of 512 at most`);
 goal("   balances below zero", `${killed.negative}   goal 0`);
 // The comparison above goes past the credit leasers on purpose: its organisations have charges without requests.

@@ -40,7 +40,7 @@ const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
 tuneCollector(); // as the gateway does
 const postgres = await startPostgres({ dataDir: join(folder, "reload") });
 const sql = connect(postgres.url, { max: 2 });
-await migrate(sql, join(import.meta.dirname, "../../src/store/migrations"));
+await migrate(sql);
 await importCatalog(sql, join(import.meta.dirname, "../../data"));
 const upstream = createUpstream({ allowPrivate: true });
 const opening = {

@@ -152,7 +152,7 @@ export class World {
     await this.rest();
     for (const replica of this.#replicas.values()) this.#track(replica.close());
     await this.rest();
-    await this.#db.sql`select till_recover(id, true) from till where fenced_at is null`;
+    await this.#db.sql`select leaser_recover(id, true) from leaser where fenced_at is null`;
     const rows = await this.#db.sql<{ request_id: string; status: string; cost_micro: number }[]>`
       select request_id, status, cost_micro from request`;
     const onRecord = new Map(rows.map((row) => [row.request_id, row]));
@@ -259,7 +259,7 @@ export class World {
   async sleepOver(): Promise<void> {
     const { leaser } = this.#anyReplica();
     await this.#db
-      .sql`update till set alive_until = now() - interval '1 second' where id = ${leaser.name} and fenced_at is null`;
+      .sql`update leaser set alive_until = now() - interval '1 second' where id = ${leaser.name} and fenced_at is null`;
     const other = this.#anyReplica();
     await unlessKilled(other, other.ledger.recover());
   }

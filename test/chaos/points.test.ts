@@ -113,7 +113,7 @@ describe.each([
       for (let round = 0; round < ROUNDS; round++) {
         const { payer, heard, leaser } = await dieAt(point, quick);
         // It's found dead, and its caller asks another gateway.
-        await db.sql`select till_recover(${leaser}, true)`;
+        await db.sql`select leaser_recover(${leaser}, true)`;
         const first = await callOnce(other, payer, { quick: true }, NEVER);
         const again = await callOnce(other, payer, { quick: true }, NEVER);
         expect([point, again]).toEqual([point, first]);

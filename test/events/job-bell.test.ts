@@ -86,7 +86,7 @@ it("a batch is worked off when the database tells nobody of it", async () => {
   closers.push(() => app.close());
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
   const { key } = await app.caller();
-  await app.sql`drop trigger job_told on job`;
+  await app.sql`drop trigger job_inserted on job`;
   const request = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
   const { body } = await app.call("/v1/batch", { contract: "act", requests: [request] }, { key });
   await eventually(async () => {

@@ -18,8 +18,8 @@ const { db, replica, closeAll } = useLedger();
 describe("a balance for exactly 500 calls", () => {
   it("serves exactly 500 from two credit leasers under 64 callers, refuses the rest with 402 and holds nothing after", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
-    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
-    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
+    const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
+    const { served, refused } = await storm(64, 800, (caller) => call(leasers[caller % 2]!, payer, PRICE));
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.INSUFFICIENT_CREDITS, 300));
     await closeAll();
@@ -30,10 +30,10 @@ describe("a balance for exactly 500 calls", () => {
   it("serves exactly 500 to eight keys of one organisation", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
     const keys = await Promise.all(Array.from({ length: 8 }, () => makeKey(db.sql, payer.orgId)));
-    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
+    const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
     const payerOf = (caller: number): Payer => ({ orgId: payer.orgId, keyId: keys[caller % 8]! });
     const { served, refused } = await storm(64, 800, (caller) =>
-      call(tills[(caller >> 3) % 2]!, payerOf(caller), PRICE),
+      call(leasers[(caller >> 3) % 2]!, payerOf(caller), PRICE),
     );
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.INSUFFICIENT_CREDITS, 300));
@@ -62,9 +62,9 @@ describe("a balance for exactly 500 calls", () => {
       { orgId, keyId: grandchild, ancestors: [child, keyId] },
       { orgId, keyId: await makeKey(db.sql, orgId, undefined, undefined, keyId), ancestors: [keyId] },
     ];
-    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
+    const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) =>
-      call(tills[(caller >> 2) % 2]!, payers[caller % 4]!, PRICE),
+      call(leasers[(caller >> 2) % 2]!, payers[caller % 4]!, PRICE),
     );
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.KEY_BUDGET_EXHAUSTED, 300));
@@ -77,11 +77,11 @@ describe("a balance for exactly 500 calls", () => {
 
   it("serves exactly 500 when only the key's budget is short, and names the budget and its renewal", async () => {
     const payer = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
-    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
-    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payer, PRICE));
+    const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
+    const { served, refused } = await storm(64, 800, (caller) => call(leasers[caller % 2]!, payer, PRICE));
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.KEY_BUDGET_EXHAUSTED, 300));
-    const { details } = await refusalOf(tills[0]!.hold(payer, PRICE, estimate(PRICE)));
+    const { details } = await refusalOf(leasers[0]!.hold(payer, PRICE, estimate(PRICE)));
     expect(details).toMatchObject({
       limitSource: "key_budget",
       availableUsd: 0,
@@ -111,8 +111,10 @@ describe("a workspace's budget for exactly 500 calls", () => {
         workspaceId,
       })),
     );
-    const tills = [(await replica("one")).leaser, (await replica("two")).leaser];
-    const { served, refused } = await storm(64, 800, (caller) => call(tills[caller % 2]!, payers[caller % 3]!, PRICE));
+    const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
+    const { served, refused } = await storm(64, 800, (caller) =>
+      call(leasers[caller % 2]!, payers[caller % 3]!, PRICE),
+    );
     expect(served).toBe(500);
     expect(refused).toEqual(only(Reason.WORKSPACE_BUDGET_EXHAUSTED, 300));
     await closeAll();

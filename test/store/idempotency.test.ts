@@ -38,7 +38,7 @@ afterEach(async () => {
 });
 afterAll(() => db.close());
 
-/** Claims key `k` for a body, in the present till of `replica`. */
+/** Claims key `k` for a body, under the present credit leaser of `replica`. */
 const claimFor = (body = "a", claimId = newId("req"), key = "k", leaser = replica.leaser.name) =>
   claim(db.sql, {
     orgId: payer.orgId,
@@ -135,7 +135,7 @@ describe("an idempotency key", () => {
     await replica.kill();
     replica = await openReplica(db.url, "two");
     expect((await reasonOf(claimFor())).reason).toBe(Reason.IDEMPOTENCY_IN_PROGRESS);
-    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'one' and fenced_at is null`;
+    await db.sql`update leaser set alive_until = now() - interval '1 second' where replica = 'one' and fenced_at is null`;
     await replica.ledger.recover();
     expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
     const again = newId("req");
@@ -150,7 +150,7 @@ describe("an idempotency key", () => {
     await claimFor("a", requestId);
     const { settle } = await dispatch(requestId);
     const other = await openReplica(db.url, "two");
-    await db.sql`update till set alive_until = now() - interval '1 second' where id = ${replica.leaser.name}`;
+    await db.sql`update leaser set alive_until = now() - interval '1 second' where id = ${replica.leaser.name}`;
     await other.ledger.recover();
     expect((await claimFor("a", newId("req"), "k", other.leaser.name)).kind).toBe("run");
     expect((await reasonOf(settle())).reason).toBe(Reason.STORE_UNAVAILABLE);

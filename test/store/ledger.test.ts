@@ -72,7 +72,7 @@ describe("a batch", () => {
     ];
     for (const [lease, costMicro] of charges) {
       const settlements = [{ lease, record: endOf(intentOf(payer), costMicro) }];
-      const [row] = await db.sql<{ last: number }[]>`select last_batch as last from till where id = ${leaser.name}`;
+      const [row] = await db.sql<{ last: number }[]>`select last_batch as last from leaser where id = ${leaser.name}`;
       const batch = { number: row!.last + 1, intents: [], settlements, over: [], moves: [] };
       expect(await ledger.commit(leaser.name, batch)).toMatchObject({ kind: "refused" });
     }
@@ -142,11 +142,11 @@ describe("the ledger", () => {
     await expect(db.sql`update transfer set amount_micro = 1`).rejects.toThrow("append-only");
     await expect(db.sql`delete from transfer`).rejects.toThrow("append-only");
     await expect(db.sql`truncate transfer`).rejects.toThrow("append-only");
-    await expect(db.sql`update ending set cost_micro = 1`).rejects.toThrow("append-only");
-    await expect(db.sql`update ending set lease = 'lease_other'`).rejects.toThrow("append-only");
-    await expect(db.sql`update ending set kind = 1`).rejects.toThrow("append-only");
-    await expect(db.sql`delete from ending`).rejects.toThrow("append-only");
-    await expect(db.sql`truncate ending`).rejects.toThrow("append-only");
+    await expect(db.sql`update request_outcome set cost_micro = 1`).rejects.toThrow("append-only");
+    await expect(db.sql`update request_outcome set lease = 'lease_other'`).rejects.toThrow("append-only");
+    await expect(db.sql`update request_outcome set kind = 1`).rejects.toThrow("append-only");
+    await expect(db.sql`delete from request_outcome`).rejects.toThrow("append-only");
+    await expect(db.sql`truncate request_outcome`).rejects.toThrow("append-only");
     await expect(db.sql`update request_kind set status = 'failed'`).rejects.toThrow("append-only");
     await expect(db.sql`delete from request_kind`).rejects.toThrow("append-only");
     await expect(db.sql`truncate request_kind`).rejects.toThrow("append-only");

@@ -41,10 +41,10 @@ async function die(replica: string, payer: Payer): Promise<string> {
 
 /** The life of a credit leaser was over a minute ago. */
 const endLife = (leaser: string) =>
-  db.sql`update till set alive_until = clock_timestamp() - interval '1 minute' where id = ${leaser}`;
+  db.sql`update leaser set alive_until = clock_timestamp() - interval '1 minute' where id = ${leaser}`;
 
 const isFenced = async (leaser: string): Promise<boolean> =>
-  (await db.sql`select from till where id = ${leaser} and fenced_at is not null`).length === 1;
+  (await db.sql`select from leaser where id = ${leaser} and fenced_at is not null`).length === 1;
 
 const fenced = (leaser: string): Promise<void> => eventually(async () => expect(await isFenced(leaser)).toBe(true));
 
@@ -81,19 +81,19 @@ it("one that lives on looks again five seconds later", async () => {
   await witness.close();
 });
 
-it("a dead till that can't be recovered keeps no other from it, and is found again when it can", async () => {
+it("a dead credit leaser that can't be recovered keeps no other from it, and is found again when it can", async () => {
   const dead = await die("behind", await makePayer(db.sql, PRICE));
   await endLife(dead);
   const broken = "broken/1";
   await db.sql`
-    insert into till (id, replica, epoch, alive_until) values (${broken}, 'broken', 1, clock_timestamp() - interval '1 hour')`;
-  await db.sql`insert into intent (till_id, batch, promised) values (${broken}, 1, 'not json')`;
+    insert into leaser (id, replica, epoch, alive_until) values (${broken}, 'broken', 1, clock_timestamp() - interval '1 hour')`;
+  await db.sql`insert into intent (leaser_id, batch, promised) values (${broken}, 1, 'not json')`;
   stopTime();
   const finder = await openReplica(db.url, "finder");
   await expect(finder.ledger.recover()).rejects.toThrow("json");
   expect(await isFenced(dead)).toBe(true);
   expect(await isFenced(broken)).toBe(false);
-  await db.sql`update intent set promised = '[]' where till_id = ${broken}`;
+  await db.sql`update intent set promised = '[]' where leaser_id = ${broken}`;
   await finder.ledger.recover();
   expect(await isFenced(broken)).toBe(true);
   restore();

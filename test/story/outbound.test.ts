@@ -254,7 +254,7 @@ describe("a server that has dialled another replica", () => {
     await new Server(app.url, supplier.key, name).welcome();
     const { id } = (await declare(name)).body;
     await eventually(async () => {
-      const [row] = await app.sql`select 1 from mooring where provider = ${name}`;
+      const [row] = await app.sql`select 1 from outbound_connection where provider = ${name}`;
       expect(row).toBeDefined();
     });
     const { body } = await other.call(`/v1/supply/offerings/${id}/verify`, {}, { key: supplier.key });
@@ -271,7 +271,7 @@ describe("a server that has dialled another replica", () => {
     );
     server.honest = true;
     await known(name);
-    await eventually(async () => expect(await app.sql`select 1 from parcel`).toHaveLength(0));
+    await eventually(async () => expect(await app.sql`select 1 from relay_message`).toHaveLength(0));
   });
 
   it("fails the calls that wait when its stream breaks, is no supply then, and is again when it has dialled the other one", async () => {
@@ -302,7 +302,7 @@ describe("a server that has dialled another replica", () => {
     const { name, server } = await live();
     await server.leave();
     // What a replica leaves behind that is killed: a row that nobody renews.
-    await app.sql`insert into mooring (provider, replica, alive_until) values (${name}, 'replica_gone', now() + interval '2 seconds')`;
+    await app.sql`insert into outbound_connection (provider, replica, alive_until) values (${name}, 'replica_gone', now() + interval '2 seconds')`;
     await eventually(async () => {
       const { body } = await there(name, { provider: { deadline_ms: 100 } });
       expect(body.route?.attempts).toMatchObject([{ status: "error" }]);
@@ -321,7 +321,7 @@ describe("a server that has dialled another replica", () => {
     });
     await third.close();
     expect(String(await server.ended)).toMatch(/dial again/);
-    expect(await app.sql`select 1 from mooring where provider = ${name}`).toHaveLength(0);
+    expect(await app.sql`select 1 from outbound_connection where provider = ${name}`).toHaveLength(0);
     await new Server(app.url, supplier.key, name).welcome();
     await known(name);
   });

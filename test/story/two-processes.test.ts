@@ -144,7 +144,7 @@ describe("an idempotency key in 100 identical calls at once, over both", () => {
     pair.model.script.act = undefined;
     expect((await act(0, key, headers)).body.error.code).toBe("idempotency_in_progress");
     // The dead one's time is over, and the other finds it.
-    await pair.sql`update till set alive_until = now() where id = (select till_id from idempotency where org_id = ${org})`;
+    await pair.sql`update leaser set alive_until = now() where id = (select leaser_id from idempotency where org_id = ${org})`;
     let answer: Answer | undefined;
     await eventually(async () => {
       answer = await act(0, key, headers);

@@ -93,7 +93,7 @@ export class Crew {
 
   /** Lets the time of a worker be over: its leases of jobs and of credit. */
   async bury({ replica }: Hand): Promise<void> {
-    await this.sql`select till_recover(id, true) from till where replica = ${replica} and fenced_at is null`;
+    await this.sql`select leaser_recover(id, true) from leaser where replica = ${replica} and fenced_at is null`;
     await this.sql`
       with freed as (update job set lease_until = now() where owner = ${replica} and rank < 9 returning id)
       select pg_notify('job', id) from freed`;
@@ -142,6 +142,6 @@ export class Crew {
   }
 
   async #replicas(): Promise<string[]> {
-    return (await this.sql<{ replica: string }[]>`select distinct replica from till`).map(({ replica }) => replica);
+    return (await this.sql<{ replica: string }[]>`select distinct replica from leaser`).map(({ replica }) => replica);
   }
 }

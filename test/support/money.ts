@@ -1,4 +1,4 @@
-/** Tills, payers and records for tests of money, on a real database. */
+/** Credit leasers, payers and records for tests of money, on a real database. */
 
 import { CreditLeaser } from "../../src/billing/credit-leaser.ts";
 import type { Hold } from "../../src/billing/hold.ts";
@@ -35,13 +35,13 @@ export class SettableWall implements Clock {
 }
 
 /** The credit leaser as the gateway uses it. */
-export type TestTill = CreditLeaser<IntentRecord, RequestRecord>;
+export type TestLeaser = CreditLeaser<IntentRecord, RequestRecord>;
 /** A hold of it. */
 export type TestHold = Hold<IntentRecord, RequestRecord>;
 
 /** A replica: a credit leaser with connections of its own. */
 export interface Replica {
-  leaser: TestTill;
+  leaser: TestLeaser;
   ledger: Ledger;
   sql: Sql;
   /** Returns its leases, then ends. */
@@ -52,7 +52,7 @@ export interface Replica {
   killed: Promise<void>;
 }
 
-/** Opens a replica's till on the database at `url`. */
+/** Opens a replica's credit leaser on the database at `url`. */
 export async function openReplica(
   url: string,
   replica: string,
@@ -146,7 +146,7 @@ export const failureOf = (intent: IntentRecord): RequestRecord =>
   endOf(intent, 0, { status: "failed", units: 0, httpStatus: 502, errorCode: "all_attempts_failed" });
 
 /** A whole call of a fixed price: held, intended, answered once that is durable, settled. Resolves when the settlement is committed. */
-export async function call(leaser: TestTill, payer: Payer, price: number, ceiling = price): Promise<void> {
+export async function call(leaser: TestLeaser, payer: Payer, price: number, ceiling = price): Promise<void> {
   const hold = await leaser.hold(payer, ceiling, estimate(ceiling));
   const intent = intentOf(payer);
   hold.intend(intent);
@@ -154,7 +154,7 @@ export async function call(leaser: TestTill, payer: Payer, price: number, ceilin
   await hold.settle(endOf(intent, price));
 }
 
-/** The end of a request, put on record beside any till. What isn't given is as usual. */
+/** The end of a request, put on record beside any credit leaser. What isn't given is as usual. */
 export async function addEnding(
   sql: Sql,
   ending: {
@@ -174,7 +174,7 @@ export async function addEnding(
   const { orgId, keyId, requestId = newId("req"), status = "settled", model = "", offeringId = "" } = ending;
   const { costMicro = 0, lease = null, simulated = false, latencyMs = null, created = null } = ending;
   await sql`
-    insert into ending (org_id, request_id, kind, cost_micro, lease, latency_ms, created)
+    insert into request_outcome (org_id, request_id, kind, cost_micro, lease, latency_ms, created)
     select ${orgId}, ${requestId}, kinds[1], ${costMicro}, ${lease}, ${latencyMs}, coalesce(${created}::timestamptz, now())
     from request_kinds(array[${keyId}, ${status}, 'act', nullif(${model}, ''), null, nullif(${offeringId}, ''), null, '0', null,
       ${String(simulated)}, 'false', null, null]) as kinds`;

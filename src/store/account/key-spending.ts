@@ -76,7 +76,7 @@ export async function budgetsSpent(
 ): Promise<Map<string, BudgetSpent>> {
   const day = new Date(atMs).toISOString().slice(0, 10);
   const rows = await sql<{ id: string; spent: number; resets_at: number | null }[]>`
-    select key.id, (line_taken(key.id, since) - line_held(key.id, key.org_id, since))::bigint as spent,
+    select key.id, (key_tree_taken(key.id, since) - key_tree_held(key.id, key.org_id, since))::bigint as spent,
       extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at
     from key, lateral budget_start(budget_interval, ${day}::date) as since
     where key.id = any(${[...keyIds]}) and budget_micro is not null`;

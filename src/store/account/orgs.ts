@@ -153,8 +153,8 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
 /** Notes that an organisation is told of a low balance; answers undefined when the balance is not low, or that was told before. */
 export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
-    update account set low_told = true
-    where org_id = ${orgId} and not low_told and available_micro + held_of(org_id) < low_micro
+    update account set low_notified = true
+    where org_id = ${orgId} and not low_notified and available_micro + held_of(org_id) < low_micro
     returning available_micro + held_of(org_id) as "balanceMicro", low_micro as "lowMicro"`;
   return row;
 }
@@ -162,7 +162,7 @@ export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: nu
 /** Notes that an organisation is told of a balance that was not enough; answers undefined when that was told before. */
 export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number }[]>`
-    update account set exhausted_told = true where org_id = ${orgId} and not exhausted_told
+    update account set exhausted_notified = true where org_id = ${orgId} and not exhausted_notified
     returning available_micro + held_of(org_id) as "balanceMicro"`;
   return row;
 }

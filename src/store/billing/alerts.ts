@@ -24,7 +24,7 @@ export async function reachedShares(tx: Tx, holder: string, atMs: number, isShor
 
 /** Forgets shares of budgets that were renewed since. */
 export async function pruneTold(sql: Queryable, atMs: number): Promise<void> {
-  await sql`delete from budget_told where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
+  await sql`delete from budget_alert where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
 }
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
@@ -42,11 +42,11 @@ export interface EndingKey {
 export async function endingKeys(tx: Tx, atMs: number, days: number, limit: number): Promise<EndingKey[]> {
   const at = new Date(atMs);
   return tx<EndingKey[]>`
-    update key set expiry_told = expires_at where id in (
+    update key set expiry_notified = expires_at where id in (
       select id from key
       where expires_at > ${at} and expires_at <= ${at}::timestamptz + make_interval(days => ${days})
         and expires_at - created > make_interval(days => ${days})
-        and not disabled and expiry_told is distinct from expires_at
+        and not disabled and expiry_notified is distinct from expires_at
       order by expires_at limit ${limit} for update skip locked
     ) returning id, org_id as "orgId", workspace_id as "workspaceId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
 }

@@ -25,7 +25,7 @@ export interface Claimant {
   claimId: string;
   /** The answer will be kept sealed. */
   sealed: boolean;
-  /** `Till.name` of the credit leaser that will settle the call. */
+  /** `CreditLeaser.name` of the one that will settle the call. */
   leaser: string;
 }
 
@@ -124,18 +124,18 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
   // In one order everywhere, so that no two statements wait for each other.
   const rows = [...firsts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
   const claimed = await sql<{ claim_id: string }[]>`
-    insert into idempotency as i (org_id, workspace_id, key, hash, claim_id, till_id, method, sealed)
-    select org, workspace, key, decode(hash, 'hex'), claim, till, method, sealed::boolean from unnest(
+    insert into idempotency as i (org_id, workspace_id, key, hash, claim_id, leaser_id, method, sealed)
+    select org, workspace, key, decode(hash, 'hex'), claim, leaser, method, sealed::boolean from unnest(
       ${rows.map(({ orgId }) => orgId)}::text[], ${rows.map(({ workspaceId }) => workspaceId ?? "")}::text[], ${rows.map(({ key }) => key)}::text[],
       ${rows.map(({ hash }) => Buffer.from(hash).toString("hex"))}::text[], ${rows.map(({ claimId }) => claimId)}::text[],
       ${rows.map(({ leaser }) => leaser)}::text[], ${rows.map(({ method }) => method)}::text[],
-      ${rows.map(({ sealed }) => `${sealed}`)}::text[]) as row (org, workspace, key, hash, claim, till, method, sealed)
+      ${rows.map(({ sealed }) => `${sealed}`)}::text[]) as row (org, workspace, key, hash, claim, leaser, method, sealed)
     on conflict (org_id, key, workspace_id) do update set
-      hash = excluded.hash, claim_id = excluded.claim_id, till_id = excluded.till_id, method = excluded.method,
+      hash = excluded.hash, claim_id = excluded.claim_id, leaser_id = excluded.leaser_id, method = excluded.method,
       sealed = excluded.sealed, response = null, created = now()
     where i.created < now() - make_interval(hours => ${LIFE_HOURS})
       or (i.response is null and i.hash = excluded.hash
-        and exists (select from till where id = i.till_id and fenced_at is not null))
+        and exists (select from leaser where id = i.leaser_id and fenced_at is not null))
     returning claim_id`;
   const have = new Set(claimed.map(({ claim_id }) => claim_id));
   return claimants.map(({ claimId }) => have.has(claimId));

@@ -30,10 +30,10 @@ const RULES: Readonly<Record<string, string>> = {
     where cost_micro < 0 or (cost_micro > 0 and (lease is null or status <> 'settled'))`,
 
   "a request is of a kind that is there": `
-    select request_id as broken from ending where not exists (select from request_kind where id = kind)`,
+    select request_id as broken from request_outcome where not exists (select from request_kind where id = kind)`,
 
   "a request is charged once, under one organisation": `
-    select request_id as broken from ending group by request_id having count(*) > 1`,
+    select request_id as broken from request_outcome group by request_id having count(*) > 1`,
 
   "an idempotency key is answered by one charged request at most": `
     select format('%s %s', i.org_id, i.key) as broken from idempotency as i
@@ -67,7 +67,7 @@ const RULES: Readonly<Record<string, string>> = {
       select a.id, day, sum(taken_micro) as taken from key_day, key_ancestors(key_day.key_id) as a group by a.id, day
     )
     select format('%s %s: %s <> %s', counted.key_id, counted.day, counted.taken_micro, lines.taken) as broken
-    from key_line_day as counted full join lines on counted.key_id = lines.id and counted.day = lines.day
+    from key_descendants_day as counted full join lines on counted.key_id = lines.id and counted.day = lines.day
     where coalesce(counted.taken_micro, 0) <> coalesce(lines.taken, 0)`,
 
   "an availability fee is what the ledger has of it, and each month has one": `
@@ -79,10 +79,10 @@ const RULES: Readonly<Record<string, string>> = {
     where coalesce(paid.paid, 0) <> coalesce(due.paid, 0) or fee_micro <> coalesce(paid.paid, 0)
     union all select format('%s %s', org_id, month) from commitment_month where fee_micro <> greatest(min_micro - used_micro, 0)`,
 
-  "a fenced till has no lease and no open intent": `
-    select till.id as broken from till
+  "a fenced credit leaser has no lease and no open intent": `
+    select leaser.id as broken from leaser
     where fenced_at is not null
-      and (exists (select from lease where till_id = till.id) or exists (select from intent where till_id = till.id))`,
+      and (exists (select from lease where leaser_id = leaser.id) or exists (select from intent where leaser_id = leaser.id))`,
 
   "a payment is credited once, when it was paid, and never otherwise": `
     select format('%s: %s, %s of %s credited', payment.id, status, transfer.amount_micro, payment.amount_micro) as broken

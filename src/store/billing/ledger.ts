@@ -1,5 +1,4 @@
-/** The ledger as a credit leaser sees it: batches in, credit out. The rules stand in the database, in `migrations/0006_till.sql`, `0056_promises_by_their_own_name.sql` and
- * `0061_budgets_of_lines.sql`. */
+/** The ledger as a credit leaser sees it: batches in, credit out. The rules stand in the database, in `schema/04_ledger.sql`. */
 import postgres from "postgres";
 import { steadyNow } from "../../clock.ts";
 import type { Notifications } from "../database/notifications.ts";
@@ -82,7 +81,7 @@ type LedgerOutcome =
   | { kind: "fenced" }
   | { kind: "refused"; cause: unknown };
 
-/** What `till_commit` answers. */
+/** What `leaser_commit` answers. */
 interface LedgerAnswer {
   fenced?: true;
   takes?: (Granted | FoundShort)[] | null;
@@ -92,7 +91,7 @@ interface LedgerAnswer {
 
 /** How long a credit leaser lives without a sign of life. */
 const LIFE_MS = 15_000;
-/** Promises alone are no sign of life, so that after such a part of it they go the way of other batches, which are. */
+/** Intents alone don't renew a leaser's life: after this part of it they are committed as other batches are, which do. */
 const RENEWED_AFTER = 1 / 15;
 
 /** How a ledger is reached, and how it differs from the next. */
@@ -110,7 +109,7 @@ export interface LedgerOptions {
   lifeMs?: number;
 }
 
-/** One replica's access to the ledger; `Till.open` takes it. */
+/** One replica's access to the ledger; `CreditLeaser.open` takes it. */
 export class Ledger {
   readonly #sql: Sql;
   readonly #line: Sql;
@@ -134,10 +133,10 @@ export class Ledger {
   /** Opens a credit leaser for this replica and recovers what its earlier ones left; answers its name. */
   async open(): Promise<string> {
     const earlier = await this.#sql<{ id: string }[]>`
-      select id from till where replica = ${this.#replica} and fenced_at is null`;
-    for (const { id } of earlier) await this.#sql`select till_recover(${id}, true)`;
+      select id from leaser where replica = ${this.#replica} and fenced_at is null`;
+    for (const { id } of earlier) await this.#sql`select leaser_recover(${id}, true)`;
     const [row] = await this.#sql<{ leaser: string }[]>`
-      select till_open(${this.#replica}, ${this.#life}::text::interval) as leaser`;
+      select leaser_open(${this.#replica}, ${this.#life}::text::interval) as leaser`;
     this.#leaser = row!.leaser;
     this.#kinds.forget();
     return this.#leaser;
@@ -150,9 +149,13 @@ export class Ledger {
     try {
       const isFresh = at - this.#renewedAt < this.#lifeMs * RENEWED_AFTER;
       if (isFresh && promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
-        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(PROMISE, [leaser, batch.number, promised], {
-          prepare: true,
-        });
+        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(
+          INTENTS_ALONE,
+          [leaser, batch.number, promised],
+          {
+            prepare: true,
+          },
+        );
         if (row) return { kind: "done", takes: [], recalled: row.isWanted ? await this.#wanted(leaser) : [] };
       }
       const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
@@ -175,7 +178,7 @@ export class Ledger {
 
   /** The leases of a credit leaser that others ask for. */
   async #wanted(leaser: string): Promise<string[]> {
-    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where till_id = ${leaser}`;
+    const rows = await this.#sql<{ lease: string }[]>`select lease from recall where leaser_id = ${leaser}`;
     return rows.map(({ lease }) => lease);
   }
 
@@ -188,10 +191,10 @@ export class Ledger {
   /** Recovers what dead credit leasers left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
   async recover(): Promise<void> {
     const dead = await this.#sql<{ id: string }[]>`
-      select id from till where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
+      select id from leaser where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
     const failures: unknown[] = [];
     for (const { id } of dead)
-      await this.#sql`select till_recover(${id}, false)`.catch((cause: unknown) => failures.push(cause));
+      await this.#sql`select leaser_recover(${id}, false)`.catch((cause: unknown) => failures.push(cause));
     if (failures.length > 0) throw failures[0];
   }
 
@@ -225,24 +228,24 @@ function moreOf({ moves, settlements }: LedgerBatch): string | null {
   return json({ moves: some(moves), claims: some(claims), events: some(events) });
 }
 
-/** The types of what `till_commit` takes. */
+/** The types of what `leaser_commit` takes. */
 const TYPES =
   "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] text text[] text[] int8[] int8[]".split(
     " ",
   );
 /** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
-const LEDGER_COMMIT = `select till_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
+const LEDGER_COMMIT = `select leaser_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 
 /**
- * A batch of promises alone, which under load is most of them, as one row. Nobody fences the credit leaser meanwhile: that waits for the lock, and
- * whoever comes after a fence finds no till. Answers no row when the credit leaser was fenced or the batch committed before, which `till_commit`
- * tells apart.
+ * A batch of intents alone, which under load is most of them, as one row. A fence waits for the shared lock of the leaser's row, and a batch that
+ * comes after a fence finds no row of the leaser. Answers no row when the leaser was fenced or the batch committed before, which
+ * `leaser_commit` distinguishes.
  */
-const PROMISE = `
-  insert into intent (till_id, batch, promised)
-  select id, $2::text::int8, $3 from till where id = $1 and last_batch < $2::text::int8 and fenced_at is null for share
+const INTENTS_ALONE = `
+  insert into intent (leaser_id, batch, promised)
+  select id, $2::text::int8, $3 from leaser where id = $1 and last_batch < $2::text::int8 and fenced_at is null for share
   on conflict do nothing
-  returning exists (select from recall where recall.till_id = $1) as "isWanted"`;
+  returning exists (select from recall where recall.leaser_id = $1) as "isWanted"`;
 
 /** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
 const REFUSED = /^(?:22|23|42|P0)/;

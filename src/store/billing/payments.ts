@@ -234,7 +234,7 @@ async function take(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact
   if (count === 0) return false;
   // The account itself gives what it has, now and whenever credit comes in: see `collect_owed`.
   await tx`update account set owed_micro = owed_micro + ${amountMicro} where org_id = ${orgId}`;
-  // Tills that hold more than they need are asked for it.
+  // Credit leasers that hold more than they need are asked for it.
   await tx`select lease_recall('', ${orgId}, null) from account where org_id = ${orgId} and owed_micro > 0`;
   return true;
 }

@@ -1,4 +1,4 @@
-/** What a batch of the credit leaser says to `till_commit`, as text that costs little to write and to read: what its requests share is said once. */
+/** What a batch of the credit leaser says to `leaser_commit`, as text that costs little to write and to read: what its requests share is said once. */
 import type { IntentRecord, RequestRecord } from "./ledger.ts";
 
 /** Rows of promises and ends, columns of which make a batch. */
@@ -90,7 +90,7 @@ const kindOf = (record: RequestRecord): string =>
     .map((value) => field(String(value ?? "")))
     .join(BETWEEN);
 
-/** Ends of requests as `till_commit` takes them, in its order, and the kinds among them that have no name yet. */
+/** Ends of requests as `leaser_commit` takes them, in its order, and the kinds among them that have no name yet. */
 export interface Settled {
   unknown: readonly string[];
   parameters: readonly (string | null)[];

@@ -1,30 +1,44 @@
-/** Brings a database to the shape that this code expects. */
+/** Brings a database to the schema that this code expects: the baseline on an empty database, then migrations. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Sql, type Tx, tx } from "./tx.ts";
 import { isOutage, StoreUnavailable } from "./unavailable.ts";
 
+/** SQL that is applied once, in a transaction of its own. */
 interface Migration {
   name: string;
   text: string;
   sha256: string;
 }
 
-const MIGRATIONS = join(import.meta.dirname, "..", "migrations");
+/** Where the SQL stands. */
+export interface SchemaFolders {
+  /** The baseline: `NN_subject.sql`, applied as one in the order of their names. */
+  schema: string;
+  /** What came after it: `NNNN_what_it_does.sql`. */
+  migrations: string;
+}
+
+const STORE = join(import.meta.dirname, "..");
+const FOLDERS: SchemaFolders = { schema: join(STORE, "schema"), migrations: join(STORE, "migrations") };
+/** The baseline's name among migrations, before all others. */
+const BASELINE = "0000_baseline";
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 /** Any number, as long as it is the same for every replica and used for nothing else. */
 const LOCK = 5_417_116_322;
 const LOCK_WAIT = "120s";
 
+/** What to do about a database that can't be upgraded. */
+const START_ANEW = "can't be upgraded: choose an empty database, or in the embedded default another DATA_DIR";
+
 /**
- * Applies the files `NNNN_name.sql` of `directory` (the gateway's own when none is given) that the database doesn't
- * have yet, in their order, each in a transaction of its own; any number of processes may do so at once. Returns the
- * names of those it applied. Throws `StoreUnavailable` when an applied file has changed, when a new one would come
- * before an applied one, or when one fails.
+ * Applies the baseline and the migrations that the database doesn't have yet, in their order, each in a transaction of its own; any
+ * number of processes may do so at once. Returns the names of those it applied. Throws `StoreUnavailable` when the database is of an
+ * unreleased version, when an applied file has changed, when a new one would come before an applied one, or when one fails.
  */
-export async function migrate(sql: Sql, directory = MIGRATIONS): Promise<string[]> {
-  const migrations = await readMigrations(directory);
+export async function migrate(sql: Sql, folders: SchemaFolders = FOLDERS): Promise<string[]> {
+  const migrations = [await readBaseline(folders.schema), ...(await readMigrations(folders.migrations))];
   const applied: string[] = [];
   for (const migration of migrations) {
     try {
@@ -41,22 +55,32 @@ export async function migrate(sql: Sql, directory = MIGRATIONS): Promise<string[
   return applied;
 }
 
+async function readBaseline(directory: string): Promise<Migration> {
+  const names = await sqlFiles(directory);
+  const texts = await Promise.all(names.map((name) => readFile(join(directory, name), "utf8")));
+  return migrationOf(BASELINE, texts.join("\n"));
+}
+
 async function readMigrations(directory: string): Promise<Migration[]> {
-  const names = (await readdir(directory)).filter((name) => name.endsWith(".sql")).sort();
-  const misnamed = names.find((name) => !FILE_NAME.test(name));
+  const names = await sqlFiles(directory);
+  const misnamed = names.find((name) => !FILE_NAME.test(name) || name.startsWith("0000"));
   if (misnamed)
     throw new StoreUnavailable(`Migration ${misnamed} must be named like 0001_what_it_does.sql`, { lasting: true });
   const twin = names.find((name, at) => name.slice(0, 4) === names[at + 1]?.slice(0, 4));
   if (twin) throw new StoreUnavailable(`Two migrations have the number ${twin.slice(0, 4)}`, { lasting: true });
-  return Promise.all(
-    names.map(async (name) => {
-      const text = await readFile(join(directory, name), "utf8");
-      return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
-    }),
-  );
+  return Promise.all(names.map(async (name) => migrationOf(name, await readFile(join(directory, name), "utf8"))));
 }
 
-/** Applies one file, unless that has been done; whether it did. */
+const sqlFiles = async (directory: string): Promise<string[]> =>
+  (await readdir(directory)).filter((name) => name.endsWith(".sql")).sort();
+
+const migrationOf = (name: string, text: string): Migration => ({
+  name,
+  text,
+  sha256: createHash("sha256").update(text).digest("hex"),
+});
+
+/** Applies one migration, unless that has been done; whether it did. */
 async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean> {
   await tx.unsafe(`set local lock_timeout = '${LOCK_WAIT}'; set local statement_timeout = 0`);
   await tx`select pg_advisory_xact_lock(${LOCK})`;
@@ -66,16 +90,25 @@ async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean
     select (select sha256 from schema_migration where name = ${name}),
       (select max(name) from schema_migration) as last`;
   if (row?.sha256 === sha256) return false;
-  if (row?.sha256)
-    throw new StoreUnavailable(`Migration ${name} was applied and has changed since: restore it, and add a new one`, {
-      lasting: true,
-    });
-  if (row?.last && row.last > name)
-    throw new StoreUnavailable(
-      `Migration ${name} comes before ${row.last}, which was applied: give it a later number`,
-      { lasting: true },
-    );
+  const problem = row && problemOf(name, row);
+  if (problem) throw new StoreUnavailable(problem, { lasting: true });
   await tx.unsafe(text);
   await tx`insert into schema_migration (name, sha256) values (${name}, ${sha256})`;
   return true;
+}
+
+/** Why a migration can't be applied to a database; `sha256` is that of the text that was applied under its name, `last` the newest name. */
+function problemOf(name: string, { sha256, last }: { sha256: string | null; last: string | null }): string | undefined {
+  if (name === BASELINE) {
+    if (sha256 !== null)
+      return `The database was made by an unreleased build of Limber with another baseline schema and ${START_ANEW}`;
+    // 0.1.0 had migrations and no baseline.
+    return last === null
+      ? undefined
+      : `The database was made by an unreleased build of Limber 0.1.0, before there was a baseline schema, and ${START_ANEW}`;
+  }
+  if (sha256 !== null) return `Migration ${name} was applied and has changed since: restore it, and add a new one`;
+  if (last !== null && last > name)
+    return `Migration ${name} comes before ${last}, which was applied: give it a later number`;
+  return undefined;
 }

@@ -22,8 +22,8 @@ const CHANNELS = [
   "webhook",
   "broadcast_changed",
   "broadcast_event",
-  "mooring_changed",
-  "parcel",
+  "outbound_connection_changed",
+  "relay_message",
 ] as const;
 
 /** What there is to hear of; each is notified in the transaction of its cause. */

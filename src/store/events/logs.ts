@@ -148,11 +148,11 @@ const STRIPPED = 5_000;
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
   const { count } = await sql`
-    update ending set log = null, attempt_ms = null
+    update request_outcome set log = null, attempt_ms = null
     where (org_id, request_id) in (
-      select ending.org_id, request_id from ending left join org_settings using (org_id)
+      select request_outcome.org_id, request_id from request_outcome left join org_settings using (org_id)
       where (log is not null or attempt_ms is not null)
-        and ending.created < now() - make_interval(days => coalesce(retention_days, 30))
+        and request_outcome.created < now() - make_interval(days => coalesce(retention_days, 30))
       limit ${STRIPPED})`;
   return count;
 }

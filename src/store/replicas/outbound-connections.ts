@@ -14,13 +14,13 @@ export interface OutboundConnectionRecord {
 export async function keepConnections(sql: Queryable, replica: string, providers: readonly string[]): Promise<void> {
   const names = JSON.stringify(providers);
   await sql`
-    delete from mooring where replica = ${replica} and not (provider = any (select jsonb_array_elements_text(${names}::text::jsonb)))`;
+    delete from outbound_connection where replica = ${replica} and not (provider = any (select jsonb_array_elements_text(${names}::text::jsonb)))`;
   if (providers.length === 0) return;
   const alive = sql`now() + ${LIFE_S} * interval '1 second'`;
-  const { count } = await sql`update mooring set alive_until = ${alive} where replica = ${replica}`;
+  const { count } = await sql`update outbound_connection set alive_until = ${alive} where replica = ${replica}`;
   if (count === providers.length) return;
   await sql`
-    insert into mooring (provider, replica, alive_until)
+    insert into outbound_connection (provider, replica, alive_until)
     select provider, ${replica}, ${alive} from jsonb_array_elements_text(${names}::text::jsonb) as named (provider)
     on conflict (provider, replica) do update set alive_until = excluded.alive_until`;
 }
@@ -28,7 +28,7 @@ export async function keepConnections(sql: Queryable, replica: string, providers
 /** The streams that living replicas other than this one hold, the newest of each provider first. */
 export async function connectionsElsewhere(sql: Queryable, replica: string): Promise<OutboundConnectionRecord[]> {
   return sql<OutboundConnectionRecord[]>`
-    select provider, replica from mooring where replica <> ${replica} and alive_until > now() order by since desc, replica`;
+    select provider, replica from outbound_connection where replica <> ${replica} and alive_until > now() order by since desc, replica`;
 }
 
 /** A word from one replica to another about a call. */
@@ -54,7 +54,7 @@ interface RelayMessageRow {
   body: Buffer;
 }
 
-/** Sends parcels; those of one sender arrive in the order in which they were sent. */
+/** Sends messages; those of one sender arrive in the order in which they were sent. */
 export async function sendRelayMessages(sql: Queryable, messages: readonly RelayMessage[]): Promise<void> {
   const rows = messages.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
     to_replica: toReplica,
@@ -65,14 +65,14 @@ export async function sendRelayMessages(sql: Queryable, messages: readonly Relay
     budget_ms: budgetMs,
     body,
   }));
-  await sql`insert into parcel ${sql(rows)}`;
+  await sql`insert into relay_message ${sql(rows)}`;
 }
 
-/** Takes the oldest parcels for a replica, in order. */
+/** Takes the oldest messages for a replica, in order. */
 export async function takeRelayMessages(sql: Queryable, replica: string, limit: number): Promise<RelayMessage[]> {
   const rows = await sql<RelayMessageRow[]>`
     with taken as (
-      delete from parcel where id in (select id from parcel where to_replica = ${replica} order by id limit ${limit}) returning *
+      delete from relay_message where id in (select id from relay_message where to_replica = ${replica} order by id limit ${limit}) returning *
     ) select * from taken order by id`;
   return rows.map(({ to_replica: toReplica, from_replica: fromReplica, budget_ms: budgetMs, ...rest }) => ({
     toReplica,
@@ -84,6 +84,6 @@ export async function takeRelayMessages(sql: Queryable, replica: string, limit: 
 
 /** Forgets streams of replicas that are gone, and what was said to them. */
 export async function pruneOutboundConnections(sql: Queryable): Promise<void> {
-  await sql`delete from mooring where alive_until < now() - interval '1 minute'`;
-  await sql`delete from parcel where sent_at < now() - interval '10 minutes'`;
+  await sql`delete from outbound_connection where alive_until < now() - interval '1 minute'`;
+  await sql`delete from relay_message where sent_at < now() - interval '10 minutes'`;
 }

@@ -4,6 +4,6 @@ import type { Queryable } from "../database/tx.ts";
 /** How many there are. */
 export async function countReplicas(sql: Queryable): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
-    select count(distinct replica)::int as count from till where fenced_at is null and alive_until > now()`;
+    select count(distinct replica)::int as count from leaser where fenced_at is null and alive_until > now()`;
   return row?.count ?? 0;
 }

@@ -85,7 +85,7 @@ describe("GET /v1/logs", () => {
     expect([first.has_more, second.has_more]).toEqual([true, false]);
     expect((await logs("?kind=predict", mine.key)).body.data).toEqual([]);
     expect((await logs("?kind=act&since_minutes=5", mine.key)).body.data).toHaveLength(5);
-    await app.sql`update ending set created = created - interval '2 hours' where org_id = ${mine.org}`;
+    await app.sql`update request_outcome set created = created - interval '2 hours' where org_id = ${mine.org}`;
     expect((await logs("?since_minutes=5", mine.key)).body.data).toEqual([]);
   });
 
@@ -117,9 +117,9 @@ describe("GET /v1/logs/export", () => {
     await act({}, mine.key);
     await recorded(1, mine.key);
     await app.sql`
-      insert into ending (org_id, request_id, kind, units, latency_ms, log)
+      insert into request_outcome (org_id, request_id, kind, units, latency_ms, log)
       select org_id, request_id || '-' || lpad(n::text, 5, '0'), kind, units, latency_ms, log
-      from ending, generate_series(1, 1200) as n where org_id = ${mine.org}`;
+      from request_outcome, generate_series(1, 1200) as n where org_id = ${mine.org}`;
     const { status, headers, text } = await app.call("/v1/logs/export", undefined, { key: mine.key });
     expect([status, headers.get("content-type")]).toEqual([200, "text/plain; charset=utf-8"]);
     const ids = text
@@ -144,7 +144,7 @@ describe("retention", () => {
     await app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
     await act({ metadata: { canary: "canary-in-the-mine" } }, mine.key);
     await recorded(1, mine.key);
-    await app.sql`update ending set created = now() - interval '25 hours' where org_id = ${mine.org}`;
+    await app.sql`update request_outcome set created = now() - interval '25 hours' where org_id = ${mine.org}`;
     expect(await forgetLogs(app.sql)).toBe(1);
     const [record] = (await logs("", mine.key)).body.data;
     expect(record).toMatchObject({ cost_usd: 0.0002, attempts: [] });

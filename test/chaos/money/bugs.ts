@@ -10,7 +10,7 @@ const HOME = fileURLToPath(new URL("../../..", import.meta.url));
 type Bug =
   /** Text that stands once in a file, and what takes its place. */
   | { readonly file: string; readonly right: string; readonly wrong: string }
-  /** A migration that comes after all others. */
+  /** A migration that comes after the baseline. */
   | { readonly migration: string };
 
 /** The bugs by their names. */
@@ -23,23 +23,23 @@ export const BUGS = {
   /** Everything still adds up: only the callers know that they called once. */
   "settles twice after recovery": {
     migration: `
-      alter function till_recover(text, boolean) rename to till_recover_once;
-      create function till_recover(p_till text, p_force boolean) returns integer language plpgsql as $$
+      alter function leaser_recover(text, boolean) rename to leaser_recover_once;
+      create function leaser_recover(p_leaser text, p_force boolean) returns integer language plpgsql as $$
       declare
-        found integer := till_recover_once(p_till, p_force);
-        last ending;
+        found integer := leaser_recover_once(p_leaser, p_force);
+        last request_outcome;
       begin
         if found is null then
           return null;
         end if;
         for last in
-          select ending.* from ending join account using (org_id)
+          select request_outcome.* from request_outcome join account using (org_id)
           where cost_micro > 0 and available_micro > 1000000
-          order by ending.created desc limit 3
+          order by request_outcome.created desc limit 3
         loop
           perform 1 from account where org_id = last.org_id for update;
-          last.request_id := last.request_id || p_till;
-          insert into ending (org_id, request_id, kind, units, cost_micro, lease, log)
+          last.request_id := last.request_id || p_leaser;
+          insert into request_outcome (org_id, request_id, kind, units, cost_micro, lease, log)
           values (last.org_id, last.request_id, last.kind, last.units, last.cost_micro, 'available', last.log);
           update account set available_micro = available_micro - last.cost_micro, requests = requests + 1
           where org_id = last.org_id;

@@ -114,7 +114,7 @@ async function underSiege(pair: Pair, stripe: StripeServer, siege: Siege): Promi
   for (const { code, stderr } of await pair.stop())
     if (code !== 0) wrong.push(`a gateway ended with ${code} when it was asked to: ${stderr}`);
   // The time of those that were killed is over; another gateway finds what they left.
-  await pair.sql`update till set alive_until = now() where fenced_at is null`;
+  await pair.sql`update leaser set alive_until = now() where fenced_at is null`;
   await pair.start(0);
   await pair.stop();
   wrong.push(...(await verdict(pair.sql, org, callers, CREDIT_USD * 1e6 + payers.netMicro)));
@@ -140,7 +140,7 @@ const RENEWED = { afterMs: 4_000, leftS: 11 };
 async function buryTheDead(pair: Pair): Promise<void> {
   await rest(RENEWED.afterMs);
   await pair.sql`
-    select till_recover(id, true) from till
+    select leaser_recover(id, true) from leaser
     where fenced_at is null and alive_until < now() + make_interval(secs => ${RENEWED.leftS})`;
 }
 

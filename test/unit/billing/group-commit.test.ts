@@ -11,7 +11,7 @@ class SlowLedger implements LedgerPort<string, string> {
   readonly batches: CommitBatch<string, string>[] = [];
   #answer: { resolve(outcome: CommitOutcome): void; reject(cause: unknown): void } | undefined;
 
-  open = async (): Promise<string> => "till/2";
+  open = async (): Promise<string> => "leaser/2";
   recall = async (): Promise<void> => {};
   recover = async (): Promise<void> => {};
   listen = (): (() => void) => () => {};
@@ -69,7 +69,7 @@ afterEach(() => restore());
 
 function open() {
   const ledger = new SlowLedger();
-  const committer = new GroupCommitter(ledger, "till/1", { recalled: () => {}, fenced: () => {} });
+  const committer = new GroupCommitter(ledger, "leaser/1", { recalled: () => {}, fenced: () => {} });
   return { ledger, committer };
 }
 

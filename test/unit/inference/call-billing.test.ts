@@ -19,7 +19,7 @@ import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 /** Grants every take, and fences the credit leaser that then writes an intent or a settlement. */
 const fencing: LedgerPort<IntentRecord, RequestRecord> = {
   open: async () => "test/1",
-  async commit(_till: string, batch: CommitBatch<IntentRecord, RequestRecord>) {
+  async commit(_leaser: string, batch: CommitBatch<IntentRecord, RequestRecord>) {
     if (batch.intents.length + batch.settlements.length > 0) return { kind: "fenced" };
     const takes = batch.moves.flatMap((move) =>
       move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],

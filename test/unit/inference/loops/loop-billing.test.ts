@@ -24,7 +24,7 @@ async function open() {
   let silence: PromiseWithResolvers<void> | undefined;
   const ledger: LedgerPort<IntentRecord, RequestRecord> = {
     open: async () => "test/1",
-    async commit(_till: string, { moves }: CommitBatch<IntentRecord, RequestRecord>) {
+    async commit(_leaser: string, { moves }: CommitBatch<IntentRecord, RequestRecord>) {
       await silence?.promise;
       const takes = moves.flatMap((move) =>
         move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],

@@ -1,15 +1,15 @@
--- Who did what: one row per administrative act, in a chain of hashes per organisation. A row's hash covers its own record and
--- the hash before it, so that no row can be changed or taken out unnoticed; the head of the chain says where it ends.
+-- Who did what: one row for each administrative act, in a chain of hashes for each organisation. A row's hash covers its own record and the
+-- hash before it, so that no row can be changed or removed unnoticed; the head of the chain says where it ends.
 
 create table audit (
   org_id text not null references org,
   seq bigint not null check (seq > 0),
   id text not null unique,
-  -- `admin`, `public`, `system`, or the name of the key or user that acted.
+  -- `admin`, `public`, `system`, or the id of the key or user that acted.
   actor text not null,
   -- What was done, such as `key.created`.
   action text not null,
-  -- The name of what it was done to.
+  -- The id of what it was done to.
   subject text not null,
   details jsonb not null,
   request_id text,
@@ -55,7 +55,7 @@ create function audit_hash(a audit) returns bytea language sql stable as $$
   select sha256(a.previous || convert_to(audit_record(a), 'UTF8'))
 $$;
 
--- Adds a row to the chain of an organisation, in the caller's transaction; acts on one organisation follow each other.
+-- Appends a row to the chain of an organisation, in the caller's transaction; acts on one organisation wait for each other.
 create function audit_append(
   p_org text, p_id text, p_actor text, p_action text, p_subject text, p_details jsonb, p_request text, p_at timestamptz
 ) returns void language plpgsql as $$
@@ -72,7 +72,7 @@ begin
 end
 $$;
 
--- What is wrong with the chains: of one organisation, or of all. Empty when nobody changed, removed or slipped in anything.
+-- What is wrong with the chain of one organisation, or of all where it is null. Empty when nothing was changed, removed or inserted.
 create function audit_faults(p_org text) returns table (org_id text, seq bigint, fault text) language sql stable as $$
   with chain as (
     select a.org_id, a.seq, a.previous, a.hash, audit_hash(a) as computed,

@@ -16,8 +16,8 @@ type Promised = Parameters<Ledger["commit"]>[1]["intents"];
 const pageOf = (number: number, intents: Promised) => ({ number, intents, settlements: [], over: [], moves: [] });
 
 /** A credit leaser of its own that nothing but the test writes by, after the batch that begins its life. */
-async function openTill(lifeMs = 15_000): Promise<{ ledger: Ledger; leaser: string }> {
-  const { ledger } = await replica(`till ${newId("replica")}`, { lifeMs });
+async function openLeaser(lifeMs = 15_000): Promise<{ ledger: Ledger; leaser: string }> {
+  const { ledger } = await replica(`leaser ${newId("replica")}`, { lifeMs });
   const leaser = await ledger.open();
   expect(await ledger.commit(leaser, pageOf(1, []))).toMatchObject({ kind: "done" });
   return { ledger, leaser };
@@ -26,7 +26,7 @@ async function openTill(lifeMs = 15_000): Promise<{ ledger: Ledger; leaser: stri
 describe("a batch of promises", () => {
   it("is written once, however often it comes and by whichever way", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { ledger, leaser } = await openTill();
+    const { ledger, leaser } = await openLeaser();
     const page = pageOf(2, [intentOf(payer), intentOf(payer)]);
     for (let times = 0; times < 3; times++) expect(await ledger.commit(leaser, page)).toMatchObject({ kind: "done" });
     // One with ends in it comes after the first, and goes the other way.
@@ -34,13 +34,13 @@ describe("a batch of promises", () => {
     expect(await ledger.commit(leaser, { ...page, number: 3, over: [9] })).toMatchObject({ kind: "done" });
     expect(await ledger.commit(leaser, page)).toMatchObject({ kind: "done" });
     expect(await openIntents()).toBe(2);
-    await db.sql`select till_recover(${leaser}, true)`;
+    await db.sql`select leaser_recover(${leaser}, true)`;
     expect(await statuses(payer)).toEqual(["unmetered", "unmetered"]);
   });
 
   it("that comes late, when all its calls have ended, is not written again", async () => {
     const payer = await makePayer(db.sql, 0);
-    const { ledger, leaser } = await openTill();
+    const { ledger, leaser } = await openLeaser();
     const page = pageOf(2, [intentOf(payer)]);
     await ledger.commit(leaser, page);
     await ledger.commit(leaser, { ...pageOf(3, []), over: [2] });
@@ -49,8 +49,8 @@ describe("a batch of promises", () => {
   });
 
   it("is refused when the credit leaser was fenced", async () => {
-    const { ledger, leaser } = await openTill();
-    await db.sql`select till_recover(${leaser}, true)`;
+    const { ledger, leaser } = await openLeaser();
+    await db.sql`select leaser_recover(${leaser}, true)`;
     expect(await ledger.commit(leaser, pageOf(2, [intentOf(await makePayer(db.sql, 0))]))).toEqual({ kind: "fenced" });
   });
 
@@ -58,7 +58,7 @@ describe("a batch of promises", () => {
     const payer = await makePayer(db.sql, 0);
     const kept: string[] = [];
     for (let round = 0; round < 25; round++) {
-      const { ledger, leaser } = await openTill();
+      const { ledger, leaser } = await openLeaser();
       const pages = async (): Promise<void> => {
         for (let number = 2; ; number++) {
           const intents = [intentOf(payer), intentOf(payer)];
@@ -69,7 +69,7 @@ describe("a batch of promises", () => {
       const fence = async (): Promise<void> => {
         const before = kept.length;
         await expect.poll(() => kept.length - before, { interval: 1 }).toBeGreaterThan(round);
-        await db.sql`select till_recover(${leaser}, true)`;
+        await db.sql`select leaser_recover(${leaser}, true)`;
       };
       await Promise.all([pages(), fence()]);
     }
@@ -85,9 +85,11 @@ describe("a batch of promises", () => {
     restore = replaceAmbient({
       clock: { wall: () => wall.wall(), after: (ms, run) => wall.after(ms, run), steady: () => wall.steady() + ahead },
     });
-    const { ledger, leaser } = await openTill(60_000);
+    const { ledger, leaser } = await openLeaser(60_000);
     const life = async (): Promise<number> =>
-      (await db.sql<{ until: Date }[]>`select alive_until as until from till where id = ${leaser}`)[0]!.until.getTime();
+      (
+        await db.sql<{ until: Date }[]>`select alive_until as until from leaser where id = ${leaser}`
+      )[0]!.until.getTime();
     const before = await life();
     await ledger.commit(leaser, pageOf(2, [intentOf(payer)]));
     expect(await life()).toBe(before);
@@ -95,6 +97,6 @@ describe("a batch of promises", () => {
     await ledger.commit(leaser, pageOf(3, [intentOf(payer)]));
     expect(await life()).toBeGreaterThan(before);
     expect(await openIntents()).toBe(2);
-    await db.sql`select till_recover(${leaser}, true)`;
+    await db.sql`select leaser_recover(${leaser}, true)`;
   });
 });

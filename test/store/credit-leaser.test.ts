@@ -138,7 +138,7 @@ describe("a credit leaser that dies", () => {
     const other = await replica("other");
     await other.ledger.recover();
     expect((await balanceOf(db.sql, payer.orgId)).heldMicro).toBe(PRICE);
-    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'mortal'`;
+    await db.sql`update leaser set alive_until = now() - interval '1 second' where replica = 'mortal'`;
     await call(other.leaser, payer, PRICE);
     expect((await statuses(payer)).sort()).toEqual(["settled", "unmetered"]);
   });
@@ -149,7 +149,7 @@ describe("a credit leaser that dies", () => {
     const before = sleeper.leaser.name;
     const dispatched = await leaveRunning(sleeper, payer);
     const waiting = await sleeper.leaser.hold(payer, PRICE, estimate(PRICE));
-    await db.sql`update till set alive_until = now() - interval '1 second' where replica = 'sleeper'`;
+    await db.sql`update leaser set alive_until = now() - interval '1 second' where replica = 'sleeper'`;
     await other.ledger.recover();
     waiting.intend(intentOf(payer));
     expect((await refusalOf(waiting.durable)).reason).toBe(Reason.STORE_UNAVAILABLE);
@@ -166,7 +166,7 @@ describe("a credit leaser that dies", () => {
   it("serves the calls that were waiting for credit when it was fenced", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("sleeper");
-    await db.sql`select till_recover(id, true) from till where replica = 'sleeper' and fenced_at is null`;
+    await db.sql`select leaser_recover(id, true) from leaser where replica = 'sleeper' and fenced_at is null`;
     await call(leaser, payer, PRICE);
     expect(await statuses(payer)).toEqual(["settled"]);
   });
@@ -226,10 +226,10 @@ describe("time", () => {
     await meanwhile(call(leaser, payer, PRICE));
   });
 
-  it("keeps an idle till alive by a heartbeat", async () => {
+  it("keeps an idle credit leaser alive by a heartbeat", async () => {
     const { leaser } = await replica("one");
     const batches = async (): Promise<number> =>
-      (await db.sql<{ last_batch: number }[]>`select last_batch from till where id = ${leaser.name}`)[0]!.last_batch;
+      (await db.sql<{ last_batch: number }[]>`select last_batch from leaser where id = ${leaser.name}`)[0]!.last_batch;
     const before = await batches();
     await clock.advance(4_000);
     await expect.poll(batches).toBeGreaterThan(before);

@@ -1,0 +1,155 @@
+-- The people of an organisation, the groups that an identity provider pushes (SCIM, RFC 7643), and OAuth applications.
+
+-- A member is also what an identity provider calls a user.
+create table member (
+  id text primary key,
+  org_id text not null references org,
+  -- The identity provider's name of the user: the email address, unless it says otherwise.
+  user_name text not null,
+  email text not null,
+  external_id text,
+  -- What the identity provider sent of the user beside what has a column of its own.
+  resource jsonb not null default '{}',
+  -- The role that applies now, and the role that was given by hand; a mapped group makes them differ.
+  role text not null,
+  given_role text not null,
+  -- The workspaces that the member is confined to; empty: not confined.
+  workspace_ids text[] not null default '{}',
+  status text not null check (status in ('invited', 'active', 'deactivated')),
+  -- SHA-256 of the invite that is not accepted yet.
+  invite_hash bytea unique,
+  invite_ends timestamptz,
+  -- Counts the changes of the row.
+  version integer not null default 1,
+  created timestamptz not null default now(),
+  updated timestamptz not null default now(),
+  check ((invite_hash is null) = (invite_ends is null))
+);
+
+create unique index member_by_name on member (org_id, lower(user_name));
+create index member_by_email on member (org_id, lower(email));
+create index member_by_external_id on member (org_id, external_id) where external_id is not null;
+create index member_of_org on member (org_id, created, id);
+
+-- A member's keys change with the member.
+create function notify_member_changed() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('key_changed', old.id);
+  return null;
+end
+$$;
+
+create trigger key_changed after update of status, role or delete on member
+  for each row execute function notify_member_changed();
+
+create table scim_group (
+  id text primary key,
+  org_id text not null references org,
+  display_name text not null,
+  external_id text,
+  -- The role that it gives to its members; null: none.
+  role text,
+  version integer not null default 1,
+  created timestamptz not null default now(),
+  updated timestamptz not null default now()
+);
+
+create unique index scim_group_by_name on scim_group (org_id, lower(display_name));
+create index scim_group_of_org on scim_group (org_id, id);
+
+create table scim_membership (
+  group_id text not null references scim_group on delete cascade,
+  user_id text not null references member on delete cascade,
+  primary key (group_id, user_id)
+);
+
+create index scim_membership_of_user on scim_membership (user_id);
+
+-- Every change of a member or a group makes a new version of it.
+create function next_version() returns trigger language plpgsql as $$
+begin
+  new.version := old.version + 1;
+  return new;
+end
+$$;
+
+create trigger next_version before update on member for each row execute function next_version();
+create trigger next_version before update on scim_group for each row execute function next_version();
+
+create function scim_time(moment timestamptz) returns text language sql immutable as $$
+  select to_char(moment at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+-- A member as RFC 7643 writes a user.
+create function scim_user(m member) returns jsonb language sql stable as $$
+  select m.resource || jsonb_strip_nulls(jsonb_build_object(
+    'id', m.id,
+    'externalId', m.external_id,
+    'userName', m.user_name,
+    'active', m.status <> 'deactivated',
+    'emails', coalesce(m.resource -> 'emails',
+      case when m.email like '%@%' then jsonb_build_array(jsonb_build_object('value', m.email, 'primary', true)) end),
+    'groups', (
+      select jsonb_agg(jsonb_build_object(
+        'value', g.id, '$ref', '/v1/scim/v2/Groups/' || g.id, 'display', g.display_name, 'type', 'direct') order by g.id)
+      from scim_membership s join scim_group g on g.id = s.group_id where s.user_id = m.id),
+    'meta', jsonb_build_object(
+      'resourceType', 'User', 'created', scim_time(m.created), 'lastModified', scim_time(m.updated),
+      'location', '/v1/scim/v2/Users/' || m.id, 'version', 'W/"' || m.version || '"')))
+$$;
+
+-- A group as RFC 7643 writes it.
+create function scim_group_resource(g scim_group) returns jsonb language sql stable as $$
+  select jsonb_strip_nulls(jsonb_build_object(
+    'id', g.id,
+    'externalId', g.external_id,
+    'displayName', g.display_name,
+    'members', (
+      select jsonb_agg(jsonb_build_object(
+        'value', m.id, '$ref', '/v1/scim/v2/Users/' || m.id, 'display', m.user_name, 'type', 'User') order by m.id)
+      from scim_membership s join member m on m.id = s.user_id where s.group_id = g.id),
+    'meta', jsonb_build_object(
+      'resourceType', 'Group', 'created', scim_time(g.created), 'lastModified', scim_time(g.updated),
+      'location', '/v1/scim/v2/Groups/' || g.id, 'version', 'W/"' || g.version || '"')))
+$$;
+
+-- What filters compare: the resource as it is under `r`, and in lower case, names included, under `l`.
+create function scim_seen(resource jsonb) returns jsonb language sql immutable as $$
+  select jsonb_build_object('r', resource, 'l', lower(resource::text)::jsonb)
+$$;
+
+-- Applications that ask members for consent.
+create table oauth_client (
+  id text primary key,
+  org_id text not null references org,
+  name text not null,
+  redirect_uris text[] not null,
+  scopes text[] not null,
+  auth_method text not null check (auth_method in ('none', 'client_secret_basic', 'client_secret_post')),
+  -- SHA-256 of the secret; null for clients that can't keep one.
+  secret_hash bytea,
+  created timestamptz not null default now(),
+  check ((secret_hash is null) = (auth_method = 'none'))
+);
+
+create index oauth_client_of_org on oauth_client (org_id, id);
+
+-- Authorisation codes. A code is not stored: `hash` is its SHA-256.
+create table oauth_code (
+  hash bytea primary key,
+  client_id text not null references oauth_client on delete cascade,
+  org_id text not null references org,
+  -- The key that consented.
+  consented_by text not null references key,
+  redirect_uri text not null,
+  -- The PKCE challenge (RFC 7636).
+  challenge text not null,
+  scope text not null,
+  -- The key that the code is exchanged for.
+  granted jsonb not null,
+  ends timestamptz not null,
+  -- The key that it was exchanged for.
+  key_id text references key
+);
+
+create index oauth_code_by_end on oauth_code (ends);

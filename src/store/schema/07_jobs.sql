@@ -1,0 +1,105 @@
+-- Work that is done later. A worker holds a job by a lease with an epoch. A job whose lease is over is taken with the next epoch, and from then on
+-- the earlier owner writes nothing. States only go forward.
+
+create table job (
+  id text primary key,
+  kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export')),
+  org_id text not null,
+  -- The workspace of the key that asked for it; null: the organisation's own.
+  workspace_id text,
+  -- The key that the work is done and paid with.
+  key_id text not null,
+  status text not null,
+  -- The order of states: waiting, running, called off, finalizing, ended. It never falls.
+  rank smallint not null,
+  -- Higher goes first.
+  priority smallint not null default 0,
+  -- What was asked for, in the form of its kind.
+  request jsonb not null,
+  -- What came of it, in the form of its kind.
+  result jsonb,
+  total integer not null,
+  -- What the caller sent and got is sealed: in `request` and `result` the member `sealed`, in its items all columns that hold any of it.
+  sealed boolean not null default false,
+  -- A runner of the organisation works on it, not a worker of the gateway.
+  outside boolean not null default false,
+  -- Set once: what has not begun never begins.
+  cancelled_at timestamptz,
+  -- A job that waits for its key's limits rests until then: no worker takes it before, unless its time is over.
+  ready_at timestamptz,
+  owner text,
+  epoch integer not null default 0,
+  -- How long the owner keeps it after its last word, in seconds.
+  lease_s integer not null default 30,
+  lease_until timestamptz,
+  idempotency_key text,
+  idempotency_hash bytea,
+  created timestamptz not null default now(),
+  started timestamptz,
+  finalizing timestamptz,
+  finished timestamptz,
+  expires timestamptz not null
+);
+
+create unique index job_by_idempotency_key on job (org_id, idempotency_key, coalesce(workspace_id, ''))
+  where idempotency_key is not null;
+create index job_by_org on job (org_id, created desc, id desc);
+create index job_by_workspace on job (workspace_id, created desc, id desc) where workspace_id is not null;
+create index job_open on job (priority desc, created) where rank < 9;
+-- When an organisation was last given a worker: of those that have as many jobs under way, the one that waited longest is next.
+create index job_by_org_started on job (org_id, started);
+
+-- The parts of a job: requests of a batch, episodes of an evaluation.
+create table job_item (
+  job_id text not null references job on delete cascade,
+  index integer not null,
+  custom_id text,
+  state text not null default 'queued' check (state in ('queued', 'running', 'completed', 'failed', 'cancelled')),
+  rank smallint not null default 1,
+  -- The epoch of the job in which it was last begun.
+  epoch integer,
+  -- How often it was begun; an item that ends its worker each time is given up.
+  tries smallint not null default 0,
+  request jsonb,
+  response jsonb,
+  error jsonb,
+  cost_micro bigint not null default 0,
+  primary key (job_id, index)
+);
+
+create index job_item_by_state on job_item (job_id, state);
+
+-- The data key of a sealed job, wrapped by the master key. Without its row nothing of the sealed columns can be read.
+create table job_key (
+  id text primary key references job on delete cascade,
+  wrapped bytea not null,
+  -- It is deleted then, whether the results were fetched or not.
+  until timestamptz not null
+);
+
+create index job_key_by_age on job_key (until);
+
+create function rank_never_falls() returns trigger language plpgsql as $$
+begin
+  if new.rank < old.rank then
+    raise exception 'a % never goes back', tg_table_name using errcode = '23514';
+  end if;
+  if old.rank = 9 and to_jsonb(new) - 'idempotency_key' <> to_jsonb(old) - 'idempotency_key' then
+    raise exception 'a % that has ended never changes', tg_table_name using errcode = '23514';
+  end if;
+  return new;
+end $$;
+
+create trigger job_goes_forward before update on job for each row execute function rank_never_falls();
+create trigger job_item_goes_forward before update on job_item for each row execute function rank_never_falls();
+
+-- Workers are notified of new work, and of work that was called off.
+create function notify_job() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('job', new.id);
+  return null;
+end $$;
+
+create trigger job_inserted after insert on job for each row execute function notify_job();
+create trigger job_called_off after update of cancelled_at on job for each row
+  when (new.cancelled_at is distinct from old.cancelled_at) execute function notify_job();
