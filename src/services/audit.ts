@@ -12,8 +12,8 @@ import { violation } from "../contracts/conflicts.ts";
 import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { assertReachable } from "./account/reach.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
-const DEFAULT_PAGE = 50;
 const MOST_FAULTS = 100;
 
 /** The audit RPCs. */
@@ -22,14 +22,12 @@ export function auditService({ sql }: { sql: Sql }): Implementation<typeof Audit
     async listAudit({ orgId: named, limit = DEFAULT_PAGE, cursor, action, actor, subject }, call) {
       const orgId = await orgOf(sql, named, call);
       const before = cursor === undefined ? undefined : Number(cursor);
-      const { records, hasMore } = await listAudit(sql, orgId, { limit, before, action, actor, subject });
-      const last = records.at(-1);
-      return create(ListAuditResponseSchema, {
-        object: "list",
-        data: records.map(messageOf),
-        hasMore,
-        ...(hasMore && last && { nextCursor: String(last.seq) }),
-      });
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listAudit(sql, orgId, { limit: most, before, action, actor, subject }),
+        ({ seq }) => String(seq),
+      );
+      return create(ListAuditResponseSchema, { ...page, data: records.map(messageOf) });
     },
 
     async verifyAudit({ orgId: named }, call) {

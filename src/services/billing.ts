@@ -27,6 +27,7 @@ import type { Sql } from "../store/database/tx.ts";
 import { commitmentMessage } from "./account/commitment.ts";
 import { believe, openCheckout, reconcile } from "./billing/pay.ts";
 import { returnUrls } from "./billing/urls.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
 /** What billing depends on. */
 export interface BillingDeps {
@@ -40,7 +41,6 @@ export interface BillingDeps {
   warn(text: string): void;
 }
 
-const DEFAULT_PAGE = 50;
 /** How much may be paid at once, as the schema has it. */
 const LIMITS = limitsOf();
 
@@ -109,16 +109,14 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       });
     },
 
-    async listPayments({ limit, cursor }, call) {
-      const page = { limit: limit ?? DEFAULT_PAGE, before: cursor };
-      const { payments, hasMore } = await listPayments(sql, keyOf(call).orgId, page);
-      const last = payments.at(-1);
-      return create(ListPaymentsResponseSchema, {
-        object: "list",
-        data: payments.map(paymentMessage),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+    async listPayments({ limit = DEFAULT_PAGE, cursor: before }, call) {
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listPayments(sql, orgId, { limit: most, before }),
+        ({ id }) => id,
+      );
+      return create(ListPaymentsResponseSchema, { ...page, data: records.map(paymentMessage) });
     },
 
     async reconcilePayment({ paymentId }, call) {

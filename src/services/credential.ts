@@ -32,6 +32,7 @@ import {
 } from "../store/account/credentials.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
 /** What credentials depends on. */
 export interface CredentialDeps {
@@ -39,8 +40,6 @@ export interface CredentialDeps {
   vault: Vault;
   book: OwnKeyCache;
 }
-
-const DEFAULT_PAGE = 50;
 
 /** The credential RPCs. */
 export function credentialService({ sql, vault, book }: CredentialDeps): Implementation<typeof CredentialService> {
@@ -68,15 +67,13 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
 
     async listCredentials({ limit = DEFAULT_PAGE, cursor = "" }, call) {
       const all = await listCredentials(sql, keyOf(call).orgId);
-      const rest = all.filter(({ provider }) => provider > cursor);
-      const page = rest.slice(0, limit);
-      const last = page.at(-1);
-      return create(ListCredentialsResponseSchema, {
-        object: "list",
-        data: page.map(messageOf),
-        hasMore: rest.length > page.length,
-        ...(rest.length > page.length && last !== undefined && { nextCursor: last.provider }),
-      });
+      const after = all.filter(({ provider }) => provider > cursor);
+      const { records, ...page } = await readPage(
+        limit,
+        async (most) => after.slice(0, most),
+        ({ provider }) => provider,
+      );
+      return create(ListCredentialsResponseSchema, { ...page, data: records.map(messageOf) });
     },
 
     async deleteCredential({ provider }, call) {

@@ -39,6 +39,7 @@ import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.
 import { matrixOf } from "./identity/matrix.ts";
 import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
 import { settleRole } from "./identity/roles.ts";
+import { readPage } from "./pages.ts";
 
 /** What identity depends on. */
 export interface IdentityDeps {
@@ -90,16 +91,14 @@ export function identityService({ sql, services, changed }: IdentityDeps): Imple
       });
     },
 
-    async listMembers({ orgId, limit, cursor }, call) {
+    async listMembers({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
       await assertReachable(sql, orgId, call);
-      const { members, hasMore } = await listMembers(sql, orgId, { limit: limit ?? DEFAULT_PAGE, after: cursor });
-      const last = members.at(-1);
-      return create(ListMembersResponseSchema, {
-        object: "list",
-        data: members.map(memberMessage),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listMembers(sql, orgId, { limit: most, after }),
+        ({ id }) => id,
+      );
+      return create(ListMembersResponseSchema, { ...page, data: records.map(memberMessage) });
     },
 
     async getMember({ orgId, userId }, call) {

@@ -30,11 +30,11 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import * as deps from "../store/jobs/job-items.ts";
 import * as store from "../store/jobs/jobs.ts";
 import { dataGone, type JobSeal, type JobSeals } from "./job/seal.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertMayCall } from "./permissions.ts";
 
 /** Seconds that a batch has to run. */
 const BATCH_LIFE_S = 24 * 3600;
-const DEFAULT_PAGE = 50;
 /** Results that are read from the database at one time. */
 const RESULTS_AT_ONCE = 25;
 const SHOWN_ERRORS = 20;
@@ -125,15 +125,13 @@ export function jobService({ sql, seals, ring }: JobDeps): Implementation<typeof
 
     async listJobs({ kind, limit = DEFAULT_PAGE, cursor }, call) {
       const only = kind === undefined ? undefined : wordOfKind(kind);
-      const jobs = await store.listJobs(sql, keyOf(call), { kind: only, limit: limit + 1, cursor });
-      const page = jobs.slice(0, limit);
-      const last = page.at(-1);
-      return create(ListJobsResponseSchema, {
-        object: "list",
-        data: page.map(listed),
-        hasMore: jobs.length > limit,
-        ...(jobs.length > limit && last && { nextCursor: last.id }),
-      });
+      const whose = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => store.listJobs(sql, whose, { kind: only, limit: most, cursor }),
+        ({ id }) => id,
+      );
+      return create(ListJobsResponseSchema, { ...page, data: records.map(listed) });
     },
   };
 }

@@ -11,6 +11,7 @@ import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, listActs, listCalls } from "../store/events/logs.ts";
+import { readPage } from "./pages.ts";
 import { confinedTo, workspaceFor } from "./workspace-reach.ts";
 
 const DEFAULT_PAGE = 100;
@@ -38,7 +39,7 @@ interface LogQuery {
 
 /** The log RPCs. */
 export function logService({ sql }: { sql: Sql }): Implementation<typeof LogService> {
-  const page = async (orgId: string, { kind, ...filter }: LogQuery): Promise<LogRecord[]> => {
+  const read = async (orgId: string, { kind, ...filter }: LogQuery): Promise<LogRecord[]> => {
     if (kind in ACTS) {
       const acts = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
       return acts.map((act) => recordOfAct(orgId, kind, act));
@@ -53,15 +54,13 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
     async listLogs({ kind = LogKind.UNSPECIFIED, workspaceId, sinceMinutes, limit = DEFAULT_PAGE, cursor }, call) {
       const since = sinceOf(sinceMinutes);
       const whose = workspaceFor(call, workspaceId, "the log");
-      const found = await page(keyOf(call).orgId, { kind, workspaceId: whose, since, cursor, limit: limit + 1 });
-      const data = found.slice(0, limit);
-      const last = data.at(-1);
-      return create(ListLogsResponseSchema, {
-        object: "list",
-        data,
-        hasMore: found.length > limit,
-        ...(found.length > limit && last && { nextCursor: last.id }),
-      });
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => read(orgId, { kind, workspaceId: whose, since, cursor, limit: most }),
+        ({ id }) => id,
+      );
+      return create(ListLogsResponseSchema, { ...page, data: records });
     },
 
     async *exportLogs({ kind = LogKind.UNSPECIFIED, sinceMinutes }, call) {
@@ -69,7 +68,7 @@ export function logService({ sql }: { sql: Sql }): Implementation<typeof LogServ
       let cursor: string | undefined;
       for (;;) {
         call.signal.throwIfAborted();
-        const records = await page(keyOf(call).orgId, {
+        const records = await read(keyOf(call).orgId, {
           kind,
           workspaceId: confinedTo(call),
           since,

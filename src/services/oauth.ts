@@ -44,6 +44,7 @@ import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { authorityOf, effective } from "./authority.ts";
 import { isRedirectUri, withCode } from "./oauth/redirect.ts";
 import { consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
+import { readPage } from "./pages.ts";
 
 const CODE_S = 600;
 const DEFAULT_PAGE = 100;
@@ -89,16 +90,14 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
       });
     },
 
-    async listOauthClients({ limit, cursor }, call) {
-      const page = { limit: limit ?? DEFAULT_PAGE, after: cursor };
-      const { clients, hasMore } = await listClients(sql, keyOf(call).orgId, page);
-      const last = clients.at(-1);
-      return create(ListOauthClientsResponseSchema, {
-        object: "list",
-        data: clients.map(clientMessage),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+    async listOauthClients({ limit = DEFAULT_PAGE, cursor: after }, call) {
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listClients(sql, orgId, { limit: most, after }),
+        ({ id }) => id,
+      );
+      return create(ListOauthClientsResponseSchema, { ...page, data: records.map(clientMessage) });
     },
 
     async deleteOauthClient({ clientId }, call) {

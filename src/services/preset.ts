@@ -15,14 +15,13 @@ import { configOf, type PresetCache, presetNotFound } from "../inference/presets
 import { audit } from "../store/account/audit.ts";
 import { deletePreset, putPreset } from "../store/account/presets.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 
 /** What presets depends on. */
 export interface PresetDeps {
   sql: Sql;
   book: PresetCache;
 }
-
-const DEFAULT_PAGE = 50;
 
 /** The preset RPCs. */
 export function presetService({ sql, book }: PresetDeps): Implementation<typeof PresetService> {
@@ -44,15 +43,9 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
 
     async listPresets({ limit = DEFAULT_PAGE, cursor = "" }, call) {
       const presets = await book.of(keyOf(call).orgId);
-      const names = [...presets.keys()].filter((name) => name > cursor).sort();
-      const page = names.slice(0, limit);
-      const last = page.at(-1);
-      return create(ListPresetsResponseSchema, {
-        object: "list",
-        data: page.map((name) => presets.get(name)![0]!),
-        hasMore: names.length > page.length,
-        ...(names.length > page.length && last !== undefined && { nextCursor: last }),
-      });
+      const after = [...presets.keys()].filter((name) => name > cursor).sort();
+      const { records: names, ...page } = await readPage(limit, async (most) => after.slice(0, most), String);
+      return create(ListPresetsResponseSchema, { ...page, data: names.map((name) => presets.get(name)![0]!) });
     },
 
     async getPreset({ name, version }, call) {

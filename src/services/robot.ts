@@ -22,9 +22,8 @@ import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/replicas/robot-stops.ts";
 import { assertReachable } from "./account/reach.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { confinedTo } from "./workspace-reach.ts";
-
-const DEFAULT_PAGE = 50;
 
 /** How long a stop that is in force waits for the database before it is answered as not written yet. */
 const PATIENCE_MS = 500;
@@ -76,19 +75,13 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
 
     async listRobotStops({ orgId: named, released = false, limit = DEFAULT_PAGE, cursor }, call) {
       const orgId = await orgOf(sql, named, call);
-      const { stops, hasMore } = await store.listStops(sql, orgId, {
-        workspaceId: confinedTo(call),
+      const workspaceId = confinedTo(call);
+      const { records, ...page } = await readPage(
         limit,
-        before: cursor,
-        released,
-      });
-      const last = stops.at(-1);
-      return create(ListRobotStopsResponseSchema, {
-        object: "list",
-        data: stops.map(messageOf),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+        (most) => store.listStops(sql, orgId, { workspaceId, limit: most, before: cursor, released }),
+        ({ id }) => id,
+      );
+      return create(ListRobotStopsResponseSchema, { ...page, data: records.map(messageOf) });
     },
   };
 }

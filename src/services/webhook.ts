@@ -32,6 +32,7 @@ import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { isNear, workspaceFor } from "./workspace-reach.ts";
 
 /** What webhooks depends on. */
@@ -42,7 +43,6 @@ export interface WebhookDeps {
   allowPrivate: boolean;
 }
 
-const DEFAULT_PAGE = 50;
 const SECRET_BYTES = 32;
 const SECRET_FORM = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
@@ -153,15 +153,12 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
 
     async listWebhookDeliveries({ hookId, limit = DEFAULT_PAGE, cursor }, call) {
       await hookOf(sql, call, hookId);
-      const found = await store.listDeliveries(sql, hookId, { limit: limit + 1, cursor });
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      return create(ListWebhookDeliveriesResponseSchema, {
-        object: "list",
-        data: page.map(deliveryOf),
-        hasMore: found.length > limit,
-        ...(found.length > limit && last && { nextCursor: last.id }),
-      });
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => store.listDeliveries(sql, hookId, { limit: most, cursor }),
+        ({ id }) => id,
+      );
+      return create(ListWebhookDeliveriesResponseSchema, { ...page, data: records.map(deliveryOf) });
     },
 
     async redeliverWebhook({ hookId, deliveryId }, call) {

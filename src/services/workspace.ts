@@ -31,6 +31,7 @@ import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessag
 import { assertReachable, giverOf } from "./account/reach.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
 import { allowsNoMore } from "./authority.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { confinedTo } from "./workspace-reach.ts";
 
 /** What workspaces depends on. */
@@ -41,8 +42,6 @@ export interface WorkspaceDeps {
   /** Makes this replica go by what has changed of an organisation's keys at once; the others hear of it. */
   changed(orgId: string): void;
 }
-
-const DEFAULT_PAGE = 50;
 
 /** The workspace RPCs. */
 export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Implementation<typeof WorkspaceService> {
@@ -68,19 +67,13 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
     async listWorkspaces({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
       await assertReachable(sql, orgId, call);
       await settled(orgId);
-      const { records, hasMore } = await listWorkspaces(sql, orgId, {
+      const { records, ...page } = await readPage(
         limit,
-        after,
-        only: confinedTo(call),
-        atMs: now(),
-      });
-      const last = records.at(-1);
-      return create(ListWorkspacesResponseSchema, {
-        object: "list",
-        data: await Promise.all(records.map((workspace) => messageOf(sql, workspace))),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+        (most) => listWorkspaces(sql, orgId, { limit: most, after, only: confinedTo(call), atMs: now() }),
+        ({ id }) => id,
+      );
+      const data = await Promise.all(records.map((workspace) => messageOf(sql, workspace)));
+      return create(ListWorkspacesResponseSchema, { ...page, data });
     },
 
     async getWorkspace({ orgId, workspaceId }, call) {
@@ -131,7 +124,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
       await assertReachable(sql, orgId, call);
       const revokedKeys = await tx(sql, async (tx) => {
         await found(tx, orgId, workspaceId);
-        const keys = (await listKeys(tx, orgId, { limit: 1, workspaceId })).records;
+        const keys = await listKeys(tx, orgId, { limit: 1, workspaceId });
         if (keys.length > 0 && !force)
           throw refuse(Reason.WORKSPACE_IN_USE, "the workspace has keys; revoke them first, or send force=true");
         const revoked = await revokeKeys(tx, { workspaceId });

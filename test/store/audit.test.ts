@@ -37,13 +37,12 @@ describe("a chain", () => {
   it("has one record for each act, in order, whole", async () => {
     const orgId = await org();
     for (const subject of ["a", "b", "c"]) await act(orgId, subject);
-    const { records, hasMore } = await listAudit(database.sql, orgId, { limit: 10 });
+    const records = await listAudit(database.sql, orgId, { limit: 10 });
     expect(records.map(({ seq, subject }) => [seq, subject])).toEqual([
       [3, "c"],
       [2, "b"],
       [1, "a"],
     ]);
-    expect(hasMore).toBe(false);
     expect(records[0]?.previous).toBe(records[1]?.hash);
     expect(records[2]?.previous).toBe("");
     expect(await verifyAuditChain(database.sql, orgId)).toEqual([]);
@@ -52,7 +51,7 @@ describe("a chain", () => {
   it("stays one chain when many act at once", async () => {
     const orgId = await org();
     await Promise.all(Array.from({ length: 40 }, (_, i) => act(orgId, `s${i}`)));
-    const { records } = await listAudit(database.sql, orgId, { limit: 100 });
+    const records = await listAudit(database.sql, orgId, { limit: 100 });
     expect(records.map(({ seq }) => seq)).toEqual(Array.from({ length: 40 }, (_, i) => 40 - i));
     expect(await verifyAuditChain(database.sql, orgId)).toEqual([]);
   });
@@ -64,7 +63,7 @@ describe("a chain", () => {
       throw new Error("changed my mind");
     });
     await expect(failed).rejects.toThrow("changed my mind");
-    expect((await listAudit(database.sql, orgId, { limit: 10 })).records).toEqual([]);
+    expect(await listAudit(database.sql, orgId, { limit: 10 })).toEqual([]);
   });
 
   it("misses its end when that was taken away", async () => {

@@ -92,7 +92,7 @@ describe("a key", () => {
     expect(key.rateLimit).toEqual({ ...DEFAULT_RATE_LIMIT, requests: 10, burst: 2 });
     expect(await findKeyByHash(db.sql, hashSecret(secret))).toEqual(key);
     expect(await findKey(db.sql, key.id)).toEqual(key);
-    expect(await listKeys(db.sql, orgId, { limit: 10 })).toEqual({ records: [key], hasMore: false });
+    expect(await listKeys(db.sql, orgId, { limit: 10 })).toEqual([key]);
     expect(await findKeyByHash(db.sql, hashSecret(newSecret().secret))).toBeUndefined();
   });
 

@@ -56,7 +56,7 @@ describe("a batch", () => {
     const intent = { ...intentOf(payer), model: "a\u0000b\ud800c\\u0000\u001fd" };
     hold.intend(intent);
     await hold.settle(endOf(intent, PRICE));
-    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 1 });
+    const rows = await listUsage(db.sql, payer.orgId, { limit: 1 });
     expect(rows[0]!.model).toBe("a\ufffdb\ufffdc\\u0000\ufffdd");
   });
 
@@ -129,7 +129,7 @@ describe("requests of one batch", () => {
       const details = attemptMs === undefined ? log : { ...log, attempts };
       expect(found.get(record.requestId)).toMatchObject({ ...record, log: details });
     }
-    const { rows } = await listUsage(db.sql, one.orgId, { limit: 50 });
+    const rows = await listUsage(db.sql, one.orgId, { limit: 50 });
     expect(rows.filter(({ wakeUpMicro }) => wakeUpMicro > 0)).toMatchObject([
       { wakeUpMicro: 600, hedgeCostMicro: 100 },
     ]);
@@ -169,11 +169,10 @@ describe("the ledger", () => {
     const { leaser } = await replica("one");
     for (let i = 0; i < 25; i++) await call(leaser, payer, PRICE);
     const seen: string[] = [];
-    for (let cursor: string | undefined, pages = 0; pages < 3; pages++) {
-      const page = await listUsage(db.sql, payer.orgId, { limit: 10, cursor });
-      seen.push(...page.rows.map((row) => row.requestId));
-      cursor = page.nextCursor;
-      expect(cursor === undefined).toBe(pages === 2);
+    for (const length of [10, 10, 5, 0]) {
+      const page = await listUsage(db.sql, payer.orgId, { limit: 10, cursor: seen.at(-1) });
+      expect(page).toHaveLength(length);
+      seen.push(...page.map((row) => row.requestId));
     }
     expect(seen).toEqual([...new Set(seen)].sort().reverse());
     expect(seen).toHaveLength(25);

@@ -44,6 +44,7 @@ import { findWorkspace } from "../../store/account/workspaces.ts";
 import { ownKeySpending } from "../../store/billing/usage.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../../store/database/tx.ts";
 import { authorityOf, authorityOfNew, changedAuthority, exceeding, inherited, refuseBeyond } from "../authority.ts";
+import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { callersReach, isRoleWithin } from "../permissions.ts";
 import { confinedTo } from "../workspace-reach.ts";
 import { budgetHolder, budgetOf, environmentOf, keyMessage, limitsOf } from "./messages.ts";
@@ -61,8 +62,6 @@ export interface KeyParts {
 }
 
 type KeyCalls = "createKey" | "listKeys" | "getOrgKey" | "updateKey" | "deleteKey" | "rotateKey" | "getKey";
-
-const DEFAULT_PAGE = 50;
 
 /** The RPCs about keys. */
 export function keyCalls({
@@ -129,14 +128,13 @@ export function keyCalls({
       if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
       // A role that sees its own keys alone sees none with a key that is nobody's.
       const userId = caller && callersReach(caller, "keys.read") === "own" ? (caller.userId ?? "") : undefined;
-      const { records, hasMore } = await listKeys(sql, orgId, { limit, after, workspaceId: own ?? asked, userId });
-      const last = records.at(-1);
-      return create(ListKeysResponseSchema, {
-        object: "list",
-        data: await briefly(records),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+      const workspaceId = own ?? asked;
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listKeys(sql, orgId, { limit: most, after, workspaceId, userId }),
+        ({ id }) => id,
+      );
+      return create(ListKeysResponseSchema, { ...page, data: await briefly(records) });
     },
 
     async getOrgKey({ orgId, keyId }, call) {

@@ -19,11 +19,11 @@ import { nowSeconds } from "../../clock.ts";
 import { type MarginRow, readMargin } from "../../store/billing/margin.ts";
 import { listUsage, type UsageRow, usageTotals } from "../../store/billing/usage.ts";
 import { ASSUMED_SCALEDOWN_S } from "../../supply/facts.ts";
+import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { workspaceFor } from "../workspace-reach.ts";
 import type { KeyParts } from "./keys.ts";
 import { assertReachable } from "./reach.ts";
 
-const DEFAULT_PAGE = 50;
 const DEFAULT_LINES = 200;
 const DEFAULT_SPAN_S = 30 * 86_400;
 /** The RPCs about usage. */
@@ -38,15 +38,17 @@ export function usageCalls({
       const workspaceId = workspaceFor(call, asked.workspaceId, "usage");
       const filter = { keyId, workspaceId, model, provider, contract, since, until };
       await settled(orgId);
-      const [page, totals] = await Promise.all([
-        listUsage(sql, orgId, { limit, cursor, ...filter }),
+      const [{ records, ...page }, totals] = await Promise.all([
+        readPage(
+          limit,
+          (most) => listUsage(sql, orgId, { limit: most, cursor, ...filter }),
+          ({ requestId }) => requestId,
+        ),
         usageTotals(sql, orgId, filter),
       ]);
       return create(ListUsageResponseSchema, {
-        object: "list",
-        data: page.rows.map(usageMessage),
-        hasMore: page.nextCursor !== undefined,
-        ...(page.nextCursor !== undefined && { nextCursor: page.nextCursor }),
+        ...page,
+        data: records.map(usageMessage),
         totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
       });
     },

@@ -22,6 +22,7 @@ import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../.
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { withdraw } from "../../supply/withdraw.ts";
+import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { offeringMessage, STATUSES } from "./messages.ts";
 
 type OfferingRpcs = Pick<
@@ -29,32 +30,27 @@ type OfferingRpcs = Pick<
   "listOfferings" | "getOffering" | "getReport" | "updateOffering" | "deleteOffering"
 >;
 
-const DEFAULT_PAGE = 50;
-
 /** The RPCs on offerings. */
 export function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
   const { sql } = deps;
   return {
     async listOfferings({ mine = true, provider, model, status, limit = DEFAULT_PAGE, cursor }, call) {
       const { principal } = call;
-      const found = await listOfferings(sql, {
+      const query = {
         orgId: principal.kind === "key" ? principal.orgId : undefined,
         andPublic: !mine,
         provider,
         model,
         status: status === undefined || status === OfferingStatus.UNSPECIFIED ? undefined : wordOf(status),
         before: cursor,
-        limit: limit + 1,
-      });
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      const hasMore = found.length > limit;
-      return create(ListOfferingsResponseSchema, {
-        object: "list",
-        data: page.map((record) => offeringMessage(record, { terms: isOwn(record, call) })),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.id }),
-      });
+      };
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listOfferings(sql, { ...query, limit: most }),
+        ({ id }) => id,
+      );
+      const data = records.map((record) => offeringMessage(record, { terms: isOwn(record, call) }));
+      return create(ListOfferingsResponseSchema, { ...page, data });
     },
 
     async getOffering({ offeringId }, call) {

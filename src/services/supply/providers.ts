@@ -14,6 +14,7 @@ import { tx } from "../../store/database/tx.ts";
 import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
 import { createProvider } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
+import { DEFAULT_PAGE, readPage } from "../pages.ts";
 import { ownProvider } from "./declare.ts";
 import { providerMessage } from "./messages.ts";
 
@@ -21,8 +22,6 @@ type ProviderRpcs = Pick<
   Implementation<typeof SupplyService>,
   "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider"
 >;
-
-const DEFAULT_PAGE = 50;
 
 /** The RPCs on providers. */
 export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
@@ -47,16 +46,14 @@ export function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
     },
 
     async listOwnProviders({ limit = DEFAULT_PAGE, cursor = "" }, call) {
-      const found = await listProviders(sql, { orgId: keyOf(call).orgId, after: cursor, limit: limit + 1 });
-      const page = found.slice(0, limit);
-      const last = page.at(-1);
-      const hasMore = found.length > limit;
-      return create(ListOwnProvidersResponseSchema, {
-        object: "list",
-        data: page.map((provider) => providerMessage(provider, true)),
-        hasMore,
-        ...(hasMore && last && { nextCursor: last.name }),
-      });
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listProviders(sql, { orgId, after: cursor, limit: most }),
+        ({ name }) => name,
+      );
+      const data = records.map((provider) => providerMessage(provider, true));
+      return create(ListOwnProvidersResponseSchema, { ...page, data });
     },
 
     async getOwnProvider({ provider: name }, call) {

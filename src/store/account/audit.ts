@@ -47,18 +47,18 @@ export interface AuditQuery {
   subject?: string | undefined;
 }
 
-/** The acts on an organisation, newest first, and whether there are older ones. */
+/** The acts on an organisation, newest first. */
 export async function listAudit(
   sql: Sql,
   orgId: string,
   { limit, before, action, actor, subject }: AuditQuery,
-): Promise<{ records: AuditRecord[]; hasMore: boolean }> {
+): Promise<AuditRecord[]> {
   const rows = await sql<AuditRow[]>`
     select *, encode(previous, 'hex') as previous, encode(hash, 'hex') as hash from audit
     where org_id = ${orgId} ${before === undefined ? sql`` : sql`and seq < ${before}`}
       ${matching(sql, "action", action)} ${matching(sql, "actor", actor)} ${matching(sql, "subject", subject)}
-    order by seq desc limit ${limit + 1}`;
-  return { records: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit };
+    order by seq desc limit ${limit}`;
+  return rows.map(recordOf);
 }
 
 const matching = (sql: Queryable, column: string, value: string | undefined) =>

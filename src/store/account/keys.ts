@@ -248,19 +248,19 @@ export interface KeyQuery {
   userId?: string | undefined;
 }
 
-/** The keys of an organisation that were not revoked, oldest first, and whether there are more. */
+/** The keys of an organisation that were not revoked, oldest first. */
 export async function listKeys(
   sql: Queryable,
   orgId: string,
   { limit, after, workspaceId, userId }: KeyQuery,
-): Promise<{ records: KeyRecord[]; hasMore: boolean }> {
+): Promise<KeyRecord[]> {
   const rows = await sql<KeyRow[]>`
     select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null
       ${after === undefined ? sql`` : sql`and id > ${after}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
-    order by id limit ${limit + 1}`;
-  return { records: await withAncestors(sql, rows.slice(0, limit)), hasMore: rows.length > limit };
+    order by id limit ${limit}`;
+  return withAncestors(sql, rows);
 }
 
 /** A key of an organisation that was not revoked; its row is locked until the transaction ends. */

@@ -117,15 +117,15 @@ export async function findMembers(sql: Queryable, orgId: string, ids: readonly s
   return rows.map(memberOf);
 }
 
-/** One page of an organisation's members, oldest first, from the one after `after`. */
+/** The members of an organisation, oldest first, from the one after `after`. */
 export async function listMembers(
   sql: Sql,
   orgId: string,
   { limit, after = "" }: { limit: number; after?: string | undefined },
-): Promise<{ members: MemberRecord[]; hasMore: boolean }> {
+): Promise<MemberRecord[]> {
   const rows = await sql<MemberRow[]>`
-    select ${columns(sql)} from member where org_id = ${orgId} and id > ${after} order by id limit ${limit + 1}`;
-  return { members: rows.slice(0, limit).map(memberOf), hasMore: rows.length > limit };
+    select ${columns(sql)} from member where org_id = ${orgId} and id > ${after} order by id limit ${limit}`;
+  return rows.map(memberOf);
 }
 
 /** Makes all who change who owns an organisation, or what its members' roles are, follow each other. Call it first. */

@@ -67,15 +67,15 @@ export async function findClient(sql: Queryable, id: string, orgId?: string): Pr
   return row && clientOf(row);
 }
 
-/** One page of an organisation's applications, oldest first, from the one after `after`. */
+/** The applications of an organisation, oldest first, from the one after `after`. */
 export async function listClients(
   sql: Sql,
   orgId: string,
   { limit, after = "" }: { limit: number; after?: string | undefined },
-): Promise<{ clients: ClientRecord[]; hasMore: boolean }> {
+): Promise<ClientRecord[]> {
   const rows = await sql<ClientRow[]>`
-    select * from oauth_client where org_id = ${orgId} and id > ${after} order by id limit ${limit + 1}`;
-  return { clients: rows.slice(0, limit).map(clientOf), hasMore: rows.length > limit };
+    select * from oauth_client where org_id = ${orgId} and id > ${after} order by id limit ${limit}`;
+  return rows.map(clientOf);
 }
 
 /** Deletes an application with its codes. Answers whether there was such an application. */

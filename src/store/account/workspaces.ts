@@ -109,12 +109,12 @@ export async function listWorkspaces(
   sql: Queryable,
   orgId: string,
   { limit, after, only, atMs }: { limit: number; after: string | undefined; only?: string | undefined; atMs: number },
-): Promise<{ records: WorkspaceRecord[]; hasMore: boolean }> {
+): Promise<WorkspaceRecord[]> {
   const rows = await sql<WorkspaceRow[]>`
     ${workspaces(sql, atMs)} and org_id = ${orgId} ${after === undefined ? sql`` : sql`and id > ${after}`}
       ${only === undefined ? sql`` : sql`and id = ${only}`}
-    order by id limit ${limit + 1}`;
-  return { records: rows.slice(0, limit).map(workspaceOf), hasMore: rows.length > limit };
+    order by id limit ${limit}`;
+  return rows.map(workspaceOf);
 }
 
 /** What may change of a workspace; absent fields stay. */

@@ -129,17 +129,17 @@ export async function paymentOfIntent(sql: Sql, intentId: string): Promise<strin
   return row?.id;
 }
 
-/** The payments of an organisation, newest first, and whether there are older ones; `before` is the last one's name. */
+/** The payments of an organisation, newest first, from before the one named `before`. */
 export async function listPayments(
   sql: Sql,
   orgId: string,
   { limit, before }: { limit: number; before: string | undefined },
-): Promise<{ payments: PaymentRecord[]; hasMore: boolean }> {
+): Promise<PaymentRecord[]> {
   const rows = await sql<PaymentRow[]>`
     select ${columns(sql)} from payment
     where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
-    order by id desc limit ${limit + 1}`;
-  return { payments: rows.slice(0, limit).map(paymentOf), hasMore: rows.length > limit };
+    order by id desc limit ${limit}`;
+  return rows.map(paymentOf);
 }
 
 /** Pending payments that the processor was not asked about for an hour, oldest first; they count as asked from now on. */

@@ -36,13 +36,6 @@ export interface UsageFilter {
   until?: number | undefined;
 }
 
-/** A page of the usage list. */
-export interface UsagePage {
-  rows: UsageRow[];
-  /** Where the next page begins; undefined on the last. */
-  nextCursor: string | undefined;
-}
-
 interface UsageDatabaseRow {
   request_id: string;
   created: Date;
@@ -61,20 +54,19 @@ interface UsageDatabaseRow {
   workspace_id: string | null;
 }
 
-/** The requests of an organisation that were charged or can't be, by the moment of their call; `cursor` is a page's `nextCursor`. */
+/** The requests of an organisation that were charged or can't be, the newest first, from before the request `cursor`. */
 export async function listUsage(
   sql: Sql,
   orgId: string,
   { limit, cursor, ...filter }: UsageFilter & { limit: number; cursor?: string | undefined },
-): Promise<UsagePage> {
+): Promise<UsageRow[]> {
   const rows = await sql<UsageDatabaseRow[]>`
     select request_id, created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
       simulated, byok, status, (select workspace_id from key where key.id = key_id) as workspace_id
     from request
     where ${selected(sql, orgId, filter)} ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
-    order by request_id desc limit ${limit + 1}`;
-  const page = rows.slice(0, limit);
-  return { rows: page.map(usageOf), nextCursor: rows.length > limit ? page.at(-1)?.request_id : undefined };
+    order by request_id desc limit ${limit}`;
+  return rows.map(usageOf);
 }
 
 function selected(sql: Sql, orgId: string, filter: UsageFilter) {

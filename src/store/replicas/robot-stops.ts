@@ -98,18 +98,18 @@ export interface StopPage {
   readonly released: boolean;
 }
 
-/** The stops of an organisation, or those of one of its workspaces, newest first, and whether there are older ones. `before` is the last page's last id. */
+/** The stops of an organisation, or those of one of its workspaces, newest first. `before` is the last page's last id. */
 export async function listStops(
   sql: Sql,
   orgId: string,
   { workspaceId, limit, before, released }: StopPage,
-): Promise<{ stops: StopRecord[]; hasMore: boolean }> {
+): Promise<StopRecord[]> {
   const rows = await sql<StopRow[]>`
     select * from robot_stop where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${released ? sql`` : sql`and released is null`}
-    order by id desc limit ${limit + 1}`;
-  return { stops: rows.slice(0, limit).map(stopOf), hasMore: rows.length > limit };
+    order by id desc limit ${limit}`;
+  return rows.map(stopOf);
 }
 
 const stopOf = ({ org_id, workspace_id, created_by, released_by, created, released, ...row }: StopRow): StopRecord => ({

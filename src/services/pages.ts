@@ -1,0 +1,30 @@
+/** One page of a list: what every response of a list says beside its data. */
+
+/** How many elements a page has where the request does not say. */
+export const DEFAULT_PAGE = 50;
+
+/** A page of a list; all but `records` are fields of the response message. */
+export interface Page<T> {
+  records: T[];
+  object: "list";
+  /** Whether there are more after these. */
+  hasMore: boolean;
+  /** What the next page's request sends as its cursor; absent on the last page. */
+  nextCursor?: string;
+}
+
+/**
+ * Reads a page of `limit` elements. `read` answers the first elements after the request's cursor, at most as many as it is asked for: one more
+ * than the page has, which tells whether another page follows. `cursorOf` answers the cursor that follows an element.
+ */
+export async function readPage<T>(
+  limit: number,
+  read: (most: number) => Promise<readonly T[]>,
+  cursorOf: (last: T) => string,
+): Promise<Page<T>> {
+  const found = await read(limit + 1);
+  const records = found.slice(0, limit);
+  const last = records.at(-1);
+  const hasMore = found.length > limit;
+  return { records, object: "list", hasMore, ...(hasMore && last !== undefined && { nextCursor: cursorOf(last) }) };
+}
