@@ -30,8 +30,7 @@ import { prunePins } from "../store/replicas/pins.ts";
 import { pruneRollups } from "../store/replicas/rollups.ts";
 import { pruneServerLeases } from "../store/replicas/server-leases.ts";
 import { keepProbing } from "../supply/probe/schedule.ts";
-import { Poster } from "../upstream/post/poster.ts";
-import { guardedConnector } from "../upstream/transport/guard.ts";
+import { post } from "../upstream/post/post.ts";
 import type { AppContext } from "./context.ts";
 import { type Subsystems, supplyDeps } from "./services.ts";
 import { HOOK_MS } from "./upstream.ts";
@@ -110,21 +109,15 @@ export function startWorkers({ log, replica, closers }: AppContext, subsystems: 
     // Physics takes a core each.
     new Worker({ ...working, work: { evaluation }, atOnce: Math.max(1, availableParallelism() - 1) }),
   );
-  const poster = new Poster({
-    agent: hookAgent,
-    connect: guardedConnector({ allowPrivate, dnsServers: config.dnsServers }),
-    allowPrivate,
-    timeoutMs: HOOK_MS,
-    maxBytes: HOOK_ANSWER_BYTES,
-  });
+  const hookLimits = { agent: hookAgent, allowPrivate, timeoutMs: HOOK_MS, maxBytes: HOOK_ANSWER_BYTES };
   const sender = new WebhookSender({
     ...working,
-    post: (url, headers, body) => poster.post(url, headers, body),
+    post: (url, headers, body) => post(url, { ...hookLimits, headers, body }),
     textOf: eventText,
     secretsOf: (hook) => secretsOf(vault, hook),
     disabled: tellDisabled,
   });
-  closers.add(() => sender.close().finally(() => poster.close()));
+  closers.add(() => sender.close());
   const teller = new EventExporter({ ...working, open: openTarget, read: toldEvent });
   closers.add(() => teller.close());
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));

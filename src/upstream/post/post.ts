@@ -1,18 +1,16 @@
-/** One POST to an address that somebody else gave us, through the guard: no redirect, little of the answer, not for long. */
+/**
+ * One POST to an address that a user gave: a webhook or a collector of spans. The guard judges the address at every connection; no redirect
+ * is followed, few bytes of the answer are read, and the whole exchange has one deadline.
+ */
 import type { Dispatcher } from "undici";
 import { after } from "../../clock.ts";
-import { secondsOf } from "../../codecs/plain-answer.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
 
-/** How a POST was answered: the status, and the seconds that the receiver asks us to wait. */
+/** How a POST was answered. */
 export interface PostAnswer {
   readonly status: number;
+  /** Seconds, from the header `Retry-After`; undefined where it is absent or holds a date. */
   readonly retryAfterS: number | undefined;
-}
-
-/** The same, and whether the answer's head was of the plainest form. */
-export interface CarefulAnswer extends PostAnswer {
-  readonly plain: boolean;
 }
 
 /** Why no answer came. */
@@ -29,7 +27,7 @@ export class PostFailed extends Error {
   }
 }
 
-/** What is posted, and how patiently. */
+/** What is posted, and the limits of the exchange. */
 export interface PostOptions {
   /** From `guardedAgent`, made with the same `allowPrivate`. */
   readonly agent: Dispatcher;
@@ -41,66 +39,38 @@ export interface PostOptions {
   readonly maxBytes: number;
 }
 
-/** Where a request goes. */
-export interface PostUrl {
-  readonly origin: string;
-  readonly path: string;
-  readonly protocol: string;
-  /** With its port, where it is not the scheme's own. */
-  readonly host: string;
-  /** As a socket takes it: no brackets. */
-  readonly hostname: string;
-  readonly port: string;
-}
-
-const MOST_PLACES = 1_000;
-/** Addresses whose text was judged; what a name resolves to is judged at every connection. */
-const places: Readonly<Record<string, Map<string, PostUrl>>> = { true: new Map(), false: new Map() };
-
-/** Where an address leads, once its text was judged. Throws `AddressRefused`. */
-export function placeOf(address: string, allowPrivate: boolean): PostUrl {
-  const known = places[`${allowPrivate}`]!;
-  const found = known.get(address);
-  if (found) return found;
-  const url = checkUrl(address, { schemes: ["https:", "http:"], allowPrivate });
-  if (known.size >= MOST_PLACES) known.clear();
-  const { origin, protocol, host, port } = url;
-  const hostname = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const place = { origin, path: url.pathname + url.search, protocol, host, hostname, port };
-  known.set(address, place);
-  return place;
-}
+const SCHEMES = ["https:", "http:"];
 
 /** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
-export function post(address: string, options: PostOptions): Promise<CarefulAnswer> {
+export function post(address: string, options: PostOptions): Promise<PostAnswer> {
   return new Promise((resolve, reject) => {
-    let place: PostUrl;
+    let url: URL;
     try {
-      place = placeOf(address, options.allowPrivate);
+      url = checkUrl(address, { schemes: SCHEMES, allowPrivate: options.allowPrivate });
     } catch (cause) {
       reject(new PostFailed("refused_address", cause));
       return;
     }
     const { agent, headers, body } = options;
-    const { origin, path } = place;
-    agent.dispatch({ origin, path, method: "POST", headers, body }, new PostExchange(options, resolve, reject));
+    const request = { origin: url.origin, path: url.pathname + url.search, method: "POST", headers, body } as const;
+    agent.dispatch(request, new PostExchange(options, resolve, reject));
   });
 }
 
 /** One exchange; the first of answer, failure and timer settles it. */
 class PostExchange implements Dispatcher.DispatchHandler {
   readonly #maxBytes: number;
-  readonly #resolve: (answer: CarefulAnswer) => void;
+  readonly #resolve: (answer: PostAnswer) => void;
   readonly #reject: (reason: PostFailed) => void;
   readonly #forgetTimer: () => void;
   #controller: Dispatcher.DispatchController | undefined;
-  #answer: CarefulAnswer | undefined;
+  #answer: PostAnswer | undefined;
   #bytes = 0;
   #over = false;
 
   constructor(
     { timeoutMs, maxBytes }: PostOptions,
-    resolve: (answer: CarefulAnswer) => void,
+    resolve: (answer: PostAnswer) => void,
     reject: (reason: PostFailed) => void,
   ) {
     this.#maxBytes = maxBytes;
@@ -120,9 +90,7 @@ class PostExchange implements Dispatcher.DispatchHandler {
     headers: Record<string, string | string[] | undefined>,
   ): void {
     if (status < 200) return;
-    const ends = status === 204 || headers["content-length"] !== undefined;
-    const plain = ends && !("transfer-encoding" in headers) && headers.connection !== "close";
-    this.#answer = { status, retryAfterS: secondsOf(headers["retry-after"]), plain };
+    this.#answer = { status, retryAfterS: secondsOf(headers["retry-after"]) };
   }
 
   onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -148,4 +116,9 @@ class PostExchange implements Dispatcher.DispatchHandler {
     this.#reject(new PostFailed(failure, cause));
     this.#controller?.abort(new PostFailed(failure));
   }
+}
+
+function secondsOf(retryAfter: unknown): number | undefined {
+  const seconds = Number(retryAfter);
+  return Number.isFinite(seconds) && seconds >= 0 ? seconds : undefined;
 }
