@@ -7,6 +7,7 @@ import { gr00tZmq } from "./gr00t-zmq/index.ts";
 import { lerobotAsync } from "./lerobot-async/index.ts";
 import { OutboundHub } from "./limber-outbound/hub.ts";
 import { limberOutbound } from "./limber-outbound/index.ts";
+import { type PolicyCodec, PROTOBUF_CODEC } from "./limber-policy/codec.ts";
 import { type LimberPolicyWire, limberPolicy } from "./limber-policy/index.ts";
 import { oipV2Grpc } from "./oip-v2-grpc/index.ts";
 import { oipV2Rest } from "./oip-v2-rest/index.ts";
@@ -14,7 +15,9 @@ import { openaiChat } from "./openai-chat/index.ts";
 import { openpiWs } from "./openpi-ws/index.ts";
 import { openvlaAct } from "./openvla-act/index.ts";
 import { simulated } from "./simulated/index.ts";
+import type { GrpcClientFactory } from "./transport/grpc.ts";
 import { guardedLookup } from "./transport/guard.ts";
+import { openHttp2Grpc } from "./transport/http2-grpc.ts";
 import { localLeases, type ServerLeases } from "./transport/leases.ts";
 import type { ServerReach } from "./transport/servers.ts";
 import { vllmOmniVideos } from "./vllm-omni-videos/index.ts";
@@ -34,10 +37,26 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
-/** Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are others. */
-export function createUpstream(options: Omit<ServerReach, "lookup">, leases: ServerLeases = localLeases()): Upstream {
-  const reach: ServerReach = { ...options, lookup: guardedLookup(options) };
-  const native = limberPolicy(reach);
+/** The pieces of which there may be another implementation. */
+export interface UpstreamPieces {
+  readonly openGrpc: GrpcClientFactory;
+  readonly policyCodec: PolicyCodec;
+}
+
+/** By node:http2 and protobuf-es. */
+const PLAIN: UpstreamPieces = { openGrpc: openHttp2Grpc, policyCodec: PROTOBUF_CODEC };
+
+/**
+ * Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are
+ * others.
+ */
+export function createUpstream(
+  options: Omit<ServerReach, "lookup" | "openGrpc">,
+  leases: ServerLeases = localLeases(),
+  { openGrpc, policyCodec }: UpstreamPieces = PLAIN,
+): Upstream {
+  const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc };
+  const native = limberPolicy(reach, policyCodec);
   const hub = new OutboundHub();
   const wires = [
     native, // gRPC, partners' own servers

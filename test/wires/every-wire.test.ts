@@ -1,12 +1,12 @@
 /** Every wire keeps the same promises about what it is asked, be it to act, to predict or to find, whatever the server does. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../src/contracts/failure.ts";
-import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
 import { type ActServer, ODDITIES } from "../support/act-server.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../support/bad-upstream.ts";
 import { eventually } from "../support/eventually.ts";
 import { installStandInDecoder } from "../support/stand-in-decoder.ts";
+import { createUpstream, type Upstream } from "../support/upstream.ts";
 import { callWith, failureIn, nameOf, observed, targetAt } from "../support/wire-calls.ts";
 import { EVERY_WIRE } from "./every-wire.ts";
 

@@ -11,17 +11,13 @@ import {
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
+import { FAST_CODEC } from "../../src/fast/policy-codec.ts";
 import { readPrediction } from "../../src/upstream/cog/decode.ts";
 import { readInfer as readCosmos } from "../../src/upstream/cosmos-nim/decode.ts";
 import { readAction, readModalityConfig } from "../../src/upstream/gr00t-zmq/decode.ts";
 import { readActions, readChunk } from "../../src/upstream/lerobot-async/decode.ts";
-import {
-  type HeardAct,
-  readAct,
-  readDescribe,
-  readGround,
-  readPredict,
-} from "../../src/upstream/limber-policy/decode.ts";
+import { type PolicyCodec, PROTOBUF_CODEC } from "../../src/upstream/limber-policy/codec.ts";
+import { groundAnswerOf, type HeardAct, messageIn, predictPartOf } from "../../src/upstream/limber-policy/decode.ts";
 import { arrayOfTensor, type Tensor } from "../../src/upstream/oip/tensors.ts";
 import { readInfer as readGrpcInfer, readMetadata as readGrpcMetadata } from "../../src/upstream/oip-v2-grpc/decode.ts";
 import { readInfer as readRestInfer, readMetadata as readRestMetadata } from "../../src/upstream/oip-v2-rest/decode.ts";
@@ -129,11 +125,32 @@ const stepsOf = ({ answer }: HeardAct): unknown => {
   return answer.steps;
 };
 
-const READERS: readonly [string, readonly Uint8Array[], (bytes: Buffer) => unknown][] = [
-  ["an act", [samples.act, samples.error], (bytes) => stepsOf(readAct(bytes))],
-  ["a predicted frame", [samples.frame], readPredict],
-  ["a grounding", [samples.ground], readGround],
-  ["a description", [samples.describe], readDescribe],
+type Reader = [string, readonly Uint8Array[], (bytes: Buffer) => unknown];
+
+function readersBy({ readAct, readMessage }: PolicyCodec, index: number): Reader[] {
+  const name = ["protobuf-es", "the fast codec"][index];
+  return [
+    [`an act by ${name}`, [samples.act, samples.error], (bytes) => stepsOf(readAct(bytes))],
+    [
+      `a predicted frame by ${name}`,
+      [samples.frame],
+      (bytes) => predictPartOf(messageIn(PredictResponseSchema, bytes, readMessage)),
+    ],
+    [
+      `a grounding by ${name}`,
+      [samples.ground],
+      (bytes) => groundAnswerOf(messageIn(GroundResponseSchema, bytes, readMessage)),
+    ],
+    [
+      `a description by ${name}`,
+      [samples.describe],
+      (bytes) => messageIn(DescribeResponseSchema, bytes, readMessage).models,
+    ],
+  ];
+}
+
+const READERS: readonly Reader[] = [
+  ...[PROTOBUF_CODEC, FAST_CODEC].flatMap(readersBy),
   ["openpi's metadata", [recorded("openpi_metadata")], readMetadata],
   [
     "openpi's answer",

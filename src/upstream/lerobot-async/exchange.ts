@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { now, sleep, steadyNow } from "../../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, unreachable } from "../transport/failures.ts";
-import { GrpcCalls } from "../transport/grpc.ts";
+import type { GrpcClient } from "../transport/grpc.ts";
 import type { ServerLeases, Taken } from "../transport/leases.ts";
 import type { Address, UpstreamServer } from "../transport/servers.ts";
 import { Turns } from "../transport/turns.ts";
@@ -31,14 +31,14 @@ type LerobotWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | und
 
 /** One server, and who has it. */
 export class Leased implements UpstreamServer {
-  readonly #calls: GrpcCalls;
+  readonly #calls: GrpcClient;
   readonly #leases: ServerLeases;
   readonly #name: string;
   readonly #turns = new Turns();
   #released: Promise<void> = Promise.resolve();
 
-  constructor(address: Address, leases: ServerLeases) {
-    this.#calls = new GrpcCalls(address);
+  constructor(address: Address, calls: GrpcClient, leases: ServerLeases) {
+    this.#calls = calls;
     this.#leases = leases;
     this.#name = createHash("sha256").update(address.url.href).digest("hex");
   }

@@ -27,7 +27,7 @@ const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }), {
 
 /** Opens the wire; connections are made on first use. */
 export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
-  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address, leases));
+  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new Leased(address, reach.openGrpc(address), leases));
   return {
     id: "lerobot-async",
     schemes: Object.keys(GRPC_SCHEMES),

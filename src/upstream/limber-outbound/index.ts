@@ -1,16 +1,7 @@
 /** The native wire, reversed: calls go out on the stream by which the server dialled the gateway, through the replica that holds it. */
-import { fromBinary, toBinary } from "@bufbuild/protobuf";
-import {
-  ActRequestSchema,
-  type CallError,
-  GroundRequestSchema,
-  GroundResponseSchema,
-  PredictRequestSchema,
-  type PredictResponse,
-  PredictResponseSchema,
-} from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { actAnswerOf, readGround, readPredict } from "../limber-policy/decode.ts";
-import { encodeGround, encodePredict, prepareAct } from "../limber-policy/encode.ts";
+import type { CallError, PredictResponse } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import { actAnswerOf, groundAnswerOf, predictPartOf } from "../limber-policy/decode.ts";
+import { actCallOf, groundRequestOf, predictRequestOf } from "../limber-policy/encode.ts";
 import { malformed, unreachable } from "../transport/failures.ts";
 import type { UpstreamTarget, Wire } from "../wire.ts";
 import type { OutboundConnection, OutboundHub } from "./hub.ts";
@@ -20,9 +11,6 @@ export const OUTBOUND = "limber-outbound";
 
 /** The address of a provider's registered server. */
 export const outboundAddress = (provider: string): string => `outbound://${provider}`;
-
-/** gRPC's prefix, which a message inside another one doesn't have. */
-const PREFIX_BYTES = 5;
 
 /** The wire over the servers of a outbound hub. */
 export function limberOutbound(hub: OutboundHub): Wire {
@@ -38,11 +26,13 @@ export function limberOutbound(hub: OutboundHub): Wire {
     schemes: ["outbound:"],
     isHere: (target) => connectionOf(target) !== undefined,
     async act(target, input, frames, call) {
-      const prepared = await prepareAct(target.model, input, frames, call);
-      const question = (callId: number) => fromBinary(ActRequestSchema, prepared.under(callId).subarray(PREFIX_BYTES));
+      const value = await actCallOf(target.model, input, frames, call);
       return new Promise((resolve, reject) => {
         registered(target).call(
-          (callId) => ({ case: "act", value: question(callId) }),
+          (callId) => ({
+            case: "act",
+            value: { $typeName: "limber.policy.v1.ActRequest", callId, body: { case: "call", value } },
+          }),
           {
             take(reply) {
               if (reply.case !== "act") reject(malformed("an act was answered with something else"));
@@ -56,8 +46,7 @@ export function limberOutbound(hub: OutboundHub): Wire {
       });
     },
     async *predict(target, input, frames, call) {
-      const framed = await encodePredict(target.model, input, frames);
-      const request = fromBinary(PredictRequestSchema, framed.subarray(PREFIX_BYTES));
+      const request = await predictRequestOf(target.model, input, frames);
       const parts = new PredictedParts();
       registered(target).call(
         (callId) => ({
@@ -75,19 +64,17 @@ export function limberOutbound(hub: OutboundHub): Wire {
         },
         call,
       );
-      for await (const part of parts.read()) yield readPredict(toBinary(PredictResponseSchema, part));
+      for await (const part of parts.read()) yield predictPartOf(part);
     },
     async ground(target, input, frames, call) {
-      const framed = await encodeGround(target.model, input, frames);
-      const request = fromBinary(GroundRequestSchema, framed.subarray(PREFIX_BYTES));
+      const request = await groundRequestOf(target.model, input, frames);
       return new Promise((resolve, reject) => {
         registered(target).call(
           (callId) => ({ case: "ground", value: { $typeName: "limber.outbound.v1.GroundCall", callId, request } }),
           {
             take(reply) {
               const body = reply.case === "ground" ? reply.value.body : undefined;
-              if (body?.case === "answer")
-                settle(resolve, reject, () => readGround(toBinary(GroundResponseSchema, body.value)));
+              if (body?.case === "answer") resolve(groundAnswerOf(body.value));
               else reject(body?.case === "error" ? failureOfCall(body.value) : malformed("no points and boxes"));
               return true;
             },

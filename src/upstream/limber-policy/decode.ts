@@ -4,13 +4,9 @@ import {
   type ActResponse,
   ActResponseSchema,
   CallErrorCode,
-  DescribeResponseSchema,
-  GroundResponseSchema,
-  PredictResponseSchema,
-  type ServedModel,
+  type GroundResponse,
+  type PredictResponse,
 } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
-import { seenAnswer } from "../../codecs/protobuf/loop.ts";
-import { readMessage } from "../../codecs/protobuf/read.ts";
 import type { ActAnswer, GroundAnswer, PredictAnswerPart } from "../../contracts/contract.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { failureOf, malformed, ownerText } from "../transport/failures.ts";
@@ -21,11 +17,12 @@ export interface HeardAct {
   readonly answer: ActAnswer | UpstreamFailure;
 }
 
+/** Reads a message of the schema. Throws where it cannot. */
+export type ReadMessage = <D extends DescMessage>(schema: D, bytes: Uint8Array) => MessageShape<D>;
+
 /** Reads a message of an act stream. Throws an UpstreamFailure when it can't be read. */
-export function readAct(bytes: Buffer): HeardAct {
-  const seen = seenAnswer(bytes);
-  if (seen) return seen;
-  const response = read(ActResponseSchema, bytes);
+export function readAct(bytes: Buffer, readMessage: ReadMessage): HeardAct {
+  const response = messageIn(ActResponseSchema, bytes, readMessage);
   try {
     return { callId: response.callId, answer: actAnswerOf(response) };
   } catch (thrown) {
@@ -46,30 +43,30 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
   return { steps, dtMs, note: noteOf(note), prediction, gpuSeconds };
 }
 
-/** One message of a predict call. Throws an UpstreamFailure when it can't be read. */
-export function readPredict(bytes: Uint8Array): PredictAnswerPart {
-  const { body } = read(PredictResponseSchema, bytes);
+/** One part of a prediction. Throws an UpstreamFailure where it is none. */
+export function predictPartOf({ body }: PredictResponse): PredictAnswerPart {
   if (body.case === "frame") return { kind: "frame", frame: body.value };
   if (body.case === undefined) throw malformed("neither a frame nor a summary");
   return { kind: "summary", gpuSeconds: body.value.gpuSeconds, note: noteOf(body.value.note) };
 }
 
-/** The answer of a ground call. Throws an UpstreamFailure when it can't be read. */
-export function readGround(bytes: Uint8Array): GroundAnswer {
-  const { points, boxes, note, inputTokens, outputTokens } = read(GroundResponseSchema, bytes);
+/** The answer of a ground call. */
+export function groundAnswerOf({ points, boxes, note, inputTokens, outputTokens }: GroundResponse): GroundAnswer {
   return { points, boxes, note: noteOf(note), inputTokens, outputTokens };
 }
-
-/** What a server serves. Throws an UpstreamFailure when it can't be read. */
-export const readDescribe = (bytes: Uint8Array): ServedModel[] => read(DescribeResponseSchema, bytes).models;
 
 /** As the contract of a model allows notes: one paragraph. */
 const MAX_NOTE = 1_000;
 const noteOf = (text: string): string => text.replace(/\p{Cc}+/gu, " ").slice(0, MAX_NOTE);
 
-function read<D extends DescMessage>(schema: D, bytes: Uint8Array): MessageShape<D> {
+/** Reads a message. Throws an UpstreamFailure where it cannot. */
+export function messageIn<D extends DescMessage>(
+  schema: D,
+  bytes: Uint8Array,
+  readMessage: ReadMessage,
+): MessageShape<D> {
   try {
-    return readMessage(schema, bytes, { readUnknownFields: false });
+    return readMessage(schema, bytes);
   } catch (error) {
     throw malformed("a message that the schema can't read", error);
   }

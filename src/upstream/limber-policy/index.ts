@@ -1,18 +1,19 @@
 /** The native wire: gRPC to a server of `limber.policy.v1`, which partners implement from generated stubs. */
-import { PolicyService, type ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
+import {
+  DescribeResponseSchema,
+  GroundRequestSchema,
+  GroundResponseSchema,
+  PolicyService,
+  PredictRequestSchema,
+  PredictResponseSchema,
+  type ServedModel,
+} from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { GRPC_SCHEMES, type GrpcExchange } from "../transport/grpc.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../wire.ts";
-import { readDescribe, readGround, readPredict } from "./decode.ts";
-import {
-  type ActMessage,
-  AskedAct,
-  encodeCommon,
-  encodeDescribe,
-  encodeGround,
-  encodePredict,
-  prepareAct,
-} from "./encode.ts";
+import type { ActMessage, PolicyCodec } from "./codec.ts";
+import { groundAnswerOf, messageIn, predictPartOf } from "./decode.ts";
+import { framed, framedDescribe, groundRequestOf, predictRequestOf } from "./encode.ts";
 import { PolicyChannel } from "./exchange.ts";
 
 /** The native wire, and the question that only it can ask. */
@@ -22,41 +23,45 @@ export interface LimberPolicyWire extends Wire {
 }
 
 /** Opens the wire; connections are made on first use. */
-export function limberPolicy(reach: ServerReach): LimberPolicyWire {
-  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(address));
+export function limberPolicy(reach: ServerReach, codec: PolicyCodec): LimberPolicyWire {
+  const { readMessage } = codec;
+  const channels = new Servers(reach, GRPC_SCHEMES, (address) => new PolicyChannel(reach.openGrpc(address), codec));
 
-  const describe = async (target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]> =>
-    readDescribe(await channels.of(target).unary(exchange("describe", call), encodeDescribe()));
+  const describe = async (target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]> => {
+    const bytes = await channels.of(target).unary(exchange("describe", call), framedDescribe());
+    return messageIn(DescribeResponseSchema, bytes, readMessage).models;
+  };
 
   return {
     id: "limber-policy",
     schemes: Object.keys(GRPC_SCHEMES),
     describe,
-    // Without a promise of its own where nothing is waited for: calls in a control loop come this way.
     act(target, input, frames, call) {
-      const ask = (prepared: ActMessage) => channels.of(target).act(PATH.act, prepared, call.signal);
+      const ask = (message: ActMessage) => channels.of(target).act(PATH.act, message, call.signal);
       try {
-        const preparing = prepareAct(target.model, input, frames, call);
-        return preparing instanceof Promise ? preparing.then(ask) : ask(preparing);
+        const message = codec.act(target.model, input, frames, call);
+        return message instanceof Promise ? message.then(ask) : ask(message);
       } catch (thrown) {
         return Promise.reject(thrown);
       }
     },
     line(target, input, { requestId }) {
-      const common = encodeCommon(target.model, input, requestId);
+      const messageOf = codec.loop(target.model, input, requestId);
       return {
         ask(observations, budgetMs, signal, hearer) {
-          channels.of(target).ask(PATH.act, new AskedAct(common, observations, budgetMs), signal, hearer);
+          channels.of(target).ask(PATH.act, messageOf(observations, budgetMs), signal, hearer);
         },
       };
     },
     predict(target, input, frames, call) {
-      const encode = () => encodePredict(target.model, input, frames);
-      return channels.of(target).stream(exchange("predict", call), encode, readPredict);
+      const encode = async () => framed(PredictRequestSchema, await predictRequestOf(target.model, input, frames));
+      const read = (part: Buffer) => predictPartOf(messageIn(PredictResponseSchema, part, readMessage));
+      return channels.of(target).stream(exchange("predict", call), encode, read);
     },
     async ground(target, input, frames, call) {
-      const message = await encodeGround(target.model, input, frames);
-      return readGround(await channels.of(target).unary(exchange("ground", call), message));
+      const message = framed(GroundRequestSchema, await groundRequestOf(target.model, input, frames));
+      const bytes = await channels.of(target).unary(exchange("ground", call), message);
+      return groundAnswerOf(messageIn(GroundResponseSchema, bytes, readMessage));
     },
     async health(target, call) {
       await describe(target, call);

@@ -2,7 +2,7 @@
 
 import type { OipTransport } from "../oip/wire.ts";
 import { malformed } from "../transport/failures.ts";
-import { GRPC_SCHEMES, GrpcCalls } from "../transport/grpc.ts";
+import { GRPC_SCHEMES } from "../transport/grpc.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { readInfer, readMetadata, readReady } from "./decode.ts";
@@ -12,7 +12,7 @@ type OipMethod = "ServerReady" | "ModelReady" | "ModelMetadata" | "ModelInfer";
 
 /** The protocol over gRPC. */
 export function grpcTransport(reach: ServerReach): OipTransport {
-  const servers = new Servers(reach, GRPC_SCHEMES, (address) => new GrpcCalls(address));
+  const servers = new Servers(reach, GRPC_SCHEMES, reach.openGrpc);
   const ask = async (target: UpstreamTarget, method: OipMethod, message: Buffer, call: CallOptions): Promise<Buffer> =>
     servers.of(target).unary({ ...call, path: `/inference.GRPCInferenceService/${method}` }, message);
   return {

@@ -9,8 +9,8 @@ import { after } from "../../clock.ts";
 import { frameMessage } from "../../codecs/grpc.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { newId } from "../../ids.ts";
-import { GrpcCalls } from "../transport/grpc.ts";
 import { AddressRefused, checkUrl } from "../transport/guard.ts";
+import { openHttp2Grpc } from "../transport/http2-grpc.ts";
 import { PostFailed, type PostFailure, post } from "./post.ts";
 
 /** The spans were not taken. */
@@ -90,7 +90,7 @@ function overHttp({ agent, allowPrivate }: OtlpReach, url: URL, { protocol, head
 
 function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): OtlpSender {
   const small = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-  const calls = new GrpcCalls({ url: new URL(url.origin), lookup, authorization: undefined, headers: small });
+  const calls = openHttp2Grpc({ url: new URL(url.origin), lookup, authorization: undefined, headers: small });
   return {
     async send(spans) {
       const message = frameMessage(ProtobufTraceSerializer.serializeRequest(spans) ?? new Uint8Array());

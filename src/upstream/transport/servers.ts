@@ -3,6 +3,7 @@ import type { LookupFunction } from "node:net";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
+import type { GrpcClientFactory } from "./grpc.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
 
 /** Where the wires may go, and how they find it. */
@@ -14,6 +15,8 @@ export interface ServerReach extends GuardOptions {
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
   readonly lookup: LookupFunction;
+  /** Makes the clients of wires that are gRPC. */
+  readonly openGrpc: GrpcClientFactory;
 }
 
 /** No valid message of any wire is larger, to a server or from one. */
@@ -48,10 +51,10 @@ const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
 export function addressOf(
   { endpoint, auth }: UpstreamTarget,
   schemes: Schemes,
-  { lookup, own, ...policy }: ServerReach,
+  { lookup, own, allowPrivate: isOpen }: ServerReach,
 ): Address {
   try {
-    const allowPrivate = policy.allowPrivate || own?.has(endpoint) === true;
+    const allowPrivate = isOpen || own?.has(endpoint) === true;
     const { protocol, host, pathname, search } = checkUrl(endpoint, { schemes: Object.keys(schemes), allowPrivate });
     const url = new URL(`${schemes[protocol]}//${host}${pathname}${search}`);
     const authorization = auth.type === "none" ? undefined : `${AUTH_SCHEMES[auth.type]} ${auth.secret}`;

@@ -3,7 +3,7 @@ import { constants, createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ClientConnection } from "../../../src/upstream/http2/connection.ts";
+import { ClientConnection } from "../../../src/fast/http2-client/connection.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { STREAM_WINDOW } from "../../../src/upstream/http2/stream.ts";
+import { STREAM_WINDOW } from "../../../src/fast/http2-client/stream.ts";
 import { eventually } from "../../support/eventually.ts";
 import { SERVER_HELLO, startBareServer } from "../../support/h2-server.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";

@@ -10,9 +10,9 @@ import {
 import type { AddressInfo } from "node:net";
 import { type Field, packFields } from "../../../src/codecs/http2/hpack.ts";
 import type { UpstreamFailure } from "../../../src/contracts/failure.ts";
-import { ClientConnection } from "../../../src/upstream/http2/connection.ts";
-import type { HeaderFields } from "../../../src/upstream/http2/fields.ts";
-import type { Stream, StreamHearer } from "../../../src/upstream/http2/stream.ts";
+import { ClientConnection } from "../../../src/fast/http2-client/connection.ts";
+import type { HeaderFields } from "../../../src/fast/http2-client/fields.ts";
+import type { Stream, StreamHearer } from "../../../src/fast/http2-client/stream.ts";
 import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";

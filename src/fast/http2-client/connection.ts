@@ -4,8 +4,8 @@ import { connect as connectTls } from "node:tls";
 import { after, steadyNow } from "../../clock.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { random } from "../../random.ts";
-import { lost, unreachable } from "../transport/failures.ts";
-import type { Address } from "../transport/servers.ts";
+import { lost, unreachable } from "../../upstream/transport/failures.ts";
+import type { Address } from "../../upstream/transport/servers.ts";
 import { ClientSession } from "./session.ts";
 import type { Stream, StreamHearer } from "./stream.ts";
 

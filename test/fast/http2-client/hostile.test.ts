@@ -1,6 +1,7 @@
 /** Servers that break the rules of HTTP/2, byte by byte: each fails its calls with a failure of ours, and none harms another. */
 import { afterEach, describe, expect, it } from "vitest";
-import { GrpcCalls } from "../../../src/upstream/transport/grpc.ts";
+import { openFastGrpc } from "../../../src/fast/http2-client/grpc.ts";
+import type { GrpcClient } from "../../../src/upstream/transport/grpc.ts";
 import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -18,7 +19,7 @@ const exchange = (signal = new AbortController().signal) => ({
 });
 
 let server: BareServer;
-let calls: GrpcCalls;
+let calls: GrpcClient;
 afterEach(async () => {
   calls.close();
   await server.close();
@@ -30,7 +31,7 @@ async function serve(misbehave: (heard: Heard) => void, hello: Buffer = SERVER_H
     if (index === 0) heard.send(hello);
     if (type === FRAME.headers && stream === 1) misbehave(heard);
   });
-  calls = new GrpcCalls({ url: server.url, lookup, authorization: undefined });
+  calls = openFastGrpc({ url: server.url, lookup, authorization: undefined });
 }
 
 const failed = async (): Promise<string | undefined> =>

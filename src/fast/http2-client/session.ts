@@ -11,7 +11,7 @@ import { checkPlace, FramePatience } from "../../codecs/http2/rules.ts";
 import { Sender } from "../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../codecs/http2/settings.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { failureOf, lost, malformed, unreachable } from "../transport/failures.ts";
+import { failureOf, lost, malformed, unreachable } from "../../upstream/transport/failures.ts";
 import { type AnswerPart, isInterim, objectionTo, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 

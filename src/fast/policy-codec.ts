@@ -1,0 +1,246 @@
+/**
+ * The codec of the native wire on hand-written readers and writers: act calls are written into one buffer with gRPC's prefix, large pictures
+ * are copied once, and a loop's observations and plain chunks are handed on as bytes. What is unusual is left to protobuf-es.
+ */
+import { toBinary } from "@bufbuild/protobuf";
+import { WireType } from "@bufbuild/protobuf/wire";
+import { ActCallSchema, ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { PREFIX } from "../codecs/grpc.ts";
+import { seenAnswer } from "../codecs/protobuf/loop.ts";
+import { readMessage } from "../codecs/protobuf/read.ts";
+import { writeMessage } from "../codecs/protobuf/write.ts";
+import { roomFor, taken } from "../codecs/slab.ts";
+import type { ActInput, Piece } from "../contracts/contract.ts";
+import type { ActMessage, PolicyCodec } from "../upstream/limber-policy/codec.ts";
+import { type ReadMessage, readAct } from "../upstream/limber-policy/decode.ts";
+import { actCommonOf, goalImageOf, refuseLarge, wholeMs, withPictures } from "../upstream/limber-policy/encode.ts";
+import type { EncodedFrame, FrameSet } from "../upstream/pictures/frames.ts";
+import type { CallOptions } from "../upstream/wire.ts";
+
+const read: ReadMessage = (schema, bytes) => readMessage(schema, bytes, { readUnknownFields: false });
+
+/** The codec. */
+export const FAST_CODEC: PolicyCodec = {
+  act(model, input, frames, call) {
+    const pictures = picturesOf(frames);
+    if (!(pictures instanceof Promise)) return writeAct(model, input, frames, pictures, call);
+    return pictures.then((fetched) => writeAct(model, input, frames, fetched, call));
+  },
+  loop(model, input, requestId) {
+    const common = writeMessage(ActCallSchema, actCommonOf(model, input, requestId));
+    return (observations, budgetMs) => new LoopAct(common, observations, budgetMs);
+  },
+  readAct: (bytes) => seenAnswer(bytes) ?? readAct(bytes, read),
+  readMessage: read,
+};
+
+const LONGEST_VARINT = 5;
+
+/** Bytes of one message in the pieces that it's made of. Fields may stand in any order, so pieces are simply put one after another. */
+interface Pieces {
+  readonly list: readonly Uint8Array[];
+  readonly bytes: number;
+}
+
+/** An act call in pieces. */
+class PreparedAct implements ActMessage {
+  readonly #pieces: Pieces;
+
+  constructor(pieces: Pieces) {
+    this.#pieces = pieces;
+  }
+
+  under(callId: number): Buffer {
+    const id = varints((ACT_REQUEST.callId << 3) | WireType.Varint, callId);
+    return framed(joined([whole(id), field(ACT_REQUEST.call, this.#pieces)]));
+  }
+}
+
+/** So many bytes stand ahead of a call at most: gRPC's prefix, its id and its length, each number behind its tag. */
+const ROOM = PREFIX + 2 * (1 + LONGEST_VARINT);
+
+/** An act call in one piece, behind room for what stands ahead of it. */
+class WholeAct implements ActMessage {
+  #bytes: Buffer;
+  #isSent = false;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  under(callId: number): Buffer {
+    // What is on its way under another id stays as it is.
+    if (this.#isSent) this.#bytes = Buffer.from(this.#bytes);
+    this.#isSent = true;
+    const bytes = this.#bytes;
+    const size = bytes.length - ROOM;
+    const length = 1 + varintSize(callId) + 1 + varintSize(size) + size;
+    refuseLarge(length);
+    const start = bytes.length - length - PREFIX;
+    bytes[start] = 0;
+    bytes.writeUInt32BE(length, start + 1);
+    let at = putVarint(bytes, (ACT_REQUEST.callId << 3) | WireType.Varint, start + PREFIX);
+    at = putVarint(bytes, callId, at);
+    at = putVarint(bytes, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
+    putVarint(bytes, size, at);
+    return bytes.subarray(start);
+  }
+}
+
+function writeAct(
+  model: string,
+  input: ActInput,
+  { cameras }: FrameSet,
+  pictures: readonly EncodedFrame[],
+  { requestId, budgetMs }: Pick<CallOptions, "requestId" | "budgetMs">,
+): ActMessage {
+  const call = { ...actCommonOf(model, input, requestId), budgetMs: wholeMs(budgetMs) };
+  const goal = goalImageOf(input, cameras, pictures);
+  const observations = withPictures(input.observations, pictures);
+  if (sizeOf(pictures) <= SMALL_BYTES) {
+    call.observations = observations;
+    if (goal) call.goalImage = goal;
+    return new WholeAct(writeMessage(ActCallSchema, call, ROOM));
+  }
+  return new PreparedAct(
+    joined([
+      whole(writeMessage(ActCallSchema, call)),
+      ...observations.map((each) => field(ACT_CALL.observations, observationPieces(each))),
+      ...(goal ? [field(ACT_CALL.goalImage, framePieces(goal))] : []),
+    ]),
+  );
+}
+
+/** An act call of a loop: what all of the loop have in common, its time, and its observations as they came. */
+export class LoopAct implements ActMessage {
+  readonly #common: Buffer;
+  readonly #observations: Piece;
+  readonly #budgetMs: number;
+
+  constructor(common: Buffer, observations: Piece, budgetMs: number) {
+    this.#common = common;
+    this.#observations = observations;
+    this.#budgetMs = budgetMs;
+  }
+
+  under(callId: number): Buffer {
+    return encodeLoopAct(callId, this.#common, this.#observations, this.#budgetMs);
+  }
+}
+
+function encodeLoopAct(callId: number, common: Buffer, observations: Piece, budgetMs: number): Buffer {
+  const budget = wholeMs(budgetMs);
+  const { source, from, to } = observations;
+  const bytes = common.length + 1 + varintSize(budget) + to - from;
+  const length = 1 + varintSize(callId) + 1 + varintSize(bytes) + bytes;
+  const room = roomFor(PREFIX + length);
+  const message = room.block;
+  const start = room.end - PREFIX - length;
+  message[start] = 0;
+  message.writeUInt32BE(length, start + 1);
+  let at = putVarint(message, (ACT_REQUEST.callId << 3) | WireType.Varint, start + PREFIX);
+  at = putVarint(message, callId, at);
+  at = putVarint(message, (ACT_REQUEST.call << 3) | WireType.LengthDelimited, at);
+  at = putVarint(message, bytes, at);
+  message.set(common, at);
+  at = putVarint(message, (ACT_CALL.budgetMs << 3) | WireType.Varint, at + common.length);
+  at = putVarint(message, budget, at);
+  source.copy(message, at, from, to);
+  return taken(room, start);
+}
+
+/** Field numbers, from the schema, so that none is written twice. */
+const ACT_REQUEST = { callId: ActRequestSchema.field.callId.number, call: ActRequestSchema.field.call.number };
+const ACT_CALL = {
+  observations: ActCallSchema.field.observations.number,
+  goalImage: ActCallSchema.field.goalImage.number,
+  budgetMs: ActCallSchema.field.budgetMs.number,
+};
+const OBSERVATION = { frames: ObservationSchema.field.frames.number, depth: ObservationSchema.field.depth.number };
+const FRAME = { data: FrameSchema.field.data.number };
+
+/** Together no larger than this, pictures are written with the rest of their message: copying them costs less than pieces do. */
+const SMALL_BYTES = 8 << 10;
+
+const sizeOf = (pictures: readonly EncodedFrame[]): number =>
+  pictures.reduce((sum, { bytes }) => sum + bytes.length, 0);
+
+/** At once where no picture is still being fetched. */
+function picturesOf(frames: FrameSet): EncodedFrame[] | Promise<EncodedFrame[]> {
+  const pictures: EncodedFrame[] = [];
+  const count = frames.cameras.length;
+  for (let i = 0; i < count; i++) {
+    const picture = frames.bytes(i);
+    if (picture instanceof Promise) return Promise.all(Array.from({ length: count }, (_, each) => frames.bytes(each)));
+    pictures.push(picture);
+  }
+  return pictures;
+}
+
+function observationPieces(observation: Observation): Pieces {
+  const { frames, depth } = observation;
+  return joined([
+    whole(toBinary(ObservationSchema, { ...observation, frames: [], depth: [] })),
+    ...frames.map((each) => field(OBSERVATION.frames, framePieces(each))),
+    ...depth.map((each) => field(OBSERVATION.depth, framePieces(each))),
+  ]);
+}
+
+const NO_BYTES = new Uint8Array();
+
+const framePieces = (frame: Frame): Pieces =>
+  joined([whole(toBinary(FrameSchema, { ...frame, data: NO_BYTES })), field(FRAME.data, whole(frame.data))]);
+
+const whole = (bytes: Uint8Array): Pieces => ({ list: [bytes], bytes: bytes.length });
+
+function joined(parts: readonly Pieces[]): Pieces {
+  if (parts.length === 1) return parts[0]!;
+  const list: Uint8Array[] = [];
+  let bytes = 0;
+  for (const part of parts) {
+    list.push(...part.list);
+    bytes += part.bytes;
+  }
+  return { list, bytes };
+}
+
+/** A field of bytes: its head, then the value's pieces. */
+function field(number: number, value: Pieces): Pieces {
+  const head = varints((number << 3) | WireType.LengthDelimited, value.bytes);
+  return { list: [head, ...value.list], bytes: head.length + value.bytes };
+}
+
+/** Two numbers below 2^32 as protobuf writes them: seven bits a byte, the lowest first. */
+function varints(first: number, second: number): Buffer {
+  const bytes = Buffer.allocUnsafe(2 * LONGEST_VARINT);
+  return bytes.subarray(0, putVarint(bytes, second, putVarint(bytes, first, 0)));
+}
+
+function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
+  return size;
+}
+
+function putVarint(bytes: Buffer, value: number, from: number): number {
+  let at = from;
+  let rest = value;
+  for (; rest > 0x7f; rest >>>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
+  bytes[at++] = rest;
+  return at;
+}
+
+/** One buffer with gRPC's prefix, so that it leaves in one write. */
+function framed({ list, bytes }: Pieces): Buffer {
+  refuseLarge(bytes);
+  const message = Buffer.allocUnsafe(PREFIX + bytes);
+  message[0] = 0;
+  message.writeUInt32BE(bytes, 1);
+  let at = PREFIX;
+  for (const piece of list) {
+    message.set(piece, at);
+    at += piece.length;
+  }
+  return message;
+}

@@ -1,0 +1,378 @@
+/** The gRPC client on node:http2. */
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type OutgoingHttpHeaders,
+} from "node:http2";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import { BRAND } from "../../brand.ts";
+import { after, steadyNow } from "../../clock.ts";
+import { MessageReader } from "../../codecs/grpc.ts";
+import type { UpstreamFailure } from "../../contracts/failure.ts";
+import { random } from "../../random.ts";
+import { calledOff, failureOf, lost, unreachable } from "./failures.ts";
+import {
+  type DuplexEvents,
+  fieldsOf,
+  type GrpcClient,
+  type GrpcClientFactory,
+  type GrpcDuplex,
+  type GrpcExchange,
+  MOST_CALLS,
+  noMessage,
+  ReplyStatus,
+  severalMessages,
+  tooManyCalls,
+  uncompressed,
+} from "./grpc.ts";
+import { type Address, MAX_MESSAGE_BYTES } from "./servers.ts";
+
+/** Makes the client; its connections are made on first use. */
+export const openHttp2Grpc: GrpcClientFactory = (address) => new Http2GrpcClient(address);
+
+class Http2GrpcClient implements GrpcClient {
+  readonly #calls: Http2Connection;
+  readonly #duplexes: Http2Connection;
+  readonly #open = new Set<DuplexEvents>();
+  #running = 0;
+
+  constructor(address: Address) {
+    this.#calls = new Http2Connection(address, () => undefined);
+    this.#duplexes = new Http2Connection(address, () => {
+      for (const events of this.#open) events.idle();
+    });
+  }
+
+  get idle(): boolean {
+    return this.#calls.idle && this.#duplexes.idle;
+  }
+
+  async unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
+    let answer: Buffer | undefined;
+    for await (const part of this.#messages(exchange, message)) {
+      if (answer !== undefined) throw severalMessages();
+      answer = part;
+    }
+    if (answer === undefined) throw noMessage();
+    return answer;
+  }
+
+  async *stream<T>(
+    exchange: GrpcExchange,
+    message: () => Promise<Buffer>,
+    read: (part: Buffer) => T,
+  ): AsyncGenerator<T, undefined, undefined> {
+    for await (const part of this.#messages(exchange, await message())) yield read(part);
+    return undefined;
+  }
+
+  duplex(path: string, events: DuplexEvents): GrpcDuplex {
+    const { stream, session } = this.#duplexes.request({ ":path": path });
+    const status = new ReplyStatus();
+    const reader = new MessageReader(MAX_MESSAGE_BYTES, (message, compressed) => {
+      if (!isOver) events.message(uncompressed(message, compressed));
+    });
+    let ofStream: UpstreamFailure | undefined;
+    let isOver = false;
+    const cancel = (): void => {
+      isOver = true;
+      this.#open.delete(events);
+      cancelStream(stream);
+    };
+    const end = (failure: UpstreamFailure | undefined): void => {
+      if (isOver) return;
+      cancel();
+      events.ended(failure);
+    };
+    stream.on("response", (fields) => status.head(fields));
+    stream.on("trailers", (fields) => status.trailers(fields));
+    stream.on("error", (error) => {
+      ofStream = failureOf(error);
+    });
+    stream.on("data", (chunk: Buffer) => {
+      try {
+        if (status.failure !== undefined) throw status.failure;
+        reader.push(chunk);
+      } catch (error) {
+        end(failureOf(error));
+      }
+    });
+    // A stream that was reset ends too, and tells why when it has closed.
+    stream.on("end", () => {
+      if (!stream.closed) end(outcomeOf(status, session.failure, reader));
+    });
+    stream.on("close", () => end(outcomeOf(status, ofStream ?? session.failure, reader)));
+    this.#open.add(events);
+    return {
+      get lasts() {
+        return !isOver && !stream.closed && session.takesStreams;
+      },
+      get queued() {
+        return stream.writableLength;
+      },
+      send: (message) => {
+        this.#duplexes.touch();
+        if (!isOver && !stream.destroyed) stream.write(message);
+      },
+      proveLife: () => this.#duplexes.proveLife(),
+      cancel,
+    };
+  }
+
+  close(): void {
+    this.#calls.close();
+    this.#duplexes.close();
+  }
+
+  /** Sends framed messages and yields those of the answer as they come. A consumer that leaves ends the call. */
+  async *#messages(exchange: GrpcExchange, message: Buffer): AsyncGenerator<Buffer, void, undefined> {
+    const { signal, path } = exchange;
+    if (signal.aborted) throw calledOff(signal);
+    if (this.#running >= MOST_CALLS) throw tooManyCalls();
+    const { stream, session } = this.#calls.request({ ":path": path, ...fieldsOf(exchange) });
+    const status = new ReplyStatus();
+    const closed = new Promise<void>((resolve) => stream.once("close", resolve));
+    let ofStream: UpstreamFailure | undefined;
+    stream.on("response", (fields) => status.head(fields));
+    stream.on("trailers", (fields) => status.trailers(fields));
+    stream.on("error", (error) => {
+      ofStream = failureOf(error);
+    });
+    const leave = (): void => {
+      this.#calls.proveLife();
+      cancelStream(stream);
+    };
+    signal.addEventListener("abort", leave, { once: true });
+    this.#running++;
+    try {
+      stream.end(message);
+      const ready: Buffer[] = [];
+      const reader = new MessageReader(MAX_MESSAGE_BYTES, (part, compressed) => {
+        ready.push(uncompressed(part, compressed));
+      });
+      const chunks = stream.iterator({ destroyOnReturn: false });
+      for (;;) {
+        // The stream's own error comes by its event.
+        const chunk = await chunks.next().catch(() => undefined);
+        if (chunk === undefined || chunk.done) break;
+        if (status.failure !== undefined) throw status.failure;
+        reader.push(chunk.value);
+        for (const part of ready.splice(0)) {
+          if (signal.aborted) throw calledOff(signal);
+          yield part;
+        }
+      }
+      // A stream that was reset tells why when it has closed. One that ended as it should closes when all of the request has left.
+      if (stream.closed || stream.destroyed) await closed;
+      if (signal.aborted) throw calledOff(signal);
+      const failure = outcomeOf(status, ofStream ?? session.failure, reader);
+      if (failure !== undefined) throw failure;
+    } catch (error) {
+      throw failureOf(error);
+    } finally {
+      this.#running--;
+      signal.removeEventListener("abort", leave);
+      cancelStream(stream);
+    }
+  }
+}
+
+/** How a call ended whose stream has closed. */
+function outcomeOf(
+  status: ReplyStatus,
+  ofStream: UpstreamFailure | undefined,
+  reader: MessageReader,
+): UpstreamFailure | undefined {
+  const failure = status.outcome(ofStream);
+  if (failure !== undefined) return failure;
+  try {
+    reader.end();
+    return undefined;
+  } catch (error) {
+    return failureOf(error);
+  }
+}
+
+/** Ends a stream that nobody reads any more, and tells the server. */
+function cancelStream(stream: ClientHttp2Stream): void {
+  if (stream.destroyed) return;
+  stream.close(constants.NGHTTP2_CANCEL);
+  stream.destroy();
+}
+
+/** From the first packet to the server's first frame: a server that infers in its event loop is slow to greet. */
+const CONNECT_MS = 10_000;
+const IDLE_MS = 5 * 60_000;
+/** The time that a server has to answer a ping. */
+const PROOF_OF_LIFE_MS = 10_000;
+const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
+const KEEP_ALIVE_MS = 30_000;
+/** A stream whose reader stalls holds what its window lets in. Node gives the connection's own window back at once. */
+const WINDOW_BYTES = { stream: 2 ** 18, connection: 32 * 2 ** 20 } as const;
+/** Megabytes that one session may hold before Node refuses its streams. The limits here are bytes of a message and calls at one time. */
+const SESSION_MEMORY_MB = 1_024;
+/** All fields of a head together. */
+const MAX_HEAD_BYTES = 64 << 10;
+
+/** One session of Node's, and why it ended. */
+interface Session {
+  readonly http2: ClientHttp2Session;
+  /** The server's first frame has come. */
+  isGreeted: boolean;
+  isClosed: boolean;
+  /** Why it ended, or would have to be said to have ended now; undefined where its streams know better. */
+  readonly failure: UpstreamFailure | undefined;
+  readonly takesStreams: boolean;
+}
+
+/** A connection that opens when it is needed, and again when it has gone: not at once where that keeps failing. */
+class Http2Connection {
+  readonly #address: Address;
+  readonly #onIdle: () => void;
+  readonly #sessions = new Set<Session>();
+  #session: Session | undefined;
+  #usedAt = 0;
+  #failures = 0;
+  #notBefore = 0;
+  #lastFailure: UpstreamFailure | undefined;
+  #forgetPing: (() => void) | undefined;
+
+  /** `onIdle` ends what would keep an unused session open. */
+  constructor(address: Address, onIdle: () => void) {
+    this.#address = address;
+    this.#onIdle = onIdle;
+  }
+
+  get idle(): boolean {
+    return this.#sessions.size === 0 && steadyNow() >= this.#notBefore;
+  }
+
+  /** Opens a stream, on a new session if need be. Throws an UpstreamFailure while none may be opened. */
+  request(headers: OutgoingHttpHeaders): { stream: ClientHttp2Stream; session: Session } {
+    const session = this.#session?.takesStreams ? this.#session : this.#connect();
+    this.touch();
+    const { authorization, headers: more } = this.#address;
+    const own = { ...HEADERS, ...(authorization !== undefined && { authorization }), ...more };
+    try {
+      return { stream: session.http2.request({ ...own, ...headers }, { endStream: false }), session };
+    } catch (error) {
+      session.http2.close(); // Its stream ids are used up, say: the next session has fresh ones.
+      throw failureOf(error);
+    }
+  }
+
+  /** Says that the connection is in use, on a stream that's already open. */
+  touch(): void {
+    this.#usedAt = steadyNow();
+  }
+
+  /** Gives the session up unless it answers a ping soon. */
+  proveLife(): void {
+    const session = this.#session;
+    if (session === undefined || !session.isGreeted || session.isClosed || this.#forgetPing !== undefined) return;
+    this.#forgetPing = after(PROOF_OF_LIFE_MS, () => session.http2.destroy(lost("the connection is silent")));
+    session.http2.ping(() => {
+      if (this.#session === session) this.#hasLife();
+    });
+  }
+
+  /** Ends everything at once. */
+  close(): void {
+    for (const { http2 } of this.#sessions) http2.destroy(lost("the connection was closed"));
+  }
+
+  #hasLife(): void {
+    this.#forgetPing?.();
+    this.#forgetPing = undefined;
+  }
+
+  #connect(): Session {
+    if (steadyNow() < this.#notBefore && this.#lastFailure !== undefined) throw this.#lastFailure;
+    const http2 = connect(this.#address.url, {
+      createConnection: () => dial(this.#address),
+      settings: {
+        enablePush: false,
+        initialWindowSize: WINDOW_BYTES.stream,
+        maxHeaderListSize: MAX_HEAD_BYTES,
+      },
+      maxSessionMemory: SESSION_MEMORY_MB,
+    });
+    let failure: UpstreamFailure | undefined;
+    const session: Session = {
+      http2,
+      isGreeted: false,
+      isClosed: false,
+      get failure() {
+        if (failure !== undefined || this.isGreeted) return failure;
+        return unreachable("it hung up before it spoke");
+      },
+      get takesStreams() {
+        return !http2.closed && !http2.destroyed;
+      },
+    };
+    this.#hasLife();
+    this.#session = session;
+    this.#sessions.add(session);
+
+    const forgetConnect = after(CONNECT_MS, () => http2.destroy(unreachable("no connection in time")));
+    const closeIfIdle = (): void => {
+      const left = this.#usedAt + IDLE_MS - steadyNow();
+      if (left > 0) {
+        forgetIdle = after(left, closeIfIdle);
+      } else {
+        http2.close();
+        this.#onIdle();
+      }
+    };
+    let forgetIdle = after(IDLE_MS, closeIfIdle);
+    http2.once("connect", () => http2.setLocalWindowSize(WINDOW_BYTES.connection));
+    http2.once("remoteSettings", () => {
+      session.isGreeted = true;
+      this.#failures = 0;
+      forgetConnect();
+    });
+    http2.on("error", (error) => {
+      failure = failureOf(error);
+    });
+    http2.once("close", () => {
+      session.isClosed = true;
+      forgetConnect();
+      forgetIdle();
+      this.#sessions.delete(session);
+      if (this.#session === session) {
+        this.#session = undefined;
+        this.#hasLife();
+      }
+      if (!session.isGreeted && session.failure !== undefined) this.#backOff(session.failure);
+    });
+    return session;
+  }
+
+  #backOff(failure: UpstreamFailure): void {
+    const longest = Math.min(BACKOFF.mostMs, BACKOFF.firstMs * 2 ** this.#failures++);
+    this.#notBefore = steadyNow() + longest * (0.5 + random() / 2);
+    this.#lastFailure = failure;
+  }
+}
+
+const HEADERS: OutgoingHttpHeaders = {
+  ":method": "POST",
+  te: "trailers",
+  "content-type": "application/grpc+proto",
+  "user-agent": BRAND,
+};
+
+const DEFAULT_PORT: Readonly<Record<string, number>> = { "http:": 80, "https:": 443 };
+
+function dial({ url, lookup }: Address): Socket {
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const to = { host, port: Number(url.port || DEFAULT_PORT[url.protocol]), lookup };
+  const socket =
+    url.protocol === "https:"
+      ? connectTls({ ...to, ALPNProtocols: ["h2"], ...(isIP(host) === 0 && { servername: host }) })
+      : connectTcp(to);
+  return socket.setNoDelay(true).setKeepAlive(true, KEEP_ALIVE_MS);
+}
