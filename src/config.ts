@@ -7,6 +7,12 @@ import { createSecureContext } from "node:tls";
 /** What a process does: answers calls, works off jobs, or both. */
 export type Role = "api" | "worker";
 
+/** The pieces of the fast layer, by the names that `LIMBER_FAST` takes. */
+export const FAST_PIECES = ["http1", "http2", "grpc", "shared-reads"] as const;
+
+/** A piece of the fast layer. */
+export type FastPiece = (typeof FAST_PIECES)[number];
+
 /** How this process runs. */
 export interface Config {
   /** Where it listens; port 0 picks a free one. */
@@ -47,14 +53,8 @@ export interface Config {
   scenarioPacks: string | undefined;
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
-  /** Serves HTTP/1 requests of the plainest form ahead of node:http. */
-  http1FastPath: boolean;
-  /** Serves HTTP/2 connections by sessions of our own instead of by node:http2. */
-  http2FastPath: boolean;
-  /** Serves the gRPC form of the hot calls on those sessions instead of through Connect. */
-  grpcFastPath: boolean;
-  /** Reads connections of the fast paths out of one block that all share. */
-  sharedReads: boolean;
+  /** The pieces of the fast layer that are installed; without them the plain path does their work. */
+  fast: ReadonlySet<FastPiece>;
   /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
   gr00tPort: number | undefined;
   /** The port of the listener for operations, 0 picks a free one; undefined where there is none. */
@@ -225,10 +225,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       apiBase: url("STRIPE_API_BASE", ["https:", "http:"]),
     },
     tls: cert && key ? { cert, key } : undefined,
-    http1FastPath: flag("LIMBER_HTTP1_FAST_PATH", true),
-    http2FastPath: flag("LIMBER_HTTP2_FAST_PATH", true),
-    grpcFastPath: flag("LIMBER_GRPC_FAST_PATH", true),
-    sharedReads: flag("LIMBER_SHARED_READS", true),
+    fast: readFast(text("LIMBER_FAST") ?? "on", (wanted) => bad("LIMBER_FAST", wanted)),
     gr00tPort,
     operationsPort,
     maxConnections,
@@ -239,6 +236,19 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
+}
+
+/** `on`, `off`, or `on` with pieces taken away: `on,-http1,-json`. */
+function readFast(text: string, bad: (wanted: string) => void): ReadonlySet<FastPiece> {
+  const [word = "", ...without] = text
+    .toLowerCase()
+    .split(",")
+    .map((each) => each.trim());
+  const pieces = new Set<FastPiece>(FAST_PIECES);
+  const isKnown = without.every((each) => each.startsWith("-") && pieces.delete(each.slice(1) as FastPiece));
+  if (word === "off" && without.length === 0) return new Set();
+  if (word !== "on" || !isKnown) bad(`on, off, or on without some of ${FAST_PIECES.join(", ")}, such as on,-http1`);
+  return pieces;
 }
 
 /** The first program of this name on a path that may be run. */

@@ -107,9 +107,9 @@ export async function openTransports({
     port: {
       maxConnections: config.maxConnections,
       ...(config.tls && { tls: config.tls }),
-      ...(config.http2FastPath && { findTaker: config.grpcFastPath ? findTaker : nobody }),
-      ...(!config.http1FastPath && { lane: undefined }),
-      sharedReads: config.sharedReads,
+      ...(config.fast.has("http2") && { findTaker: config.fast.has("grpc") ? findTaker : nobody }),
+      ...(!config.fast.has("http1") && { lane: undefined }),
+      sharedReads: config.fast.has("shared-reads"),
       chargedAs: (address) => chargedAs(address, proxies),
     },
   });

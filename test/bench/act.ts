@@ -66,8 +66,8 @@ const QUESTIONS: readonly Question[] = [
     id: "general",
     caller: grpc,
     relays: [CONNECT],
-    gateway: "Limber, HTTP/2 fast paths off",
-    env: { LIMBER_GRPC_FAST_PATH: "off", LIMBER_HTTP2_FAST_PATH: "off" },
+    gateway: "Limber, LIMBER_FAST=off",
+    env: { LIMBER_FAST: "off" },
   },
 ];
 

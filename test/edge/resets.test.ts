@@ -11,13 +11,8 @@ let gateway: Gateway | undefined;
 let port: number;
 let key: string;
 
-/** Every hand-written path of the edge is off. */
-const PLAIN = {
-  LIMBER_HTTP1_FAST_PATH: "off",
-  LIMBER_HTTP2_FAST_PATH: "off",
-  LIMBER_GRPC_FAST_PATH: "off",
-  LIMBER_SHARED_READS: "off",
-};
+/** The plain path alone. */
+const PLAIN = { LIMBER_FAST: "off" };
 let isPlain = false;
 
 beforeAll(async () => {

@@ -3,7 +3,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
-import { readConfig } from "../../src/config.ts";
+import { FAST_PIECES, readConfig } from "../../src/config.ts";
 import { callRest } from "../support/app.ts";
 import { type HouseOptions, KEY, openForTest } from "./gateway.ts";
 import { ACT, CHUNK, call, envelope, REQUEST } from "./grpc-caller.ts";
@@ -35,12 +35,21 @@ describe.each<[string, HouseOptions]>([
   });
 });
 
-it.each([
-  ["LIMBER_HTTP1_FAST_PATH", "http1FastPath"],
-  ["LIMBER_HTTP2_FAST_PATH", "http2FastPath"],
-  ["LIMBER_GRPC_FAST_PATH", "grpcFastPath"],
-  ["LIMBER_SHARED_READS", "sharedReads"],
-] as const)("%s is on, and can be off", (name, field) => {
-  expect(readConfig({})[field]).toBe(true);
-  expect(readConfig({ [name]: "off" })[field]).toBe(false);
+describe("LIMBER_FAST", () => {
+  it("has every piece on unless it says otherwise", () => {
+    expect([...readConfig({}).fast]).toEqual(FAST_PIECES);
+    expect([...readConfig({ LIMBER_FAST: "on" }).fast]).toEqual(FAST_PIECES);
+  });
+
+  it("turns every piece off, or the ones that it names", () => {
+    expect([...readConfig({ LIMBER_FAST: "off" }).fast]).toEqual([]);
+    const { fast } = readConfig({ LIMBER_FAST: "on,-http1, -GRPC" });
+    expect(FAST_PIECES.filter((piece) => !fast.has(piece))).toEqual(["http1", "grpc"]);
+  });
+
+  it.each(["of", "off,-http1", "on,http1", "on,-http9", "-http1"])("refuses %s and names what it takes", (text) => {
+    expect(() => readConfig({ LIMBER_FAST: text })).toThrow(
+      /LIMBER_FAST must be on, off, or on without some of http1, /,
+    );
+  });
 });

@@ -14,13 +14,8 @@ import { type Attack, type AttackContext, attackerAddress, closeOf, dial, spread
 import { actFrame, actJson, BAD_ASK, GOOD_ASK } from "./good.ts";
 import type { Target } from "./target.ts";
 
-/** The switches that take every hand-written path out of a gateway. */
-export const PLAIN = {
-  LIMBER_HTTP1_FAST_PATH: "off",
-  LIMBER_HTTP2_FAST_PATH: "off",
-  LIMBER_GRPC_FAST_PATH: "off",
-  LIMBER_SHARED_READS: "off",
-};
+/** The plain path alone. */
+export const PLAIN = { LIMBER_FAST: "off" };
 
 /** A request of either kind; `<key>` stands for the key of an attacker, which differs from gateway to gateway. */
 export type Case = { readonly note: string } & (

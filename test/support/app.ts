@@ -5,6 +5,7 @@ import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
 import type { Sql } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
+import { FAST } from "./fast.ts";
 
 /** The operator's token of every test house. */
 export const ADMIN_TOKEN = "an-operators-token-for-tests";
@@ -92,10 +93,7 @@ const DEFAULTS = {
   scenarioPacks: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },
   tls: undefined,
-  http1FastPath: true,
-  http2FastPath: true,
-  grpcFastPath: true,
-  sharedReads: true,
+  fast: FAST,
   gr00tPort: undefined,
   operationsPort: undefined,
   maxConnections: 10_000,

@@ -1,23 +1,24 @@
-/** ActStream: control loops, over the fast path and over the general handler. */
+/** ActStream: control loops, with the fast layer and over the plain path. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { ALL_FAST, PLAIN } from "../../support/fast.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
 const OPEN = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 5 };
 
 describe.each([
-  ["the fast path", true],
-  ["the general handler", false],
-])("over %s", (_, grpcFastPath) => {
+  ["the fast layer", ALL_FAST],
+  ["the plain path", PLAIN],
+])("over %s", (_, fast) => {
   let app: App;
   let model: Model;
   let key: string;
 
   beforeAll(async () => {
-    [app, model] = await Promise.all([openApp({ grpcFastPath }), startModel()]);
+    [app, model] = await Promise.all([openApp({ fast }), startModel()]);
     await app.supply({ provider: "one", model: "acme/base", endpoint: model.endpoint });
     ({ key } = await app.caller(10));
   });
