@@ -25,8 +25,8 @@ function close(gateway: Gateway, patienceMs: number, delayMs = 0): void {
 }
 
 async function main(): Promise<void> {
-  tuneCollector();
   const config = readConfig();
+  if (config.fast.has("collector")) tuneCollector();
   const gateway = await openGateway(config);
   opened = { gateway, delayMs: config.drainDelayMs };
 

@@ -112,6 +112,14 @@ describe("folders", () => {
     expect(faults).toEqual([]);
   });
 
+  it("reach the fast layer from the composition root alone", () => {
+    const faults = filesUnder("src").filter((file) => {
+      if (["app", "fast", "main.ts"].includes(roomOf(file))) return false;
+      return importsOf(file).some((target) => /^src\/fast\//.test(normalize(join(dirname(file), target))));
+    });
+    expect(faults).toEqual([]);
+  });
+
   it("have inner folders that import one another in one direction", () => {
     const within = (file: string): string => relative("src", file).split("/")[1]?.replace(/\.ts$/, "") ?? "";
     const faults: string[] = [];

@@ -5,6 +5,7 @@ import type { Config } from "../config.ts";
 import { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { RateLimits } from "../edge/gate/rate-limits.ts";
 import { demoKey } from "../embedded/demo.ts";
+import { installFast } from "../fast/install.ts";
 import { newId } from "../ids.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { JobSeals } from "../services/job/seal.ts";
@@ -56,6 +57,7 @@ export async function openGateway(config: Config): Promise<Gateway> {
 }
 
 async function open(config: Config, closers: Closers): Promise<Gateway> {
+  installFast(config.fast);
   const logLines = pino.destination({ dest: 2, sync: false, minLength: 16_000, periodicFlush: 200 });
   const log = pino({ level: config.logLevel }, logLines);
   closers.add(async () => log.flush());

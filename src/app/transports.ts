@@ -2,7 +2,6 @@
 
 import { hostname, networkInterfaces } from "node:os";
 import type { Logger } from "pino";
-import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { Config } from "../config.ts";
 import type { BodyMemory } from "../edge/body-memory.ts";
 import { CallLines, type LogLine } from "../edge/call-log.ts";
@@ -12,7 +11,7 @@ import type { Gate } from "../edge/gate/gate.ts";
 import type { Metrics } from "../edge/metrics.ts";
 import { serveOperations } from "../edge/operations.ts";
 import { serveGr00t } from "../edge/transports/gr00t/gr00t.ts";
-import { grpcCalls } from "../edge/transports/grpc/grpc.ts";
+import { fastPort } from "../fast/install.ts";
 import type { Closers } from "./closers.ts";
 import { SERVICES } from "./services.ts";
 
@@ -46,8 +45,6 @@ export interface Transports {
   drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
 }
 
-const nobody = (): undefined => undefined;
-
 /** Opens the transports. */
 export async function openTransports({
   config,
@@ -71,15 +68,6 @@ export async function openTransports({
     } else if (log.isLevelEnabled("info")) lines.add(line);
   };
   const proxies = proxiesOf(config.trustedProxies);
-  const { act, actStream, predict, predictStream } = InferenceService.method;
-  const hot = [act, actStream, predict, predictStream];
-  const findTaker = grpcCalls({
-    gate,
-    methods: hot,
-    memory,
-    closing: closing.signal,
-    log: note,
-  });
   const metricsAccess = { metrics, adminToken, token: config.metricsToken };
   const { host, tls } = config;
   const operations =
@@ -107,9 +95,7 @@ export async function openTransports({
     port: {
       maxConnections: config.maxConnections,
       ...(config.tls && { tls: config.tls }),
-      ...(config.fast.has("http2") && { findTaker: config.fast.has("grpc") ? findTaker : nobody }),
-      ...(!config.fast.has("http1") && { lane: undefined }),
-      sharedReads: config.fast.has("shared-reads"),
+      ...fastPort(config.fast, { gate, memory, closing: closing.signal, log: note }),
       chargedAs: (address) => chargedAs(address, proxies),
     },
   });

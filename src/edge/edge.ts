@@ -22,7 +22,6 @@ import { wireBody } from "./messages/errors.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
 import { serveDocs } from "./openapi/pages.ts";
-import type { FastHttp1Handler } from "./server/fast-http1.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
 import type { Readiness } from "./transports/connect/health.ts";
@@ -44,7 +43,7 @@ export interface ServerOptions {
   readonly metrics?: MetricsAccess;
   /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
   readonly closing?: AbortController;
-  /** The port's own limits, its certificate, and what takes HTTP/2 streams before the transports. */
+  /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
   readonly port?: PortOptions;
 }
 
@@ -198,12 +197,8 @@ function portFactory(
   return (handler) => {
     // Fastify's type for the handler knows HTTP/1 only; it serves both, as its own `http2` option shows.
     const route = handler as PortHandler;
-    const answer: PortHandler = (request, response) => void (rest.take(request, response) || route(request, response));
-    const lane: FastHttp1Handler = {
-      takes: (path) => rest.takesPost(path),
-      serve: (request, response) => void rest.take(request, response),
-    };
-    return onePort(answer, { refusal: wireBody, lane, endless: (path) => endless.has(path), ...port });
+    const defaults = { refusal: wireBody, whole: rest, endless: (path: string) => endless.has(path) };
+    return onePort(route, { ...defaults, ...port });
   };
 }
 

@@ -69,7 +69,7 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
       const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
       refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
     } else if (route === undefined) sayMetrics(response, request.headers, options.metrics);
-    else transport.serve(route, {}, request, response);
+    else void transport.answer(route, {}, request, response);
   };
 
   const server = serverOf(options, answer);

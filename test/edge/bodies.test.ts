@@ -12,6 +12,7 @@ import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_
 import { ListModelsResponseSchema } from "../../gen/limber/v1/registry_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { eventually } from "../support/eventually.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { type HouseOptions, KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
 const MIB = 1 << 20;
@@ -23,7 +24,7 @@ const RPCS = {
   ListModels: () => message(ListModelsResponseSchema, {}),
 };
 const open = (options: HouseOptions = {}): Promise<TestGateway> =>
-  openForTest({ rpcs: RPCS, fastPath: true, ...options });
+  openForTest({ rpcs: RPCS, fast: ALL_FAST, ...options });
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -241,7 +242,7 @@ describe("with a key", () => {
     ),
   )("%s in %s are counted before they are made, and others are served", async (_, coding, bytes, said) => {
     const fast = await open();
-    const general = await open({ fastPath: false });
+    const general = await open({ fast: PLAIN });
     const before = await inUse();
     await besides(fast, async () => {
       const all = [

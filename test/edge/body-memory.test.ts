@@ -10,7 +10,9 @@ import { ActRequestSchema, ActResponseSchema } from "../../gen/limber/v1/inferen
 import type { Speaker } from "../../src/call.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
+import type { FastPieces } from "../../src/fast/install.ts";
 import { eventually } from "../support/eventually.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
 const MIB = 1 << 20;
@@ -29,9 +31,9 @@ async function inUse(): Promise<number> {
   return heapUsed + external;
 }
 
-const open = (memory: BodyMemoryLimits, fastPath = true): Promise<TestGateway> =>
+const open = (memory: BodyMemoryLimits, fast = ALL_FAST): Promise<TestGateway> =>
   openForTest({
-    fastPath,
+    fast,
     memory,
     rpcs: {
       Act: () => message(ActResponseSchema, { id: "act_1" }),
@@ -116,7 +118,7 @@ interface Face {
   readonly body: Buffer;
   /** How much of a body is sent ahead: what tells its size, or more than there is room for twice. */
   readonly ahead: number;
-  readonly fastPath: boolean;
+  readonly fast: FastPieces;
   /** The answers: served, the key's limit, the limit of all. */
   readonly says: readonly [served: string, perKey: string, all: string];
 }
@@ -126,13 +128,13 @@ const GRPC = ["grpc 0", "grpc 8", "grpc 14"] as const;
 const OF_REST = ["200 ok", "429 body_memory_limit_exceeded", "503 body_memory_exhausted"] as const;
 const OF_CONNECT = ["200 ok", "429 resource_exhausted", "503 unavailable"] as const;
 const FACES: readonly Face[] = [
-  { name: "REST", begin: http1("/v1/act", REST, true), body: JSON_BODY, ahead: 0, fastPath: true, says: OF_REST },
+  { name: "REST", begin: http1("/v1/act", REST, true), body: JSON_BODY, ahead: 0, fast: ALL_FAST, says: OF_REST },
   {
     name: "REST in chunks",
     begin: http1("/v1/act", REST, false),
     body: JSON_BODY,
     ahead: 2.5 * MIB,
-    fastPath: true,
+    fast: ALL_FAST,
     says: OF_REST,
   },
   {
@@ -140,7 +142,7 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/proto" }, true),
     body: BINARY,
     ahead: 0,
-    fastPath: true,
+    fast: ALL_FAST,
     says: OF_CONNECT,
   },
   {
@@ -148,7 +150,7 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/json" }, false),
     body: JSON_BODY,
     ahead: 2.5 * MIB,
-    fastPath: true,
+    fast: ALL_FAST,
     says: OF_CONNECT,
   },
   {
@@ -156,21 +158,21 @@ const FACES: readonly Face[] = [
     begin: http1(ACT, { "content-type": "application/grpc-web+proto" }, true),
     body: FRAMED,
     ahead: 5,
-    fastPath: true,
+    fast: ALL_FAST,
     says: ["200 0", "200 8", "200 14"],
   },
-  { name: "gRPC's fast path", begin: grpc, body: FRAMED, ahead: 5, fastPath: true, says: GRPC },
-  { name: "gRPC's general path", begin: grpc, body: FRAMED, ahead: 5, fastPath: false, says: GRPC },
+  { name: "gRPC's fast layer", begin: grpc, body: FRAMED, ahead: 5, fast: ALL_FAST, says: GRPC },
+  { name: "gRPC's plain path", begin: grpc, body: FRAMED, ahead: 5, fast: PLAIN, says: GRPC },
 ];
 
-describe.each(FACES)("$name", ({ begin, body, ahead, fastPath, says }) => {
+describe.each(FACES)("$name", ({ begin, body, ahead, fast, says }) => {
   it.each([
     ["its key's", { all: 64 * MIB, perKey: 4 * MIB }, says[1]],
     ["all", { all: 4 * MIB, perKey: 4 * MIB }, says[2]],
   ] as const)(
     "refuses a body beyond %s memory before it is read, and takes it when there is room",
     async (_, limits, said) => {
-      const gateway = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, fastPath);
+      const gateway = await open(said === says[2] ? { all: limits.all, perKey: 64 * MIB } : limits, fast);
       // What is sent of the first is held, whether its size was told or not.
       const first = begin(gateway, body, ahead);
       await eventually(() => expect(gateway.memory.held).toBeGreaterThanOrEqual(2.5 * MIB));
@@ -190,7 +192,7 @@ describe.each(FACES)("$name", ({ begin, body, ahead, fastPath, says }) => {
   );
 
   it("gives back what a caller held that left", async () => {
-    const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, fastPath);
+    const gateway = await open({ all: 4 * MIB, perKey: 4 * MIB }, fast);
     const before = await inUse();
     for (let i = 0; i < 8; i++) {
       const half = begin(gateway, body, body.length - 1);

@@ -6,10 +6,11 @@ import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
-import { readPlainHead } from "../../src/edge/server/fast-http1/head.ts";
 import type { PortOptions, UpgradeTaker } from "../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { readPlainHead } from "../../src/fast/http1/head.ts";
 import { eventually } from "../support/eventually.ts";
+import { ALL_FAST, without } from "../support/fast.ts";
 import { type HouseOptions, KEY, message, openGateway, type TestGateway } from "./gateway.ts";
 
 const houses: TestGateway[] = [];
@@ -34,8 +35,8 @@ const RPCS: NonNullable<HouseOptions["rpcs"]> = {
   GetHealth: () => message(GetHealthResponseSchema, {}),
 };
 
-async function open(port: PortOptions = {}, rpcs = RPCS): Promise<TestGateway> {
-  const gateway = await openGateway({ rpcs, port });
+async function open(port: PortOptions = {}, rpcs = RPCS, fast = ALL_FAST): Promise<TestGateway> {
+  const gateway = await openGateway({ rpcs, port, fast });
   houses.push(gateway);
   return gateway;
 }
@@ -146,7 +147,7 @@ describe.each([
     ["a header of __proto__", [act(SOUND, "__proto__: 1")]],
     ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
   ])("%s", async (_, parts) => {
-    const [lane, plain] = [await open(), await open({ lane: undefined })];
+    const [lane, plain] = [await open(), await open({}, RPCS, without("http1"))];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
     const told = ({ lines }: TestGateway) => lines.map(({ requestId: _, latencyMs: __, ...line }) => line);

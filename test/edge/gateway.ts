@@ -10,7 +10,6 @@ import {
 } from "@bufbuild/protobuf";
 import { onTestFinished } from "vitest";
 import { Access, rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
 import type { Listener } from "../../src/call.ts";
 import { BodyMemory, type BodyMemoryLimits } from "../../src/edge/body-memory.ts";
@@ -19,8 +18,9 @@ import { buildServer, type EdgeServer } from "../../src/edge/edge.ts";
 import type { Admission, CallContext, CallHead, Gate } from "../../src/edge/gate/gate.ts";
 import { assertValid } from "../../src/edge/messages/validate.ts";
 import type { PortOptions } from "../../src/edge/server/port.ts";
-import { grpcCalls } from "../../src/edge/transports/grpc/grpc.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { type FastPieces, fastPort, installFast } from "../../src/fast/install.ts";
+import { FAST } from "../support/fast.ts";
 import { DEVELOPER } from "../support/key-call.ts";
 
 export const KEY = "lmb_sk_test";
@@ -44,8 +44,8 @@ export interface HouseOptions {
   readonly rpcs?: Readonly<Record<string, Serve>>;
   readonly ready?: () => boolean;
   readonly port?: PortOptions;
-  /** The hot RPCs over gRPC are served beside Connect. */
-  readonly fastPath?: boolean;
+  /** The pieces of the fast layer; those of the run, where it does not say. */
+  readonly fast?: FastPieces;
   readonly memory?: BodyMemoryLimits;
   readonly overload?: Gate["overload"];
 }
@@ -94,15 +94,9 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
   };
   const closing = new AbortController();
   const log: CallLog = (line) => lines.push(line);
-  const { act, actStream, predict, predictStream } = InferenceService.method;
   const memory = new BodyMemory(options.memory);
-  const fast = {
-    gate,
-    methods: [act, actStream, predict, predictStream],
-    memory,
-    closing: closing.signal,
-    log,
-  };
+  const { fast = FAST } = options;
+  installFast(fast);
   const server = buildServer({
     services: SERVICES,
     gate,
@@ -110,7 +104,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
     log,
     memory,
     closing,
-    port: { ...options.port, ...(options.fastPath && { findTaker: grpcCalls(fast) }) },
+    port: { ...fastPort(fast, { gate, memory, closing: closing.signal, log }), ...options.port },
   });
   const port = await server.listen("127.0.0.1", 0);
   const scheme = options.port?.tls ? "https" : "http";

@@ -5,6 +5,8 @@ import { describe, expect, it } from "vitest";
 import type { ActRequest, PredictStreamRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { LogLine } from "../../src/edge/call-log.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
+import type { FastPieces } from "../../src/fast/install.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { KEY, openGateway } from "./gateway.ts";
 import { ACT, ACTS, asked, CALLS, type Sent, STREAMS, streamed, talk, type Voice } from "./grpc-scripts.ts";
 
@@ -52,9 +54,9 @@ const rpcsSeenBy = (contexts: CallContext[]) => ({
   },
 });
 
-async function seenOf(fastPath: boolean, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
+async function seenOf(fast: FastPieces, { path = ACT, headers = {}, body = [], open = false }: Sent): Promise<Seen> {
   const contexts: CallContext[] = [];
-  await using gateway = await openGateway({ rpcs: rpcsSeenBy(contexts), fastPath });
+  await using gateway = await openGateway({ rpcs: rpcsSeenBy(contexts), fast });
   const session = http2.connect(gateway.base);
   try {
     const request = session.request(
@@ -101,7 +103,7 @@ function dropWords(trailers: http2.IncomingHttpHeaders): void {
 
 describe("no client can tell the fast path from the general handler by", () => {
   it.each(Object.entries(CALLS))("%s", async (name, sent) => {
-    const [one, other] = await Promise.all([seenOf(true, sent), seenOf(false, sent)]);
+    const [one, other] = await Promise.all([seenOf(ALL_FAST, sent), seenOf(PLAIN, sent)]);
     expect(one.head[":status"]).toBeDefined();
     if (OWN_WORDS.has(name)) for (const { trailers } of [one, other]) dropWords(trailers);
     // A service that has ended needs no more telling: whether it was is its own path's affair.
@@ -110,20 +112,20 @@ describe("no client can tell the fast path from the general handler by", () => {
 });
 
 describe.each([
-  ["the fast path", true],
-  ["the general handler", false],
-])("%s", (_, fastPath) => {
+  ["the fast layer", ALL_FAST],
+  ["the plain path", PLAIN],
+])("%s", (_, fast) => {
   it.each<[string, Sent]>([
     ["an act", asked("o/waits", { "grpc-timeout": "30m" })],
     ["a stream", streamed("o/deaf", { "grpc-timeout": "30m" })],
   ])("stops %s at the deadline", async (_, sent) => {
-    const { trailers, head, stopped } = await seenOf(fastPath, sent);
+    const { trailers, head, stopped } = await seenOf(fast, sent);
     expect({ ...head, ...trailers }["grpc-status"]).toBe("4");
     expect(stopped).toEqual([true]);
   });
 
   it("names the encodings that it knows to a client that writes another", async () => {
-    const { trailers, head } = await seenOf(fastPath, asked("o/chunk", { "grpc-encoding": "snappy" }));
+    const { trailers, head } = await seenOf(fast, asked("o/chunk", { "grpc-encoding": "snappy" }));
     expect({ ...head, ...trailers }).toMatchObject({ "grpc-status": "12", "grpc-accept-encoding": "gzip,br" });
   });
 });

@@ -7,6 +7,7 @@ import { Health, HealthCheckResponse_ServingStatus as Serving } from "../../gen/
 import { ActResponseSchema, InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import { SERVICES } from "../../src/app/services.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { type HouseOptions, KEY, openForTest as open, type TestGateway } from "./gateway.ts";
 import {
   ACT,
@@ -24,10 +25,10 @@ import {
 import { run } from "./run.ts";
 
 describe.each([
-  ["by Connect", false],
-  ["by the fast path", true],
-])("gRPC %s", (_, fastPath) => {
-  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fastPath });
+  ["by Connect", PLAIN],
+  ["by the fast layer", ALL_FAST],
+])("gRPC %s", (_, fast) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fast });
 
   it("speaks with the client of its own kind", async () => {
     const gateway = await openWith({

@@ -13,6 +13,7 @@ import {
 import type { Signal } from "../../src/cancellation.ts";
 import type { CallContext } from "../../src/edge/gate/gate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { type HouseOptions, message, openForTest as open, until } from "./gateway.ts";
 import {
   ACT,
@@ -32,10 +33,10 @@ import {
 } from "./grpc-caller.ts";
 
 describe.each([
-  ["by Connect", false],
-  ["by the fast path", true],
-])("gRPC %s", (_, fastPath) => {
-  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fastPath });
+  ["by Connect", PLAIN],
+  ["by the fast layer", ALL_FAST],
+])("gRPC %s", (_, fast) => {
+  const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, fast });
 
   it("answers with one message, status 0 in the trailers, and what the limits leave in the head", async () => {
     const gateway = await openWith({ Act: () => CHUNK });

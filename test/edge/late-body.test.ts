@@ -6,6 +6,7 @@ import { expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { KEY, message, openGateway } from "./gateway.ts";
 
 const GRPC = { "content-type": "application/grpc", te: "trailers", authorization: `Bearer ${KEY}` };
@@ -22,11 +23,11 @@ const HALF = frameMessage(toBinary(ActRequestSchema, create(ActRequestSchema, { 
 const RPCS = { GetHealth: () => message(GetHealthResponseSchema, {}) };
 
 it.each([
-  ["on gRPC's fast path", true, ACT, { "grpc-status": "4" }],
-  ["on gRPC's general path", false, ACT, { "grpc-status": "4" }],
-  ["on REST", true, REST, { ":status": 408 }],
-])("a body that does not come is refused %s, and its place given back", async (_, fastPath, headers, said) => {
-  await using gateway = await openGateway({ rpcs: RPCS, fastPath, port: { requestTimeoutMs: 300 } });
+  ["on gRPC's fast layer", ALL_FAST, ACT, { "grpc-status": "4" }],
+  ["on gRPC's plain path", PLAIN, ACT, { "grpc-status": "4" }],
+  ["on REST", ALL_FAST, REST, { ":status": 408 }],
+])("a body that does not come is refused %s, and its place given back", async (_, fast, headers, said) => {
+  await using gateway = await openGateway({ rpcs: RPCS, fast, port: { requestTimeoutMs: 300 } });
   const session = http2.connect(gateway.base);
   try {
     const conversation = session.request(REFLECTION, { endStream: false });

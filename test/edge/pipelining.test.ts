@@ -4,8 +4,11 @@ import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { GetHealthResponseSchema } from "../../gen/limber/v1/operations_service_pb.ts";
-import type { PlainRequest, PlainResponse } from "../../src/edge/server/fast-http1.ts";
+import type { WholeRequestHandler } from "../../src/edge/server/whole-requests.ts";
+import { fastHttp1 } from "../../src/fast/http1/http1.ts";
+import type { FastPieces } from "../../src/fast/install.ts";
 import { eventually } from "../support/eventually.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { answersIn } from "../support/wire-client.ts";
 import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 import { listen, saying } from "./port-caller.ts";
@@ -26,7 +29,7 @@ const get = (path = "/health", ...lines: string[]): string =>
   [`GET ${path} HTTP/1.1`, "Host: a", ...lines, "", ""].join("\r\n");
 
 /** A gateway whose answers wait until the test lets them go. */
-async function slow(lane: boolean): Promise<{ gateway: TestGateway; asked: () => number; release: () => void }> {
+async function slow(fast: FastPieces): Promise<{ gateway: TestGateway; asked: () => number; release: () => void }> {
   const held: (() => void)[] = [];
   const wait = (): Promise<void> => new Promise((resolve) => held.push(resolve));
   const gateway = await openForTest({
@@ -40,7 +43,7 @@ async function slow(lane: boolean): Promise<{ gateway: TestGateway; asked: () =>
         return message(GetHealthResponseSchema, { status: "ok" });
       },
     },
-    port: lane ? {} : { lane: undefined },
+    fast,
   });
   return {
     gateway,
@@ -52,9 +55,9 @@ async function slow(lane: boolean): Promise<{ gateway: TestGateway; asked: () =>
 }
 
 describe.each([
-  ["the lane is on", true],
-  ["the lane is off", false],
-])("what is wrong on the wire is answered behind what was asked before, where %s", (_, lane) => {
+  ["the fast layer is on", ALL_FAST],
+  ["it is off", PLAIN],
+])("what is wrong on the wire is answered behind what was asked before, where %s", (_, fast) => {
   it.each<[string, string, number]>([
     ["no HTTP", "garbage\r\n\r\n", 400],
     ["bytes of no sense", "\0\x01\x02", 400],
@@ -74,7 +77,7 @@ describe.each([
     ["a transfer coding that nobody reads", get("/", "Transfer-Encoding: gzip, chunked"), 501],
   ])("%s", async (_name, wrong, status) => {
     for (const before of [[get()], [act()], [get(), get()], [act(), act()], [act(), get()]]) {
-      const { gateway, asked, release } = await slow(lane);
+      const { gateway, asked, release } = await slow(fast);
       const wire = await saying(gateway.port, before.join("") + wrong);
       const done = wire.closed;
       let isOpen = true;
@@ -91,12 +94,15 @@ describe.each([
   });
 });
 
-describe("pipelined requests in the lane", () => {
+describe("pipelined requests of the plainest form", () => {
   const padded = `POST /x HTTP/1.1\r\nHost: a\r\nX-Pad: ${"x".repeat(6_000)}\r\nContent-Length: 2\r\n\r\n{}`;
-  type Serve = (request: PlainRequest, response: PlainResponse) => void;
+  type Serve = WholeRequestHandler["serve"];
 
   async function open(serve: Serve): Promise<Socket> {
-    const port = await listen((_, response) => void response.end("node"), { lane: { takes: () => true, serve } });
+    const port = await listen((_, response) => void response.end("node"), {
+      http1: fastHttp1({ sharedReads: true }),
+      whole: { takes: () => true, serve },
+    });
     const socket = connect(port, "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     socket.on("error", () => undefined);

@@ -47,7 +47,7 @@ describe.each(WAYS)("close, HTTP/2 %s,", (_way, way) => {
     await held();
     const done = closed();
     await wire.until(goawayIn);
-    if (way.findTaker) wire.send(await wire.until(pongTo));
+    if (way.http2) wire.send(await wire.until(pongTo));
     await wire.until((bytes) => lastStreamsIn(bytes).includes(1) || undefined);
     wire.send(request(3, "/"));
     release();

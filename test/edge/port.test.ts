@@ -6,8 +6,9 @@ import type { AddressInfo } from "node:net";
 import Fastify from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
 import { packFields } from "../../src/codecs/http2/hpack.ts";
-import type { CallStream } from "../../src/edge/server/http2/call.ts";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
+import type { CallStream, CallTaker } from "../../src/fast/http2/call.ts";
+import { fastHttp2 } from "../../src/fast/http2/server.ts";
 import { answersIn, endOf, FRAME, framesIn, HELLO, request } from "../support/wire-client.ts";
 import { WAYS } from "./port-caller.ts";
 import {
@@ -28,6 +29,10 @@ import {
 } from "./port-wires.ts";
 
 afterEach(cleanUp);
+
+/** An HTTP/2 server that takes calls to `/fast`. */
+const takingFast = (open: CallTaker["open"]) =>
+  fastHttp2({ find: (head) => (head[":path"] === "/fast" ? { endless: false, open } : undefined), sharedReads: true });
 
 describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   it("answers HTTP/1.1 and HTTP/2 with prior knowledge", async () => {
@@ -127,18 +132,12 @@ describe.each([
       },
       {
         ...(certificate && { tls: certificate }),
-        findTaker: (head) =>
-          head[":path"] !== "/fast"
-            ? undefined
-            : {
-                endless: false,
-                open(stream) {
-                  stream.respond(packFields([[":status", "200"]]));
-                  stream.write(Buffer.from("taken"));
-                  stream.end(packFields([["x-end", "1"]]));
-                  return { data: ignore, end: ignore, room: ignore, closed: ignore };
-                },
-              },
+        http2: takingFast((stream) => {
+          stream.respond(packFields([[":status", "200"]]));
+          stream.write(Buffer.from("taken"));
+          stream.end(packFields([["x-end", "1"]]));
+          return { data: ignore, end: ignore, room: ignore, closed: ignore };
+        }),
       },
     );
     const session = sessionTo(`${certificate ? "https" : "http"}://127.0.0.1:${port}`);
@@ -152,16 +151,10 @@ it("survives a taken stream that its client resets with an error", async () => {
   let taken: CallStream | undefined;
   let closed = 0;
   const { port } = await listen(sayVersion, {
-    findTaker: (head) =>
-      head[":path"] !== "/fast"
-        ? undefined
-        : {
-            endless: false,
-            open(stream) {
-              taken = stream;
-              return { data: ignore, end: ignore, room: ignore, closed: () => closed++ };
-            },
-          },
+    http2: takingFast((stream) => {
+      taken = stream;
+      return { data: ignore, end: ignore, room: ignore, closed: () => closed++ };
+    }),
   });
   const session = sessionTo(`http://127.0.0.1:${port}`);
   const stream = session.request({ ":path": "/fast" }, { endStream: false });

@@ -5,6 +5,7 @@ import { beforeEach, expect, it, onTestFinished } from "vitest";
 import type { Overload } from "../../src/edge/gate/gate.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { eventually } from "../support/eventually.ts";
+import { ALL_FAST } from "../support/fast.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { KEY, openForTest } from "./gateway.ts";
 
@@ -61,7 +62,7 @@ const answer = (count: number): void => {
 };
 
 it("are not read while 32 refusals wait on an HTTP/2 connection, and are again with half of them", async () => {
-  const { port } = await openForTest({ overload, fastPath: true });
+  const { port } = await openForTest({ overload, fast: ALL_FAST });
   const seen = call(sessionTo(port), 100);
   await eventually(() => expect(refused).toBe(32));
   // Whoever else calls is heard meanwhile.
@@ -82,7 +83,7 @@ it("are not read while 32 refusals wait on an HTTP/2 connection, and are again w
 it("are asked to open their next streams elsewhere where that lasts for five seconds", async () => {
   const clock = new ManualClock();
   const restore = replaceAmbient({ clock });
-  const { port } = await openForTest({ overload, fastPath: true });
+  const { port } = await openForTest({ overload, fast: ALL_FAST });
   // Before the gateway is closed, which waits.
   onTestFinished(restore);
   const session = sessionTo(port);
@@ -106,7 +107,7 @@ it("are asked to open their next streams elsewhere where that lasts for five sec
 });
 
 it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", async () => {
-  const { port } = await openForTest({ overload, fastPath: true });
+  const { port } = await openForTest({ overload, fast: ALL_FAST });
   const seen = call(sessionTo(port), 1);
   await eventually(() => expect(held).toHaveLength(1));
   held[0]?.drop();
@@ -123,7 +124,7 @@ it("lose a stream whose refusal is dropped, and an HTTP/1 connection likewise", 
 });
 
 it("read nothing of an HTTP/1 connection behind a refusal that waits, and answer all of it in order", async () => {
-  const { port } = await openForTest({ overload, fastPath: true });
+  const { port } = await openForTest({ overload, fast: ALL_FAST });
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   let heard = "";
@@ -186,7 +187,7 @@ it("begin no more than 256 requests in a turn of the event loop, over all of the
       return false;
     },
   };
-  const { port } = await openForTest({ overload: counting, fastPath: true });
+  const { port } = await openForTest({ overload: counting, fast: ALL_FAST });
   const sessions = Array.from({ length: 24 }, () => sessionTo(port));
   await Promise.all(sessions.map((session) => new Promise((resolve) => session.once("remoteSettings", resolve))));
   const request = "POST /v1/act HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";

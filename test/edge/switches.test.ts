@@ -1,25 +1,24 @@
-/** The hand-written paths of the edge, each switched off alone and all of them: what callers hear is the same. */
+/** The fast layer with each piece taken away, and without any: callers get the same answers. */
 
 import { fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { FAST_PIECES, readConfig } from "../../src/config.ts";
+import type { FastPieces } from "../../src/fast/install.ts";
 import { callRest } from "../support/app.ts";
-import { type HouseOptions, KEY, openForTest } from "./gateway.ts";
+import { ALL_FAST, PLAIN, without } from "../support/fast.ts";
+import { KEY, openForTest } from "./gateway.ts";
 import { ACT, CHUNK, call, envelope, REQUEST } from "./grpc-caller.ts";
 
 const BODY = { model: "o/n", observations: [{ proprio: [1] }] };
 
-describe.each<[string, HouseOptions]>([
-  ["everything on", { fastPath: true }],
-  ["the lane of HTTP/1 off", { fastPath: true, port: { lane: undefined } }],
-  ["gRPC's own framing off", { port: { findTaker: () => undefined } }],
-  ["sessions of our own off", {}],
-  ["shared reads off", { fastPath: true, port: { sharedReads: false } }],
-  ["everything off", { port: { lane: undefined, sharedReads: false } }],
-])("with %s", (_, options) => {
+describe.each<[string, FastPieces]>([
+  ["every piece", ALL_FAST],
+  ...FAST_PIECES.map((piece): [string, FastPieces] => [`every piece but ${piece}`, without(piece)]),
+  ["no piece", PLAIN],
+])("with %s", (_, fast) => {
   it("an act is answered, and one without a key is refused, over REST, Connect and gRPC", async () => {
-    const gateway = await openForTest({ ...options, rpcs: { Act: () => CHUNK } });
+    const gateway = await openForTest({ fast, rpcs: { Act: () => CHUNK } });
     for (const path of ["/v1/act", ACT]) {
       for (let nth = 0; nth < 3; nth++) {
         const { status, body } = await callRest(gateway.base, path, BODY, { key: KEY });

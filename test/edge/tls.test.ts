@@ -10,6 +10,8 @@ import {
   InferenceService,
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { FastPieces } from "../../src/fast/install.ts";
+import { ALL_FAST, FAST, PLAIN } from "../support/fast.ts";
 import { selfSigned } from "../support/wire-client.ts";
 import { KEY, message, openForTest, type TestGateway } from "./gateway.ts";
 
@@ -20,10 +22,10 @@ const SOUND = { model: "o/n", observations: [{ proprio: [1] }] };
 const CHUNK = message(ActResponseSchema, { id: "act_1", action: { steps: [{ values: [1, 2] }] } });
 const frame = (index: number) => message(PredictStreamResponseSchema, { event: { case: "frame", value: { index } } });
 
-const open = (fastPath = false): Promise<TestGateway> =>
+const open = (fast = FAST): Promise<TestGateway> =>
   openForTest({
     port: { tls },
-    fastPath,
+    fast,
     rpcs: {
       Act: () => CHUNK,
       PredictStream: async function* () {
@@ -63,17 +65,17 @@ describe.each(["HTTP/1.1", "HTTP/2"] as const)("REST over TLS and %s", (version)
   });
 });
 
-const TRANSPORTS: readonly (readonly [string, boolean, (baseUrl: string) => Transport])[] = [
-  ["gRPC by the fast path", true, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
-  ["gRPC by Connect", false, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
-  ["Connect over HTTP/1.1", false, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
-  ["Connect over HTTP/2", false, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "2", nodeOptions })],
-  ["gRPC-Web over HTTP/1.1", false, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
-  ["gRPC-Web over HTTP/2", false, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "2", nodeOptions })],
+const TRANSPORTS: readonly (readonly [string, FastPieces, (baseUrl: string) => Transport])[] = [
+  ["gRPC by the fast layer", ALL_FAST, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
+  ["gRPC by Connect", PLAIN, (baseUrl) => createGrpcTransport({ baseUrl, nodeOptions })],
+  ["Connect over HTTP/1.1", PLAIN, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
+  ["Connect over HTTP/2", PLAIN, (baseUrl) => createConnectTransport({ baseUrl, httpVersion: "2", nodeOptions })],
+  ["gRPC-Web over HTTP/1.1", PLAIN, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "1.1", nodeOptions })],
+  ["gRPC-Web over HTTP/2", PLAIN, (baseUrl) => createGrpcWebTransport({ baseUrl, httpVersion: "2", nodeOptions })],
 ];
 
-it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, fastPath, transport) => {
-  const gateway = await open(fastPath);
+it.each(TRANSPORTS)("%s answers whole and streams over TLS", async (_, fast, transport) => {
+  const gateway = await open(fast);
   const client = createClient(InferenceService, transport(gateway.base));
   expect(await client.act(SOUND, { headers: AUTH })).toEqual(CHUNK);
   const frames: number[] = [];

@@ -12,6 +12,7 @@ import {
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
 import { replaceAmbient } from "../support/ambient.ts";
+import { ALL_FAST, PLAIN } from "../support/fast.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 import { KEY, message, openGateway, type TestGateway } from "./gateway.ts";
 
@@ -56,7 +57,7 @@ it.each<[string, Ask, general?: boolean]>([
   ["events on a connection of their own", overHttp(new http.Agent())],
   ["events over HTTP/2", overHttp2("/v1/predict/stream", "application/json", Buffer.from(JSON.stringify(PREDICT)))],
   ["a stream over gRPC", overHttp2(STREAM, "application/grpc", REQUEST)],
-  ["a stream over gRPC by its general path", overHttp2(STREAM, "application/grpc", REQUEST), true],
+  ["a stream over gRPC by the plain path", overHttp2(STREAM, "application/grpc", REQUEST), true],
   ["a stream over Connect", overHttp2(STREAM, "application/connect+proto", REQUEST)],
 ])(
   "%s that nobody reads for a minute are closed, and what makes them is called off",
@@ -66,7 +67,7 @@ it.each<[string, Ask, general?: boolean]>([
     let made = 0;
     let ended = false;
     const gateway = await openGateway({
-      fastPath: !general,
+      fast: general ? PLAIN : ALL_FAST,
       rpcs: {
         PredictStream: async function* (): AsyncGenerator<PredictStreamResponse> {
           try {

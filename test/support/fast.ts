@@ -9,3 +9,7 @@ export const ALL_FAST: ReadonlySet<FastPiece> = new Set(FAST_PIECES);
 
 /** The plain path alone. */
 export const PLAIN: ReadonlySet<FastPiece> = new Set();
+
+/** Every piece but these. */
+export const without = (...pieces: FastPiece[]): ReadonlySet<FastPiece> =>
+  new Set(FAST_PIECES.filter((piece) => !pieces.includes(piece)));

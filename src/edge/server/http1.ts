@@ -1,7 +1,7 @@
 /** The HTTP/1 half of the port: checks each head before the handler sees it, and answers what it refuses. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { UpgradeTaker } from "./port.ts";
+import type { ConnectionServer, UpgradeTaker } from "./port.ts";
 import {
   answerTo,
   bytesOf,
@@ -23,14 +23,8 @@ interface Http1Peer {
   refused: boolean;
 }
 
-/** The HTTP/1 connections of one server. */
-interface Http1Side {
-  /** Serves `socket`, paused, from its first byte; `greeted` is called when a whole head has come. */
-  accept(socket: Socket, greeted: () => void): void;
-  /** Ends each connection after its next response, which says so. */
-  leave(): void;
-  /** Ends each connection after the responses it owes; idle ones are closed by the server's own `close`. */
-  drain(): void;
+/** The HTTP/1 connections of one server. Idle ones are closed by the server's own `close`. */
+interface Http1Side extends ConnectionServer {
   /** Destroys the connections that owe no response. */
   destroyIdle(): void;
   /** Answers 408 to a connection whose head is overdue; false when `socket` is not one of these. */

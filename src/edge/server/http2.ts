@@ -1,55 +1,226 @@
-/** The HTTP/2 half of the port: calls that somebody takes run on sessions of our own, everything else on node:http2's. */
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+/** HTTP/2 by node:http2: sessions with wide windows, and budgets for frames that only cost. */
+import {
+  constants,
+  createServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { Socket } from "node:net";
-import type { FindTaker } from "./http2/call.ts";
-import { generalSide, type Http2Limits, type Http2Side } from "./http2/general.ts";
-import { ServerSession, type SessionDeps } from "./http2/session.ts";
-import type { RefusalBody } from "./wire-faults.ts";
+import type { Duplex } from "node:stream";
+import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { after } from "../../clock.ts";
+import { Arrivals, type Arriving } from "./arrivals.ts";
+import { OwnedHttp2Request, OwnedHttp2Response } from "./error-listeners.ts";
+import { type BudgetOptions, Costs } from "./http2-costs.ts";
+import type { ConnectionServer } from "./port.ts";
+import { RunningCalls } from "./running-calls.ts";
+import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
 
-/** What a session inside may do: whoever speaks to it has been judged outside. */
-const INSIDE = {
-  idleTimeoutMs: 2 ** 31 - 1,
-  maxSessionStreams: 2 ** 31 - 1,
-  sessionWindow: 2 ** 31 - 1,
-  toldHeaderSize: 64 << 10,
-  patience: { burst: 1e9, perSecond: 1e8 },
+/** The limits of every session; sizes in bytes, times in milliseconds. */
+export interface Http2Limits {
+  readonly maxSessionStreams: number;
+  readonly streamWindow: number;
+  readonly sessionWindow: number;
+  readonly maxHeaderSize: number;
+  /** What clients are told instead of it. Node resets the streams of a client that was told a limit and passed it, and leaves none to answer. */
+  readonly toldHeaderSize?: number;
+  readonly idleTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  /** Whether requests for this path may go on for as long as they like. */
+  readonly endless: (path: string) => boolean;
+  readonly patience: BudgetOptions;
+}
+
+/** Node's sessions, which serve connections without a socket of their own too. */
+export interface NodeHttp2 extends ConnectionServer {
+  /** Serves a connection, paused, from its preface; `greeted` is called once, when the client has acknowledged the settings. */
+  accept(connection: Socket | Duplex, greeted: () => void, from?: From): void;
+}
+
+/** How long after the last GOAWAY could have come a client's first request may be on its way. */
+export const HEARD_MS = 1_000;
+
+/** What a gRPC caller is told whose request did not come in time: trailers that stand alone, as gRPC clients read no JSON. */
+export const LATE_TRAILERS = {
+  "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
+  "grpc-message": encodeURIComponent(FAULTS.slow.message),
 } as const;
 
-/** `handler` answers what `find` finds nobody for; all goes to it, over node:http2 alone, where `find` is undefined. */
-export function http2Side(
-  handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void,
-  find: FindTaker | undefined,
-  bodyOf: RefusalBody,
-  limits: Http2Limits,
-  cutOff: (address: string) => void,
-): Http2Side {
-  if (find === undefined) return generalSide(handler, bodyOf, limits, cutOff);
-  const inside = generalSide(handler, bodyOf, { ...limits, ...INSIDE }, () => undefined);
-  const sessions = new Set<ServerSession>();
-  let leaving = false;
+/** The client behind a connection that has no socket of its own. */
+export interface From {
+  readonly address: string;
+  readonly isSecure: boolean;
+  /** A call was refused to its caller. */
+  refused(): void;
+}
+
+/** Answers that refuse a call to its caller, for good or for now. They are charged to the connection. */
+const REFUSALS = new Set([401, 403, 429]);
+const GRPC_REFUSALS = new Set(
+  [RpcCode.UNAUTHENTICATED, RpcCode.PERMISSION_DENIED, RpcCode.RESOURCE_EXHAUSTED].map(String),
+);
+
+/** Bytes one session may hold inside Node, in MB: its default of 10 refuses new streams behind one large answer. */
+const SESSION_MEMORY_MB = 64;
+
+const ignore = (): void => undefined;
+
+/** What `nodeHttp2` is opened with. */
+export interface NodeHttp2Options {
+  readonly handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void;
+  /** Makes the JSON body of what is refused at this level. */
+  readonly refusal: RefusalBody;
+  readonly limits: Http2Limits;
+  /** A connection of this address was ended for what it cost. */
+  readonly cutOff: (address: string) => void;
+}
+
+/** A server that never listens and is handed its connections. */
+export function nodeHttp2({ handler, refusal: bodyOf, limits, cutOff }: NodeHttp2Options): NodeHttp2 {
+  const sessions = new Set<ServerHttp2Session>();
   let draining = false;
-  const deps: SessionDeps = {
-    limits,
-    find,
-    general: (pipe, from) => inside.accept(pipe, () => undefined, from),
-    cutOff,
-    left: (session) => sessions.delete(session),
+  const server = createServer(
+    {
+      Http2ServerRequest: OwnedHttp2Request,
+      Http2ServerResponse: OwnedHttp2Response,
+      maxSessionMemory: SESSION_MEMORY_MB,
+      // A wall of nghttp2's own, which stops a burst of resets in the middle of one read. It counts the resets of
+      // answered streams too, so it has to give way sooner to a steady rate.
+      streamResetBurst: limits.patience.burst,
+      streamResetRate: 5 * limits.patience.perSecond,
+      settings: {
+        enablePush: false,
+        initialWindowSize: limits.streamWindow,
+        maxConcurrentStreams: limits.maxSessionStreams,
+        maxHeaderListSize: limits.toldHeaderSize ?? limits.maxHeaderSize,
+      },
+    },
+    handler,
+  );
+
+  const refuse = (stream: ServerHttp2Stream, fault: WireFault): void => {
+    const { status, headers, body } = answerTo(fault, bodyOf);
+    stream.respond({ ":status": status, ...headers });
+    stream.end(body);
   };
+
+  const arrivingOf = (stream: ServerHttp2Stream, since: number, type: string | undefined): Arriving => ({
+    since,
+    isLate: false,
+    get isWhole() {
+      return stream.state.state === constants.NGHTTP2_STREAM_STATE_HALF_CLOSED_REMOTE;
+    },
+    refuse() {
+      if (!stream.headersSent) refuseLate(stream, type);
+    },
+    reset() {
+      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    },
+  });
+
+  const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
+    if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
+    // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
+    else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
+  };
+
+  const watch = (session: ServerHttp2Session, greeted: () => void, from: From | undefined): void => {
+    const arriving = new RunningCalls<Arriving>();
+    const arrivals = new Arrivals(limits.requestTimeoutMs, (visit) => arriving.each(visit));
+    const costs = new Costs(limits.patience);
+    const address = session.socket.remoteAddress ?? "";
+    let open = 0;
+    let served = 0;
+
+    let isCutOff = false;
+    const pay = (isLeft: boolean): void => {
+      if (isLeft || session.destroyed) return;
+      isCutOff = true;
+      session.destroy(new Error("the session's patience is spent"), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    };
+    const tax = (): void => pay(costs.spend());
+    const refused = from?.refused ?? (() => pay(costs.spendRefused()));
+    const closed = function (this: ServerHttp2Stream): void {
+      open--;
+      if (!this.headersSent) tax();
+      else if (isRefusal(this)) refused();
+    };
+    let forgetRest = ignore;
+    const restUnlessUsed = (seen: number): void => {
+      forgetRest = after(limits.idleTimeoutMs, () => {
+        if (open === 0 && served === seen) session.close();
+        else restUnlessUsed(served);
+      });
+    };
+
+    // Node's own listener hands each stream to the server's compatibility layer, which builds a request and a response.
+    session.removeAllListeners("stream");
+    session.on("stream", (stream, headers, flags, rawHeaders) => {
+      stream.on("error", ignore); // a stream's failure is its caller's; unheard, it would end the process
+      if (stream.destroyed) return tax(); // reset in the same read that opened it
+      open++;
+      served++;
+      stream.on("close", closed);
+      // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
+      if (sizeOf(rawHeaders) > limits.maxHeaderSize) return refuse(stream, FAULTS.headers);
+      if (!stream.endAfterHeaders && !limits.endless(headers[":path"] ?? ""))
+        stream.once("close", arriving.enter(arrivingOf(stream, arrivals.looks, headers["content-type"])));
+      server.emit("stream", stream, headers, flags, rawHeaders);
+    });
+    session.on("ping", tax);
+    session.on("remoteSettings", tax);
+    session.once("localSettings", greeted);
+    // nghttp2's own wall calls it an error of the protocol, in the middle of what the session cost.
+    session.on("error", () => {
+      isCutOff ||= costs.isDear;
+    });
+    session.once("close", () => {
+      forgetRest();
+      if (isCutOff) cutOff(address);
+      arrivals.end();
+      sessions.delete(session);
+    });
+    session.setLocalWindowSize(limits.sessionWindow);
+    sessions.add(session);
+    restUnlessUsed(served);
+  };
+
   return {
-    accept(socket: Socket, greeted) {
-      const session = new ServerSession(socket, greeted, deps);
-      sessions.add(session);
-      session.begin();
-      if (leaving) session.leave();
-      if (draining) session.drain();
+    accept(socket, greeted, from) {
+      // A peer that half-closes is gone; else its unfinished streams would hold the connection, and `close`, for ever.
+      socket.allowHalfOpen = false;
+      server.once("session", (session) => {
+        if (from !== undefined) comesFrom(session, from);
+        watch(session, greeted, from);
+        // Its first request is on its way.
+        if (draining)
+          session.once(
+            "close",
+            after(HEARD_MS, () => session.close()),
+          );
+      });
+      server.emit("connection", socket);
     },
-    leave() {
-      leaving = true;
-      for (const session of sessions) session.leave();
-    },
+    // Node has no GOAWAY after which it begins another stream.
+    leave: ignore,
     drain() {
       draining = true;
-      for (const session of sessions) session.drain();
+      for (const session of sessions) session.close();
     },
   };
+}
+
+function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
+  if (REFUSALS.has(Number(sentHeaders[":status"]))) return true;
+  return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
+}
+
+/** What requests are told of the connection that they came by. */
+function comesFrom(session: ServerHttp2Session, { address, isSecure }: From): void {
+  // Node shows its sockets from behind a proxy, of which this answer is the way out.
+  const socket = session.socket.once("close", ignore);
+  Object.defineProperty(socket, "remoteAddress", { value: address });
+  if (isSecure) Object.defineProperty(socket, "encrypted", { value: true });
 }

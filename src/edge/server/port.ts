@@ -6,13 +6,12 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { after } from "../../clock.ts";
 import { hearErrors, OwnedRequest, OwnedResponse } from "./error-listeners.ts";
-import { type FastHttp1Handler, openFastHttp1 } from "./fast-http1.ts";
 import { http1Side } from "./http1.ts";
-import type { BudgetOptions } from "./http2/budget.ts";
-import type { FindTaker } from "./http2/call.ts";
-import { http2Side } from "./http2.ts";
+import { type Http2Limits, type NodeHttp2, nodeHttp2 } from "./http2.ts";
+import type { BudgetOptions } from "./http2-costs.ts";
 import { Penalties } from "./penalties.ts";
 import { tellProtocol } from "./preface.ts";
+import type { WholeRequestHandler } from "./whole-requests.ts";
 import type { RefusalBody } from "./wire-faults.ts";
 
 /** What answers a request of either protocol, as Fastify and Connect provide it. */
@@ -20,6 +19,36 @@ export type PortHandler = (
   request: http.IncomingMessage | Http2ServerRequest,
   response: http.ServerResponse | Http2ServerResponse,
 ) => void;
+
+/** Serves the connections of one protocol. */
+export interface ConnectionServer {
+  /** Serves `socket`, paused, from its first byte; `greeted` is called once, when the client has said its first whole word: a head, or an acknowledgement. */
+  accept(socket: Socket, greeted: () => void): void;
+  /** Asks every client, with its next answer, to send its next request on another connection, and serves what it sends here all the same. */
+  leave(): void;
+  /**
+   * Ends every connection after the answers that it owes. Over HTTP/2 the last GOAWAY names the last stream that was begun, so that a
+   * client may send the later ones elsewhere.
+   */
+  drain(): void;
+}
+
+/** Opens a server for HTTP/1 connections in front of node:http, to which it hands over every connection that it does not serve. */
+export type OpenHttp1 = (deps: {
+  readonly handler: WholeRequestHandler;
+  readonly idleTimeoutMs: number;
+  /** Takes a connection, paused, with all its unused bytes before it. */
+  readonly handOver: ConnectionServer["accept"];
+}) => ConnectionServer;
+
+/** Opens a server for HTTP/2 connections in front of node:http2, which serves the requests that it does not. */
+export type OpenHttp2 = (deps: {
+  readonly limits: Http2Limits;
+  /** Opens node's sessions with other limits. They charge nobody: the server in front does. */
+  readonly openNode: (limits: Partial<Http2Limits>) => NodeHttp2;
+  /** A connection of this address was ended for what it cost. */
+  readonly cutOff: (address: string) => void;
+}) => ConnectionServer;
 
 /** What takes over HTTP/1 connections, such as a transport that speaks WebSocket. */
 export interface UpgradeTaker {
@@ -33,12 +62,12 @@ export interface UpgradeTaker {
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
-  /** Who takes calls over HTTP/2, which then never reach the handler; where absent, node:http2 serves every connection alone. */
-  readonly findTaker?: FindTaker;
-  /** Answers HTTP/1 requests of the plainest form ahead of node:http; there is no such lane when absent. */
-  readonly lane?: FastHttp1Handler | undefined;
-  /** Whether the lane's connections, and those of sessions of our own, read into one block that all share. */
-  readonly sharedReads?: boolean;
+  /** Serves HTTP/1 connections in front of node:http, where it is installed and `whole` is there. */
+  readonly http1?: OpenHttp1 | undefined;
+  /** Answers the requests that `http1` reads. */
+  readonly whole?: WholeRequestHandler;
+  /** Serves HTTP/2 connections in front of node:http2, where it is installed. */
+  readonly http2?: OpenHttp2 | undefined;
   /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
   readonly upgrade?: UpgradeTaker;
   /** Makes the JSON body of what is refused at this level. */
@@ -71,7 +100,6 @@ export interface PortOptions {
 
 const DEFAULTS = {
   endless: () => false,
-  sharedReads: true,
   chargedAs: (address) => address,
   refusal: (status, code, message, request_id) => JSON.stringify({ error: { code, status, message, request_id } }),
   headersTimeoutMs: 10_000,
@@ -114,24 +142,24 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   server.removeAllListeners(opened);
 
   const http1 = http1Side(server, attach.bind(server), handler, limits);
-  const lane =
-    limits.lane &&
-    openFastHttp1({
-      transport: limits.lane,
-      idleTimeoutMs: limits.idleTimeoutMs,
-      sharedReads: limits.sharedReads,
-      handOver: http1.accept,
-    });
+  const { chargedAs, refusal, idleTimeoutMs } = limits;
+  const { whole } = limits;
+  const ahead = whole && limits.http1?.({ handler: whole, idleTimeoutMs, handOver: http1.accept });
   const penalties = new Penalties();
-  const { chargedAs } = limits;
-  const http2 = http2Side(handler, limits.findTaker, limits.refusal, limits, (address) => {
+  const cutOff = (address: string): void => {
     const charged = chargedAs(address);
     if (charged !== undefined) penalties.add(charged);
-  });
+  };
+  const http2 =
+    limits.http2?.({
+      limits,
+      openNode: (other) => nodeHttp2({ handler, refusal, limits: { ...limits, ...other }, cutOff: () => undefined }),
+      cutOff,
+    }) ?? nodeHttp2({ handler, refusal, limits, cutOff });
   const sockets = new Set<Socket>();
   const undecided = new Set<Socket>();
 
-  // A connection that could not be accepted is nobody's; whoever listens hears of a port that is taken.
+  // The error of a connection that could not be accepted belongs to no call; that of a port that is taken goes to `listen`.
   server.on("listening", () => server.on("error", () => undefined));
   server.on("connection", (socket: Socket) => {
     hearErrors(socket);
@@ -152,7 +180,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
     socket.once("finish", () => socket.once("close", after(limits.lingerMs, letGo)));
     const serve = (protocol: "http1" | "http2"): void => {
       undecided.delete(socket);
-      (protocol === "http2" ? http2 : (lane ?? http1)).accept(socket, greeted);
+      (protocol === "http2" ? http2 : (ahead ?? http1)).accept(socket, greeted);
     };
     if ("alpnProtocol" in socket) {
       serve(socket.alpnProtocol === "h2" ? "http2" : "http1");
@@ -189,7 +217,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   const closeIdle = server.closeIdleConnections.bind(server);
   server.closeIdleConnections = () => {
     closeIdle();
-    lane?.drain();
+    ahead?.drain();
     http2.drain();
     limits.upgrade?.drain();
     const forget = after(FIRST_WORD_MS, () => {
@@ -202,7 +230,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   };
   const close = server.close.bind(server);
   server.close = (done) => {
-    lane?.drain();
+    ahead?.drain();
     http1.drain();
     // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
     onceGone(after(limits.headersTimeoutMs, http1.destroyIdle));
@@ -210,7 +238,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   };
   return Object.assign(server, {
     leave() {
-      lane?.leave();
+      ahead?.leave();
       http1.leave();
       http2.leave();
     },

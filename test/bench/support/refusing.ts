@@ -7,13 +7,14 @@ import { createServer } from "node:net";
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { SERVICES } from "../../../src/app/services.ts";
+import { FAST_PIECES } from "../../../src/config.ts";
 import { BodyMemory } from "../../../src/edge/body-memory.ts";
 import { buildServer } from "../../../src/edge/edge.ts";
 import { LoadShedder } from "../../../src/edge/gate/admission/admission.ts";
 import { proxiesOf } from "../../../src/edge/gate/caller-address.ts";
 import { createGate, type Gate } from "../../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../../src/edge/gate/rate-limits.ts";
-import { grpcCalls } from "../../../src/edge/transports/grpc/grpc.ts";
+import { fastPort, installFast } from "../../../src/fast/install.ts";
 import type { KeyRecord } from "../../../src/store/account/keys.ts";
 
 process.on("SIGTERM", () => process.exit(0));
@@ -53,7 +54,8 @@ async function refuseAll(): Promise<void> {
   const all: Gate = { ...gate, overload };
   const closing = new AbortController();
   const memory = new BodyMemory();
-  const methods = [InferenceService.method.act];
+  const pieces = new Set(FAST_PIECES.filter((piece) => way !== "plain" || piece !== "http1"));
+  installFast(pieces);
   const server = buildServer({
     services: SERVICES,
     gate: all,
@@ -62,8 +64,7 @@ async function refuseAll(): Promise<void> {
     memory,
     closing,
     port: {
-      findTaker: grpcCalls({ gate: all, methods, memory, closing: closing.signal, log: () => undefined }),
-      ...(way === "plain" && { lane: undefined }),
+      ...fastPort(pieces, { gate: all, memory, closing: closing.signal, log: () => undefined }),
     },
   });
   const port = await server.listen("127.0.0.1", 0);

@@ -1,9 +1,10 @@
-/** A port whose calls to `/echo` somebody takes, on sessions of our own, and whose every other request node answers. */
+/** A port of the fast layer whose calls to `/echo` have a taker, and whose every other request node answers. */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { onTestFinished } from "vitest";
 import { packFields } from "../../../src/codecs/http2/hpack.ts";
-import type { CallStream, FindTaker } from "../../../src/edge/server/http2/call.ts";
 import type { PortHandler, PortOptions } from "../../../src/edge/server/port.ts";
+import type { CallStream, FindTaker } from "../../../src/fast/http2/call.ts";
+import { fastHttp2 } from "../../../src/fast/http2/server.ts";
 import { FLAG, FRAME, fieldBlock, frame } from "../../support/wire-client.ts";
 import { open } from "../port-caller.ts";
 
@@ -59,8 +60,8 @@ export function echoes(taken: Taken, more: Partial<{ endless: boolean; deaf: boo
 export async function openEcho(options: PortOptions & { deaf?: boolean } = {}, handler: PortHandler = sayPath) {
   const taken: Taken = { streams: [], events: [], closed: 0 };
   const { deaf = false, ...port } = options;
-  const findTaker = echoes(taken, { deaf, endless: port.endless === undefined });
-  return { taken, ...(await open(handler, { findTaker, ...port })) };
+  const find = echoes(taken, { deaf, endless: port.endless === undefined });
+  return { taken, ...(await open(handler, { http2: fastHttp2({ find, sharedReads: true }), ...port })) };
 }
 
 const sayPath: PortHandler = (request, response) => {

@@ -5,6 +5,7 @@ import type { PortOptions } from "../../../src/edge/server/port.ts";
 import { Reason, refuse } from "../../../src/errors.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { eventually } from "../../support/eventually.ts";
+import { ALL_FAST } from "../../support/fast.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { FLAG, FRAME, fieldBlock, frame, framesIn, goawayIn, HELLO, uint32 } from "../../support/wire-client.ts";
 import { KEY, openForTest, type TestGateway } from "../gateway.ts";
@@ -30,7 +31,7 @@ const WAYS: readonly [string, string, Record<string, string>][] = [
 
 /** A gateway whose clock stands still, so that no budget fills. */
 async function open(rpcs = {}, port: PortOptions = {}): Promise<TestGateway> {
-  const gateway = await openForTest({ rpcs: { Act: () => CHUNK, ...rpcs }, port, fastPath: true });
+  const gateway = await openForTest({ rpcs: { Act: () => CHUNK, ...rpcs }, port, fast: ALL_FAST });
   onTestFinished(replaceAmbient({ clock: new ManualClock() }));
   return gateway;
 }
@@ -119,7 +120,7 @@ describe("a connection without a key", () => {
 
   it("may be refused for as long as it asks at a pace", async () => {
     const clock = new ManualClock();
-    const gateway = await openForTest({ fastPath: true });
+    const gateway = await openForTest({ fast: ALL_FAST });
     onTestFinished(replaceAmbient({ clock }));
     const wire = await saying(gateway.port, Buffer.concat([HELLO, frame(FRAME.settings, FLAG.ack, 0)]));
     for (let second = 0; second < 30; second++) {

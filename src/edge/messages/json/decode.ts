@@ -12,8 +12,6 @@ import {
 } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { setter } from "../../../codecs/protobuf/access.ts";
-import { blankOf } from "../../../codecs/protobuf/blank.ts";
 import { mostItemsOf, tooManyItems } from "../bounds.ts";
 import type { Faults } from "./faults.ts";
 import { unknown } from "./near.ts";
@@ -65,9 +63,8 @@ function compile(desc: DescMessage): Decoder {
 const fieldsOf = (message: Message): DecodeFields => message as unknown as DecodeFields;
 
 function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
-  const blank = blankOf(desc);
   return (value, faults) => {
-    const message = blank() as Message;
+    const message: Message = create(desc);
     if (!isObject(value)) {
       faults.add("dict_type", "must be an object");
       return message;
@@ -87,9 +84,8 @@ function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
   const [only, ...others] = desc.fields;
   if (only?.fieldKind !== "list" || others.length > 0) throw new Error(`${desc.typeName} cannot be inline`);
   const list = listReader(only);
-  const blank = blankOf(desc);
   return (value, faults) => {
-    const message = blank() as Message;
+    const message: Message = create(desc);
     const items = list(value, faults);
     if (items !== undefined) fieldsOf(message)[only.localName] = items;
     else ready();
@@ -99,18 +95,17 @@ function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
 
 function putOf(field: DescField): Put {
   const read = readerOf(field);
-  const { name, localName, oneof, parent } = field;
-  const set = setter(parent, oneof === undefined ? localName : oneof.localName);
+  const { name, localName, oneof } = field;
   return (target, value, faults) => {
     if (value === null) return;
     const first = faults.list.length;
     const got = read(value, faults);
     if (faults.list.length > first) faults.inside(name, first);
     if (got === undefined) return;
-    if (oneof === undefined) set(target, got);
+    if (oneof === undefined) target[localName] = got;
     else if (isChosen(target[oneof.localName], localName))
       faults.add("oneof", `stands together with another of ${oneof.fields.map((each) => each.name).join(", ")}`, name);
-    else set(target, { case: localName, value: got });
+    else target[oneof.localName] = { case: localName, value: got };
   };
 }
 

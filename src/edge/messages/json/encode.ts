@@ -10,7 +10,6 @@ import {
 } from "@bufbuild/protobuf";
 import { type Value, ValueSchema } from "@bufbuild/protobuf/wkt";
 import { inline, nullable } from "../../../../gen/limber/edge/v1/options_pb.ts";
-import { getter } from "../../../codecs/protobuf/access.ts";
 import { wordsOf } from "./words.ts";
 
 /** Makes the plain form of one value. What comes in has the type of the descriptor that the function was compiled from. */
@@ -94,11 +93,10 @@ const fieldIn = (message: Message, name: string): unknown => (message as unknown
 
 /** Gets a field's value from a message; undefined where it isn't set. */
 export function getterOf(field: DescField): (message: Message) => unknown {
-  const { localName, oneof, parent } = field;
-  if (oneof === undefined) return getter(parent, localName);
-  const get = getter(parent, oneof.localName);
+  const { localName, oneof } = field;
+  if (oneof === undefined) return (message) => fieldIn(message, localName);
   return (message) => {
-    const chosen = get(message) as { case?: string; value?: unknown };
+    const chosen = fieldIn(message, oneof.localName) as { case?: string; value?: unknown };
     return chosen.case === localName ? chosen.value : undefined;
   };
 }

@@ -4,8 +4,6 @@ import { promisify } from "node:util";
 import { brotliCompress, createBrotliDecompress, createGunzip, gzip } from "node:zlib";
 import { Reason, type Refusal, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
-import type { HeadFields } from "../../server/http2/head.ts";
-import { NotSpoken } from "./status.ts";
 
 /** One encoding that is spoken here. */
 export interface Coding {
@@ -67,32 +65,12 @@ export const CODINGS: readonly Coding[] = [
 /** The encoding of this name; undefined where it is not known here. */
 export const codingOf = (name: string): Coding | undefined => CODINGS.find((coding) => coding.name === name);
 
-const NAMES = CODINGS.map(({ name }) => name).join(",");
+/** The names of all of them. */
+export const NAMES = CODINGS.map(({ name }) => name).join(",");
 
 /** What `grpc-accept-encoding` says to a caller who writes in an encoding that is not known; undefined to every other. */
 export const encodingsFor = (encoding: string | null | undefined): string | undefined =>
   encoding === undefined || encoding === null || encoding === "identity" || codingOf(encoding) ? undefined : NAMES;
-
-/** The encoding of the request's messages; undefined where they are plain. Throws `NotSpoken` for one that is not known. */
-export function requestCoding({ "grpc-encoding": encoding }: HeadFields): Coding | undefined {
-  if (encoding === undefined || encoding === null || encoding === "identity") return undefined;
-  const found = codingOf(encoding);
-  if (found === undefined) {
-    throw new NotSpoken(`unknown compression "${encoding}": supported encodings are ${NAMES}`);
-  }
-  return found;
-}
-
-/** The first encoding that the caller reads, or else the one that he writes. */
-export function responseCoding(headers: HeadFields): Coding | undefined {
-  const { "grpc-accept-encoding": accepted, "grpc-encoding": encoding } = headers;
-  if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : codingOf(encoding);
-  for (const name of accepted.split(",")) {
-    const found = codingOf(name.trim());
-    if (found !== undefined) return found;
-  }
-  return undefined;
-}
 
 const NOT_IN_IT = /^(?:Z_DATA_ERROR|ERR_PADDING_2|ERR__ERROR_FORMAT_)/;
 
@@ -100,11 +78,4 @@ function refusalOfZlib(error: Error): Refusal {
   const code = "code" in error ? String(error.code) : "";
   const text = NOT_IN_IT.test(code) ? "decompression failed" : "the message cannot be read";
   return refuse(Reason.MALFORMED_BODY, text, {}, { cause: error });
-}
-
-/** Puts what an answer says of encodings behind its other fields: its own, and those that are known to whoever wrote in another. */
-export function nameCodings(fields: string[], coding: Coding | undefined, headers: HeadFields): void {
-  if (coding) fields.push("grpc-encoding", coding.name);
-  const known = encodingsFor(headers["grpc-encoding"]);
-  if (known !== undefined) fields.push("grpc-accept-encoding", known);
 }

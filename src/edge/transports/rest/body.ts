@@ -1,7 +1,7 @@
 /** A request's body: the right type, no more than the limit, whole. */
 import { Reason, refuse } from "../../../errors.ts";
 import { tooLarge } from "../../messages/bounds.ts";
-import type { PlainRequest } from "../../server/fast-http1.ts";
+import type { WholeRequest } from "../../server/whole-requests.ts";
 import type { HttpRequest } from "./exchange.ts";
 
 /** What a body may be, and what is told of its size. */
@@ -15,30 +15,28 @@ export interface BodyLimits {
 /**
  * The bytes of a body whose content type `wanted` matches; none where there is no body. Refuses other types with 415, naming
  * `named`, larger bodies with 413, and those that there is no memory for with 429 or 503: before a byte is read where the headers tell
- * the size. Rejects when the caller leaves before the end. At once where the body has come with the request.
+ * the size. Rejects when the caller leaves before the end.
  */
-export function readBody(
+export async function readBody(
   request: HttpRequest,
   wanted: RegExp,
   named: string,
   { most, hold }: BodyLimits,
-): Buffer | Promise<Buffer> {
+): Promise<Buffer> {
   const { "content-type": type, "content-length": length, "content-encoding": coding } = request.headers;
   if (length === "0") return Buffer.alloc(0);
   if (type !== undefined && !wanted.test(type)) throw unsupported(`the body must be ${named} in UTF-8`);
   if (coding !== undefined && coding !== "identity") throw unsupported("the body must not be compressed");
   if (Number(length) > most) throw tooLarge(most);
   if (length !== undefined) hold(Number(length));
-  const typed = (bytes: Buffer): Buffer => {
-    if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
-    return bytes;
-  };
-  return "body" in request ? typed(request.body) : collect(request, { most, hold }).then(typed);
+  const bytes = "body" in request ? request.body : await collect(request, { most, hold });
+  if (bytes.length > 0 && type === undefined) throw unsupported(`the body needs a content type: ${named}`);
+  return bytes;
 }
 
 const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text);
 
-function collect(request: Exclude<HttpRequest, PlainRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
+function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold }: BodyLimits): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

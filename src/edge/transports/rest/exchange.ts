@@ -7,14 +7,14 @@ import { Reason, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
 import { type BodyMemory, type HeldBytes, ownerOf, UNCOUNTED_BYTES } from "../../body-memory.ts";
 import type { Admission, CallContext } from "../../gate/gate.ts";
-import type { PlainRequest, PlainResponse } from "../../server/fast-http1.ts";
+import type { WholeRequest, WholeResponse } from "../../server/whole-requests.ts";
 import type { RestRoute } from "./route.ts";
 
-/** A request of HTTP/1.1 or HTTP/2; one of the lane has come whole. */
-export type HttpRequest = IncomingMessage | Http2ServerRequest | PlainRequest;
+/** A request of HTTP/1.1 or HTTP/2. */
+export type HttpRequest = IncomingMessage | Http2ServerRequest | WholeRequest;
 
 /** Its response. */
-export type HttpResponse = ServerResponse | Http2ServerResponse | PlainResponse;
+export type HttpResponse = ServerResponse | Http2ServerResponse | WholeResponse;
 
 /** A header that may be given once; undefined where it is not. */
 export function headerOf(request: HttpRequest, name: string): string | undefined {

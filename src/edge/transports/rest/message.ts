@@ -10,15 +10,14 @@ import { queryOf, valuesOf } from "./query.ts";
 import type { RestRoute } from "./route.ts";
 
 /** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
-export function readMessage(exchange: HttpExchange): Message | Promise<Message> {
+export async function readMessage(exchange: HttpExchange): Promise<Message> {
   const { route, request, parameters } = exchange;
   if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
   const limits = { most: route.bounds.bytes, hold: exchange.hold };
-  const plain = route.dialect.readPlain?.(route, request, limits);
-  if (plain) return withHead(exchange, plain, new Faults());
-  const body = route.dialect.readBody(route, request, limits);
-  return body instanceof Promise ? body.then((read) => messageOf(exchange, read)) : messageOf(exchange, body);
+  const message = await route.dialect.readQuickly?.(route, request, limits);
+  if (message) return withHead(exchange, message, new Faults());
+  return messageOf(exchange, await route.dialect.readBody(route, request, limits));
 }
 
 function messageOf(exchange: HttpExchange, body: unknown): Message {

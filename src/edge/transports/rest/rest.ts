@@ -16,8 +16,8 @@ import type { Admission, Advice, Gate } from "../../gate/gate.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
 import { encoderOf, writeJson, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
-import { PlainResponse } from "../../server/fast-http1.ts";
 import { RunningCalls } from "../../server/running-calls.ts";
+import { isWhole, type WholeRequestHandler } from "../../server/whole-requests.ts";
 import { type Dialect, native } from "./dialects/index.ts";
 import { eventMaker, eventsOfAnswer } from "./events.ts";
 import { HttpExchange, type HttpRequest, type HttpResponse, headerOf, type Parameters } from "./exchange.ts";
@@ -44,10 +44,10 @@ export function serveRest(fastify: FastifyInstance, transport: RestTransport): v
     fastify.route({
       method: route.verb,
       url,
-      // The whole call happens here, ahead of Fastify's own reading of the body: whoever may not call is refused unread.
+      // The whole call happens here, before Fastify reads the body: a call that is not let in is refused unread.
       onRequest: async (request, reply) => {
         reply.hijack();
-        transport.serve(route, request.params as Parameters, request.raw, reply.raw);
+        transport.begin(route, request.params as Parameters, request.raw, reply.raw);
       },
       handler: unreachable,
     });
@@ -117,10 +117,10 @@ const overloadAnswers = new WeakMap<Advice, { lines: readonly string[]; body: re
 /** Stands where a request's id will, and is as long. */
 const ID_MARK = `req_${"0".repeat(26)}`;
 
-/** Refuses a call for overload, by an answer that is at hand where the caller is in the lane. */
+/** Refuses a call for overload; a whole request is answered with text that was made for earlier ones. */
 function sayOverloaded(response: HttpResponse, advice: Advice, dialect: Dialect): void {
   const requestId = newId("req");
-  if (!(response instanceof PlainResponse) || dialect !== native) {
+  if (!isWhole(response) || dialect !== native) {
     refuseRequest(response, overloaded(advice), requestId, { dialect });
     return;
   }
@@ -147,8 +147,8 @@ export function send(
   if (response.destroyed || response.headersSent) return;
   const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
   writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
-  // The lane has copied the body when it returns; Node may keep it for longer than it is there.
-  if (response instanceof PlainResponse) response.end(body);
+  // Node may keep the body for longer than its buffer holds it.
+  if (isWhole(response)) response.end(body);
   else response.end(Buffer.from(body));
 }
 
@@ -169,143 +169,94 @@ function writeHead(response: HttpResponse, status: number, headers: string[]): v
 }
 
 /** The routes of `services`, and what serves them. */
-export class RestTransport {
+export class RestTransport implements WholeRequestHandler {
   readonly routes: readonly RestRoute[];
   /** What REST cannot carry. */
   readonly conversations: ReturnType<typeof conversationsOf>;
   readonly #options: RestOptions;
-  /** Those whose path has no parameters, by path. */
-  readonly #literal: ReadonlyMap<string, readonly RestRoute[]>;
+  /** Routes of POST whose path has no parameters, by path. */
+  readonly #posts: ReadonlyMap<string, RestRoute>;
   readonly #running = new RunningCalls<Cancel>();
 
   constructor(services: Iterable<DescService>, options: RestOptions) {
     this.#options = options;
     this.routes = routesOf(services);
     this.conversations = conversationsOf(services);
-    this.#literal = Map.groupBy(
-      this.routes.filter(({ path }) => path.length === 0),
-      ({ template }) => template,
-    );
+    const posts = this.routes.filter(({ path, verb }) => path.length === 0 && verb === "POST");
+    this.#posts = new Map(posts.map((route) => [route.template, route]));
     options.closing.addEventListener("abort", () => {
       const reason = refuse(Reason.NOT_READY, "the gateway is closing; call again elsewhere");
       this.#running.each((call) => call.abort(reason));
     });
   }
 
-  /**
-   * Serves a request whose path is a route's to the letter, and says so: calls in a control loop then pay for no search among
-   * routes and for none of Fastify's objects. Every other is left to Fastify.
-   */
-  take(request: HttpRequest, response: HttpResponse): boolean {
-    const route = this.#literalOf(request.url ?? "", request.method);
-    if (route === undefined) return false;
+  /** As WholeRequestHandler. */
+  takes(path: string): boolean {
+    return this.#posts.has(path);
+  }
+
+  /** As WholeRequestHandler. */
+  serve(request: HttpRequest, response: HttpResponse): void {
+    const route = this.#posts.get(request.url ?? "");
+    if (route === undefined) throw new Error(`no route takes POST ${request.url}`);
+    this.begin(route, NO_PARAMETERS, request, response);
+  }
+
+  /** Answers one request, or refuses it for overload before anything is made for it; `parameters` are those of its path. */
+  begin(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
     const { overload } = this.#options.gate;
     const org = overload?.refuses(route.method, request.headers.authorization, headerOf(request, ADMIN_HEADER));
-    if (overload !== undefined && org !== undefined) {
-      const { dialect } = route;
-      const answer = (): void => sayOverloaded(response, overload.advice(), dialect);
-      const isHeld = overload.pace(org, answer, () => response.destroy());
-      if (isHeld && response instanceof PlainResponse) response.hold();
-      return true;
+    if (overload === undefined || org === undefined) {
+      void this.answer(route, parameters, request, response);
+      return;
     }
-    this.serve(route, NO_PARAMETERS, request, response);
-    return true;
+    const answer = (): void => sayOverloaded(response, overload.advice(), route.dialect);
+    const isHeld = overload.pace(org, answer, () => response.destroy());
+    if (isHeld && isWhole(response)) response.hold();
   }
 
-  /** Whether `take` would serve a POST to this path. */
-  takesPost(path: string): boolean {
-    return this.#literalOf(path, "POST") !== undefined;
-  }
-
-  #literalOf(path: string, verb: string | undefined): RestRoute | undefined {
-    return this.#literal.get(path)?.find((route) => route.verb === verb);
-  }
-
-  /** Answers one request; `parameters` are those of its path. */
-  serve(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
+  /** Answers one request, and resolves when the call is over. Never rejects. */
+  async answer(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): Promise<void> {
     const exchange = new HttpExchange(route, parameters, request, response, this.#options.memory);
+    const { call } = exchange;
     response.once("close", exchange.left);
-    const leave = this.#running.enter(exchange.call);
-    const end = (refusal?: Refusal): void => {
-      response.off("close", exchange.left);
-      leave();
-      exchange.leave();
-      this.#note(exchange, refusal);
-    };
-    const fail = (thrown: unknown): void => {
-      const refusal = refusalOf(thrown, exchange.call);
-      try {
-        const headers = exchange.admission?.headers ?? [];
-        const given = givenOf(exchange);
-        refuseRequest(response, refusal, exchange.context.requestId, { headers, given, dialect: route.dialect });
-      } catch {
-        response.destroy();
-      } finally {
-        end(refusal);
-      }
-    };
+    const leave = this.#running.enter(call);
+    let refusal: Refusal | undefined;
     try {
-      this.#admit(exchange, end, fail);
+      await this.#call(exchange);
     } catch (thrown) {
-      fail(thrown);
+      refusal = refusalOf(thrown, call);
+      refuseCall(exchange, refusal);
     }
+    response.off("close", exchange.left);
+    leave();
+    exchange.leave();
+    this.#note(exchange, refusal);
   }
 
-  // A call in a control loop finds its key known and its body here, and waits for its answer alone: it pays for one promise.
-
-  #admit(exchange: HttpExchange, end: () => void, fail: (thrown: unknown) => void): void {
-    const { request, context } = exchange;
-    const admitted = this.#options.gate.admit(exchange.route.method, {
+  async #call(exchange: HttpExchange): Promise<void> {
+    const { route, request, context } = exchange;
+    const { method } = route;
+    const { gate } = this.#options;
+    const admission = await gate.admit(method, {
       authorization: request.headers.authorization,
       adminToken: headerOf(request, ADMIN_HEADER),
       remoteAddress: request.socket.remoteAddress ?? "",
       forwardedFor: headerOf(request, "x-forwarded-for"),
       requestId: context.requestId,
     });
-    if (!(admitted instanceof Promise)) this.#read(exchange, admitted, end, fail);
-    else admitted.then((admission) => this.#read(exchange, admission, end, fail)).catch(fail);
-  }
-
-  #read(exchange: HttpExchange, admission: Admission, end: () => void, fail: (thrown: unknown) => void): void {
     exchange.admission = admission;
-    const reading = readMessage(exchange);
-    const run = (message: Message): void => this.#run(exchange, admission, message, end, fail);
-    if (!(reading instanceof Promise)) run(reading);
-    else {
-      admission.work?.reading();
-      reading.then(run).catch(fail);
-    }
-  }
-
-  #run(
-    exchange: HttpExchange,
-    admission: Admission,
-    message: Message,
-    end: () => void,
-    fail: (thrown: unknown) => void,
-  ): void {
-    const { route, context } = exchange;
-    const { method } = route;
-    const { gate } = this.#options;
+    if (!("body" in request)) admission.work?.reading();
+    const message = await readMessage(exchange);
     if (method.methodKind === "server_streaming") {
-      const messages = gate.serverStream(method, admission, message, context);
-      this.#stream(exchange, messages, eventMaker(method.output)).then(() => end(), fail);
+      await this.#stream(exchange, gate.serverStream(method, admission, message, context), eventMaker(method.output));
       return;
     }
-    const streamed = wantsStream(method, message);
-    if (streamed && !route.events) throw refuseStream();
-    gate.unary(method, admission, message, context).then((answer) => {
-      let writing: Promise<void> | undefined;
-      try {
-        if (streamed) writing = this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
-        else writing = answerWhole(exchange, admission, answer);
-      } catch (thrown) {
-        fail(thrown);
-        return;
-      }
-      if (writing) writing.then(() => end(), fail);
-      else end();
-    }, fail);
+    const isStreamed = wantsStream(method, message);
+    if (isStreamed && !route.events) throw refuseStream();
+    const answer = await gate.unary(method, admission, message, context);
+    if (isStreamed) await this.#stream(exchange, eventsOfAnswer(method.output, answer), asItIs);
+    else await answerWhole(exchange, admission, answer);
   }
 
   /** Refusals before the first event are answered as plain errors, later ones as an event named `error`. */
@@ -320,7 +271,7 @@ export class RestTransport {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-        const body = response instanceof PlainResponse ? response.stream() : outletOf(response);
+        const body = isWhole(response) ? response.stream() : outletOf(response);
         return eventWriter(body, signal, () => response.destroy(), form);
       },
       eventOf,
@@ -347,6 +298,17 @@ export class RestTransport {
 
 const NO_PARAMETERS: Parameters = {};
 
+/** Answers a call with its refusal. */
+function refuseCall(exchange: HttpExchange, refusal: Refusal): void {
+  const { route, response, context, admission } = exchange;
+  const about = { headers: admission?.headers ?? [], dialect: route.dialect };
+  try {
+    refuseRequest(response, refusal, context.requestId, { ...about, given: givenOf(exchange) });
+  } catch {
+    response.destroy();
+  }
+}
+
 const asItIs = (event: ServerEvent): ServerEvent => event;
 
 /** What the answer is in JSON, by the schema's names. */
@@ -357,27 +319,22 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-/** Answers; what was asked to be listed may be long and takes more than one turn of the event loop. */
-function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> | undefined {
+/** Answers with a message. What is listed may be long, and is written in slices. */
+async function answerWhole(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
-  if (dialect.plain && answer === undefined && !BODILESS.has(route.status)) {
-    const { contentType } = dialect;
-    const { requestId } = context;
-    const all = ["content-type", contentType];
-    if (route.verb === "GET")
-      return inSlices(writingJson(method.output, message)).then((body) =>
-        send(response, route.status, requestId, [...all, ...admission.headers], body),
-      );
-    const body = writeJson(method.output, message);
-    if (!(response instanceof PlainResponse) || admission.lines === undefined)
-      send(response, route.status, requestId, [...all, ...admission.headers], body);
-    else response.answer(route.status, linesOf(body, requestId, contentType) + admission.lines, body);
+  const { requestId } = context;
+  if (!dialect.plain || answer !== undefined || BODILESS.has(route.status)) {
+    const value = plainOf(route, message);
+    const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
+    const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
+    const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];
+    send(response, status, requestId, [...type, ...admission.headers, ...headers], Buffer.from(text));
     return;
   }
-  const value = plainOf(route, message);
-  const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
-  const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
-  const all = ["content-type", dialect.contentType, ...admission.headers, ...headers];
-  send(response, status, context.requestId, BODILESS.has(status) ? all.slice(2) : all, Buffer.from(text));
+  const isListed = route.verb === "GET";
+  const body = isListed ? await inSlices(writingJson(method.output, message)) : writeJson(method.output, message);
+  if (isWhole(response) && admission.lines !== undefined)
+    response.answer(route.status, linesOf(body, requestId, dialect.contentType) + admission.lines, body);
+  else send(response, route.status, requestId, ["content-type", dialect.contentType, ...admission.headers], body);
 }

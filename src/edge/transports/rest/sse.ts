@@ -2,6 +2,7 @@
 import type { Writable } from "node:stream";
 import type { Signal } from "../../../cancellation.ts";
 import { after, steadyNow } from "../../../clock.ts";
+import type { Outlet } from "../../server/whole-requests.ts";
 import { drained } from "../stalled-reader.ts";
 
 /** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
@@ -44,15 +45,6 @@ export const LINES: StreamForm = {
   behind: "\n",
   keepAlive: undefined,
 };
-
-/** What events are sent by: a body of the lane is one. Emits `drain` when there is room again, and `close` when the reader has left. */
-export interface Outlet {
-  /** Sends data, which is copied, between two texts of ASCII; false when the reader has to read first. */
-  send(before: string, data: string | Buffer, behind: string): boolean;
-  end(): void;
-  on(event: "drain" | "close", run: () => void): unknown;
-  off(event: "drain" | "close", run: () => void): unknown;
-}
 
 /** A response of Node's as an outlet. */
 export const outletOf = (response: Writable): Outlet => ({

@@ -8,8 +8,8 @@ import {
   ActStreamResponseSchema,
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { seenAnswer, seenRequest } from "../../../../src/codecs/protobuf/loop.ts";
-import { framedChunk } from "../../../../src/codecs/protobuf/loop-chunk.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
+import { framedChunk } from "../../../../src/fast/grpc/loop-chunk.ts";
 
 /** Numbers below `below`, from a seed. */
 function dice(seed: number): (below: number) => number {

@@ -5,7 +5,7 @@ import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy
 import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { seenAnswer } from "../../../../src/codecs/protobuf/loop.ts";
 import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
-import { writeJson } from "../../../../src/edge/messages/json/write.ts";
+import { writeJson } from "../../../../src/fast/json/write.ts";
 import { SentAction } from "../../../../src/inference/sent-action.ts";
 
 const finite = fc.oneof(

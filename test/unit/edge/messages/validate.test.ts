@@ -12,9 +12,9 @@ import {
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { DeclareModelRequestSchema } from "../../../../gen/limber/v1/supply_service_pb.ts";
 import { decoderOf, Faults } from "../../../../src/edge/messages/json.ts";
-import { surelyObeys } from "../../../../src/edge/messages/validate/quick.ts";
 import { assertValid, violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { Reason, Refusal } from "../../../../src/errors.ts";
+import { surelyObeys } from "../../../../src/fast/validation.ts";
 
 const ACT = { model: "o/n", observations: [{ proprio: [1, 2] }] };
 const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: [Contract.ACT] };

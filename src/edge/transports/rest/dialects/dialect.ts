@@ -12,10 +12,10 @@ export interface Dialect {
   readonly root?: string;
   /** The content type of answers. */
   readonly contentType: string;
-  /** The request's body, or a promise of it, as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
-  readBody(route: RestRoute, request: HttpRequest, limits: BodyLimits): unknown;
-  /** The message of a request whose body has come with it, is all of the message, and is of the plainest form; undefined for any other. */
-  readPlain?(route: RestRoute, request: HttpRequest, limits: BodyLimits): Message | undefined;
+  /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
+  readBody(route: RestRoute, request: HttpRequest, limits: BodyLimits): Promise<unknown>;
+  /** The message of a whole request whose body is all of the message and can be read quickly; undefined for any other. */
+  readQuickly?(route: RestRoute, request: HttpRequest, limits: BodyLimits): Promise<Message | undefined>;
   /** Whether members and parameters that the schema does not know are passed over rather than refused. */
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */

@@ -1,0 +1,90 @@
+/**
+ * What a client costs without being served. Calls that the gate refuses, resets before an answer, pings and settings are rare in honest
+ * traffic and dear to serve without end. Each connection has budgets of its own, which fill with time; one that is spent ends the connection.
+ */
+import { steadyNow } from "../../clock.ts";
+
+/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
+export interface BudgetOptions {
+  readonly burst: number;
+  readonly perSecond: number;
+}
+
+/** A head of more fields than anybody reads costs as much as so many. */
+const LARGE_HEAD = 10;
+/** What is told in words, and resets of what is answered already, cost less: their budgets fill so many times as fast. */
+const SPOKEN = 5;
+/** A balancer sends calls of many clients over one connection, and some of them have no key. */
+const REFUSED_BURST = 2.5;
+
+/** The costs of one connection. */
+export class Costs {
+  readonly #idle: TimedBudget;
+  readonly #refused: TimedBudget;
+  readonly #resets: TimedBudget;
+
+  constructor({ burst, perSecond }: BudgetOptions) {
+    this.#idle = new TimedBudget({ burst, perSecond });
+    this.#refused = new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
+    this.#resets = new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
+  }
+
+  /** Something that asks for nothing; false when it is one too many, as below. */
+  spend(): boolean {
+    return this.#idle.spend();
+  }
+
+  /** As `spend`, for a head that is far too large. */
+  spendLarge(): boolean {
+    let isLeft = true;
+    for (let i = 0; i < LARGE_HEAD; i++) isLeft = this.spend() && isLeft;
+    return isLeft;
+  }
+
+  /** A call that the gate refused to its caller. */
+  spendRefused(): boolean {
+    return this.#refused.spend();
+  }
+
+  /** A reset, whatever it was of. */
+  spendReset(): boolean {
+    return this.#resets.spend();
+  }
+
+  /** Whether it has lately cost a good part of what it may. */
+  get isDear(): boolean {
+    return this.#idle.isLow;
+  }
+}
+
+/** A budget that fills at a steady rate: what was spent is forgotten with time. */
+class TimedBudget {
+  readonly #burst: number;
+  readonly #perSecond: number;
+  #left: number;
+  #at = steadyNow();
+
+  constructor({ burst, perSecond }: BudgetOptions) {
+    this.#burst = burst;
+    this.#perSecond = perSecond;
+    this.#left = burst;
+  }
+
+  /** Spends one; false when there was none. */
+  spend(): boolean {
+    this.#fill();
+    return --this.#left >= 0;
+  }
+
+  /** Whether more than half of it is spent. */
+  get isLow(): boolean {
+    this.#fill();
+    return this.#left < this.#burst / 2;
+  }
+
+  #fill(): void {
+    const time = steadyNow();
+    this.#left = Math.min(this.#burst, this.#left + ((time - this.#at) * this.#perSecond) / 1000);
+    this.#at = time;
+  }
+}

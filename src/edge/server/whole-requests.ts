@@ -1,0 +1,53 @@
+/** Requests that have come whole before they are served, as an HTTP/1 server in front of node:http hands them on. */
+import type { Socket } from "node:net";
+
+/** A request with its body. Its headers came once each. */
+export interface WholeRequest {
+  readonly method: "POST";
+  /** The path; there is no query. */
+  readonly url: string;
+  /** By lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly socket: Socket;
+  readonly body: Buffer;
+}
+
+/** Where events are sent. Emits `drain` when there is room again, and `close` when the reader has left. */
+export interface Outlet {
+  /** Sends data, which is copied, between two texts of ASCII; false when the reader has to read first. */
+  send(before: string, data: string | Buffer, behind: string): boolean;
+  end(): void;
+  on(event: "drain" | "close", run: () => void): unknown;
+  off(event: "drain" | "close", run: () => void): unknown;
+}
+
+/** The answer to a whole request: one `answer`, or one `writeHead` and then one `end` or `stream`. */
+export interface WholeResponse {
+  readonly statusCode: number;
+  readonly headersSent: boolean;
+  /** The caller has left. */
+  readonly destroyed: boolean;
+  /** `headers` are names and values in turn. */
+  writeHead(status: number, headers: readonly string[]): void;
+  /** Sends the answer; the body is copied. */
+  end(body: Buffer): void;
+  /** `writeHead` and `end` in one, of headers that are lines of HTTP/1 already. */
+  answer(status: number, lines: string, body: Buffer): void;
+  /** In place of `end`: a body of unknown length. */
+  stream(): Outlet;
+  /** The answer waits for its turn: nothing more is read of the connection before. */
+  hold(): void;
+  once(event: "close", run: () => void): void;
+  off(event: "close", run: () => void): void;
+  destroy(): void;
+}
+
+/** What answers whole requests. */
+export interface WholeRequestHandler {
+  /** Whether POST requests for this path are served. */
+  takes(path: string): boolean;
+  serve(request: WholeRequest, response: WholeResponse): void;
+}
+
+/** Whether a response is that of a whole request. */
+export const isWhole = (response: object): response is WholeResponse => "hold" in response;

@@ -1,0 +1,21 @@
+/** What streams ask of the connection that they came by, be they answered here or elsewhere. */
+import type { Outbox } from "../../codecs/http2/outbox.ts";
+import type { Sender } from "../../codecs/http2/sender.ts";
+
+/** The connection. */
+export interface Http2Connection {
+  /** The address at the other end. */
+  readonly address: string;
+  readonly outbox: Outbox;
+  readonly sender: Sender;
+  /** What each stream lets us send at its beginning. */
+  readonly peerWindow: number;
+  /** A stream cost more than it asked. */
+  tax(): void;
+  /** The gate refused a call to its caller: nothing was done for it, and it has to cost something. */
+  refused(): void;
+  /** The answer to a stream waits for its turn, or does so no longer. */
+  held(change: 1 | -1): void;
+  /** A stream is over. */
+  left(): void;
+}

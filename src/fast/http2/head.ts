@@ -1,0 +1,93 @@
+/** What a request begins with: the fields of its head, and whether they are of the plainest form (RFC 9113 section 8.3). */
+import { type Field, FieldReader } from "../../codecs/http2/hpack.ts";
+import type { CallTaker, FindTaker } from "./call.ts";
+
+/** The fields of a plain head by their names. */
+export type HeadFields = Readonly<Partial<Record<string, string>>>;
+
+/** A head that was read. */
+export interface RequestHead {
+  /** As they came. */
+  readonly fields: readonly Field[];
+  /** They are more than anybody reads. */
+  readonly isTooLarge: boolean;
+  /** By their names, where the head is plain, and who takes such calls. */
+  readonly plain: { readonly named: HeadFields; readonly taker: CallTaker } | undefined;
+}
+
+const ENTRY_BYTES = 32;
+/** More is not even refused in words. */
+const MOST_BYTES = 64 << 10;
+/** Longer blocks are not remembered. */
+const MOST_REMEMBERED = 2 << 10;
+
+const NAME = /^:?[!#$%&'*+\-.^_`|~0-9a-z]+$/;
+const BAD_VALUE = /[\0\r\n]|^[ \t]|[ \t]$/;
+const PSEUDO = new Set([":method", ":path", ":scheme", ":authority"]);
+/** What says something about the connection, or about the body that somebody has to watch, is not plain. */
+const ODD = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "transfer-encoding",
+  "upgrade",
+  "content-length",
+  "expect",
+  "host",
+]);
+
+/** Reads the heads of one connection. */
+export class HeadReader {
+  readonly #reader = new FieldReader();
+  readonly #find: FindTaker;
+  readonly #mostPlain: number;
+  /** A robot's calls begin all alike: what the last block said, that left the table as it was, needs no second look. */
+  #lastBlock: Buffer = Buffer.alloc(0);
+  #lastChanges = -1;
+  #last: RequestHead | undefined;
+
+  /** A head of more than `mostPlain` bytes is not plain. */
+  constructor(find: FindTaker, mostPlain: number) {
+    this.#find = find;
+    this.#mostPlain = mostPlain;
+  }
+
+  /** Reads a whole block. Throws a Fault for one that can't be read. */
+  read(block: Buffer): RequestHead {
+    const { changes } = this.#reader;
+    if (this.#last !== undefined && changes === this.#lastChanges && block.equals(this.#lastBlock)) return this.#last;
+    const fields: Field[] = [];
+    let size = 0;
+    this.#reader.read(block, (name, value) => {
+      size += name.length + value.length + ENTRY_BYTES;
+      if (size <= MOST_BYTES) fields.push([name, value]);
+    });
+    const head: RequestHead = {
+      fields,
+      isTooLarge: size > MOST_BYTES,
+      plain: size > this.#mostPlain ? undefined : plainOf(fields, this.#find),
+    };
+    if (this.#reader.changes === changes && block.length <= MOST_REMEMBERED) {
+      this.#lastBlock = Buffer.from(block);
+      this.#lastChanges = changes;
+      this.#last = head;
+    }
+    return head;
+  }
+}
+
+function plainOf(fields: readonly Field[], find: FindTaker): RequestHead["plain"] {
+  const named: Partial<Record<string, string>> = Object.create(null);
+  let regular = false;
+  for (const [name, value] of fields) {
+    const isPseudo = name.startsWith(":");
+    if (isPseudo ? regular || !PSEUDO.has(name) : ODD.has(name)) return undefined;
+    if (name in named || !NAME.test(name) || BAD_VALUE.test(value)) return undefined;
+    regular = !isPseudo;
+    named[name] = value;
+  }
+  if (named[":method"] === undefined || named[":scheme"] === undefined) return undefined;
+  if (named.te !== undefined && named.te !== "trailers") return undefined;
+  const taker = find(named);
+  return taker && { named, taker };
+}

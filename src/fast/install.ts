@@ -1,0 +1,35 @@
+/** Installs the fast layer, piece by piece, over the interfaces that the plain path declares. */
+import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { FastPiece } from "../config.ts";
+import { installJson } from "../edge/messages/json.ts";
+import { installQuickCheck } from "../edge/messages/validate.ts";
+import type { PortOptions } from "../edge/server/port.ts";
+import { type GrpcOptions, grpcCalls } from "./grpc/grpc.ts";
+import { fastHttp1 } from "./http1/http1.ts";
+import { fastHttp2 } from "./http2/server.ts";
+import { readPlain } from "./json/read.ts";
+import { writeJson } from "./json/write.ts";
+import { surelyObeys } from "./validation.ts";
+
+/** The pieces to install, by their names. */
+export type FastPieces = ReadonlySet<FastPiece>;
+
+/** Installs what belongs to the whole process, and takes away what is not among the pieces. (`collector` is `main.ts`'s: V8 has to be told before anything else runs.) */
+export function installFast(pieces: FastPieces): void {
+  installJson(pieces.has("json") ? { read: readPlain, write: writeJson } : undefined);
+  installQuickCheck(pieces.has("validation") ? surelyObeys : undefined);
+}
+
+/** The calls of control loops, which `grpc` serves on connections of `http2`. */
+const { act, actStream, predict, predictStream } = InferenceService.method;
+const HOT = [act, actStream, predict, predictStream];
+
+/** What belongs to one port: its servers in front of Node's. Without `http2` there is no `grpc`, and without either of the two servers no `shared-reads`. */
+export function fastPort(pieces: FastPieces, deps: Omit<GrpcOptions, "methods">): Pick<PortOptions, "http1" | "http2"> {
+  const sharedReads = pieces.has("shared-reads");
+  const find = pieces.has("grpc") ? grpcCalls({ ...deps, methods: HOT }) : () => undefined;
+  return {
+    http1: pieces.has("http1") ? fastHttp1({ sharedReads }) : undefined,
+    http2: pieces.has("http2") ? fastHttp2({ find, sharedReads }) : undefined,
+  };
+}
