@@ -8,7 +8,17 @@ import { createSecureContext } from "node:tls";
 export type Role = "api" | "worker";
 
 /** The pieces of the fast layer, by the names that `LIMBER_FAST` takes. */
-export const FAST_PIECES = ["http1", "http2", "grpc", "shared-reads", "json", "validation", "collector"] as const;
+export const FAST_PIECES = [
+  "http1",
+  "http2",
+  "grpc",
+  "shared-reads",
+  "json",
+  "validation",
+  "grpc-client",
+  "policy-codec",
+  "collector",
+] as const;
 
 /** A piece of the fast layer. */
 export type FastPiece = (typeof FAST_PIECES)[number];

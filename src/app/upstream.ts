@@ -1,6 +1,6 @@
 /** The way out: guarded connections to what users name, the wires of model servers, and servers that connect to other replicas. */
 
-import { FAST_UPSTREAM } from "../fast/upstream.ts";
+import { fastUpstream } from "../fast/install.ts";
 import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { releaseServer, takeServer } from "../store/replicas/server-leases.ts";
 import { ReplicaRelay } from "../supply/replica-relay.ts";
@@ -44,7 +44,7 @@ export function openUpstream(
       take: (server, session, runMs) => takeServer(sql, { server, session, runMs, taker: replica }),
       release: (server, released) => releaseServer(sql, { server, ...released }),
     },
-    FAST_UPSTREAM,
+    fastUpstream(config.fast),
   );
   closers.add(() => upstream.close());
   const relay = new ReplicaRelay({ sql, notifications, hub: upstream.hub, replica, warn: (text) => log.warn(text) });

@@ -4,11 +4,14 @@ import type { FastPiece } from "../config.ts";
 import { installJson } from "../edge/messages/json.ts";
 import { installQuickCheck } from "../edge/messages/validate.ts";
 import type { PortOptions } from "../edge/server/port.ts";
+import type { UpstreamPieces } from "../upstream/index.ts";
 import { type GrpcOptions, grpcCalls } from "./grpc/grpc.ts";
 import { fastHttp1 } from "./http1/http1.ts";
 import { fastHttp2 } from "./http2/server.ts";
+import { openFastGrpc } from "./http2-client/grpc.ts";
 import { readPlain } from "./json/read.ts";
 import { writeJson } from "./json/write.ts";
+import { FAST_CODEC } from "./policy-codec.ts";
 import { surelyObeys } from "./validation.ts";
 
 /** The pieces to install, by their names. */
@@ -33,3 +36,9 @@ export function fastPort(pieces: FastPieces, deps: Omit<GrpcOptions, "methods">)
     http2: pieces.has("http2") ? fastHttp2({ find, sharedReads }) : undefined,
   };
 }
+
+/** What the wires of model servers are built of in place of their plain pieces: the gRPC client, and the codec of the native wire. */
+export const fastUpstream = (pieces: FastPieces): Partial<UpstreamPieces> => ({
+  ...(pieces.has("grpc-client") && { openGrpc: openFastGrpc }),
+  ...(pieces.has("policy-codec") && { policyCodec: FAST_CODEC }),
+});

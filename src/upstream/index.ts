@@ -53,8 +53,9 @@ const PLAIN: UpstreamPieces = { openGrpc: openHttp2Grpc, policyCodec: PROTOBUF_C
 export function createUpstream(
   options: Omit<ServerReach, "lookup" | "openGrpc">,
   leases: ServerLeases = localLeases(),
-  { openGrpc, policyCodec }: UpstreamPieces = PLAIN,
+  pieces: Partial<UpstreamPieces> = {},
 ): Upstream {
+  const { openGrpc, policyCodec } = { ...PLAIN, ...pieces };
   const reach: ServerReach = { ...options, lookup: guardedLookup(options), openGrpc };
   const native = limberPolicy(reach, policyCodec);
   const hub = new OutboundHub();
