@@ -1,6 +1,6 @@
-/** The gateway rules that a machine can judge (design: rooms, doors, one place for each thing). */
-import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, normalize, relative } from "node:path";
+/** The rules of the tree that a machine can judge: who imports whom, one place for each thing, documents that name what is there. */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize, posix, relative } from "node:path";
 import { getOption, hasOption } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { http } from "../gen/google/api/annotations_pb.ts";
@@ -19,7 +19,7 @@ function filesUnder(folder: string, ending = ".ts"): string[] {
 
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 
-/** Which folders of src/ a folder may import. `src/README.md` shows the same table. */
+/** Which folders of src/ a folder may import. `src/README.md` has the same table, which is compared below. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   edge: ["services", "inference", "billing", "events", "store", "codecs"],
   jobs: ["services", "inference", "billing", "scenarios", "events", "store"],
@@ -228,17 +228,144 @@ describe("what is committed", () => {
     expect(faults).toEqual([]);
   });
 
+  const PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    ...["src", "test", "proto", "docs"].flatMap((folder) => filesUnder(folder, ".md")),
+  ];
+
   it("is where the documents say", () => {
     const files = [
       ...readdirSync(ROOT),
-      ...["src", "test", "proto", "tools", "examples"].flatMap((folder) => filesUnder(folder, "")),
+      ...["src", "test", "proto", "tools", "examples", "docs", "data", ".ci", ".github"].flatMap((folder) =>
+        filesUnder(folder, ""),
+      ),
     ];
-    const faults = ["CONTRIBUTING.md", "src/README.md", "test/README.md", "proto/README.md"].flatMap((page) =>
-      [...read(page).matchAll(/`([\w./-]+\.(?:ts|sql|proto))`/g)]
+    const faults = PAGES.flatMap((page) =>
+      [...read(page).matchAll(/`([\w./-]+\.(?:ts|sql|proto|py|md|svg))`/g)]
         .filter(([, name]) => !files.some((file) => `/${file}`.endsWith(`/${name}`)))
         .map(([, name]) => `${page} names ${name}`),
     );
     expect(faults).toEqual([]);
+  });
+
+  it("is where the links of the documents lead", () => {
+    const faults = PAGES.flatMap((page) =>
+      [...read(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+        .filter(([, path = "", heading]) => !leads(path === "" ? page : posix.join(dirname(page), path), heading))
+        .map(([link]) => `${page} has ${link.slice(1)}`),
+    );
+    expect(faults).toEqual([]);
+  });
+
+  it("has the commands that the documents give", () => {
+    const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+    const faults = PAGES.flatMap((page) =>
+      [...read(page).matchAll(/npm run (?:-s )?([\w:-]+)/g)]
+        .filter(([, name = ""]) => !(name in scripts))
+        .map(([command]) => `${page} has ${command}`),
+    );
+    expect(faults).toEqual([]);
+  });
+
+  it("serves the calls that the documents name", () => {
+    const { paths } = JSON.parse(read("gen/openapi.json")) as { paths: Record<string, object> };
+    const shape = (path: string): string => path.replaceAll(/\{\w+\}/g, "{}");
+    // Not in the schema: Prometheus reads it.
+    const served = new Set(["GET /metrics"]);
+    for (const [path, verbs] of Object.entries(paths))
+      for (const verb of Object.keys(verbs)) served.add(`${verb.toUpperCase()} ${shape(path)}`);
+    const faults = PAGES.flatMap((page) =>
+      [...read(page).matchAll(/`((?:GET|POST|PUT|PATCH|DELETE) )(\/[\w/{}.-]*)(?:\?[^`]*)?`/g)]
+        .filter(([, verb, path = ""]) => !served.has(`${verb}${shape(path)}`))
+        .map(([call]) => `${page} has ${call}`),
+    );
+    expect(faults).toEqual([]);
+  });
+
+  it("shows the metrics that the documents name", () => {
+    const shown = read("src/edge/metrics.ts");
+    const faults = PAGES.flatMap((page) =>
+      [...read(page).matchAll(/`limber_(\w+?)_?\*?`/g)]
+        .filter(([, name = ""]) => !new RegExp(`"${name}`).test(shown))
+        .map(([metric]) => `${page} has ${metric}`),
+    );
+    expect(faults).toEqual([]);
+  });
+});
+
+/** Whether a file is there, and has a heading of that anchor where one is named. */
+function leads(path: string, heading: string | undefined): boolean {
+  if (!existsSync(join(ROOT, path))) return false;
+  if (heading === undefined) return true;
+  const anchors = [...read(path).matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>
+    title
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, "")
+      .replaceAll(" ", "-"),
+  );
+  return anchors.includes(heading);
+}
+
+describe("the map in src/README.md", () => {
+  const map = read("src/README.md");
+
+  it("shows the import table that the test above holds", () => {
+    const rows = [...map.matchAll(/^\| `(\w+)\/` \| [^|]+ \| ([^|]+) \|$/gm)].map(([, folder = "", may = ""]) => [
+      folder,
+      may === "–" ? [] : may.split(", "),
+    ]);
+    expect(Object.fromEntries(rows)).toEqual(MAY_IMPORT);
+  });
+
+  it("names the files that every folder may import", () => {
+    const [, sentence = ""] =
+      /Every folder may import `gen\/` and these files of `src\/` itself: ([^;]*?)\. /s.exec(map) ?? [];
+    const named = [...sentence.matchAll(/`([\w.]+)`/g)].map(([, name]) => name);
+    expect(named.sort()).toEqual([...OPEN_TO_ALL].sort());
+  });
+
+  it("shows every file and folder of src/, and every folder within edge/ and routing/", () => {
+    const [, tree = ""] = /^src\/\n([\s\S]*?)^```$/m.exec(map) ?? [];
+    const words = new Set(tree.split(/\s+/));
+    const entries = ["src", "src/edge", "src/routing"].flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory() || (folder === "src" && entry.name.endsWith(".ts")))
+        .map((entry) => (entry.isDirectory() ? `${entry.name}/` : entry.name)),
+    );
+    expect(entries.filter((name) => !words.has(name))).toEqual([]);
+  });
+
+  it("is one page", () => {
+    expect(map.split(/\s+/).length).toBeLessThanOrEqual(1_200);
+  });
+});
+
+describe("docs/operations/settings.md", () => {
+  const rows = new Map(
+    [...read("docs/operations/settings.md").matchAll(/^\| `([A-Z][A-Z0-9_]+)` \| ([^|]*) \|/gm)].map(
+      ([, name = "", usual = ""]) => [name, usual.trim()],
+    ),
+  );
+  const settings = [...read(".env.example").matchAll(/^(# )?([A-Z][A-Z0-9_]+)=(.*)$/gm)].map(
+    ([, isOut, name = "", value = ""]) => ({ name, usual: isOut === undefined ? value : undefined }),
+  );
+  // Whatever the code reads, be it as a member of the environment or by its name.
+  const code = [...read("src/config.ts").matchAll(/(?:\benv\.|")([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)\b"?/g)]
+    .map(([, name = ""]) => name)
+    .filter((name) => name !== "PATH" && name.length > 3);
+
+  it("has a row for each variable that the code reads or .env.example lists, and for no other", () => {
+    const wanted = new Set([...code, ...settings.map(({ name }) => name)]);
+    expect([...rows.keys()].sort()).toEqual([...wanted].sort());
+  });
+
+  it("gives the defaults of .env.example", () => {
+    const wrong = settings.filter(
+      ({ name, usual }) => usual !== undefined && rows.get(name) !== (usual === "" ? "none" : `\`${usual}\``),
+    );
+    expect(wrong).toEqual([]);
   });
 });
 
