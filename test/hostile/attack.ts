@@ -63,6 +63,9 @@ export function hasComeBack(before: Vitals, now: Vitals): boolean {
   return fits(before.heapUsed, now.heapUsed) && fits(before.external, now.external);
 }
 
+/** A flood leaves other organisations at 95 % of what they have without it. */
+const MOST_OVERLOADED = 0.05;
+
 /** Runs one attack against a gateway, beside a good client, and judges what came of it. */
 export async function assail(target: Target, attack: Attack, seed: number, whole: boolean): Promise<Outcome> {
   const random = seeded(seed);
@@ -115,6 +118,8 @@ export async function assail(target: Target, attack: Attack, seed: number, whole
   if (end !== undefined) findings.unshift(end);
   else {
     findings.push(...good.failures, ...complaints);
+    if (good.overloaded > (good.total + good.overloaded) * MOST_OVERLOADED)
+      findings.push(`of ${good.total + good.overloaded} good calls ${good.overloaded} were refused for overload`);
     if (longestTurnMs > MOST_TURN_MS)
       findings.push(`the event loop was held for ${Math.round(longestTurnMs)} ms of CPU in one turn`);
     const grown = peakBytes - before.heapUsed - before.external;

@@ -63,11 +63,15 @@ const PACE_MS = 5;
 /** Far more than any call takes: one that takes longer hangs. */
 const CALL_HANGS_MS = 60_000;
 const MOST_FAILURES = 20;
+/** How a gateway that has too many calls refuses one, over REST and gRPC. */
+const OVERLOADED = /overloaded|more%20calls%20than%20it%20can%20serve/;
 
 /** A good client at work. */
 export class GoodClient {
   readonly answers: Record<Road, number> = { rest: 0, grpc: 0, loop: 0, fresh: 0 };
-  /** What was not answered well, and why; the first of it. */
+  /** Calls that were refused because the gateway had too many of them. */
+  overloaded = 0;
+  /** What else was not answered well, and why; the first of it. */
   readonly failures: string[] = [];
   readonly #target: Target;
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -132,10 +136,10 @@ export class GoodClient {
 
   /** Of a gateway that has ended nothing more is said than that. */
   #fail(road: Road, thrown: unknown): void {
-    if (this.#target.end() === undefined && !this.#stopping)
-      this.failures.push(
-        `the good client was not served by ${road}: ${thrown instanceof Error ? thrown.message : thrown}`,
-      );
+    const why = thrown instanceof Error ? thrown.message : String(thrown);
+    if (OVERLOADED.test(why)) this.overloaded += 1;
+    else if (this.#target.end() === undefined && !this.#stopping)
+      this.failures.push(`the good client was not served by ${road}: ${why}`);
     this.#wake();
   }
 
