@@ -7,6 +7,7 @@ import { http } from "../gen/google/api/annotations_pb.ts";
 import { Access, rpc } from "../gen/limber/edge/v1/options_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
 import { SERVICES } from "../src/app/services.ts";
+import { FAST_PIECES } from "../src/config.ts";
 import { PERMISSIONS } from "../src/services/permissions.ts";
 
 const ROOT = join(import.meta.dirname, "..");
@@ -244,8 +245,11 @@ describe("what is committed", () => {
     ];
     const faults = PAGES.flatMap((page) =>
       [...read(page).matchAll(/`([\w./-]+\.(?:ts|sql|proto|py|md|svg))`/g)]
-        .filter(([, name]) => !files.some((file) => `/${file}`.endsWith(`/${name}`)))
-        .map(([, name]) => `${page} names ${name}`),
+        // A name that begins with N's stands for many files.
+        .filter(([, name = ""]) => !/(^|\/)N+_/.test(name))
+        .map(([, name = ""]) => [name, name.startsWith(".") ? posix.join(dirname(page), name) : name] as const)
+        .filter(([, path]) => !files.some((file) => `/${file}`.endsWith(`/${path}`)))
+        .map(([name]) => `${page} names ${name}`),
     );
     expect(faults).toEqual([]);
   });
@@ -359,6 +363,11 @@ describe("docs/operations/settings.md", () => {
   it("has a row for each variable that the code reads or .env.example lists, and for no other", () => {
     const wanted = new Set([...code, ...settings.map(({ name }) => name)]);
     expect([...rows.keys()].sort()).toEqual([...wanted].sort());
+  });
+
+  it("names the pieces of the fast layer", () => {
+    const [, sentence = ""] = /^The pieces: (.*)\.$/m.exec(read("docs/operations/settings.md")) ?? [];
+    expect([...sentence.matchAll(/`([\w-]+)`/g)].map(([, name]) => name).sort()).toEqual([...FAST_PIECES].sort());
   });
 
   it("gives the defaults of .env.example", () => {
