@@ -153,14 +153,14 @@ export class World {
     for (const replica of this.#replicas.values()) this.#track(replica.close());
     await this.rest();
     await this.#db.sql`select leaser_recover(id, true) from leaser where fenced_at is null`;
-    const rows = await this.#db.sql<{ request_id: string; status: string; cost_micro: number }[]>`
+    const rows = await this.#db.sql<{ requestId: string; status: string; costMicro: number }[]>`
       select request_id, status, cost_micro from request`;
-    const onRecord = new Map(rows.map((row) => [row.request_id, row]));
+    const onRecord = new Map(rows.map((row) => [row.requestId, row]));
     for (const id of this.#answered) expect(onRecord.has(id), `${id} was answered and is not on record`).toBe(true);
     for (const [id, cost] of this.#charged)
-      expect(onRecord.get(id)).toMatchObject({ status: "settled", cost_micro: cost });
+      expect(onRecord.get(id)).toMatchObject({ status: "settled", costMicro: cost });
     for (const row of rows.filter((row) => row.status === "settled")) {
-      expect(this.#asked.get(row.request_id), row.request_id).toBe(row.cost_micro);
+      expect(this.#asked.get(row.requestId), row.requestId).toBe(row.costMicro);
     }
     const orgs = new Set(this.#payers.map((payer) => payer.orgId));
     let spent = 0;
@@ -176,7 +176,7 @@ export class World {
     >`select coalesce(sum(owed_micro), 0) as owed from payment_reversal`;
     const taken = [...this.#taken.values()].reduce((sum, amount) => sum + amount, 0);
     expect(granted).toBe(this.granted - taken + (reversed?.owed ?? 0));
-    expect(spent).toBe(rows.reduce((sum, row) => sum + row.cost_micro, 0));
+    expect(spent).toBe(rows.reduce((sum, row) => sum + row.costMicro, 0));
     expect(rows.filter((row) => row.status === "settled").length).toBeGreaterThan(operations / 10);
   }
 

@@ -169,8 +169,8 @@ describe("without NATS", () => {
     await nats.start();
     await makeStream(nats.url);
     await nothingWaits();
-    const rows = await db.sql<{ event_id: string }[]>`select event_id from outbox order by position`;
-    expect(await streamed(nats.url)).toEqual(rows.map((row) => row.event_id));
+    const rows = await db.sql<{ eventId: string }[]>`select event_id from outbox order by position`;
+    expect(await streamed(nats.url)).toEqual(rows.map((row) => row.eventId));
     expect(rows).toHaveLength(keys.length);
     expect(warnings).toEqual([expect.stringContaining("events wait in the outbox")]);
   });

@@ -37,8 +37,8 @@ it("is told once for a call that was promised and failed, with its record, and f
   const { request_id, code } = failed.body.error;
   expect(await told(org)).toMatchObject([{ requestId: request_id, contract: "act", model: "acme/base", code }]);
   const [record] = await app.sql`select status, error_code from request where request_id = ${request_id}`;
-  expect(record).toMatchObject({ status: "failed", error_code: code });
+  expect(record).toMatchObject({ status: "failed", errorCode: code });
   const sent = await app.sql`select hook_id from webhook_delivery where event = 'request.failed'`;
-  expect(sent.map(({ hook_id }) => hook_id)).toEqual([named]);
-  expect(sent).not.toContainEqual({ hook_id: all });
+  expect(sent.map(({ hookId }) => hookId)).toEqual([named]);
+  expect(sent).not.toContainEqual({ hookId: all });
 });

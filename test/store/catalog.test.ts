@@ -83,10 +83,14 @@ describe("the import", () => {
     for (const row of rows) {
       const { slug, name, kind, domain, family, era, tier, contracts, embodiments, action_spaces, summary, ...facts } =
         row;
-      const { owner, year, sources, servable_candidate = false, protocols = [], ...rest } = facts;
+      const { servable_candidate: servableCandidate = false, params_b: paramsB = null, ...named } = facts;
+      const { owner, year, sources, protocols = [], ...rest } = named;
       expect(bySlug.get(slug)).toMatchObject({ name, kind, domain, family, era, tier, contracts, embodiments });
       expect(bySlug.get(slug)).toMatchObject({ actionSpaces: action_spaces, summary: summary ?? "", featured: false });
-      expect(catalog.entries.get(slug)).toMatchObject({ owner, year, sources, servable_candidate, protocols, ...rest });
+      expect(catalog.entries.get(slug)).toMatchObject({
+        ...{ owner, year, sources, servableCandidate, paramsB, protocols },
+        ...rest,
+      });
     }
     expect(catalog.scenarios).toMatchObject(linesOf("scenarios.jsonl").map((line) => JSON.parse(line)));
     expect(catalog.literature).toMatchObject(linesOf("literature.jsonl").map((line) => JSON.parse(line)));

@@ -229,7 +229,7 @@ describe("time", () => {
   it("keeps an idle credit leaser alive by a heartbeat", async () => {
     const { leaser } = await replica("one");
     const batches = async (): Promise<number> =>
-      (await db.sql<{ last_batch: number }[]>`select last_batch from leaser where id = ${leaser.name}`)[0]!.last_batch;
+      (await db.sql<{ lastBatch: number }[]>`select last_batch from leaser where id = ${leaser.name}`)[0]!.lastBatch;
     const before = await batches();
     await clock.advance(4_000);
     await expect.poll(batches).toBeGreaterThan(before);

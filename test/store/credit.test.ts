@@ -270,9 +270,9 @@ describe("the calendar", () => {
     hold.intend(intent);
     await hold.settle(endOf(intent, 2 * PRICE));
     await closeAll();
-    const days = await db.sql<{ day: Date; taken_micro: number }[]>`
+    const days = await db.sql<{ day: Date; takenMicro: number }[]>`
       select day, taken_micro from key_day where key_id = ${payer.keyId} order by day`;
-    expect(days.map((row) => [row.day.toISOString().slice(0, 10), row.taken_micro])).toEqual([
+    expect(days.map((row) => [row.day.toISOString().slice(0, 10), row.takenMicro])).toEqual([
       ["2026-05-01", 2 * PRICE],
       ["2026-05-02", 2 * PRICE],
     ]);

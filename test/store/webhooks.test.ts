@@ -87,10 +87,10 @@ it("what was taken is noted by the round that claims more, and claimed no more t
   const rows = await db.sql`
     select delivery.id, state, last_status, claimed_until, consecutive_failures
     from webhook_delivery as delivery join webhook on webhook.id = hook_id order by last_status desc`;
-  const told = { state: "delivered", claimed_until: null, consecutive_failures: 0 };
+  const told = { state: "delivered", claimedUntil: null, consecutiveFailures: 0 };
   expect(rows).toEqual([
-    { ...told, id: first!.id, last_status: 204 },
-    { ...told, id: second!.id, last_status: 200 },
+    { ...told, id: first!.id, lastStatus: 204 },
+    { ...told, id: second!.id, lastStatus: 200 },
   ]);
 });
 

@@ -112,8 +112,8 @@ it("loses no call, takes up where it was killed, and leaves nothing that only th
   const vault = createVault(NEW);
   const rows = await database.sql`select id, org_id, provider, version, sealed from credential`;
   expect(rows).toHaveLength(ROWS + 1);
-  for (const { id, org_id, provider, version, sealed } of rows)
-    expect(vault.open(sealed, credentialContext({ id, orgId: org_id, provider, version }))).toBe("own-key");
+  for (const { id, orgId, provider, version, sealed } of rows)
+    expect(vault.open(sealed, credentialContext({ id, orgId, provider, version }))).toBe("own-key");
 });
 
 it("names what doesn't open under any key, and leaves it", async () => {

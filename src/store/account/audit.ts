@@ -3,6 +3,7 @@
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** An act to put on record. */
 export interface Act {
@@ -64,26 +65,11 @@ export async function listAudit(
 const matching = (sql: Queryable, column: string, value: string | undefined) =>
   value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
 
-interface AuditRow {
-  org_id: string;
-  seq: number;
-  id: string;
-  actor: string;
-  action: string;
-  subject: string;
-  details: Record<string, unknown>;
-  request_id: string | null;
+interface AuditRow extends Omit<AuditRecord, "created"> {
   created: Date;
-  previous: string;
-  hash: string;
 }
 
-const recordOf = ({ org_id, request_id, created, ...row }: AuditRow): AuditRecord => ({
-  ...row,
-  orgId: org_id,
-  requestId: request_id,
-  created: Math.floor(created.getTime() / 1000),
-});
+const recordOf = (row: AuditRow): AuditRecord => ({ ...row, created: unixSeconds(row.created) });
 
 /** One break of a chain. */
 export interface AuditFault {
@@ -94,7 +80,6 @@ export interface AuditFault {
 
 /** What was changed, removed or slipped in, of one organisation's chain or of all; empty when they are whole. */
 export async function verifyAuditChain(sql: Sql, orgId?: string): Promise<AuditFault[]> {
-  const rows = await sql<{ org_id: string; seq: number; fault: string }[]>`
+  return sql<AuditFault[]>`
     select org_id, seq, fault from audit_faults(${orgId ?? null}) order by org_id, seq`;
-  return rows.map(({ org_id, seq, fault }) => ({ orgId: org_id, seq, fault }));
 }

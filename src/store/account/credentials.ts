@@ -1,5 +1,6 @@
 /** Organisations' own keys at providers, sealed. */
 import type { Queryable, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** When a key is used. */
 export type ByokMode = "off" | "fallback" | "prefer" | "require";
@@ -24,36 +25,17 @@ export interface CredentialRecord {
   verifiedAt: number | null;
 }
 
-interface CredentialRow {
-  id: string;
-  org_id: string;
-  provider: string;
-  provider_id: string | null;
-  label: string;
-  sealed: Buffer;
-  fingerprint: string;
-  version: number;
-  mode: ByokMode | null;
+interface CredentialRow extends Omit<CredentialRecord, "createdAt" | "updatedAt" | "verifiedAt"> {
   created: Date;
   updated: Date;
-  verified_at: Date | null;
+  verifiedAt: Date | null;
 }
 
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
-
-const credentialOf = (row: CredentialRow): CredentialRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  provider: row.provider,
-  providerId: row.provider_id,
-  label: row.label,
-  sealed: row.sealed,
-  fingerprint: row.fingerprint,
-  version: row.version,
-  mode: row.mode,
-  createdAt: seconds(row.created),
-  updatedAt: seconds(row.updated),
-  verifiedAt: row.verified_at && seconds(row.verified_at),
+const credentialOf = ({ created, updated, verifiedAt, ...row }: CredentialRow): CredentialRecord => ({
+  ...row,
+  createdAt: unixSeconds(created),
+  updatedAt: unixSeconds(updated),
+  verifiedAt: verifiedAt && unixSeconds(verifiedAt),
 });
 
 /** What a key is sealed for: it opens nowhere else, and an older one put back in its place does not open at all. */

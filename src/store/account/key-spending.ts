@@ -75,10 +75,10 @@ export async function budgetsSpent(
   atMs: number,
 ): Promise<Map<string, BudgetSpent>> {
   const day = new Date(atMs).toISOString().slice(0, 10);
-  const rows = await sql<{ id: string; spent: number; resets_at: number | null }[]>`
+  const rows = await sql<{ id: string; spent: number; resetsAt: number | null }[]>`
     select key.id, (key_tree_taken(key.id, since) - key_tree_held(key.id, key.org_id, since))::bigint as spent,
       extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at
     from key, lateral budget_start(budget_interval, ${day}::date) as since
     where key.id = any(${[...keyIds]}) and budget_micro is not null`;
-  return new Map(rows.map(({ id, spent, resets_at }) => [id, { spentMicro: spent, resetsAt: resets_at ?? undefined }]));
+  return new Map(rows.map(({ id, spent, resetsAt }) => [id, { spentMicro: spent, resetsAt: resetsAt ?? undefined }]));
 }

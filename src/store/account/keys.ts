@@ -1,6 +1,7 @@
 /** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 import { hashSecret, newSecret } from "./secret.ts";
 import { type OrgSettings, type StoredSettings, settingsFrom } from "./settings.ts";
 
@@ -100,71 +101,69 @@ export interface NewKey {
 
 interface KeyRow {
   id: string;
-  org_id: string;
+  orgId: string;
   name: string;
   prefix: string;
   role: string;
-  user_id: string | null;
-  user_inactive: boolean;
+  userId: string | null;
+  userInactive: boolean;
   permissions: string[] | null;
   scopes: string[];
   models: string[];
   environment: KeyRecord["environment"];
   disabled: boolean;
   revoked: boolean;
-  org_suspended: boolean;
-  expires_at: Date | null;
-  budget_micro: number | null;
-  budget_interval: BudgetInterval | null;
-  rate_requests: number;
-  rate_window_s: number;
-  rate_burst: number;
-  rate_concurrency: number;
-  rate_streams: number;
-  workspace_id: string | null;
-  robot_id: string | null;
+  orgSuspended: boolean;
+  expiresAt: Date | null;
+  budgetMicro: number | null;
+  budgetInterval: BudgetInterval | null;
+  rateRequests: number;
+  rateWindowS: number;
+  rateBurst: number;
+  rateConcurrency: number;
+  rateStreams: number;
+  workspaceId: string | null;
+  robotId: string | null;
   bounds: object | null;
-  parent_id: string | null;
-  org_settings: StoredSettings | null;
-  workspace_settings: StoredSettings | null;
+  parentId: string | null;
+  orgSettings: StoredSettings | null;
+  workspaceSettings: StoredSettings | null;
   created: Date;
 }
 
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 const keyOf = (row: KeyRow): KeyRecord => ({
   id: row.id,
-  orgId: row.org_id,
+  orgId: row.orgId,
   name: row.name,
   prefix: row.prefix,
   role: row.role,
-  userId: row.user_id ?? undefined,
-  userInactive: row.user_inactive,
+  userId: row.userId ?? undefined,
+  userInactive: row.userInactive,
   permissions: row.permissions ?? undefined,
   scopes: row.scopes,
   models: row.models,
   environment: row.environment,
   disabled: row.disabled,
   revoked: row.revoked,
-  orgSuspended: row.org_suspended,
-  expiresAt: row.expires_at === null ? undefined : seconds(row.expires_at),
+  orgSuspended: row.orgSuspended,
+  expiresAt: row.expiresAt === null ? undefined : unixSeconds(row.expiresAt),
   budget:
-    row.budget_micro === null || row.budget_interval === null
+    row.budgetMicro === null || row.budgetInterval === null
       ? undefined
-      : { limitMicro: row.budget_micro, interval: row.budget_interval },
+      : { limitMicro: row.budgetMicro, interval: row.budgetInterval },
   rateLimit: {
-    requests: row.rate_requests,
-    windowS: row.rate_window_s,
-    burst: row.rate_burst,
-    concurrency: row.rate_concurrency,
-    streams: row.rate_streams,
+    requests: row.rateRequests,
+    windowS: row.rateWindowS,
+    burst: row.rateBurst,
+    concurrency: row.rateConcurrency,
+    streams: row.rateStreams,
   },
-  workspaceId: row.workspace_id ?? undefined,
-  robotId: row.robot_id ?? undefined,
+  workspaceId: row.workspaceId ?? undefined,
+  robotId: row.robotId ?? undefined,
   bounds: row.bounds ?? undefined,
-  settings: settingsFrom(row.org_settings, row.workspace_settings),
-  createdAt: seconds(row.created),
-  parentId: row.parent_id ?? undefined,
+  settings: settingsFrom(row.orgSettings, row.workspaceSettings),
+  createdAt: unixSeconds(row.created),
+  parentId: row.parentId ?? undefined,
   ancestors: [],
 });
 
@@ -201,28 +200,28 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
   const rate = rateLimitOf(key.rateLimit);
   const row = {
     id: newId("key"),
-    org_id: key.orgId,
+    orgId: key.orgId,
     name: key.name ?? "",
     prefix,
     hash: hashSecret(secret),
     role: key.role ?? DEFAULT_ROLE,
-    user_id: key.userId ?? null,
+    userId: key.userId ?? null,
     permissions: key.permissions === undefined ? null : [...key.permissions],
     scopes: [...(key.scopes ?? [])],
     models: [...(key.models ?? [])],
     environment: key.environment ?? "simulation",
-    expires_at: key.expiresAt === undefined ? null : new Date(key.expiresAt * 1000),
-    budget_micro: key.budget?.limitMicro ?? null,
-    budget_interval: key.budget?.interval ?? null,
-    rate_requests: rate.requests,
-    rate_window_s: rate.windowS,
-    rate_burst: rate.burst,
-    rate_concurrency: rate.concurrency,
-    rate_streams: rate.streams,
-    workspace_id: key.workspaceId ?? null,
-    robot_id: key.robotId ?? null,
+    expiresAt: key.expiresAt === undefined ? null : new Date(key.expiresAt * 1000),
+    budgetMicro: key.budget?.limitMicro ?? null,
+    budgetInterval: key.budget?.interval ?? null,
+    rateRequests: rate.requests,
+    rateWindowS: rate.windowS,
+    rateBurst: rate.burst,
+    rateConcurrency: rate.concurrency,
+    rateStreams: rate.streams,
+    workspaceId: key.workspaceId ?? null,
+    robotId: key.robotId ?? null,
     bounds: key.bounds === undefined ? null : sql.json(JSON.parse(JSON.stringify(key.bounds))),
-    parent_id: key.parentId ?? null,
+    parentId: key.parentId ?? null,
   };
   const made = await oneOf(sql, await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`);
   return { key: made!, secret };
@@ -292,18 +291,18 @@ export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promis
     ...Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== undefined)),
     ...(scopes && { scopes: [...scopes] }),
     ...(models && { models: [...models] }),
-    ...(expiresAt !== undefined && { expires_at: expiresAt === null ? null : new Date(expiresAt * 1000) }),
+    ...(expiresAt !== undefined && { expiresAt: expiresAt === null ? null : new Date(expiresAt * 1000) }),
     ...(budget !== undefined && {
-      budget_micro: budget?.limitMicro ?? null,
-      budget_interval: budget?.interval ?? null,
+      budgetMicro: budget?.limitMicro ?? null,
+      budgetInterval: budget?.interval ?? null,
     }),
-    ...(robotId !== undefined && { robot_id: robotId }),
+    ...(robotId !== undefined && { robotId }),
     ...(rateLimit && {
-      rate_requests: rateLimit.requests,
-      rate_window_s: rateLimit.windowS,
-      rate_burst: rateLimit.burst,
-      rate_concurrency: rateLimit.concurrency,
-      rate_streams: rateLimit.streams,
+      rateRequests: rateLimit.requests,
+      rateWindowS: rateLimit.windowS,
+      rateBurst: rateLimit.burst,
+      rateConcurrency: rateLimit.concurrency,
+      rateStreams: rateLimit.streams,
     }),
   };
   if (Object.keys(row).length > 0) await tx`update key set ${tx(row)} where id = ${id}`;
@@ -338,14 +337,14 @@ export type RevokedKey = Pick<KeyRecord, "id" | "workspaceId">;
 /** Ends keys for ever, and all that descend from them. Answers which these were. */
 export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]> {
   const these = theseKeys(tx, which);
-  const rows = await tx<{ id: string; workspace_id: string | null }[]>`
+  const rows = await tx<{ id: string; workspaceId: string | null }[]>`
     with recursive line as (
       select id from key where ${these}
       union select key.id from line join key on key.parent_id = line.id
     )
     update key set disabled = true, revoked_at = now() from line where key.id = line.id and revoked_at is null
     returning key.id, workspace_id`;
-  return rows.map(({ id, workspace_id }) => ({ id, workspaceId: workspace_id ?? undefined }));
+  return rows.map(({ id, workspaceId }) => ({ id, workspaceId: workspaceId ?? undefined }));
 }
 
 /** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */

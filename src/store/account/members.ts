@@ -4,6 +4,7 @@ import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** Where a member stands. */
 export type MemberStatus = "invited" | "active" | "deactivated";
@@ -27,32 +28,15 @@ export interface MemberRecord {
 }
 
 /** A row of the table, as statements return it. */
-export interface MemberRow {
-  id: string;
-  org_id: string;
-  user_name: string;
-  email: string;
-  role: string;
-  given_role: string;
-  workspace_ids: string[];
-  status: MemberStatus;
-  invite_ends: Date | null;
+export interface MemberRow extends Omit<MemberRecord, "inviteEnds" | "created"> {
+  inviteEnds: Date | null;
   created: Date;
 }
 
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 const memberOf = (row: MemberRow): MemberRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  userName: row.user_name,
-  email: row.email,
-  role: row.role,
-  givenRole: row.given_role,
-  workspaceIds: row.workspace_ids,
-  status: row.status,
-  inviteEnds: row.invite_ends === null ? undefined : seconds(row.invite_ends),
-  created: seconds(row.created),
+  ...row,
+  inviteEnds: row.inviteEnds === null ? undefined : unixSeconds(row.inviteEnds),
+  created: unixSeconds(row.created),
 });
 
 const columns = (sql: Queryable) =>
@@ -77,17 +61,17 @@ export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord
   const told = {
     email,
     role,
-    given_role: role,
-    workspace_ids: [...workspaceIds],
+    givenRole: role,
+    workspaceIds: [...workspaceIds],
     status: invite ? "invited" : "active",
-    invite_hash: invite ? Buffer.from(invite.hash) : null,
-    invite_ends: invite ? new Date(invite.endsMs) : null,
+    inviteHash: invite ? Buffer.from(invite.hash) : null,
+    inviteEnds: invite ? new Date(invite.endsMs) : null,
   };
   const [waiting] = await tx<MemberRow[]>`
     update member set ${tx(told)}, updated = ${new Date(now())}
     where org_id = ${orgId} and lower(user_name) = lower(${email}) and status = 'invited' returning ${columns(tx)}`;
   if (waiting) return memberOf(waiting);
-  const row = { id: newId("usr"), org_id: orgId, user_name: email, created: new Date(now()), ...told };
+  const row = { id: newId("usr"), orgId, userName: email, created: new Date(now()), ...told };
   const [made] = await tx<MemberRow[]>`
     insert into member ${tx(row)} on conflict (org_id, lower(user_name)) do nothing returning ${columns(tx)}`;
   if (!made) throw refuse(Reason.ALREADY_EXISTS, "this person is a member already", {}, { param: "email" });
@@ -160,8 +144,8 @@ export async function changeMember(tx: Tx, id: string, change: MemberChange): Pr
   const changed = {
     updated: new Date(now()),
     ...(role !== undefined && { role }),
-    ...(givenRole !== undefined && { given_role: givenRole }),
-    ...(workspaceIds !== undefined && { workspace_ids: [...workspaceIds] }),
+    ...(givenRole !== undefined && { givenRole }),
+    ...(workspaceIds !== undefined && { workspaceIds: [...workspaceIds] }),
     ...(status !== undefined && { status }),
   };
   const [row] = await tx<MemberRow[]>`update member set ${tx(changed)} where id = ${id} returning ${columns(tx)}`;

@@ -3,6 +3,7 @@
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 import { createKey, type KeyRecord, type NewKey } from "./keys.ts";
 
 /** How an application proves itself where codes are exchanged. */
@@ -22,38 +23,27 @@ export interface ClientRecord {
   created: number;
 }
 
-interface ClientRow {
-  id: string;
-  org_id: string;
-  name: string;
-  redirect_uris: string[];
-  scopes: string[];
-  auth_method: AuthMethod;
-  secret_hash: Buffer | null;
+interface ClientRow extends Omit<ClientRecord, "secretHash" | "created"> {
+  secretHash: Buffer | null;
   created: Date;
 }
 
 const clientOf = (row: ClientRow): ClientRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
-  redirectUris: row.redirect_uris,
-  scopes: row.scopes,
-  authMethod: row.auth_method,
-  secretHash: row.secret_hash ?? undefined,
-  created: Math.floor(row.created.getTime() / 1000),
+  ...row,
+  secretHash: row.secretHash ?? undefined,
+  created: unixSeconds(row.created),
 });
 
 /** Registers an application. */
 export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "created">): Promise<ClientRecord> {
   const row = {
     id: newId("oac"),
-    org_id: client.orgId,
+    orgId: client.orgId,
     name: client.name,
-    redirect_uris: client.redirectUris,
+    redirectUris: client.redirectUris,
     scopes: client.scopes,
-    auth_method: client.authMethod,
-    secret_hash: client.secretHash ?? null,
+    authMethod: client.authMethod,
+    secretHash: client.secretHash ?? null,
     created: new Date(now()),
   };
   const [made] = await tx<ClientRow[]>`insert into oauth_client ${tx(row)} returning *`;
@@ -111,16 +101,9 @@ export async function addCode(tx: Tx, hash: Uint8Array, consent: Consent): Promi
   return count > 0;
 }
 
-interface CodeRow {
-  client_id: string;
-  org_id: string;
-  consented_by: string;
-  redirect_uri: string;
-  challenge: string;
-  scope: string;
-  granted: Consent["granted"];
+interface CodeRow extends Omit<Consent, "endsMs"> {
   ends: Date;
-  key_id: string | null;
+  keyId: string | null;
 }
 
 /** A code as it was kept, and the key that it was exchanged for, if it was. Holds it: whoever else brings it waits. */
@@ -128,20 +111,12 @@ export async function takeCode(
   tx: Tx,
   hash: Uint8Array,
 ): Promise<{ consent: Consent; keyId: string | undefined } | undefined> {
-  const [row] = await tx<CodeRow[]>`select * from oauth_code where hash = ${Buffer.from(hash)} for update`;
+  const [row] = await tx<CodeRow[]>`
+    select client_id, org_id, consented_by, redirect_uri, challenge, scope, granted, ends, key_id
+    from oauth_code where hash = ${Buffer.from(hash)} for update`;
   if (!row) return undefined;
-  const { client_id, org_id, consented_by, redirect_uri, challenge, scope, granted, ends, key_id } = row;
-  const consent = {
-    clientId: client_id,
-    orgId: org_id,
-    consentedBy: consented_by,
-    redirectUri: redirect_uri,
-    challenge,
-    scope,
-    granted,
-    endsMs: ends.getTime(),
-  };
-  return { consent, keyId: key_id ?? undefined };
+  const { ends, keyId, ...consent } = row;
+  return { consent: { ...consent, endsMs: ends.getTime() }, keyId: keyId ?? undefined };
 }
 
 /** Makes the key that a code stands for, and marks the code as used. */
@@ -162,9 +137,9 @@ export async function findClientKey(
   tx: Tx,
   hash: Uint8Array,
 ): Promise<{ id: string; orgId: string; clientId: string } | undefined> {
-  const [row] = await tx<{ id: string; org_id: string; client_id: string }[]>`
+  const [row] = await tx<{ id: string; orgId: string; clientId: string }[]>`
     select id, org_id, client_id from key where hash = ${Buffer.from(hash)} and client_id is not null`;
-  return row && { id: row.id, orgId: row.org_id, clientId: row.client_id };
+  return row;
 }
 
 /** Forgets codes a day after their end; until then one that comes again revokes what it gave. */

@@ -3,6 +3,7 @@
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** An organisation. */
 export interface OrgRecord {
@@ -23,10 +24,8 @@ const orgOf = ({ id, name, email, status, created }: OrgRow): OrgRecord => ({
   name,
   email,
   status,
-  created: seconds(created),
+  created: unixSeconds(created),
 });
-
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
 
 /** What an organisation is made from. */
 export interface NewOrg {
@@ -95,9 +94,9 @@ async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: OrgG
   const { count } = await tx`select from account where org_id = ${orgId} for update`;
   if (count === 0) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
   if (idempotencyKey === undefined) return undefined;
-  const [earlier] = await tx<{ cause: string; amount_micro: number }[]>`
+  const [earlier] = await tx<{ cause: string; amountMicro: number }[]>`
     select cause, amount_micro from transfer where org_id = ${orgId} and grant_key = ${idempotencyKey}`;
-  if (earlier && earlier.amount_micro !== amountMicro) {
+  if (earlier && earlier.amountMicro !== amountMicro) {
     const text = "this idempotency key was used for another amount";
     throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
   }
@@ -155,7 +154,7 @@ export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: nu
   const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
     update account set low_notified = true
     where org_id = ${orgId} and not low_notified and available_micro + held_of(org_id) < low_micro
-    returning available_micro + held_of(org_id) as "balanceMicro", low_micro as "lowMicro"`;
+    returning available_micro + held_of(org_id) as balance_micro, low_micro`;
   return row;
 }
 
@@ -163,6 +162,6 @@ export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: nu
 export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number }[]>`
     update account set exhausted_notified = true where org_id = ${orgId} and not exhausted_notified
-    returning available_micro + held_of(org_id) as "balanceMicro"`;
+    returning available_micro + held_of(org_id) as balance_micro`;
   return row;
 }

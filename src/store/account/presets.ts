@@ -1,6 +1,7 @@
 /** Presets: what organisations saved under a name, version by version. */
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** One version of a preset. */
 export interface PresetRecord {
@@ -16,10 +17,7 @@ export interface PresetRecord {
 const KEPT_VERSIONS = 20;
 const MOST_PRESETS = 200;
 
-interface PresetRow {
-  name: string;
-  version: number;
-  config: object;
+interface PresetRow extends Omit<PresetRecord, "updatedAt"> {
   created: Date;
 }
 
@@ -27,7 +25,7 @@ const presetOf = ({ name, version, config, created }: PresetRow): PresetRecord =
   name,
   version,
   config,
-  updatedAt: Math.floor(created.getTime() / 1000),
+  updatedAt: unixSeconds(created),
 });
 
 /** Saves a configuration: a new version, unless it is the one that is there. Refuses with `too_many` beyond 200 presets. */
@@ -46,7 +44,7 @@ export async function putPreset(
   if (!now) await refuseTooMany(tx, orgId);
   const version = (now?.version ?? 0) + 1;
   const [made] = await tx<PresetRow[]>`
-    insert into preset ${tx({ org_id: orgId, name, version, config: json })} returning name, version, config, created`;
+    insert into preset ${tx({ orgId, name, version, config: json })} returning name, version, config, created`;
   await tx`delete from preset where org_id = ${orgId} and name = ${name} and version <= ${version - KEPT_VERSIONS}`;
   return { preset: presetOf(made!), changed: true };
 }

@@ -83,9 +83,9 @@ export interface ToldUser {
 }
 
 const userColumns = ({ userName, email, externalId, resource }: ToldUser) => ({
-  user_name: userName,
+  userName,
   email,
-  external_id: externalId ?? null,
+  externalId: externalId ?? null,
   resource: JSON.stringify(resource),
 });
 
@@ -103,9 +103,9 @@ export async function addUser(
   const moment = new Date(now());
   const row = {
     id: newId("usr"),
-    org_id: orgId,
+    orgId,
     role,
-    given_role: role,
+    givenRole: role,
     status,
     created: moment,
     updated: moment,
@@ -138,17 +138,14 @@ export interface GroupRecord {
   role: string | undefined;
 }
 
-interface GroupRow {
-  id: string;
-  display_name: string;
-  external_id: string | null;
+interface GroupRow extends Omit<GroupRecord, "externalId" | "role"> {
+  externalId: string | null;
   role: string | null;
 }
 
 const groupOf = (row: GroupRow): GroupRecord => ({
-  id: row.id,
-  displayName: row.display_name,
-  externalId: row.external_id ?? undefined,
+  ...row,
+  externalId: row.externalId ?? undefined,
   role: row.role ?? undefined,
 });
 
@@ -172,9 +169,9 @@ export async function addGroup(
   const moment = new Date(now());
   const row = {
     id: newId("grp"),
-    org_id: orgId,
-    display_name: displayName,
-    external_id: externalId ?? null,
+    orgId,
+    displayName,
+    externalId: externalId ?? null,
     created: moment,
     updated: moment,
   };
@@ -193,8 +190,8 @@ export async function changeGroup(
     select from scim_group where org_id = ${orgId} and lower(display_name) = lower(${displayName}) and id <> ${id}`;
   if (other) throw sameGroup();
   const row = {
-    display_name: displayName,
-    external_id: externalId ?? null,
+    displayName,
+    externalId: externalId ?? null,
     role: role ?? null,
     updated: new Date(now()),
   };
@@ -208,8 +205,8 @@ export async function dropGroup(tx: Tx, id: string): Promise<void> {
 
 /** Who is in a group. */
 export async function membersOf(tx: Tx, groupId: string): Promise<string[]> {
-  const rows = await tx<{ user_id: string }[]>`select user_id from scim_membership where group_id = ${groupId}`;
-  return rows.map(({ user_id }) => user_id);
+  const rows = await tx<{ userId: string }[]>`select user_id from scim_membership where group_id = ${groupId}`;
+  return rows.map(({ userId }) => userId);
 }
 
 /** Those of some users who are not members of an organisation. */
@@ -230,11 +227,11 @@ export async function setMembers(tx: Tx, groupId: string, userIds: readonly stri
 
 /** The roles that the groups of some members give, by member; those whom no group gives a role are not in it. */
 export async function mappedRoles(tx: Tx, userIds: readonly string[]): Promise<ReadonlyMap<string, string[]>> {
-  const rows = await tx<{ user_id: string; roles: string[] }[]>`
+  const rows = await tx<{ userId: string; roles: string[] }[]>`
     select user_id, array_agg(distinct role) as roles
     from scim_group join scim_membership on group_id = scim_group.id
     where user_id = any(${[...userIds]}) and role is not null group by user_id`;
-  return new Map(rows.map(({ user_id, roles }) => [user_id, roles]));
+  return new Map(rows.map(({ userId, roles }) => [userId, roles]));
 }
 
 /** Makes new versions of some members: something that is shown with them has changed. */

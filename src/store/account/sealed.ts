@@ -32,11 +32,11 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     name: "credentials",
     table: "credential",
     column: "sealed",
-    needs: ["org_id", "provider", "version"],
-    contextOf: ({ id, org_id, provider, version }) =>
+    needs: ["orgId", "provider", "version"],
+    contextOf: ({ id, orgId, provider, version }) =>
       credentialContext({
         id: String(id),
-        orgId: String(org_id),
+        orgId: String(orgId),
         provider: String(provider),
         version: Number(version),
       }),
@@ -44,12 +44,12 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
   {
     name: "offerings",
     table: "offering",
-    column: "auth_secret",
-    needs: ["provider_id", "endpoint"],
-    contextOf: ({ provider_id, endpoint }) =>
-      offeringContext({ providerId: String(provider_id), endpoint: String(endpoint) }),
+    column: "authSecret",
+    needs: ["providerId", "endpoint"],
+    contextOf: ({ providerId, endpoint }) =>
+      offeringContext({ providerId: String(providerId), endpoint: String(endpoint) }),
   },
-  ...["secret", "old_secret"].map((column) => ({
+  ...["secret", "oldSecret"].map((column) => ({
     name: column === "secret" ? "webhooks" : "webhooks' earlier secrets",
     table: "webhook",
     column,

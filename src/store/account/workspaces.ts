@@ -3,6 +3,7 @@
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 import type { BudgetInterval } from "./keys.ts";
 import type { StoredSettings } from "./settings.ts";
 
@@ -22,43 +23,31 @@ export interface WorkspaceRecord {
   created: number;
 }
 
-interface WorkspaceRow {
-  id: string;
-  org_id: string;
-  name: string;
-  slug: string;
-  budget_micro: number | null;
-  budget_interval: BudgetInterval | null;
-  spent: number;
-  resets_at: number | null;
-  settings: StoredSettings;
+interface WorkspaceRow extends Omit<WorkspaceRecord, "budget" | "resetsAt" | "created"> {
+  budgetMicro: number | null;
+  budgetInterval: BudgetInterval | null;
+  resetsAt: number | null;
   created: Date;
 }
 
-const workspaceOf = (row: WorkspaceRow): WorkspaceRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
-  slug: row.slug,
+const workspaceOf = ({ budgetMicro, budgetInterval, resetsAt, created, ...row }: WorkspaceRow): WorkspaceRecord => ({
+  ...row,
   budget:
-    row.budget_micro === null || row.budget_interval === null
-      ? undefined
-      : { limitMicro: row.budget_micro, interval: row.budget_interval },
-  spentMicro: row.spent,
-  resetsAt: row.resets_at ?? undefined,
-  settings: row.settings,
-  created: Math.floor(row.created.getTime() / 1000),
+    budgetMicro === null || budgetInterval === null ? undefined : { limitMicro: budgetMicro, interval: budgetInterval },
+  resetsAt: resetsAt ?? undefined,
+  created: unixSeconds(created),
 });
 
 /** Workspaces that were not deleted, with their spending at `atMs` (unix milliseconds). */
 const workspaces = (sql: Queryable, atMs: number) => {
   const day = new Date(atMs).toISOString().slice(0, 10);
   return sql`
-    select w.*, extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at,
+    select id, org_id, name, slug, budget_micro, budget_interval, settings, created,
+      extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at,
       (select coalesce(sum(taken_micro), 0) from workspace_day
         where workspace_id = w.id and day >= budget_start(budget_interval, ${day}::date))
       - (select coalesce(sum(amount_micro - spent_micro), 0) from lease join key on key.id = lease.key_id
-        where lease.org_id = w.org_id and key.workspace_id = w.id and day >= budget_start(w.budget_interval, ${day}::date)) as spent
+        where lease.org_id = w.org_id and key.workspace_id = w.id and day >= budget_start(w.budget_interval, ${day}::date)) as spent_micro
     from workspace as w where deleted_at is null`;
 };
 
@@ -75,14 +64,14 @@ export interface NewWorkspace {
 export async function createWorkspace(tx: Tx, { orgId, name, slug, budget, settings }: NewWorkspace): Promise<string> {
   await refuseTaken(tx, orgId, slug, "");
   const id = newId("ws");
-  const row = { id, org_id: orgId, name, slug, settings: tx.json({ ...settings }), ...budgetRow(budget) };
+  const row = { id, orgId, name, slug, settings: tx.json({ ...settings }), ...budgetRow(budget) };
   await tx`insert into workspace ${tx(row)}`;
   return id;
 }
 
 const budgetRow = (budget: WorkspaceRecord["budget"]) => ({
-  budget_micro: budget?.limitMicro ?? null,
-  budget_interval: budget?.interval ?? null,
+  budgetMicro: budget?.limitMicro ?? null,
+  budgetInterval: budget?.interval ?? null,
 });
 
 /** Who makes or renames workspaces of one organisation follow each other, so that a slug is looked up once. */

@@ -17,8 +17,8 @@ export interface ReachedShare {
 /** The shares of a key's or workspace's budget that are reached and were not told yet; all where a call was refused for want of it. */
 export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
   return tx<ReachedShare[]>`
-    select org_id as "orgId", scope, percent, budget_micro as "budgetMicro", used_micro as "usedMicro", resets_at as "resetsAt",
-      case scope when 'workspace' then ${holder}::text else (select workspace_id from key where id = ${holder}) end as "workspaceId"
+    select org_id, scope, percent, budget_micro, used_micro, resets_at,
+      case scope when 'workspace' then ${holder}::text else (select workspace_id from key where id = ${holder}) end as workspace_id
     from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
 }
 
@@ -48,7 +48,7 @@ export async function endingKeys(tx: Tx, atMs: number, days: number, limit: numb
         and expires_at - created > make_interval(days => ${days})
         and not disabled and expiry_notified is distinct from expires_at
       order by expires_at limit ${limit} for update skip locked
-    ) returning id, org_id as "orgId", workspace_id as "workspaceId", floor(extract(epoch from expires_at))::bigint as "expiresAt"`;
+    ) returning id, org_id, workspace_id, floor(extract(epoch from expires_at))::bigint as expires_at`;
 }
 
 /** A model's end as it is announced now. */
@@ -69,19 +69,19 @@ export async function announceSunset(
   { sunsetAt, atMs, usedForDays }: { sunsetAt: number; atMs: number; usedForDays: number },
 ): Promise<Sunset | undefined> {
   const at = new Date(atMs);
-  const [before] = await tx<{ sunset_at: Date | null }[]>`select sunset_at from model where slug = ${model} for update`;
+  const [before] = await tx<{ sunsetAt: Date | null }[]>`select sunset_at from model where slug = ${model} for update`;
   if (!before) return undefined;
   const [row] = await tx<{ deprecatedAt: number; sunsetAt: number }[]>`
     update model set deprecated_at = coalesce(deprecated_at, ${at}), sunset_at = greatest(sunset_at, ${new Date(sunsetAt * 1000)})
     where slug = ${model}
-    returning floor(extract(epoch from deprecated_at))::bigint as "deprecatedAt", floor(extract(epoch from sunset_at))::bigint as "sunsetAt"`;
+    returning floor(extract(epoch from deprecated_at))::bigint as deprecated_at, floor(extract(epoch from sunset_at))::bigint as sunset_at`;
   if (!row) return undefined;
-  if (before.sunset_at !== null && before.sunset_at.getTime() / 1000 >= sunsetAt)
+  if (before.sunsetAt !== null && before.sunsetAt.getTime() / 1000 >= sunsetAt)
     return { ...row, users: [], suppliers: [] };
-  const users = await tx<{ org_id: string }[]>`
+  const users = await tx<{ orgId: string }[]>`
     select distinct org_id from request
     where model = ${model} and created > ${at}::timestamptz - make_interval(days => ${usedForDays}) order by org_id`;
-  const suppliers = await tx<{ org_id: string }[]>`
+  const suppliers = await tx<{ orgId: string }[]>`
     select distinct org_id from offering where model = ${model} and status <> 'removed' order by org_id`;
-  return { ...row, users: users.map(({ org_id }) => org_id), suppliers: suppliers.map(({ org_id }) => org_id) };
+  return { ...row, users: users.map(({ orgId }) => orgId), suppliers: suppliers.map(({ orgId }) => orgId) };
 }

@@ -26,12 +26,12 @@ export async function commitmentOf(sql: Queryable, orgId: string, atMs: number):
       select min_micro, starts_on, greatest(date_trunc('month', ${today}::date)::date, date_trunc('month', starts_on)::date) as month
       from commitment where org_id = ${orgId} and min_micro > 0
     )
-    select min_micro as "minMicro",
-      used_between(${orgId}, greatest(month, starts_on), (month + interval '1 month')::date) as "usedMicro",
-      commitment_of(min_micro, starts_on, month) as "dueMicro",
-      extract(epoch from greatest(month, starts_on))::bigint as "periodStart",
-      extract(epoch from (month + interval '1 month')::date)::bigint as "periodEnd",
-      (select coalesce(sum(fee_micro - paid_micro), 0) from commitment_month where org_id = ${orgId}) as "unpaidMicro"
+    select min_micro,
+      used_between(${orgId}, greatest(month, starts_on), (month + interval '1 month')::date) as used_micro,
+      commitment_of(min_micro, starts_on, month) as due_micro,
+      extract(epoch from greatest(month, starts_on))::bigint as period_start,
+      extract(epoch from (month + interval '1 month')::date)::bigint as period_end,
+      (select coalesce(sum(fee_micro - paid_micro), 0) from commitment_month where org_id = ${orgId}) as unpaid_micro
     from c`;
   return row;
 }
@@ -63,6 +63,6 @@ export async function closeMonths(sql: Queryable, orgId: string, atMs: number): 
 
 /** The same for all organisations, each in a transaction of its own; any number of replicas may do so at once. */
 export async function closeAllMonths(sql: Sql, atMs: number): Promise<void> {
-  const orgs = await sql<{ org_id: string }[]>`select org_id from commitment order by org_id`;
-  for (const { org_id } of orgs) await closeMonths(sql, org_id, atMs);
+  const orgs = await sql<{ orgId: string }[]>`select org_id from commitment order by org_id`;
+  for (const { orgId } of orgs) await closeMonths(sql, orgId, atMs);
 }

@@ -123,7 +123,7 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
   }
   // In one order everywhere, so that no two statements wait for each other.
   const rows = [...firsts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
-  const claimed = await sql<{ claim_id: string }[]>`
+  const claimed = await sql<{ claimId: string }[]>`
     insert into idempotency as i (org_id, workspace_id, key, hash, claim_id, leaser_id, method, sealed)
     select org, workspace, key, decode(hash, 'hex'), claim, leaser, method, sealed::boolean from unnest(
       ${rows.map(({ orgId }) => orgId)}::text[], ${rows.map(({ workspaceId }) => workspaceId ?? "")}::text[], ${rows.map(({ key }) => key)}::text[],
@@ -137,7 +137,7 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
       or (i.response is null and i.hash = excluded.hash
         and exists (select from leaser where id = i.leaser_id and fenced_at is not null))
     returning claim_id`;
-  const have = new Set(claimed.map(({ claim_id }) => claim_id));
+  const have = new Set(claimed.map(({ claimId }) => claimId));
   return claimants.map(({ claimId }) => have.has(claimId));
 }
 

@@ -245,7 +245,7 @@ const INTENTS_ALONE = `
   insert into intent (leaser_id, batch, promised)
   select id, $2::text::int8, $3 from leaser where id = $1 and last_batch < $2::text::int8 and fenced_at is null for share
   on conflict do nothing
-  returning exists (select from recall where recall.leaser_id = $1) as "isWanted"`;
+  returning exists (select from recall where recall.leaser_id = $1) as is_wanted`;
 
 /** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
 const REFUSED = /^(?:22|23|42|P0)/;

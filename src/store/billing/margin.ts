@@ -75,19 +75,19 @@ export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginRe
         case when s.lease is null then 0 else s.cost_micro end as ledger_micro
       from served as s ${orgId === undefined ? sql`` : sql`where org_id = ${orgId}`}
     ), summed as (
-      select org_id as "orgId", model, grouping(org_id) = 0 as of_org, grouping(model) = 0 as of_model,
+      select org_id, model, grouping(org_id) = 0 as of_org, grouping(model) = 0 as of_model,
         count(*) filter (where status = 'settled') as requests,
-        coalesce(sum(cost_micro), 0)::bigint as "revenueMicro",
-        coalesce(round(sum(busy_micro + idle_micro)), 0)::bigint as "infraMicro",
-        coalesce(round(sum(idle_micro)), 0)::bigint as "idleMicro",
-        count(*) filter (where assumed and micro_per_s > 0) as "assumedScaledown",
+        coalesce(sum(cost_micro), 0)::bigint as revenue_micro,
+        coalesce(round(sum(busy_micro + idle_micro)), 0)::bigint as infra_micro,
+        coalesce(round(sum(idle_micro)), 0)::bigint as idle_micro,
+        count(*) filter (where assumed and micro_per_s > 0) as assumed_scaledown,
         count(*) filter (where status = 'unmetered') as unmetered,
-        coalesce(sum(ledger_micro), 0)::bigint as "ledgerMicro"
+        coalesce(sum(ledger_micro), 0)::bigint as ledger_micro
       from cost group by grouping sets ((org_id), (model), ())
     ), ranked as (
-      select *, row_number() over (partition by of_org, of_model order by "revenueMicro" desc, "orgId", model) as place from summed
+      select *, row_number() over (partition by of_org, of_model order by revenue_micro desc, org_id, model) as place from summed
     )
-    select "orgId", model, requests, "revenueMicro", "infraMicro", "idleMicro", "assumedScaledown", unmetered, "ledgerMicro"
+    select org_id, model, requests, revenue_micro, infra_micro, idle_micro, assumed_scaledown, unmetered, ledger_micro
     from ranked where place <= ${limit} order by place`;
   return {
     organisations: rows.filter(({ orgId }) => orgId !== null),

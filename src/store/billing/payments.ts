@@ -1,6 +1,7 @@
 /** Payments: asked for, paid, given back. Amounts are micro-dollars. */
 import { grantCredits } from "../account/orgs.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** What may become of a payment. */
 export type PaymentStatus = "pending" | "succeeded" | "failed" | "expired" | "refunded";
@@ -59,44 +60,28 @@ export interface ReversalFact {
   state: "taken" | "returned";
 }
 
-interface PaymentRow {
-  id: string;
-  org_id: string;
-  amount_micro: number;
-  status: PaymentStatus;
-  refunded: number;
-  owed: number;
-  success_url: string;
-  cancel_url: string;
-  session_id: string | null;
-  checkout_url: string | null;
+interface PaymentRow
+  extends Omit<PaymentRecord, "sessionId" | "checkoutUrl" | "created" | "expiresAt" | "completedAt"> {
+  sessionId: string | null;
+  checkoutUrl: string | null;
   created: Date;
-  expires_at: Date;
-  completed_at: Date | null;
+  expiresAt: Date;
+  completedAt: Date | null;
 }
 
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 const paymentOf = (row: PaymentRow): PaymentRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  amountMicro: row.amount_micro,
-  status: row.status,
-  refundedMicro: row.refunded,
-  owedMicro: row.owed,
-  successUrl: row.success_url,
-  cancelUrl: row.cancel_url,
-  sessionId: row.session_id ?? undefined,
-  checkoutUrl: row.checkout_url ?? undefined,
-  created: seconds(row.created),
-  expiresAt: seconds(row.expires_at),
-  completedAt: row.completed_at === null ? undefined : seconds(row.completed_at),
+  ...row,
+  sessionId: row.sessionId ?? undefined,
+  checkoutUrl: row.checkoutUrl ?? undefined,
+  created: unixSeconds(row.created),
+  expiresAt: unixSeconds(row.expiresAt),
+  completedAt: row.completedAt === null ? undefined : unixSeconds(row.completedAt),
 });
 
 const columns = (sql: Queryable) => sql`
   id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
-  (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded,
-  (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed`;
+  (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
+  (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
 
 /** Makes a payment, or finds the one that its idempotency key made before; answers which. */
 export async function addPayment(tx: Tx, payment: NewPayment): Promise<{ payment: PaymentRecord; isNew: boolean }> {
@@ -151,7 +136,7 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
       where status = 'pending' and coalesce(asked_at, created) < now() - interval '1 hour'
       order by expires_at limit ${limit} for update skip locked
     )
-    returning org_id as "orgId", id`;
+    returning org_id, id`;
 }
 
 /**
@@ -183,10 +168,10 @@ export interface Concluded {
 export async function conclude(tx: Tx, fact: CheckoutFact): Promise<Concluded | undefined> {
   const { paymentId: id, sessionId, intentId, status } = fact;
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
-  const [row] = await tx<{ org_id: string; amount_micro: number; status: PaymentStatus; session_id: string | null }[]>`
+  const [row] = await tx<{ orgId: string; amountMicro: number; status: PaymentStatus; sessionId: string | null }[]>`
     select org_id, amount_micro, status, session_id from payment where id = ${id} for update`;
-  if (!row || (row.session_id ?? sessionId) !== sessionId || row.amount_micro !== fact.amountMicro) return undefined;
-  const { org_id: orgId, amount_micro: amountMicro } = row;
+  if (!row || (row.sessionId ?? sessionId) !== sessionId || row.amountMicro !== fact.amountMicro) return undefined;
+  const { orgId, amountMicro } = row;
   await tx`
     update payment set session_id = ${sessionId || null}, intent_id = coalesce(intent_id, ${intentId ?? null})
     where id = ${id}`;
@@ -208,10 +193,10 @@ export async function reverse(
   fact: ReversalFact,
 ): Promise<{ orgId: string; owes: boolean } | undefined> {
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
-  const [payment] = await tx<{ org_id: string; status: PaymentStatus }[]>`
+  const [payment] = await tx<{ orgId: string; status: PaymentStatus }[]>`
     select org_id, status from payment where id = ${paymentId} for update`;
   if (payment?.status !== "succeeded" && payment?.status !== "refunded") return undefined;
-  const { org_id: orgId } = payment;
+  const { orgId } = payment;
   await tx`select from account where org_id = ${orgId} for update`;
   const moved =
     fact.state === "taken" ? await take(tx, orgId, paymentId, fact) : await giveBack(tx, orgId, paymentId, fact);
@@ -241,7 +226,7 @@ async function take(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact
 
 async function giveBack(tx: Tx, orgId: string, paymentId: string, fact: ReversalFact): Promise<boolean> {
   const { id, of, amountMicro } = fact;
-  const [known] = await tx<{ state: string; amount_micro: number; owed_micro: number }[]>`
+  const [known] = await tx<{ state: string; amountMicro: number; owedMicro: number }[]>`
     select state, amount_micro, owed_micro from payment_reversal where id = ${id} for update`;
   if (!known) {
     // It may still be said that it was taken, by a message that was overtaken.
@@ -251,9 +236,9 @@ async function giveBack(tx: Tx, orgId: string, paymentId: string, fact: Reversal
     return false;
   }
   if (known.state === "returned") return false;
-  const given = known.amount_micro - known.owed_micro;
+  const given = known.amountMicro - known.owedMicro;
   await tx`update payment_reversal set state = 'returned', owed_micro = 0 where id = ${id}`;
-  await tx`update account set owed_micro = owed_micro - ${known.owed_micro} where org_id = ${orgId}`;
+  await tx`update account set owed_micro = owed_micro - ${known.owedMicro} where org_id = ${orgId}`;
   if (given > 0) await grantCredits(tx, { orgId, amountMicro: given, reason: `${of} came to nothing`, entryId: id });
   return true;
 }

@@ -1,5 +1,6 @@
 /** The usage list: what became of requests, newest first, and what they cost. Amounts are micro-dollars. */
 import type { Sql } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** One line of the usage list. */
 export interface UsageRow {
@@ -36,22 +37,8 @@ export interface UsageFilter {
   until?: number | undefined;
 }
 
-interface UsageDatabaseRow {
-  request_id: string;
+interface UsageDatabaseRow extends Omit<UsageRow, "created"> {
   created: Date;
-  key_id: string;
-  contract: string;
-  model: string;
-  provider: string;
-  unit: string;
-  units: number;
-  cost_micro: number;
-  wake_up_micro: number;
-  hedge_cost_micro: number | null;
-  simulated: boolean;
-  byok: boolean;
-  status: "settled" | "unmetered";
-  workspace_id: string | null;
 }
 
 /** The requests of an organisation that were charged or can't be, the newest first, from before the request `cursor`. */
@@ -81,23 +68,7 @@ function selected(sql: Sql, orgId: string, filter: UsageFilter) {
     ${until === undefined ? sql`` : sql`and created < ${when(until)}`}`;
 }
 
-const usageOf = (row: UsageDatabaseRow): UsageRow => ({
-  requestId: row.request_id,
-  created: Math.floor(row.created.getTime() / 1000),
-  keyId: row.key_id,
-  contract: row.contract,
-  model: row.model,
-  provider: row.provider,
-  unit: row.unit,
-  units: row.units,
-  costMicro: row.cost_micro,
-  wakeUpMicro: row.wake_up_micro,
-  hedgeCostMicro: row.hedge_cost_micro,
-  simulated: row.simulated,
-  byok: row.byok,
-  status: row.status,
-  workspaceId: row.workspace_id,
-});
+const usageOf = (row: UsageDatabaseRow): UsageRow => ({ ...row, created: unixSeconds(row.created) });
 
 /** How many requests an organisation was charged for, and how much in all; without a filter none of them is read. */
 export async function usageTotals(

@@ -10,8 +10,9 @@ export type Client = postgres.Sql;
 
 /**
  * What can be done with a pool as with a transaction: run statements. bigint and numeric come as numbers, exact or
- * not at all. Arrays of the common types are arrays; one of numbers or texts may be written as
- * `${values}::bigint[]`, any other needs `sql.array(values, type)`.
+ * not at all. A column `org_id` of a result is `orgId` of its row, and a row that is written by `sql(row)` is named likewise; digits
+ * make no part of a name (`uptime_30d` comes as `uptime30d` and can't be written so). Arrays of the common types are arrays; one of
+ * numbers or texts may be written as `${values}::bigint[]`, any other needs `sql.array(values, type)`.
  */
 export type Queryable = postgres.ISql;
 
@@ -33,6 +34,8 @@ const DRIVER_OPTIONS = {
   max_lifetime: null,
   connection: { application_name: "limber", ...LIMITS_MS },
   onnotice: () => {},
+  // Columns and what is written by `sql(row)` alone: what is inside of JSON keeps its names.
+  transform: { column: { from: postgres.toCamel, to: postgres.fromCamel } },
 };
 
 /** What the driver wants to reach: a unix socket, or a host. */

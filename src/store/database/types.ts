@@ -68,6 +68,9 @@ function writeArray(values: unknown, { serialize }: Codec): string {
   return `{${elements.join(",")}}`;
 }
 
+/** The unix time of a moment, in whole seconds. */
+export const unixSeconds = (moment: Date): number => Math.floor(moment.getTime() / 1000);
+
 const driverType = (oid: number, codec: Codec) => ({ to: oid, from: [oid], ...codec });
 
 /**

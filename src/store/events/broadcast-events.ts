@@ -20,7 +20,7 @@ const AT_ONCE = 512;
  * claimed anew.
  */
 export async function claimTargetEvents(sql: Queryable, busy: readonly string[]): Promise<ClaimedEvent[]> {
-  const rows = await sql<{ position: string; target_id: string; payload: Buffer; tries: number }[]>`
+  const rows = await sql<{ position: string; targetId: string; payload: Buffer; tries: number }[]>`
     with target as (
       select target_id as id from broadcast_event join broadcast_target on broadcast_target.id = target_id
       where due <= now() and enabled and target_id <> all (${[...busy]}::text[]) order by due limit 1),
@@ -29,9 +29,7 @@ export async function claimTargetEvents(sql: Queryable, busy: readonly string[])
       order by position limit ${AT_ONCE} for update skip locked)
     update broadcast_event set due = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
     where position in (select position from next) returning position, target_id, payload, tries`;
-  return rows
-    .map(({ target_id, ...row }) => ({ ...row, targetId: target_id }))
-    .sort((a, b) => Number(a.position) - Number(b.position));
+  return rows.sort((a, b) => Number(a.position) - Number(b.position));
 }
 
 /** Forgets events that a target took, or that are given up. */

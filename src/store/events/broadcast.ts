@@ -1,6 +1,7 @@
 /** Targets of spans: where organisations want to see their calls. */
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** How spans travel. */
 export type SpanProtocol = "http/protobuf" | "http/json" | "grpc";
@@ -50,52 +51,22 @@ const MOST_DROPPED = 2 ** 32 - 1;
 /** What binds sealed headers to their place. */
 export const broadcastContext = (targetId: string): string => JSON.stringify(["broadcast", targetId]);
 
-interface TargetRow {
-  id: string;
-  org_id: string;
-  name: string;
-  endpoint: string;
-  protocol: SpanProtocol;
+interface TargetRow extends Omit<TargetRecord, "headers" | "filter" | "lastError" | "created"> {
   headers: Buffer | null;
-  header_names: string[];
-  sampling_rate: number;
-  privacy_mode: boolean;
   contracts: string[];
   models: string[];
-  key_ids: string[];
-  workspace_id: string | null;
-  resource_attributes: Record<string, string>;
-  enabled: boolean;
-  events: boolean;
-  revision: number;
-  last_error: string | null;
-  dropped_spans: string | number;
+  keyIds: string[];
+  workspaceId: string | null;
+  lastError: string | null;
   created: Date;
 }
 
-const targetOf = (row: TargetRow): TargetRecord => ({
-  id: row.id,
-  orgId: row.org_id,
-  name: row.name,
-  endpoint: row.endpoint,
-  protocol: row.protocol,
+const targetOf = ({ contracts, models, keyIds, workspaceId, ...row }: TargetRow): TargetRecord => ({
+  ...row,
   headers: row.headers ?? undefined,
-  headerNames: row.header_names,
-  samplingRate: row.sampling_rate,
-  privacyMode: row.privacy_mode,
-  filter: {
-    contracts: row.contracts,
-    models: row.models,
-    keyIds: row.key_ids,
-    workspaceId: row.workspace_id ?? undefined,
-  },
-  resourceAttributes: row.resource_attributes,
-  enabled: row.enabled,
-  events: row.events,
-  revision: row.revision,
-  lastError: row.last_error ?? undefined,
-  droppedSpans: Number(row.dropped_spans),
-  created: Math.floor(row.created.getTime() / 1000),
+  filter: { contracts, models, keyIds, workspaceId: workspaceId ?? undefined },
+  lastError: row.lastError ?? undefined,
+  created: unixSeconds(row.created),
 });
 
 /** Saves a target. Refuses with `too_many` beyond 10 of an organisation. */

@@ -1,5 +1,6 @@
 /** The log: calls as they ended, and acts of administration as the audit log has them. Amounts are micro-dollars. */
 import type { Queryable, Sql } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** A call of the log. */
 export interface CallLog {
@@ -62,12 +63,10 @@ export interface LogFilter {
   limit: number;
 }
 
-const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 /** Calls of an organisation, newest first. Names of requests are in the order of their making. */
 export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
   const { contract, workspaceId, since, cursor, limit } = filter;
-  const rows = await sql`
+  const rows = await sql<CallRow[]>`
     select request_id, created, contract, key_id, (select workspace_id from key where key.id = key_id) as workspace_id, model, provider,
       offering_id, status, http_status, error_code, unit, units, cost_micro, hedge_cost_micro, simulated, byok, latency_ms,
       attempt_ms, log
@@ -77,34 +76,24 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
       ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
     order by request_id desc limit ${limit}`;
-  return rows.map((row) => ({
-    requestId: row.request_id,
-    ts: unix(row.created),
-    contract: row.contract,
-    keyId: row.key_id,
-    workspaceId: row.workspace_id,
-    model: row.model,
-    provider: row.provider,
-    offeringId: row.offering_id,
-    status: row.status,
-    httpStatus: row.http_status,
-    errorCode: row.error_code,
-    unit: row.unit,
-    units: Number(row.units),
-    costMicro: Number(row.cost_micro),
-    hedgeCostMicro: row.hedge_cost_micro === null ? null : Number(row.hedge_cost_micro),
-    simulated: row.simulated,
-    byok: row.byok,
-    latencyMs: row.latency_ms,
-    log: detailsOf(row as Parameters<typeof detailsOf>[0]),
+  return rows.map(({ created, attemptMs, log, ...row }) => ({
+    ...row,
+    ts: unixSeconds(created),
+    log: detailsOf(log, attemptMs, row.offeringId),
   }));
 }
 
+interface CallRow extends Omit<CallLog, "ts" | "log"> {
+  created: Date;
+  attemptMs: number | null;
+  log: string | null;
+}
+
 /** What was written at settlement, with the attempt that only its time was kept of. */
-function detailsOf(row: { log: string | null; attempt_ms: number | null; offering_id: string }): CallDetails | null {
-  const details: CallDetails | null = row.log === null ? null : JSON.parse(row.log);
-  if (row.attempt_ms === null) return details;
-  const attempts = [{ offering_id: row.offering_id, status: "ok", latency_ms: row.attempt_ms }];
+function detailsOf(log: string | null, attemptMs: number | null, offeringId: string): CallDetails | null {
+  const details: CallDetails | null = log === null ? null : JSON.parse(log);
+  if (attemptMs === null) return details;
+  const attempts = [{ offering_id: offeringId, status: "ok", latency_ms: attemptMs }];
   return { ...details, attempts };
 }
 
@@ -122,21 +111,14 @@ export async function listActs(
 ): Promise<ActLog[]> {
   const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
   const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
-  const rows = await sql`
-    select id, seq, actor, action, subject, request_id, created from audit where org_id = ${orgId}
+  const rows = await sql<(Omit<ActLog, "ts"> & { created: Date })[]>`
+    select id, actor, action, subject, request_id, created from audit where org_id = ${orgId}
       and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
       ${workspaceId === undefined ? sql`` : sql`and actor in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
       ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}
     order by seq desc limit ${limit}`;
-  return rows.map((row) => ({
-    id: row.id,
-    ts: unix(row.created),
-    actor: row.actor,
-    action: row.action,
-    subject: row.subject,
-    requestId: row.request_id,
-  }));
+  return rows.map(({ created, ...row }) => ({ ...row, ts: unixSeconds(created) }));
 }
 
 /** Rows that are stripped at one time. */

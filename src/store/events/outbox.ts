@@ -26,27 +26,10 @@ export async function appendEvents(tx: Queryable, events: readonly EventRecord[]
   }
 }
 
-interface OutboxRow {
-  position: number;
-  event_id: string;
-  name: string;
-  org_id: string | null;
-  payload: Buffer;
-}
-
-const eventOf = (row: OutboxRow): OutboxEvent => ({
-  id: row.event_id,
-  name: row.name,
-  orgId: row.org_id,
-  payload: row.payload,
-  position: row.position,
-});
-
 /** The oldest events that were not sent yet, in order. */
 export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
-  const rows = await sql<OutboxRow[]>`
-    select position, event_id, name, org_id, payload from outbox where sent_at is null order by position limit ${limit}`;
-  return rows.map(eventOf);
+  return sql<OutboxEvent[]>`
+    select event_id as id, name, org_id, payload, position from outbox where sent_at is null order by position limit ${limit}`;
 }
 
 /** Notes that events were sent. Doing it twice is doing it once. */
@@ -77,9 +60,8 @@ export function carryEvents(
   return tx(sql, async (tx) => {
     const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
     if (!lock?.held) return { count: 0, heldBack: true };
-    const events = (
-      await tx<OutboxRow[]>`select position, event_id, name, org_id, payload from outbox_next(${limit})`
-    ).map(eventOf);
+    const events = await tx<OutboxEvent[]>`
+      select event_id as id, name, org_id, payload, position from outbox_next(${limit})`;
     if (events.length > 0) {
       await carry(events);
       await markSent(

@@ -3,6 +3,7 @@
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** A webhook. Times are unix seconds. */
 export interface WebhookRecord {
@@ -59,35 +60,25 @@ const OLD_SECRET_HOURS = 24;
 /** What binds a sealed secret to its place. */
 export const webhookContext = (hookId: string): string => JSON.stringify(["webhook", hookId]);
 
-interface HookRow {
-  id: string;
-  org_id: string;
-  url: string;
-  events: string[];
-  description: string;
-  workspace_id: string | null;
-  enabled: boolean;
-  secret: Buffer;
-  old_secret: Buffer | null;
-  old_secret_until: Date | null;
-  consecutive_failures: number;
+/** A row of `webhook`. */
+interface HookRow extends Omit<WebhookRecord, "workspaceId" | "oldSecret" | "created"> {
+  workspaceId: string | null;
+  oldSecret: Buffer | null;
   created: Date;
 }
 
-const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 const hookOf = (row: HookRow): WebhookRecord => ({
   id: row.id,
-  orgId: row.org_id,
+  orgId: row.orgId,
   url: row.url,
   events: row.events,
   description: row.description,
-  workspaceId: row.workspace_id ?? undefined,
+  workspaceId: row.workspaceId ?? undefined,
   enabled: row.enabled,
   secret: row.secret,
-  oldSecret: row.old_secret ?? undefined,
-  consecutiveFailures: row.consecutive_failures,
-  created: unix(row.created),
+  oldSecret: row.oldSecret ?? undefined,
+  consecutiveFailures: row.consecutiveFailures,
+  created: unixSeconds(row.created),
 });
 
 /** Registers a webhook. Refuses with `too_many` beyond 50 of an organisation. */
@@ -154,33 +145,25 @@ export async function deleteWebhook(tx: Tx, orgId: string, id: string): Promise<
   return count > 0;
 }
 
-interface DeliveryRow {
-  id: string;
-  hook_id: string;
-  event_id: string;
-  event: string;
-  state: DeliveryRecord["state"];
-  tries: number;
-  last_status: number | null;
-  last_error: string | null;
+/** The columns that make a delivery. */
+interface DeliveryRow extends Omit<DeliveryRecord, "lastStatus" | "lastError" | "created" | "due" | "delivered"> {
+  lastStatus: number | null;
+  lastError: string | null;
   created: Date;
   due: Date;
   delivered: Date | null;
-  position: string;
 }
 
+const deliveryColumns = (sql: Queryable) =>
+  sql`id, hook_id, event_id, event, state, tries, last_status, last_error, created, due, delivered`;
+
 const deliveryOf = (row: DeliveryRow): DeliveryRecord => ({
-  id: row.id,
-  hookId: row.hook_id,
-  eventId: row.event_id,
-  event: row.event,
-  state: row.state,
-  tries: row.tries,
-  lastStatus: row.last_status ?? undefined,
-  lastError: row.last_error ?? undefined,
-  created: unix(row.created),
-  due: unix(row.due),
-  delivered: row.delivered ? unix(row.delivered) : undefined,
+  ...row,
+  lastStatus: row.lastStatus ?? undefined,
+  lastError: row.lastError ?? undefined,
+  created: unixSeconds(row.created),
+  due: unixSeconds(row.due),
+  delivered: row.delivered ? unixSeconds(row.delivered) : undefined,
 });
 
 /** Puts an event on its way to one webhook. */
@@ -191,7 +174,8 @@ export async function addDelivery(
 ): Promise<DeliveryRecord> {
   const [row] = await sql<DeliveryRow[]>`
     insert into webhook_delivery (id, hook_id, event_id, event, payload)
-    values (${newId("dlv")}, ${hookId}, ${event.id}, ${event.name}, ${Buffer.from(event.payload)}) returning *`;
+    values (${newId("dlv")}, ${hookId}, ${event.id}, ${event.name}, ${Buffer.from(event.payload)})
+    returning ${deliveryColumns(sql)}`;
   await sql`select pg_notify('webhook', '')`;
   return deliveryOf(row!);
 }
@@ -202,9 +186,9 @@ export async function redeliver(
   hookId: string,
   deliveryId: string,
 ): Promise<DeliveryRecord | undefined> {
-  const [known] = await sql<{ event_id: string; event: string; payload: Buffer }[]>`
+  const [known] = await sql<{ eventId: string; event: string; payload: Buffer }[]>`
     select event_id, event, payload from webhook_delivery where id = ${deliveryId} and hook_id = ${hookId}`;
-  return known && addDelivery(sql, hookId, { id: known.event_id, name: known.event, payload: known.payload });
+  return known && addDelivery(sql, hookId, { id: known.eventId, name: known.event, payload: known.payload });
 }
 
 /** The deliveries of a webhook, newest first, after `cursor` (one of their names). */
@@ -214,7 +198,7 @@ export async function listDeliveries(
   { limit, cursor }: { limit: number; cursor?: string | undefined },
 ): Promise<DeliveryRecord[]> {
   const rows = await sql<DeliveryRow[]>`
-    select * from webhook_delivery where hook_id = ${hookId}
+    select ${deliveryColumns(sql)} from webhook_delivery where hook_id = ${hookId}
       ${cursor === undefined ? sql`` : sql`and position < (select position from webhook_delivery where id = ${cursor})`}
     order by position desc limit ${limit}`;
   return rows.map(deliveryOf);
@@ -224,8 +208,8 @@ export async function listDeliveries(
 export async function lastDeliveries(sql: Queryable, hookIds: readonly string[]): Promise<Map<string, DeliveryRecord>> {
   const rows = await sql<DeliveryRow[]>`
     select last.* from unnest(${[...hookIds]}::text[]) as hook(id), lateral (
-      select * from webhook_delivery where hook_id = hook.id and tries > 0 order by position desc limit 1) as last`;
-  return new Map(rows.map((row) => [row.hook_id, deliveryOf(row)]));
+      select ${deliveryColumns(sql)} from webhook_delivery where hook_id = hook.id and tries > 0 order by position desc limit 1) as last`;
+  return new Map(rows.map((row) => [row.hookId, deliveryOf(row)]));
 }
 
 /** A delivery that its receiver took, with the HTTP status that it gave. */
@@ -295,34 +279,34 @@ export async function claimDeliveries(sql: Queryable, { taken, limit, busy, afte
     claimed as (
       update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
       from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
-      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries as tries,
+      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
         case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)
     select claimed.*,
       (select hook_id from visited where place = ${MOST_VISITED}) as last,
       (select (extract(epoch from min(due) - now()) * 1000)::float8
         from webhook_delivery where state = 'pending' and due > now()) as next_ms
     from (select) as always left join claimed on true`;
-  const claimed = rows.flatMap((row) => (row.delivery_id === null ? [] : [claimedOf(row)]));
-  const [{ last, next_ms: nextMs } = { last: null, next_ms: null }] = rows;
+  const claimed = rows.flatMap((row) => (row.deliveryId === null ? [] : [claimedOf(row)]));
+  const [{ last, nextMs } = { last: null, nextMs: null }] = rows;
   return { claimed, last: last ?? undefined, nextMs: nextMs ?? undefined };
 }
 
 interface ClaimRow extends HookRow {
-  delivery_id: string | null;
-  event_id: string;
+  deliveryId: string | null;
+  eventId: string;
   payload: Buffer;
   tries: number;
-  old_secret_now: Buffer | null;
+  oldSecretNow: Buffer | null;
   last: string | null;
-  next_ms: number | null;
+  nextMs: number | null;
 }
 
 const claimedOf = (row: ClaimRow): ClaimedDelivery => ({
-  id: row.delivery_id!,
-  eventId: row.event_id,
+  id: row.deliveryId!,
+  eventId: row.eventId,
   payload: row.payload,
   tries: row.tries,
-  hook: hookOf({ ...row, old_secret: row.old_secret_now }),
+  hook: hookOf({ ...row, oldSecret: row.oldSecretNow }),
 });
 
 /** Notes that receivers took deliveries, and claims none. */

@@ -48,23 +48,23 @@ export async function failuresOf(sql: Queryable, jobId: string, limit: number): 
 
 interface ItemRow {
   index: number;
-  custom_id: string | null;
+  customId: string | null;
   state: ItemState;
   request?: object | null;
   response?: object | null;
   error?: object | null;
-  cost_micro: string;
+  costMicro: number;
   tries?: number;
 }
 
 const itemOf = (row: ItemRow): ItemRecord => ({
   index: row.index,
-  customId: row.custom_id ?? undefined,
+  customId: row.customId ?? undefined,
   state: row.state,
   request: row.request ?? undefined,
   response: row.response ?? undefined,
   error: row.error ?? undefined,
-  costMicro: Number(row.cost_micro),
+  costMicro: row.costMicro,
   tries: row.tries ?? 0,
 });
 

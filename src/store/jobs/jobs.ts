@@ -3,6 +3,7 @@
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** What a job does. */
 export type JobKind = "batch" | "evaluation" | "verification" | "export";
@@ -145,17 +146,17 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
 interface JobRow {
   id: string;
   kind: JobKind;
-  org_id: string;
-  key_id: string;
-  workspace_id: string | null;
+  orgId: string;
+  keyId: string;
+  workspaceId: string | null;
   sealed: boolean;
   status: JobStatus;
   request: object;
   result: object | null;
   total: number;
   counts: Partial<ItemCounts> | null;
-  cost_micro: string | null;
-  cancelled_at: Date | null;
+  costMicro: string | null;
+  cancelledAt: Date | null;
   owner: string | null;
   epoch: number;
   created: Date;
@@ -165,30 +166,28 @@ interface JobRow {
   expires: Date;
 }
 
-const unix = (date: Date): number => Math.floor(date.getTime() / 1000);
-
 function jobOf(row: JobRow): HeldJob {
   return {
     id: row.id,
     kind: row.kind,
-    orgId: row.org_id,
-    keyId: row.key_id,
-    workspaceId: row.workspace_id ?? undefined,
+    orgId: row.orgId,
+    keyId: row.keyId,
+    workspaceId: row.workspaceId ?? undefined,
     sealed: row.sealed,
     status: row.status,
     request: row.request,
     result: row.result ?? undefined,
     total: row.total,
     counts: { queued: 0, running: 0, completed: 0, failed: 0, cancelled: 0, ...row.counts },
-    costMicro: Number(row.cost_micro ?? 0),
-    cancelled: row.cancelled_at !== null,
+    costMicro: Number(row.costMicro ?? 0),
+    cancelled: row.cancelledAt !== null,
     owner: row.owner ?? "",
     epoch: row.epoch,
-    created: unix(row.created),
-    started: row.started ? unix(row.started) : undefined,
-    finalizing: row.finalizing ? unix(row.finalizing) : undefined,
-    finished: row.finished ? unix(row.finished) : undefined,
-    expires: unix(row.expires),
+    created: unixSeconds(row.created),
+    started: row.started ? unixSeconds(row.started) : undefined,
+    finalizing: row.finalizing ? unixSeconds(row.finalizing) : undefined,
+    finished: row.finished ? unixSeconds(row.finished) : undefined,
+    expires: unixSeconds(row.expires),
   };
 }
 
@@ -311,7 +310,7 @@ export async function renew(sql: Queryable, { id, owner, epoch }: JobHold): Prom
     where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
     returning cancelled_at is not null as cancelled, expires < now() as expired, lease_until as until`;
   if (!row) throw new Fenced(`${id} is not held in epoch ${epoch}`);
-  return { ...row, until: unix(row.until) };
+  return { ...row, until: unixSeconds(row.until) };
 }
 
 /** Moves a held job on; `cancelling` is never left for a status before it. */

@@ -24,10 +24,10 @@ export async function moveCircuit(tx: Tx, offeringId: string, isOpen: boolean): 
 }
 
 async function offeringOf(tx: Tx, offeringId: string): Promise<CircuitRecord | undefined> {
-  const [row] = await tx<{ org_id: string; model: string; provider: string }[]>`
+  const [row] = await tx<CircuitRecord[]>`
     select offering.org_id, offering.model, provider.name as provider
     from offering join provider on provider.id = offering.provider_id where offering.id = ${offeringId}`;
-  return row && { orgId: row.org_id, model: row.model, provider: row.provider };
+  return row;
 }
 
 /** Puts an operator's hand on a circuit, or takes it off. Undefined when there is no such offering. */
@@ -44,7 +44,7 @@ export async function forceCircuit(
 
 /** The circuits that an operator has a hand on. */
 export async function forcedCircuits(sql: Queryable): Promise<ReadonlyMap<string, "open" | "closed">> {
-  const rows = await sql<{ offering_id: string; forced: "open" | "closed" }[]>`
+  const rows = await sql<{ offeringId: string; forced: "open" | "closed" }[]>`
     select offering_id, forced from circuit where forced is not null`;
-  return new Map(rows.map(({ offering_id, forced }) => [offering_id, forced]));
+  return new Map(rows.map(({ offeringId, forced }) => [offeringId, forced]));
 }

@@ -74,10 +74,10 @@ interface BeforeRow {
   step: number | null;
   chunk: Buffer | null;
   sealed: boolean;
-  ago_ms: number;
+  agoMs: number;
 }
 
-const beforeOf = ({ ended, step, chunk, sealed, ago_ms }: BeforeRow): Before => ({
+const beforeOf = ({ ended, step, chunk, sealed, agoMs }: BeforeRow): Before => ({
   ended: ended !== null,
-  last: step === null || chunk === null ? undefined : { step, chunk, sealed, agoMs: ago_ms },
+  last: step === null || chunk === null ? undefined : { step, chunk, sealed, agoMs },
 });

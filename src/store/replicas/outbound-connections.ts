@@ -44,42 +44,18 @@ export interface RelayMessage {
   readonly body: Buffer;
 }
 
-interface RelayMessageRow {
-  to_replica: string;
-  from_replica: string;
-  line: string;
-  provider: string;
-  kind: RelayMessage["kind"];
-  budget_ms: number | null;
-  body: Buffer;
-}
-
 /** Sends messages; those of one sender arrive in the order in which they were sent. */
 export async function sendRelayMessages(sql: Queryable, messages: readonly RelayMessage[]): Promise<void> {
-  const rows = messages.map(({ toReplica, fromReplica, line, provider, kind, budgetMs, body }) => ({
-    to_replica: toReplica,
-    from_replica: fromReplica,
-    line,
-    provider,
-    kind,
-    budget_ms: budgetMs,
-    body,
-  }));
-  await sql`insert into relay_message ${sql(rows)}`;
+  const columns = ["toReplica", "fromReplica", "line", "provider", "kind", "budgetMs", "body"] as const;
+  await sql`insert into relay_message ${sql(messages, columns)}`;
 }
 
 /** Takes the oldest messages for a replica, in order. */
 export async function takeRelayMessages(sql: Queryable, replica: string, limit: number): Promise<RelayMessage[]> {
-  const rows = await sql<RelayMessageRow[]>`
+  return sql<RelayMessage[]>`
     with taken as (
       delete from relay_message where id in (select id from relay_message where to_replica = ${replica} order by id limit ${limit}) returning *
-    ) select * from taken order by id`;
-  return rows.map(({ to_replica: toReplica, from_replica: fromReplica, budget_ms: budgetMs, ...rest }) => ({
-    toReplica,
-    fromReplica,
-    budgetMs,
-    ...rest,
-  }));
+    ) select to_replica, from_replica, line, provider, kind, budget_ms, body from taken order by id`;
 }
 
 /** Forgets streams of replicas that are gone, and what was said to them. */

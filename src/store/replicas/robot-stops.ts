@@ -1,6 +1,7 @@
 /** Emergency stops: rows that stand until they are released. */
 import { notify } from "../database/notifications.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { unixSeconds } from "../database/types.ts";
 
 /** What a stop covers. */
 export type StopScope = "robot" | "session" | "key" | "workspace" | "org";
@@ -25,17 +26,9 @@ export interface StopRecord extends Omit<NewStop, "by"> {
   releasedBy: string | null;
 }
 
-interface StopRow {
-  id: string;
-  org_id: string;
-  workspace_id: string | null;
-  scope: StopScope;
-  subject: string;
-  reason: string;
+interface StopRow extends Omit<StopRecord, "created" | "released"> {
   created: Date;
-  created_by: string;
   released: Date | null;
-  released_by: string | null;
 }
 
 /**
@@ -112,14 +105,8 @@ export async function listStops(
   return rows.map(stopOf);
 }
 
-const stopOf = ({ org_id, workspace_id, created_by, released_by, created, released, ...row }: StopRow): StopRecord => ({
+const stopOf = (row: StopRow): StopRecord => ({
   ...row,
-  orgId: org_id,
-  workspaceId: workspace_id,
-  created: seconds(created),
-  createdBy: created_by,
-  released: released && seconds(released),
-  releasedBy: released_by,
+  created: unixSeconds(row.created),
+  released: row.released && unixSeconds(row.released),
 });
-
-const seconds = (date: Date): number => Math.floor(date.getTime() / 1000);

@@ -117,28 +117,28 @@ export function rollUp(sql: Sql, minute: number): Promise<boolean> {
 }
 
 interface UptimeRow {
-  offering_id: string;
-  uptime_5m: number | null;
-  uptime_1d: number | null;
-  uptime_30d: number;
-  calls_30d: number;
+  offeringId: string;
+  uptime5m: number | null;
+  uptime1d: number | null;
+  uptime30d: number;
+  calls30d: number;
 }
 
 /** The uptimes as they were last rolled up. */
 export async function loadUptimes(sql: Sql): Promise<UptimeRecord[]> {
   const rows = await sql<UptimeRow[]>`select * from offering_uptime`;
-  return rows.map(({ offering_id, uptime_5m, uptime_1d, uptime_30d, calls_30d }) => ({
-    offeringId: offering_id,
-    last5m: uptime_5m ?? undefined,
-    last1d: uptime_1d ?? undefined,
-    last30d: uptime_30d,
-    calls: calls_30d,
+  return rows.map(({ offeringId, uptime5m, uptime1d, uptime30d, calls30d }) => ({
+    offeringId,
+    last5m: uptime5m ?? undefined,
+    last1d: uptime1d ?? undefined,
+    last30d: uptime30d,
+    calls: calls30d,
   }));
 }
 
 /** The latencies since `minute`, for a replica that begins and has seen nothing itself. */
 export async function loadLatencies(sql: Sql, minute: number): Promise<LatencyRecord[]> {
-  const rows = await sql<{ offering_id: string; minute: number; buckets: number[]; counts: number[] }[]>`
+  const rows = await sql<{ offeringId: string; minute: number; buckets: number[]; counts: number[] }[]>`
     with samples as (
       select offering_id, max(minute) as minute, (bucket - 1)::integer as bucket, sum(count)::integer as count
       from offering_minute, unnest(latency) with ordinality as each (count, bucket)
@@ -151,7 +151,7 @@ export async function loadLatencies(sql: Sql, minute: number): Promise<LatencyRe
     row.buckets.forEach((bucket, i) => {
       latency[bucket] = row.counts[i]!;
     });
-    return { offeringId: row.offering_id, minute: row.minute, latency };
+    return { offeringId: row.offeringId, minute: row.minute, latency };
   });
 }
 

@@ -3,9 +3,9 @@ import type { Queryable } from "../database/tx.ts";
 
 interface ServerLeaseRow {
   epoch: number | null;
-  before_epoch: number | null;
-  before_session: string | null;
-  before_setup: string | null;
+  beforeEpoch: number | null;
+  beforeSession: string | null;
+  beforeSetup: string | null;
   over: boolean | null;
 }
 
@@ -38,11 +38,11 @@ export async function takeServer(
     )
     select taken.epoch, before.epoch as before_epoch, before.session as before_session, before.setup as before_setup, before.over
     from (select) as one left join taken on true left join before on true`;
-  const { epoch, before_epoch, before_session, before_setup, over } = row!; // the select of nothing has one row
-  if (epoch === null) return over || before_session === session || !before_session ? "running" : "busy";
+  const { epoch, beforeEpoch, beforeSession, beforeSetup, over } = row!; // the select of nothing has one row
+  if (epoch === null) return over || beforeSession === session || !beforeSession ? "running" : "busy";
   // Somebody came in between: what is set up there is not known.
-  if (before_epoch !== epoch - 1) return { epoch, session: undefined, setup: undefined };
-  return { epoch, session: before_session ?? undefined, setup: before_setup ?? undefined };
+  if (beforeEpoch !== epoch - 1) return { epoch, session: undefined, setup: undefined };
+  return { epoch, session: beforeSession ?? undefined, setup: beforeSetup ?? undefined };
 }
 
 /** Gives a server back, which its session keeps for `keepMs`; does nothing where somebody took it meanwhile. */

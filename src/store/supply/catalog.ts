@@ -19,8 +19,8 @@ export interface CatalogEntry {
   /** The maker's name as people write it. */
   owner: string;
   year: number;
-  servable_candidate: boolean;
-  params_b: number | null;
+  servableCandidate: boolean;
+  paramsB: number | null;
   license: string | null;
   arxiv: string | null;
   repo: string | null;

@@ -24,7 +24,7 @@ export async function listProviders(
 
 /** What may change of a provider, by column. */
 export type ProviderChanges = Partial<
-  Pick<ProviderRow, "display_name" | "contact_email" | "homepage" | "regions" | "retains_frames">
+  Pick<ProviderRow, "displayName" | "contactEmail" | "homepage" | "regions" | "retainsFrames">
 >;
 
 /** Changes a provider that is there. */
@@ -69,7 +69,7 @@ export async function listOfferings(
 
 /** The cost basis of an offering, by column. */
 export type CostBasis = Partial<
-  Pick<OfferingRow, "hardware" | "cost_nano_per_second" | "scaledown_s" | "timeout_s" | "cold_timeout_s">
+  Pick<OfferingRow, "hardware" | "costNanoPerSecond" | "scaledownS" | "timeoutS" | "coldTimeoutS">
 >;
 
 /** Changes the cost basis of an offering that is there. */

@@ -73,18 +73,18 @@ export function entryOf(
 
 function factsOf({
   year,
-  params_b,
+  paramsB,
   license,
   arxiv,
   repo,
   weights,
   protocols,
   sources,
-  servable_candidate,
+  servableCandidate,
 }: CatalogEntry) {
   return {
-    ...told({ year, paramsB: params_b, license, arxiv, repo, weights }),
-    servableCandidate: servable_candidate,
+    ...told({ year, paramsB, license, arxiv, repo, weights }),
+    servableCandidate,
     protocols,
     sources,
   };

@@ -61,7 +61,7 @@ describe("200", () => {
     ]);
     const offering = await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
     const [row] = await app.sql`select org_id from offering where id = ${offering}`;
-    const { body } = await read(`?org_id=${row?.org_id}&limit=3`);
+    const { body } = await read(`?org_id=${row?.orgId}&limit=3`);
     expect(body.data.map(({ action }: Row) => action)).toEqual([
       "offering.verified",
       "offering.declared",

@@ -16,7 +16,7 @@ describe("the events of an organisation", () => {
     await register({ endpoint: grpc.url, events: true, protocol: "grpc", privacy_mode: true });
     expect((await register({ endpoint: silent.url })).body.events).toBe(false);
     const { id } = await app.admin(`/v1/orgs/${caller.org}/keys`, {});
-    const [{ event_id: eventId } = { event_id: "" }] = await app.sql<{ event_id: string }[]>`
+    const [{ eventId } = { eventId: "" }] = await app.sql<{ eventId: string }[]>`
       select event_id from outbox where org_id = ${caller.org} order by position desc limit 1`;
     for (const to of [binary, json, grpc]) await eventually(() => expect(eventsAt(to)).toHaveLength(1));
     for (const to of [binary, json, grpc]) {

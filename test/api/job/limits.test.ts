@@ -56,7 +56,7 @@ it("a batch whose 24 hours are over begins nothing more, keeps and bills what ra
   await app.sql`select pg_notify('job', ${body.id})`;
   // Its worker looks, which makes its lease longer.
   await eventually(async () =>
-    expect(await app.sql`select from job where id = ${body.id} and lease_until > ${before!.lease_until}`).toHaveLength(
+    expect(await app.sql`select from job where id = ${body.id} and lease_until > ${before!.leaseUntil}`).toHaveLength(
       1,
     ),
   );

@@ -52,13 +52,13 @@ describe("the schedule", () => {
   it("leaves alone what is not due, and probes what is, once however many look", async () => {
     const id = await supply();
     expect(await look()).toBe(0);
-    expect((await stateOf(id)).due_in).toBeGreaterThan(3500);
+    expect((await stateOf(id)).dueIn).toBeGreaterThan(3500);
     await due(id);
     const before = model.acts.length;
     const counts = await Promise.all([look(), look(), look()]);
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
     expect(model.acts.length).toBeGreaterThan(before);
-    expect(await stateOf(id)).toMatchObject({ status: "live", probe_failures: 0, probe_until: null });
+    expect(await stateOf(id)).toMatchObject({ status: "live", probeFailures: 0, probeUntil: null });
     expect(await eventsOf(id)).toEqual(["offering.verified"]);
   });
 
@@ -81,11 +81,11 @@ describe("the schedule", () => {
     await expect.poll(async () => (await act()).status).toBe(409);
     const audit = await app.sql`select actor, action from audit where subject = ${id} order by seq`;
     expect(audit.at(-1)).toEqual({ actor: "system", action: "offering.suspended" });
-    expect((await stateOf(id)).due_in).toBeLessThanOrEqual(60);
+    expect((await stateOf(id)).dueIn).toBeLessThanOrEqual(60);
 
     await due(id);
     await look();
-    expect(await stateOf(id)).toMatchObject({ status: "live", probe_failures: 0 });
+    expect(await stateOf(id)).toMatchObject({ status: "live", probeFailures: 0 });
     expect(await eventsOf(id)).toEqual(["offering.verified", "offering.suspended", "offering.verified"]);
     await expect.poll(async () => (await act()).status).toBe(200);
   });
@@ -109,8 +109,8 @@ describe("the schedule", () => {
     const id = await supply();
     await app.sql`update offering set runtime = 'a-wire-of-tomorrow', probe_due = now() where id = ${id}`;
     await look();
-    expect(await stateOf(id)).toMatchObject({ status: "live", probe_until: null });
-    expect((await stateOf(id)).due_in).toBeGreaterThan(200);
+    expect(await stateOf(id)).toMatchObject({ status: "live", probeUntil: null });
+    expect((await stateOf(id)).dueIn).toBeGreaterThan(200);
     expect(warnings).toHaveLength(1);
   });
 });

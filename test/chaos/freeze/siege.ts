@@ -264,10 +264,10 @@ async function moneyOf(
   keyed: ReadonlySet<string>,
 ): Promise<string[]> {
   const wrong = await brokenInvariants(sql);
-  const rows = await sql<{ request_id: string; cost: number; call: string | null }[]>`
+  const rows = await sql<{ requestId: string; cost: number; call: string | null }[]>`
     select request_id, cost_micro as cost, log::json -> 'metadata' ->> 'call' as call from request
     where org_id = ${org} and status = 'settled'`;
-  const charged = new Map(rows.map(({ request_id, cost }) => [request_id, cost]));
+  const charged = new Map(rows.map(({ requestId, cost }) => [requestId, cost]));
   for (const { requestId, what } of failed)
     if ((charged.get(requestId) ?? 0) > 0) wrong.push(`${what} ${requestId} failed and was charged`);
   const times = new Map<string, number>();

@@ -5,7 +5,7 @@ import type { Sql } from "../../../src/store/database/tx.ts";
 import type { Log, Told } from "./callers.ts";
 
 interface Row {
-  request_id: string;
+  requestId: string;
   status: "settled" | "failed" | "unmetered";
   cost: number;
   /** The caller's own name of the call; null where its gateway died before it was settled. */
@@ -32,7 +32,7 @@ export async function verdict(sql: Sql, org: string, callers: Log, grantedMicro:
   const charged = new Set(settled.map(({ call }) => call));
   for (const { id, last } of callers.unheard)
     if (charged.has(id)) wrong.push(`${id} was charged and its key never answered: ${last}`);
-  const byId = new Map(rows.map((row) => [row.request_id, row]));
+  const byId = new Map(rows.map((row) => [row.requestId, row]));
   for (const told of callers.told.values()) wrong.push(...liesTo(told, byId));
   return wrong;
 }
@@ -41,8 +41,8 @@ export async function verdict(sql: Sql, org: string, callers: Log, grantedMicro:
 function chargedTwice(settled: readonly Row[]): string[] {
   const seen = new Set<string>();
   const twice: string[] = [];
-  for (const { call, request_id } of settled) {
-    if (call === null) twice.push(`${request_id} was charged, and nobody called`);
+  for (const { call, requestId } of settled) {
+    if (call === null) twice.push(`${requestId} was charged, and nobody called`);
     else if (seen.has(call)) twice.push(`${call} was charged twice`);
     else seen.add(call);
   }
