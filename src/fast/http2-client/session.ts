@@ -10,8 +10,8 @@ import { Outbox } from "../../codecs/http2/outbox.ts";
 import { checkPlace, FramePatience } from "../../codecs/http2/rules.ts";
 import { Sender } from "../../codecs/http2/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../codecs/http2/settings.ts";
-import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
-import { failureOf, lost, malformed, unreachable } from "../../upstream/transport/failures.ts";
+import { UpstreamFailure } from "../../contracts/failure.ts";
+import { failureOf, http2Failure, lost, malformed, unreachable } from "../../upstream/transport/failures.ts";
 import { type AnswerPart, isInterim, objectionTo, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 
@@ -241,7 +241,7 @@ export class ClientSession implements Carrier {
   #wasReset(id: number, code: number): void {
     const stream = this.#known(id);
     if (stream === undefined) this.#patience.spend();
-    else this.#fail(stream, failureByCode(code, "the server reset the stream"));
+    else this.#fail(stream, code === CODE.none ? undefined : failureByCode(code, "the server reset the stream"));
   }
 
   #settings(flags: number, payload: Buffer): void {
@@ -326,7 +326,7 @@ export class ClientSession implements Carrier {
     this.#fail(stream, malformed(`the server broke HTTP/2: ${what}`));
   }
 
-  #fail(stream: Stream, failure: UpstreamFailure): void {
+  #fail(stream: Stream, failure: UpstreamFailure | undefined): void {
     if (!stream.isOpen) return;
     this.#forget(stream);
     stream.hearer.closed(failure);
@@ -377,11 +377,6 @@ export class ClientSession implements Carrier {
   }
 }
 
-/** A code that the server gave for ending something: two of them say "not now". */
-function failureByCode(code: number, what: string): UpstreamFailure {
-  const isBusy = code === CODE.refused || code === CODE.calm;
-  return new UpstreamFailure(
-    isBusy ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.CONNECTION_LOST,
-    `${what}: code ${code}`,
-  );
-}
+/** The failure of what the server ended by a code. */
+const failureByCode = (code: number, what: string): UpstreamFailure =>
+  new UpstreamFailure(http2Failure(code), `${what}: code ${code}`);

@@ -1,5 +1,5 @@
 /** How things that go wrong between us and a model server become an `UpstreamFailure`. */
-
+import { constants } from "node:http2";
 import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -70,6 +70,8 @@ const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   UND_ERR_HEADERS_OVERFLOW: AttemptFailure.MALFORMED_ANSWER,
   // What isn't HTTP/2, or breaks its rules.
   ERR_HTTP2_ERROR: AttemptFailure.MALFORMED_ANSWER,
+  // The session of a new stream takes no more of them.
+  ERR_HTTP2_GOAWAY_SESSION: AttemptFailure.UPSTREAM_BUSY,
   // A client of WebSocket gets these for frames that break the rules.
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
   WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
@@ -83,9 +85,36 @@ function byPhase(error: unknown, code: string): AttemptFailure {
   }
   const isNoHttp = error instanceof Error && error.name === "HTTPParserError"; // undici's, sometimes without a code
   if (isNoHttp || code.startsWith("WS_ERR_") || code.startsWith("HPE_")) return AttemptFailure.MALFORMED_ANSWER;
-  return isBusy(error) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.CONNECTION_LOST;
+  return http2Failure(http2CodeOf(error) ?? constants.NGHTTP2_CANCEL);
 }
 
-/** HTTP/2 says "not now" with these two codes, which Node has in the error's text alone. */
-const isBusy = (error: unknown): boolean =>
-  error instanceof Error && /NGHTTP2_(REFUSED_STREAM|ENHANCE_YOUR_CALM)/.test(error.message);
+/** The code by which HTTP/2 ended a stream or a session; Node has its name or its number in the error's text alone. */
+function http2CodeOf(error: unknown): number | undefined {
+  const text = error instanceof Error && /^ERR_HTTP2_(STREAM|SESSION)_ERROR$/.test(codeOf(error)) ? error.message : "";
+  const [, code, name] = /error code (?:(\d+)|(NGHTTP2_\w+))$/.exec(text) ?? [];
+  if (code !== undefined) return Number(code);
+  return HTTP2_CODES[name ?? ""];
+}
+
+const HTTP2_CODES: Readonly<Record<string, number>> = {
+  NGHTTP2_PROTOCOL_ERROR: constants.NGHTTP2_PROTOCOL_ERROR,
+  NGHTTP2_FLOW_CONTROL_ERROR: constants.NGHTTP2_FLOW_CONTROL_ERROR,
+  NGHTTP2_FRAME_SIZE_ERROR: constants.NGHTTP2_FRAME_SIZE_ERROR,
+  NGHTTP2_REFUSED_STREAM: constants.NGHTTP2_REFUSED_STREAM,
+  NGHTTP2_COMPRESSION_ERROR: constants.NGHTTP2_COMPRESSION_ERROR,
+  NGHTTP2_ENHANCE_YOUR_CALM: constants.NGHTTP2_ENHANCE_YOUR_CALM,
+};
+
+/** What it means that HTTP/2 ended a stream or a session by this code (RFC 9113 section 7). Either side may have been the one to end it. */
+export function http2Failure(code: number): AttemptFailure {
+  if (NOT_NOW.has(code)) return AttemptFailure.UPSTREAM_BUSY;
+  return BROKEN_RULES.has(code) ? AttemptFailure.MALFORMED_ANSWER : AttemptFailure.CONNECTION_LOST;
+}
+
+const NOT_NOW: ReadonlySet<number> = new Set([constants.NGHTTP2_REFUSED_STREAM, constants.NGHTTP2_ENHANCE_YOUR_CALM]);
+const BROKEN_RULES: ReadonlySet<number> = new Set([
+  constants.NGHTTP2_PROTOCOL_ERROR,
+  constants.NGHTTP2_FLOW_CONTROL_ERROR,
+  constants.NGHTTP2_FRAME_SIZE_ERROR,
+  constants.NGHTTP2_COMPRESSION_ERROR,
+]);

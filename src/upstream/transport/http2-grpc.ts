@@ -11,9 +11,9 @@ import { connect as connectTls } from "node:tls";
 import { BRAND } from "../../brand.ts";
 import { after, steadyNow } from "../../clock.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
-import type { UpstreamFailure } from "../../contracts/failure.ts";
+import { UpstreamFailure } from "../../contracts/failure.ts";
 import { random } from "../../random.ts";
-import { calledOff, failureOf, lost, unreachable } from "./failures.ts";
+import { calledOff, failureOf, http2Failure, lost, unreachable } from "./failures.ts";
 import {
   type DuplexEvents,
   fieldsOf,
@@ -104,7 +104,7 @@ class Http2GrpcClient implements GrpcClient {
     stream.on("end", () => {
       if (!stream.closed) end(outcomeOf(status, session.failure, reader));
     });
-    stream.on("close", () => end(outcomeOf(status, ofStream ?? session.failure, reader)));
+    stream.on("close", () => end(outcomeOf(status, ofStream ?? session.failure ?? resetOf(stream), reader)));
     this.#open.add(events);
     return {
       get lasts() {
@@ -159,16 +159,23 @@ class Http2GrpcClient implements GrpcClient {
         const chunk = await chunks.next().catch(() => undefined);
         if (chunk === undefined || chunk.done) break;
         if (status.failure !== undefined) throw status.failure;
-        reader.push(chunk.value);
+        let fault: unknown;
+        try {
+          reader.push(chunk.value);
+        } catch (error) {
+          fault = error;
+        }
+        // What came whole before a fault is part of the answer.
         for (const part of ready.splice(0)) {
           if (signal.aborted) throw calledOff(signal);
           yield part;
         }
+        if (fault !== undefined) throw fault;
       }
       // A stream that was reset tells why when it has closed. One that ended as it should closes when all of the request has left.
       if (stream.closed || stream.destroyed) await closed;
       if (signal.aborted) throw calledOff(signal);
-      const failure = outcomeOf(status, ofStream ?? session.failure, reader);
+      const failure = outcomeOf(status, ofStream ?? session.failure ?? resetOf(stream), reader);
       if (failure !== undefined) throw failure;
     } catch (error) {
       throw failureOf(error);
@@ -194,6 +201,12 @@ function outcomeOf(
   } catch (error) {
     return failureOf(error);
   }
+}
+
+/** Why the server reset a stream without an error of Node's; undefined where it did not. */
+function resetOf({ rstCode }: ClientHttp2Stream): UpstreamFailure | undefined {
+  if (rstCode === undefined || rstCode === constants.NGHTTP2_NO_ERROR) return undefined;
+  return new UpstreamFailure(http2Failure(rstCode), `the server reset the stream: code ${rstCode}`);
 }
 
 /** Ends a stream that nobody reads any more, and tells the server. */
