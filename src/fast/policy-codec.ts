@@ -57,10 +57,10 @@ class PreparedAct implements ActMessage {
   }
 }
 
-/** So many bytes stand ahead of a call at most: gRPC's prefix, its id and its length, each number behind its tag. */
+/** The most bytes ahead of a call: gRPC's prefix, its id and its length, each number behind its tag. */
 const ROOM = PREFIX + 2 * (1 + LONGEST_VARINT);
 
-/** An act call in one piece, behind room for what stands ahead of it. */
+/** An act call in one buffer, behind room for its prefix and its id. */
 class WholeAct implements ActMessage {
   #bytes: Buffer;
   #isSent = false;
@@ -70,7 +70,7 @@ class WholeAct implements ActMessage {
   }
 
   under(callId: number): Buffer {
-    // What is on its way under another id stays as it is.
+    // The bytes that were sent under another id stay as they are.
     if (this.#isSent) this.#bytes = Buffer.from(this.#bytes);
     this.#isSent = true;
     const bytes = this.#bytes;

@@ -1,4 +1,4 @@
-/** How we reach models: one wire protocol per runtime. */
+/** The wires to model servers: one protocol per runtime. */
 
 import { cog } from "./cog/index.ts";
 import { cosmosNim } from "./cosmos-nim/index.ts";
@@ -71,7 +71,7 @@ export function createUpstream(
     vllmOmniVideos(reach), // world models, as jobs
     cosmosNim(reach), // world models, as one long answer
     cog(reach), // world models in containers
-    openaiChat(reach), // ground, by whoever completes chats
+    openaiChat(reach), // ground, by servers that complete chats
     limberOutbound(hub), // partners' own servers that dial the gateway
     simulated(), // placeholders, where a caller allows them
   ];

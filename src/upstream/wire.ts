@@ -40,13 +40,13 @@ export interface CallOptions {
   budgetMs: number;
 }
 
-/** Who asked and waits: hears one of the two, once, and neither before the question has been asked. */
+/** The receiver of one answer: exactly one of the two is called, once, and not before the question has been sent. */
 export interface Hearer {
   answered(answer: ActAnswer): void;
   failed(thrown: unknown): void;
 }
 
-/** One loop's way to one offering, for observations that are handed on as they came: nothing is awaited, and no promise made. */
+/** The calls of one loop to one offering, with observations in their encoded form. No promise is made for a call. */
 export interface ActLine {
   /** `observations` are fields of `limber.policy.v1.ActCall`. */
   ask(observations: Piece, budgetMs: number, signal: Signal, hearer: Hearer): void;
@@ -58,7 +58,7 @@ export interface WireProbe {
   readonly name: string;
   /** The offering is rejected when it fails. */
   readonly required: boolean;
-  /** Resolves with what was seen, in a sentence; throws an error that says what to mend. */
+  /** Resolves with what was found, in a sentence; throws an error whose text names what to mend. */
   look(target: UpstreamTarget, call: CallOptions): Promise<string>;
 }
 
@@ -93,7 +93,7 @@ export interface Wire {
   /** Its own checks, in order; each runs when the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: UpstreamTarget, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
-  /** The way of a loop whose calls have all but their observations in common. */
+  /** The calls of a loop, which have all but their observations in common. */
   line?(target: UpstreamTarget, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
   predict?(
     target: UpstreamTarget,

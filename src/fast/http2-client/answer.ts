@@ -19,7 +19,7 @@ export function partOf({ stream, ends, bytes }: Block, reader: FieldReader): Ans
   return { stream, ends, ...readFields(reader, bytes) };
 }
 
-/** Whether it says no more than that the answer is being worked on. */
+/** Whether it is an interim head, before that of the answer. */
 export const isInterim = ({ fields }: AnswerPart): boolean => fields[":status"]?.startsWith("1") === true;
 
 /** Why a stream can't have this part, as an error code and in words; undefined when it can. */

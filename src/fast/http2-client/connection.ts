@@ -17,7 +17,7 @@ const PROOF_OF_LIFE_MS = 10_000;
 const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
 const KEEP_ALIVE_MS = 30_000;
 
-/** The way to one server: at most one session takes new streams, others may be ending. */
+/** The sessions to one server: at most one takes new streams, others may be ending. */
 export class ClientConnection {
   readonly #address: Address;
   readonly #onIdle: () => void;
@@ -47,7 +47,7 @@ export class ClientConnection {
     return session.open(block, hearer);
   }
 
-  /** Says that the connection is in use, on a stream that's already open. */
+  /** Marks the connection as used, by a stream that is already open. */
   touch(): void {
     this.#usedAt = steadyNow();
   }
@@ -133,8 +133,8 @@ function dial({ url, lookup }: Address, hear: (chunk: Buffer) => boolean): Socke
 }
 
 /**
- * What arrives is read into blocks that many small arrivals share: a block for each would cost more than what it says. What nobody
- * keeps, as parts of large messages that are put together elsewhere, leaves its room to what comes next.
+ * Arriving bytes are read into blocks that many small reads share: a block for each would cost more than its message. Bytes that no
+ * receiver keeps, as parts of large messages that are copied together elsewhere, leave their room to the next ones.
  */
 const BLOCK_BYTES = 64 << 10;
 const LEAST_BYTES = 16 << 10;

@@ -1,4 +1,4 @@
-/** What a server may say in the head and in the trailers of an answer (RFC 9113 sections 8.2 and 8.3). */
+/** The fields that the head and the trailers of an answer may have (RFC 9113 sections 8.2 and 8.3). */
 import type { FieldReader } from "../../codecs/http2/hpack.ts";
 
 /** The fields of a head or of trailers by their names; of two of a name, the first. */
@@ -10,7 +10,7 @@ const ENTRY_BYTES = 32;
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
 const BAD_VALUE = /[\0\r\n]/;
-/** These speak of one connection, and HTTP/2 has no place for them. */
+/** Fields of one HTTP/1 connection, which HTTP/2 forbids. */
 const OF_CONNECTIONS = new Set(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"]);
 
 /** Why fields can't be taken. */

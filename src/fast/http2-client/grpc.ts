@@ -154,7 +154,7 @@ class DuplexCall implements GrpcDuplex, ReplyHearer {
   }
 }
 
-/** The messages of one reply for a reader that takes them when it likes, and who is told of the next one as it comes. */
+/** The messages of one reply, for a reader that takes them at its own pace. */
 class Answers<T> implements Flow<T>, ReplyHearer {
   readonly #begin: (hearer: ReplyHearer) => Promise<GrpcReply>;
   readonly #read: (message: Buffer) => T;
@@ -162,9 +162,9 @@ class Answers<T> implements Flow<T>, ReplyHearer {
   #reply: GrpcReply | undefined;
   #hasBegun = false;
   #hasLeft = false;
-  /** Who waits. */
+  /** The question that waits for the next message. */
   #taker: Taker<T> | undefined;
-  /** What nobody has taken yet. */
+  /** Messages that came and were not taken yet. */
   #messages: Buffer[] = [];
   #isOver = false;
   /** How it ended, once it is over: undefined when all is well. */
@@ -245,7 +245,7 @@ class Answers<T> implements Flow<T>, ReplyHearer {
   }
 }
 
-/** What waits has bytes of its own: a few would keep the whole block that many were read into. */
+/** A message that waits is copied: a view would keep the whole block that many messages were read into. */
 const kept = (bytes: Buffer): Buffer => (2 * bytes.length > bytes.buffer.byteLength ? bytes : Buffer.from(bytes));
 
 /** The header fields that begin every call to one server, packed once for each path. */
@@ -281,7 +281,7 @@ class Heads {
 
 const HEADERS = { te: "trailers", "content-type": "application/grpc+proto", "user-agent": BRAND } as const;
 
-/** Who hears the messages of one reply, in order, and then how it ended: undefined when the server said OK. */
+/** The receiver of one reply: its messages in order, and then how it ended, undefined where the server said OK. */
 interface ReplyHearer {
   /** The server is held off while this is true; `release` lets it go on. */
   readonly isFull: boolean;
@@ -291,7 +291,7 @@ interface ReplyHearer {
   ended(failure: UpstreamFailure | undefined): void;
 }
 
-/** What a server says on one stream: its messages, and around them headers, trailers, and how it ended. */
+/** One reply on its stream: the messages, the head and the trailers around them, and how it ended. */
 class GrpcReply implements StreamHearer {
   /** The stream that it comes on, which is opened with it. */
   stream: Stream | undefined;
@@ -302,7 +302,7 @@ class GrpcReply implements StreamHearer {
   #isOver = false;
   #unreleased = 0;
 
-  /** `onOver` is called once when nothing more is heard, whoever ended it. */
+  /** `onOver` is called once, when the reply has ended for whatever reason. */
   constructor(hearer: ReplyHearer, onOver: () => void) {
     this.#hearer = hearer;
     this.#onOver = onOver;
@@ -317,14 +317,14 @@ class GrpcReply implements StreamHearer {
     this.#unreleased = 0;
   }
 
-  /** Ends it for both sides, if it has not ended: the hearer is told of this failure. */
+  /** Ends it for both sides, if it has not ended; the receiver gets this failure. */
   end(failure: UpstreamFailure | undefined): void {
     if (this.#isOver) return;
     this.cancel();
     this.#hearer.ended(failure);
   }
 
-  /** Ends it for both sides without a word to the hearer. */
+  /** Ends it for both sides; the receiver gets nothing. */
   cancel(): void {
     if (this.#isOver) return;
     this.#isOver = true;

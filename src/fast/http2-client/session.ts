@@ -15,20 +15,20 @@ import { failureOf, http2Failure, lost, malformed, unreachable } from "../../ups
 import { type AnswerPart, isInterim, objectionTo, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 
-/** What we tell: no pushes, and how much a stream lets in. */
+/** The client's settings: no pushes, and the window of a stream. */
 const OUR_SETTINGS = packSettings([SETTING.push, 0], [SETTING.streamWindow, STREAM_WINDOW]);
-/** What all streams together let in. It is given back at once: each stream's own window holds the server off. */
+/** The window of all streams together. It is given back at once: each stream's own window holds the server off. */
 const OUR_WINDOW = 32 * 2 ** 20;
 const MAX_ID = 2 ** 31 - 1;
-/** What is said of a connection as a whole. */
+/** The events of a connection as a whole. */
 export interface SessionEvents {
   /** The server's first frame has come. */
   greeted(): void;
-  /** It has ended: as it should, or by a failure. Once, and before its streams hear of it. */
+  /** It has ended: as it should, or by a failure. Once, and before its streams end. */
   closed(failure: UpstreamFailure | undefined): void;
 }
 
-/** One connection. It says hello at once, and nothing before the socket has connected and, under TLS, trusts the server. */
+/** One connection. It greets at once when the socket has connected and, under TLS, trusts the server, and sends nothing before. */
 export class ClientSession implements Carrier {
   readonly #socket: Socket;
   readonly #events: SessionEvents;
@@ -43,14 +43,14 @@ export class ClientSession implements Carrier {
   /** Streams for which the server has no room yet, with what they begin with. */
   readonly #waiting = new Map<Stream, Buffer>();
   #nextId = 1;
-  /** The last stream that the server said it will answer. */
+  /** The last stream that the server will answer, by its GOAWAY. */
   #lastId = MAX_ID;
   #receiveWindow = OUR_WINDOW;
-  /** What may still come for streams that were reset, for a server hears of that later. */
+  /** Bytes that may still come for streams that were reset: the reset reaches the server later. */
   #straying = 0;
-  /** The stream that a DATA frame belongs to, while it lasts; undefined for one that nobody listens to. */
+  /** The stream of the DATA frame that is being read; undefined for a stream that has ended. */
   #receiving: Stream | undefined;
-  /** Somebody keeps a view of what is being read. */
+  /** A receiver keeps a view of what is being read. */
   #isKept = false;
   #isGreeted = false;
   #isRetired = false;
@@ -196,7 +196,7 @@ export class ClientSession implements Carrier {
     else handle(this, flags, id, payload);
   }
 
-  /** Priorities, and frames of types that nobody knows, mean nothing. */
+  /** Priorities, and frames of unknown types, are ignored. */
   static readonly #HANDLERS: Readonly<
     Record<number, (session: ClientSession, flags: number, id: number, payload: Buffer) => void>
   > = {
@@ -273,11 +273,11 @@ export class ClientSession implements Carrier {
   }
 
   #goaway(payload: Buffer): void {
-    if (payload.length < 8) throw new Fault(CODE.frameSize, "a farewell of the wrong size");
+    if (payload.length < 8) throw new Fault(CODE.frameSize, "a GOAWAY of the wrong size");
     this.#patience.spend();
     const last = payload.readUInt32BE(0) & MAX_ID;
     const code = payload.readUInt32BE(4);
-    if (last > this.#lastId) throw new Fault(CODE.protocol, "a farewell that is taken back");
+    if (last > this.#lastId) throw new Fault(CODE.protocol, "a GOAWAY that is taken back");
     this.#lastId = last;
     this.#isRetired = true;
     if (code !== CODE.none) this.#end(CODE.none, failureByCode(code, "the server gave the connection up"));
@@ -311,7 +311,7 @@ export class ClientSession implements Carrier {
       throw new Fault(CODE.calm, "questions whose answers nobody reads");
   }
 
-  /** The server has said all on this stream. What we would still say, nobody waits for. */
+  /** The server has ended this stream. What was still to be sent is not wanted any more. */
   #finish(stream: Stream): void {
     if (!stream.isOpen) return;
     if (!stream.isEnded) this.#reset(stream, CODE.cancel);
@@ -360,15 +360,15 @@ export class ClientSession implements Carrier {
     if (this.#isRetired && this.#streams.size === 0 && this.#waiting.size === 0) this.#end(CODE.none, undefined);
   }
 
-  /** Ends everything, once; tells the server why as far as it still listens. */
+  /** Ends everything, once, with a GOAWAY that names the reason. */
   #end(code: number, failure: UpstreamFailure | undefined): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#isRetired = true;
     this.#reader.stop();
-    const farewell = Buffer.alloc(8);
-    farewell.writeUInt32BE(code, 4);
-    this.#outbox.frame(FRAME.goaway, 0, 0, farewell);
+    const goaway = Buffer.alloc(8);
+    goaway.writeUInt32BE(code, 4);
+    this.#outbox.frame(FRAME.goaway, 0, 0, goaway);
     this.#outbox.close();
     this.#socket.destroy();
     this.#events.closed(failure);

@@ -1,12 +1,12 @@
-/** One call's way to the server and back on a connection that many share. */
+/** One call on a connection that many share. */
 import { OutgoingData } from "../../codecs/http2/outgoing.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import type { HeaderFields } from "./fields.ts";
 
-/** What a stream lets in that nobody has taken yet: a reader that stalls holds no more than this. */
+/** Bytes of a stream that came and were not taken yet: a reader that stalls holds no more. */
 export const STREAM_WINDOW = 2 ** 18;
 
-/** Who hears what comes. None of these may throw. */
+/** The receiver of a stream's answer. None of these may throw. */
 export interface StreamHearer {
   /** The head of the answer, once. */
   head(fields: HeaderFields): void;
@@ -27,7 +27,7 @@ export interface Carrier {
   send(stream: Stream): void;
   /** The server may send so many bytes more. */
   grant(stream: Stream, bytes: number): void;
-  /** Nobody wants the stream any more. */
+  /** The stream is not wanted any more. */
   drop(stream: Stream): void;
 }
 
@@ -39,7 +39,7 @@ export class Stream extends OutgoingData {
   isOpen = true;
   /** The head of the answer has come. */
   isAnswered = false;
-  /** How much the server may still send, and how much of what it sent has been released since it was last told. */
+  /** Bytes that the server may still send, and bytes that were released since the last WINDOW_UPDATE. */
   #receiveWindow = STREAM_WINDOW;
   #released = 0;
 
@@ -69,7 +69,7 @@ export class Stream extends OutgoingData {
     this.#carrier.send(this);
   }
 
-  /** Tells the server that nobody wants the rest; nothing more is heard. */
+  /** Resets the stream; no event follows. */
   cancel(): void {
     if (this.isOpen) this.#carrier.drop(this);
   }

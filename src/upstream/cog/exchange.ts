@@ -8,11 +8,11 @@ import type { CallOptions, UpstreamTarget } from "../wire.ts";
 import { inputsIn } from "./decode.ts";
 
 const MAX_WORDS = 4 << 20;
-/** A cancelled prediction that can't be told so in this time is left to itself. */
+/** Milliseconds for the request that cancels a prediction; after that the prediction runs to its end. */
 const CANCEL_MS = 2_000;
 const JSON_BODY = { "content-type": "application/json" } as const;
 
-/** Runs one prediction under an id of ours and resolves with its end; when it's called off, the container is told. Rejects with an UpstreamFailure. */
+/** Runs one prediction under a fresh id and resolves with its end. An aborted one is cancelled at the container. Rejects with an UpstreamFailure. */
 export async function predict(
   servers: HttpServers,
   target: UpstreamTarget,
@@ -51,7 +51,7 @@ export async function inputsOf(
 
 const UP: readonly unknown[] = ["READY", "BUSY"];
 
-/** Resolves when the container says that it's ready, or at work; its status is 200 whatever it says. Rejects with an UpstreamFailure. */
+/** Resolves when the container reports that it is ready or at work, in the body: the status is 200 in any case. Rejects with an UpstreamFailure. */
 export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { body } = await servers.askFor(target, { method: "GET", path: "/health-check", signal, maxBytes: MAX_WORDS });
   const health = readJson(body);

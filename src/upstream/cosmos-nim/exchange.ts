@@ -13,7 +13,7 @@ export async function infer(
   return (await servers.askFor(target, { method: "POST", path: "/v1/infer", headers, body, signal })).body;
 }
 
-/** Resolves when the server says that it's ready. Rejects with an UpstreamFailure. */
+/** Resolves when the server reports that it is ready. Rejects with an UpstreamFailure. */
 export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   await servers.askFor(target, { method: "GET", path: "/v1/health/ready", signal, maxBytes: 1 << 20 });
 }

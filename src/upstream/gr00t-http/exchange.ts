@@ -16,7 +16,7 @@ export async function postAct(
   return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
 }
 
-/** Resolves when the server says that it is healthy. Rejects with an UpstreamFailure. */
+/** Resolves when the server reports that it is healthy. Rejects with an UpstreamFailure. */
 export async function askHealth(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { body } = await servers.askFor(target, { method: "GET", path: "/health", signal, maxBytes: 1 << 16 });
   const health = readJson(body);

@@ -1,6 +1,6 @@
 /**
- * ZeroMQ towards one Isaac-GR00T server, by a REQ peer of our own: no native code, a cap on every frame, and a call that can be called off.
- * The server does one thing at a time, so do we; a connection whose answer nobody waited for is given up.
+ * ZeroMQ towards one Isaac-GR00T server, by an own REQ peer: no native code, a limit on every frame, and calls that can be aborted.
+ * The server does one thing at a time, and so does the connection. It is closed when the call that waits for an answer is aborted.
  */
 import { connect, type Socket } from "node:net";
 import type { Signal } from "../../cancellation.ts";
@@ -13,7 +13,7 @@ import { Turns } from "../transport/turns.ts";
 
 const DEFAULT_PORT = 5_555;
 const IDLE_MS = 60_000;
-/** Episodes whose begin we remember having told. */
+/** Episodes that are remembered as begun. */
 const MAX_SESSIONS = 1_024;
 
 /** The one connection to a server, opened when it's needed and again when it has gone. */
@@ -40,7 +40,7 @@ export class ZmqChannel implements UpstreamServer {
     });
   }
 
-  /** Whether this session's begin is yet to be told; from now on it's taken as told. */
+  /** Whether this session's begin was not sent yet; from now on it counts as sent. */
   begins(session: string): boolean {
     if (this.#begun.has(session)) return false;
     const [oldest] = this.#begun;
@@ -61,7 +61,7 @@ export class ZmqChannel implements UpstreamServer {
   }
 }
 
-/** One socket and whoever waits for its next message. */
+/** One socket, and the call that waits for its next message. */
 class ZmqPeer {
   readonly #socket: Socket;
   readonly #onClosed: () => void;
@@ -122,7 +122,7 @@ class ZmqPeer {
     });
   }
 
-  /** The first failure ends the connection: an answer may be lost, and what comes next can't be told from it. */
+  /** The first failure ends the connection: an answer may be lost, and a later one could be taken for it. */
   fail(failure: UpstreamFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;

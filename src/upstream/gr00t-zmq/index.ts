@@ -100,7 +100,7 @@ function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
   ];
 }
 
-/** The failure that an answer tells; undefined for a good one. Other failures are thrown. */
+/** The failure in an answer; undefined for a good one. Other failures are thrown. */
 async function failureIn(exchange: Promise<Buffer>): Promise<UpstreamFailure | undefined> {
   const answer = await exchange;
   try {

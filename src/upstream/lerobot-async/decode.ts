@@ -29,7 +29,7 @@ const STORAGE_NAMES: ReadonlySet<string> = new Set(Object.keys(STORAGES));
 const MAX_STEPS = 1_024;
 const MAX_DIM = 1_024;
 
-/** The bytes inside an Actions message; empty when the server has nothing to say. Throws an UpstreamFailure. */
+/** The bytes inside an Actions message; empty when the server has no actions. Throws an UpstreamFailure. */
 export function readActions(message: Buffer): Buffer {
   try {
     const reader = new BinaryReader(message);

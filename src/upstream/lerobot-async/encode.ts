@@ -1,4 +1,4 @@
-/** What LeRobot's asynchronous inference server is told: pickles of its own classes, in pieces of its own stream messages. */
+/** Requests to LeRobot's asynchronous inference server: pickles of its own classes, in pieces of its own stream messages. */
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { frameMessage } from "../../codecs/grpc.ts";
 import type { NdArray } from "../../codecs/python/ndarray.ts";

@@ -1,7 +1,7 @@
 /**
- * One robot at a time: LeRobot's server keeps one queue for whoever asks, so a call has the server for itself, and a session has it until it
- * has been silent for a while. The lease is that of all replicas; the server can't be told of it, so an answer that came after its end is
- * thrown away.
+ * One robot at a time. LeRobot's server keeps one queue for all of its clients, so a call holds the server alone, and a session holds it
+ * until 30 s after its last call. The lease is valid among all replicas. The server knows nothing of leases, so an answer that comes after
+ * the lease's end is thrown away.
  */
 import { createHash } from "node:crypto";
 import { now, sleep, steadyNow } from "../../clock.ts";
@@ -18,7 +18,7 @@ import { encodeNothing } from "./encode.ts";
 const LEASE_MS = 30_000;
 /** A call keeps the server this much longer than it may take. */
 const GRACE_MS = 1_000;
-/** How often a server is asked for again that another replica is about to give back. */
+/** Milliseconds between two attempts to lease a server that another replica is about to release. */
 const AGAIN_MS = 15;
 /** Further apart than any chunk is long, so that no step is taken for one that was predicted before. */
 const TIMESTEP = 10_000;
@@ -26,10 +26,10 @@ const MAX_TIMESTEPS = 100_000;
 
 type LerobotMethod = "Ready" | "SendPolicyInstructions" | "SendObservations" | "GetActions";
 
-/** What a call does with the server that it has: the answer, and what the server is set up with then. */
+/** What a call does while it holds the server: the answer, and what the server is set up with afterwards. */
 type LerobotWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
 
-/** One server, and who has it. */
+/** One server under its lease. */
 export class Leased implements UpstreamServer {
   readonly #calls: GrpcClient;
   readonly #leases: ServerLeases;
@@ -47,7 +47,7 @@ export class Leased implements UpstreamServer {
     return this.#calls.idle && this.#turns.free;
   }
 
-  /** One observation and the pickled chunk that answers it. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session has the server. */
+  /** One observation and the pickled chunk that answers it. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
   act(
     session: string,
     setup: Buffer,
@@ -76,7 +76,7 @@ export class Leased implements UpstreamServer {
     });
   }
 
-  /** How many bytes of actions the server has right after its queue was emptied: none, when nobody else talks to it. */
+  /** How many bytes of actions the server has right after its queue was emptied: none, unless another client talks to it. */
   unasked(call: CallOptions): Promise<number> {
     return this.#has("", call, async ({ setup }) => {
       await this.#ask("Ready", encodeNothing(), call);
@@ -88,14 +88,14 @@ export class Leased implements UpstreamServer {
     this.#calls.close();
   }
 
-  /** Does the work while nobody else has the server. */
+  /** Does the work while this call holds the server. */
   #has<T>(session: string, call: CallOptions, work: LerobotWork<T>): Promise<T> {
     return this.#turns.run(call.signal, async () => {
       await this.#released;
       const began = steadyNow();
       const runMs = Math.max(0, call.budgetMs) + GRACE_MS;
       const taken = await this.#take(session, runMs, call);
-      // A server that was started anew has no policy, and nothing tells so but a failure.
+      // A server that was restarted has no policy, and only a failure shows it.
       let known: string | undefined;
       try {
         const { answer, setup } = await work(taken);
@@ -105,7 +105,7 @@ export class Leased implements UpstreamServer {
         return answer;
       } finally {
         const released = { epoch: taken.epoch, keepMs: session === "" ? 0 : LEASE_MS, setup: known };
-        // Who can't give it back gives it up by its end.
+        // A lease that cannot be released runs out.
         this.#released = this.#leases.release(this.#name, released).catch(() => {});
       }
     });
@@ -114,7 +114,7 @@ export class Leased implements UpstreamServer {
   async #take(session: string, runMs: number, { signal }: CallOptions): Promise<Taken> {
     for (;;) {
       const taken = await this.#leases.take(this.#name, session, runMs).catch((cause: unknown) => {
-        throw unreachable("nobody can say who has the server", cause);
+        throw unreachable("the leases cannot be read", cause);
       });
       if (typeof taken === "object") return taken;
       if (taken === "busy")

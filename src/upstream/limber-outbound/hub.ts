@@ -4,16 +4,16 @@ import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { calledOff, lost, malformed } from "../transport/failures.ts";
 import type { CallOptions } from "../wire.ts";
 
-/** What the gateway may say on a stream after the welcome. */
+/** A message of the gateway on a stream, after the welcome. */
 export type OutboundQuestion = Exclude<ServeResponse["message"], { case: undefined } | { case: "welcome" }>;
-/** What a server may say on a stream after its hello. */
+/** A message of a server on a stream, after its hello. */
 export type OutboundReply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
 
-/** The stream of one server, as whoever holds it hands it over; or the way to the replica that does. */
+/** The stream of one server where this replica holds it, else the relay to the replica that does. */
 export interface OutboundStream {
   /** `budgetMs` is the time that the call has, where the question begins one. */
   say(question: OutboundQuestion, budgetMs?: number): void;
-  /** What was said before is not read yet. */
+  /** The server has not yet read what was sent before. */
   readonly behind: boolean;
   /** Another stream of the provider has taken its place, or the gateway closes. */
   end(): void;
@@ -23,7 +23,7 @@ export interface OutboundStream {
 const MOST_PENDING = 256;
 const MAX_CALL_ID = 2 ** 32 - 1;
 
-/** Takes the answers of one call, until it says that there are no more. */
+/** Takes the answers of one call, until it returns that there are no more. */
 interface PendingCall {
   /** Answers whether the call is over. */
   take(reply: OutboundReply): boolean;
@@ -40,7 +40,7 @@ export class OutboundConnection {
     this.line = line;
   }
 
-  /** An answer of the server. Throws an UpstreamFailure where nobody asked for it. */
+  /** Hands an answer of the server to its call. Throws an UpstreamFailure where there never was such a call. */
   hear(reply: OutboundReply): void {
     const { callId } = reply.value;
     const call = this.#pending.get(callId);
@@ -50,7 +50,7 @@ export class OutboundConnection {
     if (call.take(reply)) this.#pending.delete(callId);
   }
 
-  /** Makes a call. `fail` hears of whatever ends it early. Throws an UpstreamFailure when the server has no room for it. */
+  /** Makes a call. `fail` is called with the failure that ends it early. Throws an UpstreamFailure where too many calls wait. */
   call(
     question: (callId: number) => OutboundQuestion,
     pending: PendingCall,
@@ -111,7 +111,7 @@ export interface Elsewhere {
   readonly replica: string;
 }
 
-/** Every server that is registered at this replica, and the ways to those that are registered at others. */
+/** Every server that is registered at this replica, and the relays to those that are registered at others. */
 export class OutboundHub {
   readonly #connections = new Map<string, OutboundConnection>();
   #elsewhere: readonly (Elsewhere & { readonly connection: OutboundConnection })[] = [];
@@ -127,7 +127,7 @@ export class OutboundHub {
     return [...this.#connections.keys()].sort();
   }
 
-  /** Takes over which servers are registered elsewhere; `open` gives the way to one that was not known. Calls on a way that is gone fail. */
+  /** Sets which servers are registered elsewhere; `open` makes the relay to a new one. Calls on a relay that has gone fail. */
   learn(known: readonly Elsewhere[], open: (at: Elsewhere) => OutboundConnection): void {
     const before = this.#elsewhere;
     const same = (a: Elsewhere, b: Elsewhere): boolean => a.provider === b.provider && a.replica === b.replica;
@@ -140,7 +140,7 @@ export class OutboundHub {
     if (gone.length > 0 || this.#elsewhere.some((one) => !before.includes(one))) this.#changed();
   }
 
-  /** Takes a server in; one of the same provider that was there before has to go. */
+  /** Registers a server. It replaces one of the same provider. */
   register(provider: string, line: OutboundStream): OutboundConnection {
     this.#leave(provider);
     const connection = new OutboundConnection(line);
@@ -149,7 +149,7 @@ export class OutboundHub {
     return connection;
   }
 
-  /** Lets a server go, if it is still there. */
+  /** Removes a server, if it is still registered. */
   unregister(provider: string, connection: OutboundConnection): void {
     if (this.#connections.get(provider) !== connection) return;
     this.#connections.delete(provider);
@@ -162,12 +162,12 @@ export class OutboundHub {
     return this.#connections.get(provider);
   }
 
-  /** The server of a provider, or the way to it: here if it can be, else where it registered last. */
+  /** The server of a provider: registered here if possible, else the relay to the replica where it registered last. */
   of(provider: string): OutboundConnection | undefined {
     return this.here(provider) ?? this.#elsewhere.find((one) => one.provider === provider)?.connection;
   }
 
-  /** Sends every server away; they dial again, elsewhere. */
+  /** Closes every stream; servers dial again, at another replica. */
   close(): void {
     for (const provider of [...this.#connections.keys()]) this.#leave(provider);
     this.#changed();

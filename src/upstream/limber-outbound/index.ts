@@ -12,7 +12,7 @@ export const OUTBOUND = "limber-outbound";
 /** The address of a provider's registered server. */
 export const outboundAddress = (provider: string): string => `outbound://${provider}`;
 
-/** The wire over the servers of a outbound hub. */
+/** The wire over the servers of an outbound hub. */
 export function limberOutbound(hub: OutboundHub): Wire {
   const connectionOf = ({ endpoint }: UpstreamTarget): OutboundConnection | undefined =>
     hub.of(endpoint.slice(outboundAddress("").length));
@@ -111,10 +111,10 @@ function failureOfCall(error: CallError): unknown {
   }
 }
 
-/** More parts than this that nobody reads are a server that runs away. */
+/** Unread parts of one prediction. One more fails it. */
 const MOST_PARTS = 1_024;
 
-/** The parts of one prediction, from whoever hears them to whoever reads them. */
+/** The parts of one prediction that came and are not read yet. */
 class PredictedParts {
   readonly #ready: PredictResponse[] = [];
   #over = false;

@@ -1,4 +1,4 @@
-/** What a server of `limber.policy.v1` says to the gateway. */
+/** The messages of a server of `limber.policy.v1`, as the answers of the contracts. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import {
   type ActResponse,

@@ -1,4 +1,4 @@
-/** What the gateway says to a server of `limber.policy.v1`, as messages of the schema. */
+/** The calls to a server of `limber.policy.v1`, as messages of the schema. */
 import { create, type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import {
   type ActCall,

@@ -1,4 +1,4 @@
-/** What a server of the protocol is asked over gRPC: five calls of one answer; none that load, unload or share memory. */
+/** The protocol's unary calls over gRPC; none that load, unload or share memory. */
 
 import type { OipTransport } from "../oip/wire.ts";
 import { malformed } from "../transport/failures.ts";

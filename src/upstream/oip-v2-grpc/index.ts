@@ -1,4 +1,4 @@
-/** The Open Inference Protocol, version 2, over gRPC: KServe, Triton, and what else speaks it. */
+/** The Open Inference Protocol, version 2, over gRPC: KServe, Triton and others. */
 
 import { oipWire } from "../oip/wire.ts";
 import { GRPC_SCHEMES } from "../transport/grpc.ts";

@@ -7,7 +7,7 @@ import { isObject, readJson } from "../transport/http.ts";
 const MAX_TENSORS = 256;
 const MAX_RANK = 16;
 
-/** What a model says of itself. Throws an UpstreamFailure. */
+/** Reads a model's metadata. Throws an UpstreamFailure. */
 export function readMetadata(body: Buffer): ModelMetadata {
   const answer = readJson(body);
   if (!isObject(answer)) throw malformed("the model's metadata are not an object");
@@ -31,7 +31,7 @@ function headOf(tensor: unknown): TensorMetadata {
   return { name, datatype, shape: sizes };
 }
 
-/** The outputs of one inference; `jsonBytes` is the header's word on where raw tensors begin. Throws an UpstreamFailure. */
+/** The outputs of one inference; raw tensors begin after `jsonBytes`, which a header gives. Throws an UpstreamFailure. */
 export function readInfer(body: Buffer, id: string, jsonBytes: number | undefined): Tensor[] {
   if (jsonBytes !== undefined && !(jsonBytes >= 0 && jsonBytes <= body.length))
     throw malformed("a header beyond the body");
@@ -54,7 +54,7 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
   });
 }
 
-/** Numbers of a JSON list, flat or nested as its shape says, in the bytes of their type. */
+/** Numbers of a JSON list, flat or nested like its shape, in the bytes of their type. */
 function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array | Buffer[] {
   if (!Array.isArray(data)) throw malformed("an output without data");
   const flat: unknown[] = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;

@@ -1,4 +1,4 @@
-/** An inference request as JSON, or as JSON with the tensors' bytes behind it where the server says that it reads those. */
+/** An inference request as JSON, or as JSON with the tensors' bytes behind it where the server's metadata declare that extension. */
 import { arrayOfTensor, rawBytes, type Tensor } from "../oip/tensors.ts";
 import type { InferRequest } from "../oip/wire.ts";
 

@@ -37,7 +37,7 @@ export function restTransport(reach: ServerReach): OipTransport {
     },
     async modelReady(target, model, call) {
       const { body } = await ask(target, `${pathOf(model)}/ready`, call);
-      // KServe says so in the body, Triton by the status alone.
+      // KServe answers so in the body, Triton by the status alone.
       if (body.length > 0 && isObject(readJson(body)) && (readJson(body) as { ready?: unknown }).ready === false)
         throw malformed("the model is not ready");
     },

@@ -1,4 +1,4 @@
-/** The Open Inference Protocol, version 2, over HTTP: KServe, Triton, and what else speaks it. */
+/** The Open Inference Protocol, version 2, over HTTP: KServe, Triton and others. */
 
 import { oipWire } from "../oip/wire.ts";
 import { HTTP_SCHEMES } from "../transport/http.ts";

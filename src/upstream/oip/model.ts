@@ -16,7 +16,7 @@ import { DTYPES, type ModelMetadata, type Tensor, type TensorMetadata } from "./
 
 const PROFILES = new Profiles(plainProfile({}));
 
-/** The declared profile; whatever it leaves open is drafted from what the model says of itself. */
+/** The declared profile; what it leaves open is drafted from the model's metadata. */
 export function profileFor(declared: WireProfile | undefined, metadata: ModelMetadata): Profile {
   const own = PROFILES.of(declared);
   const draft = draftProfile(metadata);

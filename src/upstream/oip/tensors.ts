@@ -11,14 +11,14 @@ export interface Tensor {
   readonly data: Uint8Array | readonly Buffer[];
 }
 
-/** What a model says of one of its inputs or outputs; -1 stands for any size. */
+/** One of a model's inputs or outputs in its metadata; -1 stands for any size. */
 export interface TensorMetadata {
   readonly name: string;
   readonly datatype: string;
   readonly shape: readonly number[];
 }
 
-/** What a model says of itself. */
+/** A model's metadata. */
 export interface ModelMetadata {
   readonly inputs: readonly TensorMetadata[];
   readonly outputs: readonly TensorMetadata[];

@@ -41,7 +41,7 @@ export interface InferRequest {
   readonly outputs: readonly string[];
 }
 
-/** What a model says of itself is asked again after this time. */
+/** Milliseconds for which a model's metadata are kept. */
 const METADATA_MS = 60_000;
 const MAX_MODELS = 1_024;
 

@@ -11,7 +11,7 @@ export interface PointPlace {
   /** `[x, y]`, or `[x, y, x, y]` for a box; may lie outside of 0 to 1. */
   readonly at: readonly number[];
   readonly label: string;
-  /** Absent where the model doesn't say how sure it is. */
+  /** Absent where the model gives no confidence. */
   readonly confidence?: number;
   /** Which of the pictures, from 0. */
   readonly frame: number;
@@ -84,7 +84,7 @@ const placeOf = (at: readonly number[], label: string, frame = 0): PointPlace =>
 const swapped = (place: PointPlace): PointPlace => ({ ...place, at: [1, 0, 3, 2].flatMap((i) => place.at[i] ?? []) });
 const numbersIn = (text: string): number[] => text.match(/-?\d{1,9}(?:\.\d{1,17})?/g)?.map(Number) ?? [];
 
-/** Molmo and PaliGemma say in words, or with nothing at all, that a thing isn't there. */
+/** The answer of Molmo and PaliGemma for a thing that is not in the picture: such words, or nothing at all. */
 const absence = (text: string): PointPlace[] | undefined =>
   text.trim() === "" || /\b(?:there (?:is|are) no|this isn't|none|not in the (?:image|picture))\b/i.test(text)
     ? []
@@ -184,7 +184,7 @@ function fromJson(text: string, per: readonly [number, number]): PointPlace[] | 
   const items = jsonIn(text)?.slice(0, MAX_PLACES);
   const places = items?.flatMap((item) => placesOf(item, per)) ?? [];
   if (places.length > 0) return places;
-  // Nothing found is said by an empty list; objects of other things are no answer.
+  // An empty list means that nothing was found; objects of other things are no answer.
   return items?.every((item) => Object.values(item).some(isEmptyList)) ? [] : undefined;
 }
 

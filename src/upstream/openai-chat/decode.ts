@@ -6,7 +6,7 @@ import { malformed } from "../transport/failures.ts";
 import { isObject, readJson } from "../transport/http.ts";
 import type { Convention, PointPlace, ShownPicture } from "./conventions.ts";
 
-/** What a model said, and the tokens that it took. */
+/** The text of a completion, and its tokens. */
 export interface Completion {
   readonly text: string;
   readonly inputTokens: number;

@@ -1,4 +1,4 @@
-/** What a server of the openpi wire says, in any of its dialects. */
+/** The messages of a server of the openpi wire, in any of its dialects. */
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
@@ -13,16 +13,16 @@ import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 type OpenpiValue = Unpacked<NdArray>;
 type OpenpiAnswer = UnpackedMap<NdArray>;
 
-/** What the first frame of a connection says. */
+/** The first frame of a connection. */
 export interface Metadata {
   readonly dialect: ServerDialect;
-  /** Numbers per step, where it says so. */
+  /** Numbers per step, where it is given. */
   readonly actionDim: number | undefined;
-  /** Steps in a chunk, where it says so. */
+  /** Steps in a chunk, where it is given. */
   readonly chunk: number | undefined;
 }
 
-/** The first frame of a connection: the server's metadata, which tell its dialect. Throws an UpstreamFailure when it isn't a map. */
+/** Reads the first frame of a connection: the server's metadata, which show its dialect. Throws an UpstreamFailure when it isn't a map. */
 export function readMetadata(bytes: Buffer): Metadata {
   const metadata = decode(bytes);
   if (!(metadata instanceof Map)) throw malformed("the metadata are not a map");
@@ -71,7 +71,7 @@ export async function readPrediction(bytes: Buffer, dtMs: number): Promise<Predi
   return video instanceof NdArray ? framesIn(video, dtMs) : [];
 }
 
-/** Whether a server says that it has begun a new episode: as a text (RoboArena) or in a map (vLLM-Omni). */
+/** Whether a frame confirms a new episode: as a text (RoboArena) or in a map (vLLM-Omni). */
 export function isResetDone(frame: Buffer, isBinary: boolean): boolean {
   if (!isBinary) return frame.length < 200 && frame.toString("utf8").startsWith("reset successful");
   const answer = decode(frame);

@@ -23,7 +23,7 @@ export function encodeRequest(outgoing: OpenpiMessage, dialect: ServerDialect, r
   return encodeNumpy((WRITERS[dialect] ?? plain)(outgoing), room);
 }
 
-/** What tells a server that an episode begins, where its dialect has a message for it. */
+/** The message by which an episode begins, where the dialect has one. */
 export const encodeReset = ({ sessionId }: Pick<ActInput, "sessionId">): Buffer =>
   encodeNumpy(
     new Map([["endpoint", "reset"], ...(sessionId === undefined ? [] : [["session_id", sessionId] as const])]),
@@ -62,7 +62,7 @@ const timed = (outgoing: OpenpiMessage): OpenpiFields => {
   return plain({ ...outgoing, parts });
 };
 
-/** One example of pictures in order, text, and perhaps state, in an envelope that says whose answer it wants. */
+/** One example of pictures in order, text, and perhaps state, in an envelope that names the request. */
 const enveloped = ({ profile, parts, input, requestId }: OpenpiMessage): OpenpiFields => {
   const example: OpenpiFields = new Map();
   const frames = parts.filter(({ kind }) => kind === "frame").map(arrayOf);

@@ -1,6 +1,6 @@
 /**
- * Connections of the openpi wire: WebSockets on which request and answer strictly take turns, without ids. So a connection whose
- * answer nobody waited for is given up: its next frame would be taken for the answer to another request.
+ * Connections of the openpi wire: WebSockets on which request and answer strictly alternate, without ids. A connection whose call was
+ * aborted is closed: its next frame would be taken for the answer to another request.
  */
 import { type ClientRequestArgs, get as getHttp, type IncomingMessage } from "node:http";
 import { get as getHttps } from "node:https";
@@ -18,7 +18,7 @@ import { isResetDone, type Metadata, readMetadata } from "./decode.ts";
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
 const MAX_WAITING = 256;
-/** Calls at one time: of one session, which a server may tell by its connection; of all that name none. */
+/** Calls at one time: of one session, which a server may know by its connection; of all calls without a session. */
 const LANE = { session: 1, anonymous: 8 } as const;
 /** Room that a connection keeps for its requests: three cameras at 224 by 224 take less than half of it. */
 const MAX_SCRATCH_BYTES = 1 << 20;
@@ -27,9 +27,9 @@ const IDLE_MS = 25_000;
 
 /** One request, until its connection is there. */
 export interface OpenpiRequest {
-  /** Writes the request in the dialect that the server's metadata tell, into the connection's own room. */
+  /** Writes the request in the dialect of the server's metadata, into the connection's own buffer. */
   readonly encode: (dialect: Metadata["dialect"], room: MsgpackBudget) => Buffer;
-  /** Sent once on every connection before its first request, and answered by the server's word that it's done. */
+  /** Sent once on every connection before its first request; the server confirms it. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
 }
@@ -57,7 +57,7 @@ export class OpenpiPool implements UpstreamServer {
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
   }
 
-  /** What the server says of itself when a connection opens. Rejects with an UpstreamFailure. */
+  /** The metadata that the server sends when a connection opens. Rejects with an UpstreamFailure. */
   metadata(signal: Signal): Promise<Metadata> {
     return this.#on(undefined, signal, (connection) => connection.metadata(signal));
   }
@@ -138,7 +138,7 @@ export class OpenpiPool implements UpstreamServer {
     });
   }
 
-  /** Gives what has become free to those who wait for it, the first one first. */
+  /** Gives free connections to the calls that wait, in order. */
   #serve(): void {
     for (const waiter of [...this.#waiting]) {
       const connection = this.#take(waiter.session);
@@ -155,7 +155,7 @@ interface OpenpiWaiter {
   readonly reject: (failure: UpstreamFailure) => void;
 }
 
-/** One WebSocket and whoever waits for its next frame. */
+/** One WebSocket, and the call that waits for its next frame. */
 class OpenpiConnection {
   readonly session: string | undefined;
   readonly #socket: WebSocket;
@@ -213,7 +213,7 @@ class OpenpiConnection {
     try {
       return await work();
     } catch (error) {
-      // An encoder that throws has sent nothing, but a connection in doubt isn't worth the doubt.
+      // An encoder that throws has probably sent nothing; a new connection is cheaper than certainty.
       this.#fail(failureOf(error));
       throw error;
     }
@@ -276,7 +276,7 @@ class OpenpiConnection {
     else this.#listener.resolve({ bytes, isBinary });
   }
 
-  /** The first failure ends the connection: an answer may be lost, and what comes next can't be told from it. */
+  /** The first failure ends the connection: an answer may be lost, and a later one could be taken for it. */
   #fail(failure: UpstreamFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -287,7 +287,7 @@ class OpenpiConnection {
   }
 }
 
-/** What has no code is ws's own word for an upgrade that breaks the rules. */
+/** An error without a code is `ws`'s own, for an upgrade that breaks the rules. */
 const socketFailure = (error: Error): UpstreamFailure =>
   "code" in error || error instanceof AddressRefused ? failureOf(error) : malformed(error.message, error);
 
@@ -346,7 +346,7 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
   1013: AttemptFailure.UPSTREAM_BUSY, // try again later
 };
 
-/** Upgrade required: a dialect whose servers have no `/healthz`, alive enough to say so. */
+/** Upgrade required: the answer of servers without `/healthz`, which shows that they are alive. */
 const HEALTHY = [200, 426];
 
 /** Resolves when the server answers `GET /healthz`, which it can't while it infers; rejects with an UpstreamFailure. */

@@ -39,7 +39,7 @@ export function probesOf(pools: Pools): readonly WireProbe[] {
       async look(target, call) {
         const { frames, ...rest } = PROFILES.of(target.profile);
         const [first, ...others] = frames;
-        // What the plain profile shows is a guess: nobody said that the server needs it.
+        // The plain profile is a guess: the offering declares none.
         const declared = (target.profile?.preset ?? "") !== "" || (target.profile?.frames.length ?? 0) > 0;
         if (!first || !declared) return "no profile is declared that names a camera";
         const answered = await answers(pools, target, { ...rest, frames: others }, call);

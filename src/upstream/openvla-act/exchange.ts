@@ -13,7 +13,7 @@ export async function postAct(
   return (await servers.askFor(target, { method: "POST", path: "/act", headers, body, signal })).body;
 }
 
-/** Resolves when the server answers its documentation's page, or says that it has none. Rejects with an UpstreamFailure. */
+/** Resolves when the server answers for its documentation page, with the page or with 404. Rejects with an UpstreamFailure. */
 export async function askAlive(servers: HttpServers, target: UpstreamTarget, { signal }: CallOptions): Promise<void> {
   const { status, body } = await servers.ask(target, { method: "GET", path: "/docs", signal, maxBytes: MAX_PAGE });
   if (status >= 500 || status === 401 || status === 403) throw statusFailure(status, body);

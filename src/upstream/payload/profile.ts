@@ -43,7 +43,7 @@ export interface Profile {
   /** Columns of each of the action's keys; empty takes what the server answers. */
   readonly actionDims: readonly number[];
   readonly proprioDim: number | undefined;
-  /** Undefined: as the server's metadata tell, or the wire's usual one. */
+  /** Undefined: the one of the server's metadata, or the wire's usual one. */
   readonly dialect: ServerDialect | undefined;
   readonly constants: readonly Constant[];
   readonly serverModel: string | undefined;
@@ -52,7 +52,7 @@ export interface Profile {
   readonly reset: WireReset;
 }
 
-/** A picture at 224 by 224, padded, rows of red, green and blue bytes, unless told otherwise. */
+/** A picture at 224 by 224, padded, rows of red, green and blue bytes, unless given otherwise. */
 export const picture = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot => ({
   camera,
   key,
@@ -66,7 +66,7 @@ export const picture = (camera: string, key: string, more: Partial<FrameSlot> = 
   ...more,
 });
 
-/** The values from `start` up to `end` under a key, doubles unless told otherwise. */
+/** The values from `start` up to `end` under a key, doubles unless given otherwise. */
 export const values = (
   start: number,
   end: number | undefined,
@@ -129,7 +129,7 @@ export class Profiles {
       instructionKey: declared.instructionKey ?? base.instructionKey,
       actionKeys: actionKeys.length > 0 ? actionKeys : base.actionKeys,
       actionDims: actionDims.length > 0 ? actionDims : actionKeys.length > 0 ? [] : base.actionDims,
-      // A layout of one's own has a length of one's own.
+      // An offering's own layout has its own length.
       proprioDim: declared.proprioDim ?? (proprio.length > 0 ? undefined : base.proprioDim),
       dialect: declared.dialect ?? base.dialect,
       constants: constants.length > 0 ? constants.map(constantOf) : base.constants,

@@ -53,14 +53,14 @@ export interface FrameSize {
   readonly fit: "pad" | "stretch";
 }
 
-/** Decoded pixels: red, green and blue bytes, row by row from the top left. Shared with whoever asks again: don't write to it. */
+/** Decoded pixels: red, green and blue bytes, row by row from the top left. Later calls get the same buffer: it must not be written to. */
 export interface RgbPixels {
   readonly data: Buffer;
   readonly width: number;
   readonly height: number;
 }
 
-/** Why a frame was refused, as `details.violations[].type` says it. */
+/** Why a frame was refused, as in `details.violations[].type`. */
 export type FrameReason = keyof typeof SENTENCES;
 
 /** For the caller: nothing of the address, nothing of what answered. */
@@ -208,7 +208,7 @@ export class FrameSet {
     return deadline === undefined ? Number.POSITIVE_INFINITY : deadline - steadyNow();
   }
 
-  /** Decoding can't be called off, but nobody has to wait for it. */
+  /** Decoding cannot be stopped, but an aborted call does not wait for it. */
   #inTime<T>(path: string, work: Promise<T>): Promise<T> {
     const { signal } = this.#options;
     return new Promise((resolve, reject) => {

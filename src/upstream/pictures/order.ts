@@ -1,4 +1,4 @@
-/** The order in which a request's pictures stand in its FrameSet: known to whoever builds the set and to the wires that read it. */
+/** The order in which a request's pictures stand in its FrameSet. The code that builds the set and the wires that read it share it. */
 import type { Frame, Observation } from "../../../gen/limber/v1/observation_pb.ts";
 import type { FrameSource } from "./frames.ts";
 

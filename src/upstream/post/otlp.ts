@@ -30,7 +30,7 @@ export class OtlpFailed extends Error {
   }
 }
 
-/** Where we may go. */
+/** Which addresses may be reached. */
 export interface OtlpReach {
   /** From `guardedAgent`, made with the same `allowPrivate`. */
   readonly agent: Dispatcher;
@@ -46,7 +46,7 @@ export interface OtlpReceiver {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** A way to one receiver. */
+/** Sends spans to one receiver. */
 export interface OtlpSender {
   /** Rejects with `OtlpFailed`. */
   send(spans: ReadableSpan[]): Promise<void>;
@@ -60,7 +60,7 @@ const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /** Source: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes, and what is in between. */
 const AGAIN = new Set([408, 429, 502, 503, 504]);
 
-/** Opens the way to a receiver; connections are made on first use. Throws `AddressRefused`. */
+/** Opens a sender; connections are made on first use. Throws `AddressRefused`. */
 export function openOtlp(reach: OtlpReach, receiver: OtlpReceiver): OtlpSender {
   const { allowPrivate } = reach;
   const url = checkUrl(receiver.endpoint, { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate });
@@ -110,7 +110,7 @@ function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): O
   };
 }
 
-/** What the receiver's answer says of trying again; all that is not here is the receiver's refusal. */
+/** The word for each failure, and whether trying again may help. A failure that is not listed is the receiver's refusal. */
 const BY_FAILURE: Readonly<Partial<Record<AttemptFailure, readonly [PostFailure | "bad_status", boolean]>>> = {
   [AttemptFailure.TIMEOUT]: ["timed_out", true],
   [AttemptFailure.UNREACHABLE]: ["unreachable", true],

@@ -1,6 +1,6 @@
 /**
- * Placeholders for catalogued offerings that nobody serves yet, where a caller allows them: of the right shape, always the same for the
- * same request, and said to be no model's work.
+ * Placeholders for catalogued offerings that no server serves yet, where a caller allows them: of the right shape, always the same for the
+ * same request, and marked as simulated.
  */
 import sharp from "sharp";
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";

@@ -9,7 +9,7 @@ import { AddressRefused } from "./guard.ts";
 const MAX_TEXT = 200;
 
 /**
- * What a server said, cut down for its owner's eyes: the last line with anything on it (of a traceback, the error itself) without
+ * The text of a server's error, cut down for its owner: the last line with anything on it (of a traceback, the error itself) without
  * control characters, at most 200 characters.
  */
 export function ownerText(text: string): string {
@@ -18,7 +18,7 @@ export function ownerText(text: string): string {
   return line.replace(/\p{C}/gu, "").trim().slice(0, MAX_TEXT);
 }
 
-/** The failure of a call that nobody waits for any more: the signal's own, or that its time ran out. */
+/** The failure of an aborted call: the signal's own reason, or that its time ran out. */
 export function calledOff(signal: Signal): UpstreamFailure {
   const reason: unknown = signal.reason;
   return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "called off", reason);
@@ -44,7 +44,7 @@ export function failureOf(error: unknown): UpstreamFailure {
   if (error instanceof CodecError)
     return new UpstreamFailure(codecFailure(error), `the answer is ${error.reason}`, error);
   const code = codeOf(error);
-  // What a stream says whose session could not be opened; why not is beneath.
+  // The error of a stream whose session could not be opened; the reason is its cause.
   if (code === "ERR_HTTP2_STREAM_CANCEL" && error instanceof Error && error.cause) return failureOf(error.cause);
   return new UpstreamFailure(BY_CODE[code] ?? byPhase(error, code), `the exchange failed: ${code}`, error);
 }
@@ -77,7 +77,7 @@ const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
 };
 
-/** What `connect` itself reports means that nobody was reached; a certificate that we don't trust likewise. */
+/** An error of `connect` itself means that no server was reached; an untrusted certificate likewise. */
 function byPhase(error: unknown, code: string): AttemptFailure {
   if (error instanceof Error && "syscall" in error && error.syscall === "connect") return AttemptFailure.UNREACHABLE;
   if (error instanceof AggregateError || /CERT|^ERR_TLS|^UNABLE_TO/.test(code)) {

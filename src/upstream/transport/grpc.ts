@@ -1,5 +1,5 @@
 /**
- * gRPC towards one model server: what a client offers to the wires, and what the words of a server mean. `http2-grpc.ts` is the client that
+ * gRPC towards one model server: what a client offers to the wires, and what a server's status means. `http2-grpc.ts` is the client that
  * every upstream has unless another one is installed. Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import type { Signal } from "../../cancellation.ts";
@@ -80,7 +80,7 @@ export const fieldsOf = (exchange: Omit<GrpcExchange, "signal">): Record<string,
 /** The fields of a head or of trailers, by their names in small letters. */
 export type ReplyFields = Readonly<Record<string, string | string[] | number | undefined>>;
 
-/** What a server says around the messages of one call. */
+/** The head and the trailers around the messages of one call. */
 export class ReplyStatus {
   /** The first thing that went wrong. */
   failure: UpstreamFailure | undefined;
@@ -158,7 +158,7 @@ const BY_GRPC_STATUS: Readonly<Record<number, AttemptFailure>> = {
   16: AttemptFailure.UPSTREAM_AUTH, // UNAUTHENTICATED
 };
 
-/** What stands between us and the server answers in HTTP's own words. */
+/** A proxy before the server answers with a status of HTTP. */
 const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
   401: AttemptFailure.UPSTREAM_AUTH,
   403: AttemptFailure.UPSTREAM_AUTH,

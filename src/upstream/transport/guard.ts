@@ -1,7 +1,7 @@
 /**
- * The one way to an address that a user gave us: a frame, a model server, a webhook, a policy under test.
- * A name is judged by the addresses it resolves to, at the moment of connecting, and the connection goes to exactly those:
- * so neither an odd spelling nor a name that changes its answer leads inside.
+ * The guard of addresses that a user gave: a frame, a model server, a webhook, a policy under test.
+ * A name is judged by the addresses that it resolves to, at the moment of connecting, and the connection goes to exactly those.
+ * So neither an odd spelling nor a name that changes its answer reaches a private address.
  */
 import { Resolver } from "node:dns";
 import { lookup } from "node:dns/promises";
@@ -23,7 +23,7 @@ export type AddressReason =
   | "port_not_allowed"
   | "private_address";
 
-/** The address is one that we don't go to. Nothing was sent to it. */
+/** The address may not be reached. Nothing was sent to it. */
 export class AddressRefused extends Error {
   override readonly name = "AddressRefused";
   readonly reason: AddressReason;
@@ -34,7 +34,7 @@ export class AddressRefused extends Error {
   }
 }
 
-/** Where the operator lets us go. */
+/** Which addresses the operator allows. */
 export interface AddressPolicy {
   /**
    * False: public unicast addresses only. True: also loopback, private networks, unique local and shared (100.64/10)
@@ -104,12 +104,12 @@ const PRIVATE_RANGES: ReadonlySet<string> = new Set([
 /** Where clouds keep their machines' credentials, outside of the link-local range: Azure, Alibaba, AWS, Google. */
 const METADATA: ReadonlySet<string> = new Set(["168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"]);
 
-/** Whether we may connect to this literal address; an IPv4 address inside an IPv6 one counts as itself. */
+/** Whether this literal address may be connected to; an IPv4 address inside an IPv6 one counts as itself. */
 export function isAllowedAddress(address: string, { allowPrivate }: AddressPolicy): boolean {
   if (isIP(address) === 0) return false;
   const ip = ipaddr.process(address);
   const range = ip.range();
-  // What no registry has given out is no one's public address; of IPv6 only 2000::/3 has been.
+  // An address that no registry has assigned is not public; of IPv6 only 2000::/3 has been assigned.
   if (ip instanceof ipaddr.IPv6 && range === "unicast" && ip.parts[0]! >> 13 !== 1) return false;
   return (allowPrivate ? PRIVATE_RANGES : PUBLIC_RANGES).has(range) && !METADATA.has(ip.toString());
 }
@@ -123,7 +123,7 @@ export interface LookupAnswer {
 /** Turns a name into its addresses, or rejects. */
 export type Resolve = (hostname: string) => Promise<readonly LookupAnswer[]>;
 
-/** A policy, and whom to ask for names: by default the system's resolver where private addresses are allowed, else DNS alone. */
+/** A policy, and the resolver of names: by default the system's where private addresses are allowed, else DNS alone. */
 export interface GuardOptions extends AddressPolicy {
   readonly resolve?: Resolve;
   /** Name servers to ask instead of the system's, as `address` or `address:port`. */
@@ -131,7 +131,7 @@ export interface GuardOptions extends AddressPolicy {
 }
 
 /**
- * A `lookup` for sockets: resolves once, fails with AddressRefused if any answer is an address we don't go to, and gives the
+ * A `lookup` for sockets: resolves once, fails with AddressRefused if any answer is an address that may not be reached, and gives the
  * socket exactly those answers. Sockets don't look up literal addresses: pass those through checkUrl first.
  */
 export function guardedLookup(options: GuardOptions): LookupFunction {
@@ -159,17 +159,17 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
 /** Node accepts both spellings. */
 const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 6 };
 
-/** A name that takes this long is slow for as long as nobody has heard an answer sooner, in milliseconds. */
+/** Milliseconds. A name that takes longer is slow until an answer comes sooner. */
 const SLOW_NAME_MS = 1_000;
 /** Names that are looked up at one time, beside one slow name: three of the four threads that Node has. */
 const LOOKUPS = 2;
 const MOST_SLOW_NAMES = 1_000;
-/** Nobody waits longer for a name than for a connection. */
+/** Milliseconds that a call waits for a name, as long as for a connection. */
 const LOOKUP_MS = 5_000;
 
 /**
  * The system's resolver holds a thread of the process's few for as long as a name server is silent, and pictures are decoded on the same
- * threads. So a name is looked up once for all who ask, few names at a time, and names that were slow before wait for one another: however
+ * threads. So a name is looked up once for all callers, few names at a time, and names that were slow before wait for one another: however
  * often they are asked for, they hold one thread together.
  */
 export function oneAtATime(resolve: Resolve): Resolve {
@@ -241,7 +241,7 @@ class AddressPlaces {
 /** Knows the hosts file and search domains, which an operator's own machines may be named by. */
 const resolveLocally: Resolve = oneAtATime((hostname) => lookup(hostname, { all: true, order: "verbatim" }));
 
-/** Asks DNS without a thread of the pool, so that a stranger's slow name server can't hold up the decoding of images. */
+/** Asks DNS without a thread of the pool, so that a slow name server of a user can't hold up the decoding of images. */
 function resolvePublicly(servers: readonly string[] | undefined): Resolve {
   const resolver = new Resolver({ timeout: 2_000, tries: 2 });
   if (servers !== undefined) resolver.setServers(servers);
@@ -294,14 +294,14 @@ const CONNECTIONS_PER_ORIGIN = 16;
 const SILENCE_MS = 10_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** How patient an agent is, and how many connections it opens to one origin. */
+/** The limits of an agent. */
 export interface AgentOptions {
-  /** How long an answer may say nothing; 0 waits until the request is called off. */
+  /** Milliseconds without a byte of the answer; 0 waits until the request is aborted. */
   readonly silenceMs?: number;
   readonly connections?: number;
 }
 
-/** An undici Agent that only goes where the policy allows; HTTP/1.1, no redirects, no proxy, no answer of endless silence unless told. */
+/** An undici Agent that reaches only what the policy allows: HTTP/1.1, no redirects, no proxy, and a limit to silence unless `silenceMs` is 0. */
 export const guardedAgent = (
   options: GuardOptions,
   { silenceMs = SILENCE_MS, connections = CONNECTIONS_PER_ORIGIN }: AgentOptions = {},
@@ -320,7 +320,7 @@ export const guardedAgent = (
 /** Why nothing was fetched. */
 export type FetchReason = "unreachable" | "timed_out" | "bad_status" | "too_large" | "encoded";
 
-/** The address was allowed, but what came of it is no use. The cause is for our logs, not for callers. */
+/** The address was allowed, but gave no usable answer. The cause is for the log, not for callers. */
 export class FetchFailed extends Error {
   override readonly name = "FetchFailed";
   readonly reason: FetchReason;
@@ -376,7 +376,7 @@ class Download implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // It may have waited for its connection longer than anyone waited for it.
+    // It may have been aborted while it waited for its connection.
     if (this.#failed) this.#hangUp();
   }
 

@@ -17,7 +17,7 @@ export interface HttpQuestion {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Buffer | string;
   readonly signal: Signal;
-  /** 64 MiB unless said. */
+  /** 64 MiB by default. */
   readonly maxBytes?: number;
 }
 
@@ -146,7 +146,7 @@ const BY_STATUS: Readonly<Record<number, AttemptFailure>> = {
   504: AttemptFailure.TIMEOUT,
 };
 
-/** What a status that isn't good means; the body's own word on it is for the server's owner. */
+/** What a status that isn't good means; the body's error text is for the server's owner. */
 export function statusFailure(status: number, body: Buffer): UpstreamFailure {
   const said = ownerText(saidIn(body));
   const failure = BY_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;

@@ -100,7 +100,7 @@ class Http2GrpcClient implements GrpcClient {
         end(failureOf(error));
       }
     });
-    // A stream that was reset ends too, and tells why when it has closed.
+    // A stream that was reset ends too; its reason is known when it has closed.
     stream.on("end", () => {
       if (!stream.closed) end(outcomeOf(status, session.failure, reader));
     });
@@ -172,7 +172,7 @@ class Http2GrpcClient implements GrpcClient {
         }
         if (fault !== undefined) throw fault;
       }
-      // A stream that was reset tells why when it has closed. One that ended as it should closes when all of the request has left.
+      // The reason of a reset is known when the stream has closed. A stream that ended well closes later: when all of the request has left.
       if (stream.closed || stream.destroyed) await closed;
       if (signal.aborted) throw calledOff(signal);
       const failure = outcomeOf(status, ofStream ?? session.failure ?? resetOf(stream), reader);
@@ -209,7 +209,7 @@ function resetOf({ rstCode }: ClientHttp2Stream): UpstreamFailure | undefined {
   return new UpstreamFailure(http2Failure(rstCode), `the server reset the stream: code ${rstCode}`);
 }
 
-/** Ends a stream that nobody reads any more, and tells the server. */
+/** Ends a stream that is not read any more, with a reset to the server. */
 function cancelStream(stream: ClientHttp2Stream): void {
   if (stream.destroyed) return;
   stream.close(constants.NGHTTP2_CANCEL);
@@ -236,7 +236,7 @@ interface Session {
   /** The server's first frame has come. */
   isGreeted: boolean;
   isClosed: boolean;
-  /** Why it ended, or would have to be said to have ended now; undefined where its streams know better. */
+  /** Why its streams fail if it ends now; undefined where their own errors hold. */
   readonly failure: UpstreamFailure | undefined;
   readonly takesStreams: boolean;
 }
@@ -272,12 +272,12 @@ class Http2Connection {
     try {
       return { stream: session.http2.request({ ...own, ...headers }, { endStream: false }), session };
     } catch (error) {
-      session.http2.close(); // Its stream ids are used up, say: the next session has fresh ones.
+      session.http2.close(); // Its stream ids may be used up; the next session has fresh ones.
       throw failureOf(error);
     }
   }
 
-  /** Says that the connection is in use, on a stream that's already open. */
+  /** Marks the connection as used, by a stream that is already open. */
   touch(): void {
     this.#usedAt = steadyNow();
   }

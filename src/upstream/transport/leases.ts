@@ -1,33 +1,33 @@
-/** For servers that serve one robot at a time: who has one, among all replicas. */
+/** Leases, among all replicas, of servers that serve one robot at a time. */
 import { steadyNow } from "../../clock.ts";
 
-/** A server that was taken, and what the one before left there. */
+/** A server that was leased, and the state in which the lease before left it. */
 export interface Taken {
-  /** Counts up with every taking, so that nobody mistakes an old one for a new one. */
+  /** Grows with every lease, so that an old one is never taken for a new one. */
   readonly epoch: number;
   /** Whose session the server served last; undefined where nothing is known. */
   readonly session: string | undefined;
-  /** What the server was set up with, as whoever released it said; undefined where nothing is known. */
+  /** What the server was set up with at the last release; undefined where nothing is known. */
   readonly setup: string | undefined;
 }
 
-/** How a server is given back. */
+/** How a server is released. */
 export interface Released {
   readonly epoch: number;
   /** For so long the session keeps the server. */
   readonly keepMs: number;
-  /** What the server is set up with; undefined where nobody knows. */
+  /** What the server is set up with; undefined where that is unknown. */
   readonly setup: string | undefined;
 }
 
-/** The leases of all servers. A session is a caller's word; the empty one stands for calls without. */
+/** The leases of all servers. A session is named by the caller; the empty name stands for calls without one. */
 export interface ServerLeases {
   /**
    * Takes a server for one call of a session, for `runMs` unless it is released before. `running`: a call of the same session, or of none,
-   * has it and will be done. `busy`: another session has it. Rejects when nobody can say.
+   * has it and will be done. `busy`: another session has it. Rejects when that cannot be found out.
    */
   take(server: string, session: string, runMs: number): Promise<Taken | "running" | "busy">;
-  /** Gives a server back, where it wasn't taken by somebody else meanwhile. */
+  /** Releases a server, unless it was leased by another call meanwhile. */
   release(server: string, released: Released): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ interface HeldLease {
 /** More servers than this are not remembered: what is set up there is then not known any more. */
 const MOST_KNOWN = 4_096;
 
-/** Leases that this process knows alone, for who has no other replicas. */
+/** Leases in this process alone, for a gateway of one replica. */
 export function localLeases(): ServerLeases {
   const known = new Map<string, HeldLease>();
   return {

@@ -1,4 +1,4 @@
-/** Which model servers a wire is in touch with: one entry for each address and credential. */
+/** The model servers of a wire: one entry for each address and credential. */
 import type { LookupFunction } from "node:net";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import type { UpstreamTarget } from "../wire.ts";
@@ -10,7 +10,7 @@ import { checkUrl, type GuardOptions } from "./guard.ts";
 export interface ServerReach extends GuardOptions {
   /**
    * Addresses of model servers that this process runs itself, such as `grpc://127.0.0.1:50051`: the wires reach them whatever else is
-   * allowed. Nobody can declare them as supply where private addresses are not allowed.
+   * allowed. They cannot be declared as supply where private addresses are not allowed.
    */
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
@@ -67,7 +67,7 @@ export function addressOf(
 /** The schemes of a wire's addresses, each with that of the protocol beneath, as URL.protocol writes them. */
 export type Schemes = Readonly<Record<string, string>>;
 
-/** The servers of one wire. Those that nobody talks to are forgotten when there are too many. */
+/** The servers of one wire. Idle ones are forgotten when there are too many. */
 export class Servers<S extends UpstreamServer> {
   readonly #reach: ServerReach;
   readonly #schemes: Schemes;

@@ -1,4 +1,4 @@
-/** For servers that do one thing at a time: whoever comes next waits for their turn, in order, for as long as they like. */
+/** Turns at a server that does one thing at a time: calls wait in order, until they are aborted. */
 
 import type { Signal } from "../../cancellation.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
@@ -6,12 +6,12 @@ import { calledOff } from "./failures.ts";
 
 const MAX_WAITING = 256;
 
-/** A line of one. */
+/** A queue that one call at a time leaves. */
 export class Turns {
   readonly #waiting: (() => void)[] = [];
   #taken = false;
 
-  /** Nobody has a turn, and nobody waits. */
+  /** No call has a turn, and none waits. */
   get free(): boolean {
     return !this.#taken;
   }

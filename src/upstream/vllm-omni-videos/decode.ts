@@ -1,9 +1,9 @@
-/** What vLLM-Omni says of a job. */
+/** The state of a job of vLLM-Omni. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 import { malformed, ownerText } from "../transport/failures.ts";
 import { isObject, readJson } from "../transport/http.ts";
 
-/** A job on its way. */
+/** A job that is not done. */
 export interface VideoJob {
   readonly id: string;
   readonly done: boolean;

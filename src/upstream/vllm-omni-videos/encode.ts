@@ -3,7 +3,7 @@ import type { PredictInput } from "../../contracts/contract.ts";
 import type { Profile } from "../payload/profile.ts";
 import type { EncodedFrame } from "../pictures/frames.ts";
 
-/** A form and the boundary that its parts are told by. */
+/** A form, and the boundary between its parts. */
 export interface Form {
   readonly body: Buffer;
   readonly contentType: string;

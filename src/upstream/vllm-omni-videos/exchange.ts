@@ -1,4 +1,4 @@
-/** Jobs of vLLM-Omni: made, asked after until they're done, fetched; deleted when nobody waits any more. */
+/** Jobs of vLLM-Omni: created, polled until they are done, fetched; deleted when the call is aborted. */
 
 import { Cancel } from "../../cancellation.ts";
 import { after, sleep } from "../../clock.ts";
@@ -9,11 +9,11 @@ import { readJob } from "./decode.ts";
 import type { Form } from "./encode.ts";
 
 const POLL = { firstMs: 500, mostMs: 5_000, factor: 1.5 } as const;
-/** The server stops a job within two seconds; telling it isn't waited for any longer. */
+/** The server stops a job within two seconds; the request to do so is given no more time. */
 const CANCEL_MS = 2_000;
 const MAX_WORDS = 1 << 20;
 
-/** The file of one job. Rejects with an UpstreamFailure; a job that nobody waits for is deleted. */
+/** The file of one job. Rejects with an UpstreamFailure. The job of an aborted call is deleted. */
 export async function run(
   servers: HttpServers,
   target: UpstreamTarget,
