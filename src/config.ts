@@ -13,7 +13,6 @@ export const FAST_PIECES = [
   "http2",
   "grpc",
   "shared-reads",
-  "json",
   "validation",
   "grpc-client",
   "policy-codec",
@@ -248,7 +247,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   return config;
 }
 
-/** `on`, `off`, or `on` with pieces taken away: `on,-http1,-json`. */
+/** `on`, `off`, or `on` with pieces taken away: `on,-http1,-grpc`. */
 function readFast(text: string, bad: (wanted: string) => void): ReadonlySet<FastPiece> {
   const [word = "", ...without] = text
     .toLowerCase()

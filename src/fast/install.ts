@@ -1,7 +1,6 @@
 /** Installs the fast layer, piece by piece, over the interfaces that the plain path declares. */
 import { InferenceService } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { FastPiece } from "../config.ts";
-import { installJson } from "../edge/messages/json.ts";
 import { installQuickCheck } from "../edge/messages/validate.ts";
 import type { PortOptions } from "../edge/server/port.ts";
 import type { UpstreamPieces } from "../upstream/index.ts";
@@ -9,8 +8,6 @@ import { type GrpcOptions, grpcCalls } from "./grpc/grpc.ts";
 import { fastHttp1 } from "./http1/http1.ts";
 import { fastHttp2 } from "./http2/server.ts";
 import { openFastGrpc } from "./http2-client/grpc.ts";
-import { readPlain } from "./json/read.ts";
-import { writeJson } from "./json/write.ts";
 import { FAST_CODEC } from "./policy-codec.ts";
 import { surelyObeys } from "./validation.ts";
 
@@ -19,7 +16,6 @@ export type FastPieces = ReadonlySet<FastPiece>;
 
 /** Installs what belongs to the whole process, and takes away what is not among the pieces. (`collector` is `main.ts`'s: V8 has to be told before anything else runs.) */
 export function installFast(pieces: FastPieces): void {
-  installJson(pieces.has("json") ? { read: readPlain, write: writeJson } : undefined);
   installQuickCheck(pieces.has("validation") ? surelyObeys : undefined);
 }
 

@@ -14,8 +14,8 @@ export interface WholeRequest {
 
 /** Where events are sent. Emits `drain` when there is room again, and `close` when the reader has left. */
 export interface Outlet {
-  /** Sends data, which is copied, between two texts of ASCII; false when the reader has to read first. */
-  send(before: string, data: string | Buffer, behind: string): boolean;
+  /** Sends data between two texts of ASCII; false when the reader has to read first. */
+  send(before: string, data: string, behind: string): boolean;
   end(): void;
   on(event: "drain" | "close", run: () => void): unknown;
   off(event: "drain" | "close", run: () => void): unknown;
@@ -29,7 +29,7 @@ export interface WholeResponse {
   readonly destroyed: boolean;
   /** `headers` are names and values in turn. */
   writeHead(status: number, headers: readonly string[]): void;
-  /** Sends the answer; the body is copied. */
+  /** Sends the answer. */
   end(body: Buffer): void;
   /** `writeHead` and `end` in one, of headers that are lines of HTTP/1 already. */
   answer(status: number, lines: string, body: Buffer): void;

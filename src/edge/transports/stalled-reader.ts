@@ -1,12 +1,13 @@
-/** Readers who have stopped reading. */
-
+/** Readers that have stopped reading. */
+import type { ServerResponse } from "node:http";
+import { constants, type Http2ServerResponse } from "node:http2";
 import type { Signal } from "../../cancellation.ts";
 import { after } from "../../clock.ts";
 
-/** How long a reader may take nothing of what waits for him before he counts as gone. */
+/** How long a reader may take nothing of what waits for it before it counts as gone, in milliseconds. */
 export const UNREAD_MS = 60_000;
 
-/** What is read, as far as waiting for its reader goes. */
+/** What is known here of a stream. */
 interface ReadOptions {
   on(event: "drain" | "close", run: () => void): unknown;
   off(event: "drain" | "close", run: () => void): unknown;
@@ -30,14 +31,30 @@ export function drained(stream: ReadOptions, giveUp: () => void, signal?: Signal
   });
 }
 
-/** The parts of `body`; `giveUp` is called when a part is not taken for too long. */
-export async function* whileRead<T>(body: AsyncIterable<T>, giveUp: () => void): AsyncGenerator<T> {
-  for await (const part of body) {
-    const forget = after(UNREAD_MS, giveUp);
-    try {
-      yield part;
-    } finally {
-      forget();
+type Response = ServerResponse | Http2ServerResponse;
+
+/**
+ * The parts of `body`, on their way to `response`, which is given up when a part is not taken for `UNREAD_MS`, or when the end is not
+ * read for as long.
+ */
+export async function* whileRead<T>(body: AsyncIterable<T>, response: Response): AsyncGenerator<T> {
+  const giveUp = (): void => cancel(response);
+  try {
+    for await (const part of body) {
+      const forget = after(UNREAD_MS, giveUp);
+      try {
+        yield part;
+      } finally {
+        forget();
+      }
     }
+  } finally {
+    response.once("close", after(UNREAD_MS, giveUp));
   }
+}
+
+/** Ends a response early. Over HTTP/2 the code says so: a reset without one waits at the client until all before it is read. */
+function cancel(response: Response): void {
+  if ("stream" in response) response.stream.close(constants.NGHTTP2_CANCEL);
+  else response.destroy();
 }

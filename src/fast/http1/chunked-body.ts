@@ -29,14 +29,10 @@ export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implemen
     this.#head = head;
   }
 
-  /**
-   * Sends data, which is copied, between two texts of which each letter is one byte, as a chunk; false when the caller has to read
-   * first.
-   */
-  send(before: string, data: string | Buffer, behind: string): boolean {
+  /** Sends data between two texts of which each letter is one byte, as a chunk; false when the caller has to read first. */
+  send(before: string, data: string, behind: string): boolean {
     if (this.#isOver) return true;
-    const bytes = typeof data === "string" ? Buffer.from(data) : data;
-    const length = before.length + bytes.length + behind.length;
+    const length = before.length + Buffer.byteLength(data) + behind.length;
     const start = `${this.#head}${length.toString(16)}\r\n`;
     this.#head = "";
     const size = start.length + length + END.length;
@@ -44,8 +40,7 @@ export class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implemen
     const { block } = room;
     const from = room.end - size;
     let at = put(block, put(block, from, start), before);
-    block.set(bytes, at);
-    at += bytes.length;
+    at += block.write(data, at);
     put(block, put(block, at, behind), END);
     const hasRoom = this.#connection.write(taken(room, from), this.#drained, MOST_UNSENT);
     if (!this.#connection.isBehind) givenBack(room);

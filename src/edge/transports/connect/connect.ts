@@ -121,7 +121,7 @@ async function answer(
     const response = await handle(boundedRequest(universal, raw, readerOf(handle.method, values, options)));
     const { body } = response;
     const streamed = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
-    const read = streamed ? { ...response, body: whileRead(body, () => reply.raw.destroy()) } : response;
+    const read = streamed ? { ...response, body: whileRead(body, reply.raw) } : response;
     await universalResponseToNodeResponse(read, reply.raw);
   } catch {
     // The answer could not be written, for the caller is gone; the gate has noted why.

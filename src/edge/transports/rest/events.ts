@@ -1,6 +1,6 @@
 /** Messages as server-sent events: the messages of a stream, and the parts of one answer that was asked for as a stream. */
 import type { DescMessage, Message } from "@bufbuild/protobuf";
-import { encoderOf, writeJson } from "../../messages/json.ts";
+import { encoderOf, toText } from "../../messages/json.ts";
 import type { ServerEvent } from "./sse.ts";
 
 /** Events, one after the other. */
@@ -18,7 +18,7 @@ export function eventMaker(desc: DescMessage): (message: Message) => ServerEvent
     if (chosen?.value === undefined || event?.of === undefined)
       throw new Error(`an event of ${desc.typeName} is empty`);
     const { index } = chosen.value;
-    const data = writeJson(event.of, chosen.value);
+    const data = toText(event.of, chosen.value);
     return typeof index === "number" ? { event: event.name, data, id: index } : { event: event.name, data };
   };
 }

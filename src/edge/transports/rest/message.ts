@@ -3,9 +3,9 @@ import { create, type DescField, type Message } from "@bufbuild/protobuf";
 import type { Violation } from "../../../../gen/limber/v1/error_pb.ts";
 import { Reason, refuse } from "../../../errors.ts";
 import { type Given, segmentsOf } from "../../messages/errors.ts";
-import { COUNTED_BYTES, decoderOf, Faults, parseBody } from "../../messages/json.ts";
+import { decoderOf, Faults } from "../../messages/json.ts";
 import { invalid, violationOf, violationsOf } from "../../messages/validate.ts";
-import { type HttpExchange, type HttpRequest, headerOf } from "./exchange.ts";
+import { type HttpExchange, headerOf } from "./exchange.ts";
 import { queryOf, valuesOf } from "./query.ts";
 import type { RestRoute } from "./route.ts";
 
@@ -15,8 +15,6 @@ export async function readMessage(exchange: HttpExchange): Promise<Message> {
   if (route.path.length > 0 && Object.values(parameters).includes(""))
     throw refuse(Reason.NOT_FOUND, "there is no such path");
   const limits = { most: route.bounds.bytes, hold: exchange.hold };
-  const message = await route.dialect.readQuickly?.(route, request, limits);
-  if (message) return withHead(exchange, message, new Faults());
   return messageOf(exchange, await route.dialect.readBody(route, request, limits));
 }
 
@@ -77,19 +75,9 @@ function allViolations(faults: Faults, route: RestRoute, message: Message): Viol
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
 /** What the caller sent and where, for the answer to a refusal. */
-export function givenOf({ route, request, parameters, body = plainBodyOf(request), query }: HttpExchange): Given {
+export function givenOf({ route, parameters, body, query }: HttpExchange): Given {
   const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
-}
-
-/** What a plain body says, which was not read as a value so far; undefined where it is none, and where it would have to be counted. */
-function plainBodyOf(request: HttpRequest): unknown {
-  if (!("body" in request) || request.body.length > COUNTED_BYTES) return undefined;
-  try {
-    return parseBody(request.body);
-  } catch {
-    return undefined;
-  }
 }
 
 function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string | number)[] {

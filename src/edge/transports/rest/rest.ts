@@ -14,7 +14,7 @@ import { type CallLog, callerIdOf } from "../../call-log.ts";
 import { overloaded } from "../../gate/admission/admission.ts";
 import type { Admission, Advice, Gate } from "../../gate/gate.ts";
 import { type Given, refusalOf, restAnswer } from "../../messages/errors.ts";
-import { encoderOf, writeJson, writingJson } from "../../messages/json.ts";
+import { encoderOf, toText, writingJson } from "../../messages/json.ts";
 import { refuseStream, wantsStream } from "../../messages/stream.ts";
 import { RunningCalls } from "../../server/running-calls.ts";
 import { isWhole, type WholeRequestHandler } from "../../server/whole-requests.ts";
@@ -147,9 +147,8 @@ export function send(
   if (response.destroyed || response.headersSent) return;
   const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
   writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
-  // Node may keep the body for longer than its buffer holds it.
-  if (isWhole(response)) response.end(body);
-  else response.end(Buffer.from(body));
+  // The kinds of responses have no signature in common, and all take a buffer.
+  (response as ServerResponse).end(body);
 }
 
 /** What `send` says ahead of a body, as lines of HTTP/1. */
@@ -333,7 +332,9 @@ async function answerWhole(exchange: HttpExchange, admission: Admission, message
     return;
   }
   const isListed = route.verb === "GET";
-  const body = isListed ? await inSlices(writingJson(method.output, message)) : writeJson(method.output, message);
+  const body = isListed
+    ? await inSlices(writingJson(method.output, message))
+    : Buffer.from(toText(method.output, message));
   if (isWhole(response) && admission.lines !== undefined)
     response.answer(route.status, linesOf(body, requestId, dialect.contentType) + admission.lines, body);
   else send(response, route.status, requestId, ["content-type", dialect.contentType, ...admission.headers], body);

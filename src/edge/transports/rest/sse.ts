@@ -5,10 +5,10 @@ import { after, steadyNow } from "../../../clock.ts";
 import type { Outlet } from "../../server/whole-requests.ts";
 import { drained } from "../stalled-reader.ts";
 
-/** One event. `data` is JSON, which never holds a line break; bytes are good until the next event is made. */
+/** One event. `data` is JSON, which never holds a line break. */
 export interface ServerEvent {
   readonly event: string;
-  readonly data: string | Buffer;
+  readonly data: string;
   /** Position in the stream, so that a reader can see gaps. */
   readonly id?: number;
 }
@@ -48,12 +48,7 @@ export const LINES: StreamForm = {
 
 /** A response of Node's as an outlet. */
 export const outletOf = (response: Writable): Outlet => ({
-  send: (before, data, behind) =>
-    response.write(
-      typeof data === "string"
-        ? `${before}${data}${behind}`
-        : Buffer.concat([Buffer.from(before), data, Buffer.from(behind)]),
-    ),
+  send: (before, data, behind) => response.write(`${before}${data}${behind}`),
   end: () => void response.end(),
   on: (event, run) => response.on(event, run),
   off: (event, run) => response.off(event, run),

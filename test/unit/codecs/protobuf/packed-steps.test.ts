@@ -5,7 +5,7 @@ import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy
 import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { seenAnswer } from "../../../../src/codecs/protobuf/loop.ts";
 import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
-import { writeJson } from "../../../../src/fast/json/write.ts";
+import { toText } from "../../../../src/edge/messages/json.ts";
 import { SentAction } from "../../../../src/inference/sent-action.ts";
 
 const finite = fc.oneof(
@@ -30,7 +30,7 @@ describe("steps that are handed on as they came", () => {
         const plain = create(ActResponseSchema, { id: "act_1", action: { space: "joint_pos_7", steps, dtMs: 50 } });
         const packed = { ...plain, action: new SentAction("joint_pos_7", seen!.answer, 50) };
         expect(packed.action.packed?.count).toBe(rows.length);
-        expect(writeJson(ActResponseSchema, packed).toString()).toBe(writeJson(ActResponseSchema, plain).toString());
+        expect(toText(ActResponseSchema, packed)).toBe(toText(ActResponseSchema, plain));
         expect(writeMessage(ActResponseSchema, packed)).toEqual(Buffer.from(toBinary(ActResponseSchema, plain)));
       }),
     );

@@ -14,13 +14,11 @@ export interface Dialect {
   readonly contentType: string;
   /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
   readBody(route: RestRoute, request: HttpRequest, limits: BodyLimits): Promise<unknown>;
-  /** The message of a whole request whose body is all of the message and can be read quickly; undefined for any other. */
-  readQuickly?(route: RestRoute, request: HttpRequest, limits: BodyLimits): Promise<Message | undefined>;
   /** Whether members and parameters that the schema does not know are passed over rather than refused. */
   readonly ignoresUnknown: boolean;
   /** What the request's head says beside its path, query and body, put into the message. */
   readHead?(message: Message, request: HttpRequest): void;
-  /** Its answers are the schema's own JSON, as `writeJson` writes it, and its head says nothing of them. */
+  /** Its answers are the schema's own JSON, as `toText` writes it, and its head says nothing of them. */
   readonly plain?: true;
   /** The text of an answer whose JSON, by the schema's names, is `value`. */
   write(desc: DescMessage, value: unknown, request: HttpRequest): string;

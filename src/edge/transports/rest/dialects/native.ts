@@ -1,6 +1,6 @@
 /** The gateway's own convention. */
 import { restAnswer } from "../../../messages/errors.ts";
-import { type Expected, parseCounted, readQuickly } from "../../../messages/json.ts";
+import { type Expected, parseCounted } from "../../../messages/json.ts";
 import { type BodyLimits, readBody } from "../body.ts";
 import type { HttpRequest } from "../exchange.ts";
 import type { Dialect } from "./dialect.ts";
@@ -26,10 +26,6 @@ export const native: Dialect = {
     if (route.verb === "GET") return {};
     const desc = route.body === "*" ? route.method.input : route.body?.message;
     return readJson(request, { bounds: route.bounds, desc }, limits);
-  },
-  async readQuickly(route, request, limits) {
-    if (!("body" in request) || route.body !== "*" || route.path.length > 0) return undefined;
-    return readQuickly(route.method.input, await readBody(request, JSON_TYPE, "application/json", limits));
   },
   ignoresUnknown: false,
   plain: true,
