@@ -82,6 +82,7 @@ const OWNED_PACKAGES: Readonly<Record<string, readonly string[]>> = {
   fastify: ["edge"],
   "@connectrpc/connect": ["edge"],
   "@connectrpc/connect-node": ["edge"],
+  "@connectrpc/connect-fastify": ["edge"],
   postgres: ["store"],
   nats: ["events", "embedded"],
   "@nats-io/jetstream": ["events"],

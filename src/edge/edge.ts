@@ -106,7 +106,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveDocs(fastify);
   if (options.metrics) serveMetrics(fastify, options.metrics);
   serveRest(fastify, rest);
-  for (const path of serveConnect(fastify, options.services, transports)) endless.add(path);
+  serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 
   const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();

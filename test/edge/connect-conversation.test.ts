@@ -46,7 +46,9 @@ describe("a conversation", () => {
     const unreadable = (): never => expect.unreachable();
     const memory = new BodyMemory();
     const readiness = () => true;
-    serveConnect(fastify, [PolicyService], { gate, readiness, log, memory, closing: closing.signal, unreadable });
+    const endless = (): void => undefined;
+    const options = { gate, readiness, log, memory, closing: closing.signal, endless, unreadable };
+    serveConnect(fastify, [PolicyService], options);
     await fastify.listen({ host: "127.0.0.1", port: 0 });
     const { port } = fastify.server.address() as AddressInfo;
     onTestFinished(async () => {

@@ -1,16 +1,22 @@
 /** The Connect, gRPC and gRPC-Web transports: every RPC of the schema through the gate, by Connect. */
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import {
+  Code,
   ConnectError,
+  type ConnectRouter,
   type ContextValues,
-  createConnectRouter,
   createContextKey,
   createContextValues,
   type HandlerContext,
   type MethodImpl,
 } from "@connectrpc/connect";
-import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
-import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import type {
+  Compression,
+  UniversalHandler,
+  UniversalServerRequest,
+  UniversalServerResponse,
+} from "@connectrpc/connect/protocol";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
@@ -32,7 +38,7 @@ import { converse } from "./conversation.ts";
 import { healthService, type Readiness } from "./health.ts";
 import { serveReflection } from "./reflection.ts";
 
-/** What these transports depends on. */
+/** What these transports depend on. */
 export interface ConnectOptions {
   readonly gate: Gate;
   readonly readiness: Readiness;
@@ -40,6 +46,8 @@ export interface ConnectOptions {
   readonly memory: BodyMemory;
   /** Aborted when running calls have to end. */
   readonly closing: AbortSignal;
+  /** Called with the path of each RPC whose callers stream, when Fastify is ready. */
+  readonly endless: (path: string) => void;
   /** Answers a request whose head names no host. */
   readonly unreadable: (request: FastifyRequest, reply: FastifyReply) => void;
 }
@@ -50,21 +58,51 @@ const COMPRESS_FROM_BYTES = 1 << 20;
 /** Timers hold no more than 31 bits of milliseconds, and fire at once beyond. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** Serves `services`, the health protocol and server reflection; answers the paths of those RPCs whose callers stream. */
+/** Serves `services`, the health protocol and server reflection. */
 export function serveConnect(
   fastify: FastifyInstance,
   services: readonly DescService[],
   options: ConnectOptions,
-): string[] {
-  const router = createConnectRouter({
-    acceptCompression: CODINGS.map(forQueries),
-    compressMinBytes: COMPRESS_FROM_BYTES,
-    readMaxBytes: boundsOf(Health.method.check).bytes,
-    jsonOptions: { ignoreUnknownFields: false },
-    // What the schema does not know is dropped.
-    binaryOptions: { readUnknownFields: false },
-    shutdownSignal: options.closing,
+): void {
+  const replies = new WeakMap<FastifyRequest, FastifyReply>();
+  void fastify.register((scope, _, done) => {
+    scope.addHook("onRequest", async (request, reply) => {
+      const { headers } = request.raw;
+      // Connect makes an address of it, and throws where it cannot.
+      if (!URL.canParse(`http://${headers[":authority"] ?? headers.host ?? ""}`)) {
+        options.unreadable(request, reply);
+        return;
+      }
+      dropEndlessTimeout(headers);
+      request.headers = UNPARSED;
+      replies.set(request, reply);
+    });
+    fastifyConnectPlugin(
+      scope,
+      {
+        acceptCompression: CODINGS.map(forQueries),
+        compressMinBytes: COMPRESS_FROM_BYTES,
+        readMaxBytes: boundsOf(Health.method.check).bytes,
+        jsonOptions: { ignoreUnknownFields: false },
+        // What the schema does not know is dropped.
+        binaryOptions: { readUnknownFields: false },
+        shutdownSignal: options.closing,
+        contextValues(request) {
+          // Connect answers alone: Fastify would answer a second time where a caller has left.
+          const response = replies.get(request)!.hijack().raw;
+          return createContextValues().set(wireKey, { request: request.raw, response });
+        },
+        routes: (router) => route(router, services, options),
+      },
+      done,
+    );
   });
+}
+
+/** What Fastify's parsers of bodies are shown: no body. It is read by `boundedRequest`. */
+const UNPARSED = { "content-type": undefined, "content-length": undefined, "transfer-encoding": undefined };
+
+function route(router: ConnectRouter, services: readonly DescService[], options: ConnectOptions): void {
   const requestGate = gateOf(options);
   for (const method of services.flatMap(({ methods }) => methods)) {
     router.rpc(method, handlerOf(method, options), { requestGate, readMaxBytes: boundsOf(method).bytes });
@@ -72,15 +110,10 @@ export function serveConnect(
   const names = services.map(({ typeName }) => typeName);
   router.service(Health, healthService(names, options.readiness));
   serveReflection(router, [...services, Health]);
-  for (const handle of router.handlers) {
-    fastify.all(
-      handle.requestPath,
-      { onRequest: async (request, reply) => answer(handle, request, reply, options) },
-      unreachable,
-    );
+  for (const [i, handle] of router.handlers.entries()) {
+    router.handlers[i] = bounded(handle, options);
+    if (/client|bidi/.test(handle.method.methodKind)) options.endless(handle.requestPath);
   }
-  const streaming = router.handlers.filter(({ method }) => /client|bidi/.test(method.methodKind));
-  return streaming.map(({ requestPath }) => requestPath);
 }
 
 /** Bodies come to Connect unpacked; what it unpacks itself are the messages of queries, and heads are short. */
@@ -96,37 +129,24 @@ const thrownAsConnect = (thrown: unknown): never => {
   throw thrown instanceof Refusal ? connectError(thrown, newId("req")) : thrown;
 };
 
-const unreachable = (): never => {
-  throw new Error("the call was answered before");
-};
-
-/** Hands one call to Connect, and never leaves a caller without an answer. */
-async function answer(
-  handle: UniversalHandler,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  options: ConnectOptions,
-): Promise<void> {
-  const { raw } = request;
-  // Connect makes an address of it, and throws where it cannot.
-  if (!URL.canParse(`http://${raw.headers[":authority"] ?? raw.headers.host ?? ""}`)) {
-    options.unreadable(request, reply);
-    return;
-  }
-  reply.hijack();
-  dropEndlessTimeout(raw.headers);
-  const values = createContextValues().set(peerKey, raw.socket.remoteAddress ?? "");
-  try {
-    const universal = universalRequestFromNodeRequest(raw, reply.raw, undefined, values);
-    const response = await handle(boundedRequest(universal, raw, readerOf(handle.method, values, options)));
-    const { body } = response;
-    const streamed = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
-    const read = streamed ? { ...response, body: whileRead(body, reply.raw) } : response;
-    await universalResponseToNodeResponse(read, reply.raw);
-  } catch {
-    // The answer could not be written, for the caller is gone; the gate has noted why.
-    reply.raw.destroy();
-  }
+/** One of Connect's handlers, with bounds on the body that it reads and on the time that its answer waits for its reader. */
+function bounded(handle: UniversalHandler, options: ConnectOptions): UniversalHandler {
+  const answer = async (request: UniversalServerRequest): Promise<UniversalServerResponse> => {
+    const { contextValues: values = createContextValues() } = request;
+    const wire = values.get(wireKey);
+    if (wire === undefined) throw new Error("a call came in past Fastify");
+    try {
+      const answered = await handle(boundedRequest(request, wire.request, readerOf(handle.method, values, options)));
+      const { body } = answered;
+      const isStream = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
+      return isStream ? { ...answered, body: whileRead(body, wire.response) } : answered;
+    } catch (thrown) {
+      // No caller is left without an end.
+      wire.response.destroy();
+      throw new ConnectError("the call has no answer", Code.Aborted, undefined, undefined, thrown);
+    }
+  };
+  return Object.assign(answer, handle);
 }
 
 /** What the reading of a body does to the call that `values` belong to. */
@@ -171,7 +191,10 @@ interface ConnectExchange {
   ended?: boolean;
 }
 
-const peerKey = createContextKey("");
+/** The request and the response of node's that a call came by. */
+const wireKey = createContextKey<
+  { readonly request: FastifyRequest["raw"]; readonly response: FastifyReply["raw"] } | undefined
+>(undefined);
 const exchangeKey = createContextKey<ConnectExchange | undefined>(undefined);
 
 /** Lets a call in before its body is read, and notes the end of it. */
@@ -233,7 +256,7 @@ function headOf(context: HandlerContext, requestId: string, startedAt: number) {
   return {
     authorization: requestHeader.get("authorization") ?? undefined,
     adminToken: requestHeader.get(ADMIN_HEADER) ?? undefined,
-    remoteAddress: values.get(peerKey),
+    remoteAddress: values.get(wireKey)?.request.socket.remoteAddress ?? "",
     forwardedFor: requestHeader.get("x-forwarded-for") ?? undefined,
     requestId,
     deadline: deadlineOf(context, startedAt),

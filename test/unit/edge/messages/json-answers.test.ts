@@ -1,6 +1,7 @@
-/** REST JSON of answers: what is written, and that the quick way writes what the plain one does. */
-import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
+/** REST JSON of answers: what is written, at once and in slices. */
+import { create, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
+import { inline } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { KeySchema, OrgSchema } from "../../../../gen/limber/v1/account_pb.ts";
 import { CreateKeyRequestSchema } from "../../../../gen/limber/v1/account_service_pb.ts";
 import { ErrorBodySchema } from "../../../../gen/limber/v1/error_pb.ts";
@@ -128,8 +129,12 @@ describe("an answer that is long", () => {
   });
 });
 
+/** The messages of a message's own fields: events of streams are written alone. */
+const within = (desc: DescMessage): DescMessage[] =>
+  desc.fields.flatMap(({ message }) => (message && !getOption(message, inline) ? message : []));
+
 describe.each(
-  [...new Set(SERVICES.flatMap(({ methods }) => methods.map(({ output }) => output)))]
+  [...new Set(SERVICES.flatMap(({ methods }) => methods.flatMap(({ output }) => [output, ...within(output)])))]
     .filter(({ typeName }) => !typeName.startsWith("google."))
     .map((desc) => [desc.typeName, desc] as const),
 )("%s", (_, desc) => {
