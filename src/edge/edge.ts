@@ -39,9 +39,9 @@ export interface ServerOptions {
   readonly log: CallLog;
   /** Where the bodies of requests are counted; the defaults where it is absent. */
   readonly memory?: BodyMemory;
-  /** Serves `/metrics`; undefined: nobody does. */
+  /** Serves `/metrics`; there is no such path where it is undefined. */
   readonly metrics?: MetricsAccess;
-  /** Aborted when running calls have to end; `drain` aborts it when its patience is over. */
+  /** Aborted when running calls have to end; `drain` aborts it after `patienceMs`. */
   readonly closing?: AbortController;
   /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
   readonly port?: PortOptions;
@@ -61,7 +61,7 @@ export interface EdgeServer {
   drain(patienceMs: number, enough?: Promise<unknown>): Promise<void>;
 }
 
-/** How long calls that were told to end have for their last words. */
+/** How long calls that were told to end have for their last answer, in milliseconds. */
 const LAST_WORDS_MS = 1000;
 /** How long answers have to be written when no more calls are waited for. */
 const WRITTEN_MS = 100;
@@ -69,7 +69,7 @@ const WRITTEN_MS = 100;
 /** Builds the edge over a gate: REST, Connect, gRPC, gRPC-Web, health, reflection and the documentation. */
 export function buildServer(options: ServerOptions): EdgeServer {
   const closing = options.closing ?? new AbortController();
-  // Every running call listens.
+  // Every running call has a listener.
   setMaxListeners(0, closing.signal);
   const unreadable = (request: FastifyRequest, reply: FastifyReply): void =>
     answerAny(request, reply, refuse(Reason.MALFORMED_BODY, "the request names no host"));
@@ -149,15 +149,15 @@ export function buildServer(options: ServerOptions): EdgeServer {
 }
 
 /**
- * The kernel hands each listener one new connection in each turn of the event loop: with a single one, hundreds of new connections stand
- * before somebody who asks about health. So several listen on one port, among which Linux shares what comes.
+ * The kernel hands each listener one new connection in each turn of the event loop: with a single listener, a probe of health stands behind
+ * hundreds of new connections. So several listen on one port, among which Linux shares what comes.
  */
 const MORE_LISTENERS = 7;
 
 /** Whether several may listen on one port. `localhost` may be two addresses. */
 const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0;
 
-/** Fails where somebody listens: a port that is shared would be shared with another process, too. */
+/** Fails where another process listens: a port that is shared would be shared with it, too. */
 function assertFree(host: string, port: number): Promise<void> {
   const probe = createListener();
   return new Promise((resolve, reject) => {
@@ -176,7 +176,7 @@ function listenMore(server: EventEmitter, host: string, port: number): Promise<S
     (listener) =>
       new Promise<Server>((resolve, reject) => {
         listener.once("error", reject);
-        // Told of a connection that could not be accepted, which is nobody's.
+        // The error of a connection that could not be accepted belongs to no call.
         listener.on("listening", () => listener.on("error", () => undefined));
         listener.listen({ host, port, reusePort: true, exclusive: true }, () => resolve(listener));
       }),
@@ -217,7 +217,7 @@ function noSuchPath(request: FastifyRequest, reply: FastifyReply): void {
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
 
-/** Answers what no transport has taken. A gRPC client reads no JSON: it is told in trailers that stand alone. */
+/** Answers what no transport has taken. A gRPC client reads no JSON: its answer is trailers that stand alone. */
 function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   reply.hijack();
   const requestId = newId("req");

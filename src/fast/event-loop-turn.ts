@@ -10,7 +10,7 @@ let turn = 0;
 let begun = 0;
 let isCounted = false;
 
-/** The number of this turn: of the same number is what nobody else was heard between. */
+/** The number of this turn. Between two moments with one number nothing else was read. */
 export function currentTurn(): number {
   if (!isCounted) setImmediate(end);
   isCounted = true;

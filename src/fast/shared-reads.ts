@@ -5,10 +5,10 @@
 import { Socket } from "node:net";
 import { hearErrors } from "../edge/server/error-listeners.ts";
 
-/** What a read brings is copied out of it before anybody else reads. */
+/** Bytes are copied out of it before the next read of any connection. */
 const BLOCK = Buffer.allocUnsafeSlow(64 << 10);
 
-/** A connection that reads so. */
+/** A connection that reads into the block. */
 export interface SharedReader {
   readonly socket: Socket;
   /** From now on it reads as any other socket. */
@@ -16,8 +16,8 @@ export interface SharedReader {
 }
 
 /**
- * Takes the connection out of `socket`, which has to be at rest, and into a socket whose reads `hear` is told of. Whatever ends one of
- * the two ends the other, so that who holds the first goes on to hold the connection. Undefined where the connection is no plain one.
+ * Moves the connection of `socket`, which has to be at rest, into a socket whose reads are given to `hear`. Each of the two sockets ends
+ * with the other, so that the owner of the first still owns the connection. Undefined where the connection is not plain TCP.
  */
 export function readShared(socket: Socket, hear: (chunk: Buffer) => void): SharedReader | undefined {
   const holder = socket as Socket & { _handle: object | null };

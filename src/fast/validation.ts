@@ -134,7 +134,7 @@ function both(one: QuickCheck, other: QuickCheck): QuickCheck {
   return all([one, other].filter((check) => check !== always));
 }
 
-/** Of lists of numbers, the longest of hot messages, none is asked by way of another function. */
+/** Lists of numbers, the longest of hot messages, are checked in one loop without a call for each number. */
 function every(check: QuickCheck): QuickCheck {
   if (check === finite) return (value) => areFinite(value as readonly unknown[]);
   return (value) => {

@@ -2,7 +2,8 @@
  * What each piece of the fast layer saves: two gateways, one with every piece and one without that piece, are loaded in turn until
  * neither gets faster, then measured in turn. Printed are medians over rounds of CPU microseconds for a call, and of the ratios of rounds
  * the median and the middle half. `plain` stands for the gateway without any piece.
- * `node test/bench/pieces.ts [rounds] [calls] [REST,gRPC] [small,pictures] [json,validation,…,plain]`
+ * A loop is 64 closed loops without pictures, of which the messages are ten times the calls.
+ * `node test/bench/pieces.ts [rounds] [calls] [REST,gRPC,loop] [small,pictures] [http1,validation,…,plain]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,16 +16,18 @@ import { FAST_PIECES } from "../../src/config.ts";
 import { actFrame, actJson, GRPC_PATH } from "./support/act-call.ts";
 import { openGateway } from "./support/gateway.ts";
 import { grpcLoad, type Load, restLoad } from "./support/load.ts";
+import { closedLoops, robots } from "./support/loop-load.ts";
 import { descendants, median, pin, start } from "./support/processes.ts";
 import { inTurns, type Program, ratiosOf } from "./support/turns.ts";
 
 const rounds = Number(process.argv[2] ?? 15);
 const calls = Number(process.argv[3] ?? 2000);
-const transports = process.argv[4]?.split(",") ?? ["REST", "gRPC"];
+const transports = process.argv[4]?.split(",") ?? ["REST", "gRPC", "loop"];
 const sizes = process.argv[5]?.split(",") ?? ["small", "pictures"];
 const pieces = process.argv[6]?.split(",") ?? [...FAST_PIECES, "plain"];
 const CALLERS = 32;
 const CONNECTIONS = 8;
+const ROBOTS = 64;
 
 /** Two JPEGs of noise, about 24 kB each. */
 const PICTURES = await Promise.all(
@@ -68,8 +71,16 @@ function loadOf(transport: string, size: string, port: number, key: string): (co
   const at = `http://127.0.0.1:${port}`;
   const body = size === "small" ? actJson : picturesJson;
   const frame = size === "small" ? actFrame : picturesFrame;
+  if (transport === "loop") return (count) => loopLoad(at, key, Math.ceil((10 * count) / ROBOTS));
   if (transport === "REST") return (count) => restLoad(`${at}/v1/act`, body, key, CALLERS, count);
   return (count) => grpcLoad(at, GRPC_PATH, frame, key, CONNECTIONS, CALLERS / CONNECTIONS, count);
+}
+
+async function loopLoad(at: string, key: string, each: number): Promise<Load> {
+  const { all, close } = await robots(at, key, CONNECTIONS, ROBOTS);
+  const { latencies } = await closedLoops(all, each);
+  close();
+  return { answered: latencies.length, failed: 0, latencies };
 }
 
 const folder = mkdtempSync(join(tmpdir(), "limber-bench-"));
@@ -84,7 +95,7 @@ for (const piece of pieces) {
   const measured = gateways.map(({ pid }) => pid);
   pin(measured, [upstream.pid, ...measured.flatMap((pid) => descendants(pid))]);
   for (const transport of transports)
-    for (const size of sizes) {
+    for (const size of transport === "loop" ? sizes.slice(0, 1) : sizes) {
       const programs = gateways.map(
         ({ pid, port, key }, i): Program => ({ name: fast[i]!, pid, load: loadOf(transport, size, port, key) }),
       );
@@ -92,7 +103,7 @@ for (const piece of pieces) {
       const ratios = ratiosOf(without!, all!);
       const at = (share: number): string => ratios[Math.floor(share * (ratios.length - 1))]!.toFixed(2);
       console.log(
-        `${`${transport} act, ${size}`.padEnd(20)} on ${median(all!.micros).toFixed(1)} us, ${fast[1]} ` +
+        `${`${transport}, ${size}`.padEnd(16)} on ${median(all!.micros).toFixed(1)} us, ${fast[1]} ` +
           `${median(without!.micros).toFixed(1)} us: ${median(ratios).toFixed(3)} (${at(0.25)} - ${at(0.75)})`,
       );
     }

@@ -1,4 +1,4 @@
-/** Requests that are on their way: each has to have come whole in time, as HTTP/1's have. One watch, over node's streams and ours. */
+/** Watches that HTTP/2 requests come whole in time, as node:http does for HTTP/1: over node's streams and those of the fast layer. */
 import { after, every } from "../../clock.ts";
 
 /** A request whose body may still be coming. */
@@ -9,7 +9,7 @@ export interface Arriving {
   isLate: boolean;
   /** Nothing more has to come. */
   readonly isWhole: boolean;
-  /** Answers for it that it is late, unless an answer is under way. */
+  /** Answers that the request is late, unless an answer has begun. */
   refuse(): void;
   /** Ends what is left of it, if anything is. */
   reset(): void;

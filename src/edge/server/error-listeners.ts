@@ -1,7 +1,7 @@
 /**
- * Sockets, requests and responses whose errors are heard from their first moment to their last, whoever else listens and stops
- * listening. A failed write or an aborted request is told a turn later: by then its transport has let go of it, or the connection is
- * another's, and an `error` event that nobody hears ends the process. Node destroys what failed; its `close` tells its owners.
+ * Sockets, requests and responses that have a listener for errors from their first moment to their last. The error of a failed write or an
+ * aborted request comes a turn later. By then its transport may have removed its own listener, and an `error` event without one ends the
+ * process. Node destroys what failed, and owners act on `close`.
  */
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -29,7 +29,7 @@ export class OwnedResponse extends ServerResponse<OwnedRequest> {
   }
 }
 
-/** A request of node:http2: errors of its stream are told to it too. */
+/** A request of node:http2, which emits the errors of its stream too. */
 export class OwnedHttp2Request extends Http2ServerRequest {
   constructor(...args: ConstructorParameters<typeof Http2ServerRequest>) {
     super(...args);

@@ -10,9 +10,9 @@ export interface BudgetOptions {
   readonly perSecond: number;
 }
 
-/** A head of more fields than anybody reads costs as much as so many. */
+/** A head that is too large to be read costs as much as so many frames. */
 const LARGE_HEAD = 10;
-/** What is told in words, and resets of what is answered already, cost less: their budgets fill so many times as fast. */
+/** Refusals in words, and resets of answered streams, cost less: their budgets fill so many times as fast. */
 const SPOKEN = 5;
 /** A balancer sends calls of many clients over one connection, and some of them have no key. */
 const REFUSED_BURST = 2.5;

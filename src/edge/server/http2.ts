@@ -24,7 +24,7 @@ export interface Http2Limits {
   readonly streamWindow: number;
   readonly sessionWindow: number;
   readonly maxHeaderSize: number;
-  /** What clients are told instead of it. Node resets the streams of a client that was told a limit and passed it, and leaves none to answer. */
+  /** The limit that clients are told in its place. Node resets the streams of a client that passes the told limit, and leaves none to answer. */
   readonly toldHeaderSize?: number;
   readonly idleTimeoutMs: number;
   readonly requestTimeoutMs: number;
@@ -39,10 +39,10 @@ export interface NodeHttp2 extends ConnectionServer {
   accept(connection: Socket | Duplex, greeted: () => void, from?: From): void;
 }
 
-/** How long after the last GOAWAY could have come a client's first request may be on its way. */
+/** How long a client's first request may take to come after a GOAWAY, in milliseconds. */
 export const HEARD_MS = 1_000;
 
-/** What a gRPC caller is told whose request did not come in time: trailers that stand alone, as gRPC clients read no JSON. */
+/** The answer to a gRPC request that did not come in time: trailers alone, as gRPC clients read no JSON. */
 export const LATE_TRAILERS = {
   "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
   "grpc-message": encodeURIComponent(FAULTS.slow.message),
@@ -217,7 +217,7 @@ function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
   return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
 }
 
-/** What requests are told of the connection that they came by. */
+/** Gives requests the address and the security of the connection that they came by. */
 function comesFrom(session: ServerHttp2Session, { address, isSecure }: From): void {
   // Node shows its sockets from behind a proxy, of which this answer is the way out.
   const socket = session.socket.once("close", ignore);

@@ -1,7 +1,7 @@
 /**
- * Addresses that connections were cut off from for what they cost, again and again: their next ones wait before they are heard. Connections
- * have budgets of their own, and that is where costs are paid; this is the last resort against a peer that connects anew each time.
- * Whoever shares the address, behind a NAT or a balancer, waits too: so it takes several cuts, is forgotten with time, and is bounded.
+ * Addresses whose connections were ended for what they cost, again and again: their next connections wait before they are read. Costs are paid
+ * from budgets of each connection; this is the last resort against a peer that connects anew each time. All that share the address, behind a
+ * NAT or a balancer, wait too: so it takes several cuts, is forgotten with time, and is bounded.
  */
 import { steadyNow } from "../../clock.ts";
 
@@ -11,7 +11,7 @@ const FREE_CUTS = 3;
 const FORGET_MS = 5_000;
 /** More are not counted, so that all are forgotten in time. */
 const MOST_CUTS = 10;
-/** The connections of an address with too many cuts are heard one after the other. */
+/** The connections of an address with too many cuts are read one after the other, in milliseconds. */
 const TURN_MS = 50;
 /** None waits longer. */
 const MOST_WAIT_MS = 500;
@@ -26,7 +26,7 @@ interface Debt {
   next: number;
 }
 
-/** Who has to wait, by address. */
+/** How long addresses wait. */
 export class Penalties {
   readonly #debts = new Map<string, Debt>();
   /** A connection of this address was cut off for what it cost. */
@@ -37,7 +37,7 @@ export class Penalties {
     this.#debts.set(address, { ...debt, cuts: Math.min(MOST_CUTS, left(debt, at) + 1), at });
   }
 
-  /** Milliseconds that a new connection of this address has to wait; 0 for nearly everyone. */
+  /** Milliseconds that a new connection of this address has to wait; 0 for nearly every one. */
   waitMs(address: string): number {
     if (this.#debts.size === 0) return 0;
     const debt = this.#debts.get(address);

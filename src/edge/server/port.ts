@@ -44,7 +44,7 @@ export type OpenHttp1 = (deps: {
 /** Opens a server for HTTP/2 connections in front of node:http2, which serves the requests that it does not. */
 export type OpenHttp2 = (deps: {
   readonly limits: Http2Limits;
-  /** Opens node's sessions with other limits. They charge nobody: the server in front does. */
+  /** Opens node's sessions with other limits. They charge no address: the server in front does. */
   readonly openNode: (limits: Partial<Http2Limits>) => NodeHttp2;
   /** A connection of this address was ended for what it cost. */
   readonly cutOff: (address: string) => void;
@@ -124,7 +124,7 @@ export type Port = (http.Server | https.Server) & {
   leave(): void;
 };
 
-/** How long a connection on which nothing was said yet is kept when the port closes: its first request may be on its way. */
+/** How long a connection without a byte is kept when the port closes, in milliseconds: its first request may be coming. */
 const FIRST_WORD_MS = 1_000;
 
 /**

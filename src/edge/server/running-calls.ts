@@ -1,8 +1,8 @@
 /** The calls that run at the moment. */
 
 /**
- * Members that come and go by the thousand a second. Not a Set: one that makes room leaves a table behind, which the
- * collector takes for alive until its next full round, with everyone who was in it and all that hangs on them.
+ * Members that come and go by the thousand a second. Not a Set: one that grows or shrinks leaves a table behind, which the collector takes for
+ * alive until its next full round, with all members that were in it and all that they hold.
  */
 export class RunningCalls<T> {
   readonly #places: (T | undefined)[] = [];
@@ -18,7 +18,7 @@ export class RunningCalls<T> {
     };
   }
 
-  /** Calls `visit` for everyone who runs; they may leave meanwhile. */
+  /** Calls `visit` for every member; members may leave meanwhile. */
   each(visit: (member: T) => void): void {
     for (const member of [...this.#places]) if (member !== undefined) visit(member);
   }

@@ -15,7 +15,7 @@ class UntilAbort<T> implements Items<T> {
   readonly #signal: Signal;
   #listens = false;
   #over = false;
-  /** Ends the wait of who waits. */
+  /** Ends the wait of the reader. */
   #interrupt: ((reason: unknown) => void) | undefined;
 
   constructor(source: AsyncIterable<T>, signal: Signal) {
@@ -58,7 +58,7 @@ class UntilAbort<T> implements Items<T> {
 
   readonly #aborted = (): void => {
     const interrupt = this.#interrupt;
-    // Who does not wait is told when he asks for the next item.
+    // A reader that does not wait gets the reason when it asks for the next item.
     if (interrupt === undefined) return;
     this.#leave();
     interrupt(this.#signal.reason);

@@ -13,7 +13,7 @@ export function requestCoding({ "grpc-encoding": encoding }: HeadFields): Coding
   return found;
 }
 
-/** The first encoding that the caller reads, or else the one that he writes. */
+/** The first known encoding that the caller reads, or else the one that it writes. */
 export function responseCoding(headers: HeadFields): Coding | undefined {
   const { "grpc-accept-encoding": accepted, "grpc-encoding": encoding } = headers;
   if (accepted === undefined || accepted === "") return encoding === undefined ? undefined : codingOf(encoding);
@@ -24,7 +24,7 @@ export function responseCoding(headers: HeadFields): Coding | undefined {
   return undefined;
 }
 
-/** Puts what an answer says of encodings behind its other fields: its own, and those that are known to whoever wrote in another. */
+/** Adds what an answer says of encodings to its fields: its own, and the known ones where the caller wrote in another. */
 export function nameCodings(fields: string[], coding: Coding | undefined, headers: HeadFields): void {
   if (coding) fields.push("grpc-encoding", coding.name);
   const known = encodingsFor(headers["grpc-encoding"]);

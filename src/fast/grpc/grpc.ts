@@ -1,7 +1,7 @@
 /**
- * gRPC for the calls that robots make in their loops, on HTTP/2 streams of our own: the same gate and the same service functions
- * as every other transport, without the request and response objects that a general handler builds for each call. What it says
- * is what the general handler says, to the last header, so that no client can tell them apart.
+ * gRPC for the calls of control loops, on the HTTP/2 streams of the fast layer: the same gate and the same service functions as every other
+ * transport, without the request and response objects that Connect builds for each call. Heads, messages and trailers are those of
+ * Connect, to the last header.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
@@ -36,10 +36,10 @@ import { QUICK, type Quick } from "./quick.ts";
 import { deadlineOf, timedOut, timeoutOf } from "./timeout.ts";
 import { type CallWriter, speakerOf } from "./writer.ts";
 
-/** What the fast path serves, and how. */
+/** What is served here, and how. */
 export interface GrpcOptions {
   gate: Gate;
-  /** The RPCs that it takes: unary ones, server streams and conversations. Every other is left to the general handler. */
+  /** The RPCs that are taken: unary ones, server streams and conversations. */
   methods: readonly DescMethod[];
   memory: BodyMemory;
   /** Aborted when the gateway closes; running calls then end as unavailable. */
@@ -49,7 +49,7 @@ export interface GrpcOptions {
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
-/** The fast path as the port's first look at every HTTP/2 call. */
+/** Finds the calls that are served here. */
 export function grpcCalls(options: GrpcOptions): FindTaker {
   const running = new RunningCalls<GrpcCall>();
   const takers = new Map<string, CallTaker>();
@@ -83,7 +83,7 @@ const READING = { readUnknownFields: false };
 /** Statuses from here on are no fault of the caller's. */
 const FAULT_OF_OURS = 500;
 
-/** How long a refused caller has to end his side. */
+/** How long a refused caller has to end its side, in milliseconds. */
 const LINGER_MS = 1_000;
 
 /** The trailers of calls that are refused before anything is made for them, by what they say of the time: all but the request's id. */
@@ -146,7 +146,7 @@ class GrpcCall implements CallHearer {
   #forget: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   readonly #quick: Quick | undefined;
-  /** The caller's time; undefined where he has no end to it, and not a number where it is no time. */
+  /** The caller's time, in milliseconds; undefined where it has no end, NaN where it cannot be read. */
   readonly #timeoutMs: number | undefined;
   readonly #requestId = newId("req");
   readonly #startedAt = steadyNow();
@@ -157,7 +157,7 @@ class GrpcCall implements CallHearer {
   #held: HeldBytes | undefined;
   /** What the messages of a conversation hold that were heard last. */
   #heard = 0;
-  /** Reads what the caller sends, once he is let in. */
+  /** Reads what the caller sends, once the call is let in. */
   #reader: MessageReader | undefined;
   /** The one message of a call that is no conversation. */
   #body: { message: Buffer; compressed: boolean } | undefined;
@@ -166,9 +166,9 @@ class GrpcCall implements CallHearer {
   #listener: Listener<Message> | undefined;
   /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
   #before: Promise<void> | undefined;
-  /** Whoever waits until the caller has read on, or has left. */
+  /** Ends the wait for a caller that has not read on. */
   #goOn: (() => void) | undefined;
-  /** The gate has nothing more to say: the answer is complete, or the caller is gone. */
+  /** The answer is complete, or the caller is gone. */
   #over = false;
   #refusal: Refusal | undefined;
 
@@ -292,7 +292,7 @@ class GrpcCall implements CallHearer {
     this.#held.to(bytes + this.#heard);
   };
 
-  /** What came of a message that nobody will ask for any more. */
+  /** Drops what came of a message that is not needed any more. */
   #letGo(): void {
     this.#reader = undefined;
     this.#body = undefined;
@@ -314,7 +314,7 @@ class GrpcCall implements CallHearer {
     if (plain) this.#listener?.hear(plain, true);
     else this.#listener?.hear(this.#decode(bytes));
     if (!this.#held) return;
-    // The newest message is what a loop works on; the one before it is nobody's.
+    // A loop works on the newest message; the one before it is not held any more.
     this.#heard = bytes.length > UNCOUNTED_BYTES ? bytes.length : 0;
     this.#held.to(this.#heard);
   }
@@ -322,7 +322,7 @@ class GrpcCall implements CallHearer {
   #hearInTurn(message: Buffer, compressed: boolean): void {
     if (compressed && !this.#coding) throw unreadable();
     const bytes = Promise.resolve(compressed ? this.#unpacked(message) : message);
-    bytes.catch(() => {}); // told of in its turn
+    bytes.catch(() => {}); // its failure is handled in its turn
     const last = (this.#before ?? Promise.resolve()).then(async () => this.#hear(await bytes)).catch(this.#failRead);
     this.#before = last;
     this.#stream.pause();
@@ -333,7 +333,7 @@ class GrpcCall implements CallHearer {
     });
   }
 
-  /** The caller has said all. */
+  /** The request has ended. */
   #ended(): void {
     if (this.#over) return;
     try {
@@ -376,7 +376,7 @@ class GrpcCall implements CallHearer {
     };
   }
 
-  /** What the caller sent can't be read. Whoever serves a conversation brings it to its end. */
+  /** What the caller sent can't be read. The service of a conversation brings it to its end. */
   readonly #failRead = (thrown: unknown): void => {
     const read = thrown instanceof CodecError ? refusalOfFrames(thrown, boundsOf(this.#method).bytes) : thrown;
     if (this.#listener === undefined || this.#over) this.fail(read);
@@ -403,7 +403,7 @@ class GrpcCall implements CallHearer {
     this.#end(OK_TRAILERS);
   }
 
-  /** Resolves when there is room for more, or nobody to wait for. */
+  /** Resolves when there is room for more, or the call is over. */
   #drained(): Promise<void> {
     return new Promise((resolve) => {
       const forget = after(UNREAD_MS, this.#giveUp);
@@ -470,7 +470,7 @@ class GrpcCall implements CallHearer {
     this.#stream.resume();
   }
 
-  /** The caller reads nothing any more. */
+  /** The caller has stopped reading. */
   readonly #giveUp = (): void => this.#stream.reset(this.#stream.hasMore ? CODE.cancel : CODE.none);
 
   readonly #hangUp = (): void => this.#stream.reset(CODE.none);

@@ -1,4 +1,4 @@
-/** The message that tells a loop's caller of a chunk, written at once where it is as it nearly always is. */
+/** The message that carries a chunk to a loop's caller, written in one pass in its usual form. */
 import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { PREFIX } from "../../codecs/grpc.ts";
@@ -12,7 +12,7 @@ const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readon
 let at = 0;
 
 /**
- * The framed message that tells of a chunk whose steps are packed, byte for byte as the schema writes it; undefined for every other
+ * The framed message of a chunk whose steps are packed, byte for byte as the schema writes it; undefined for every other
  * message. It is written from its end, because the length of a message stands before it.
  */
 export function framedChunk({ event }: ActStreamResponse): Buffer | undefined {

@@ -1,4 +1,4 @@
-/** Methods whose messages nearly always have one plain form, which is read and written in less time than any other. */
+/** Methods whose messages nearly always have one plain form, which is read and written in one pass. */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { type ActStreamResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { seenRequest } from "../../codecs/protobuf/loop.ts";

@@ -1,4 +1,4 @@
-/** The time that a caller of gRPC gives his call. */
+/** The time that a gRPC caller gives its call. */
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 
 /** Timers hold no more than 31 bits of milliseconds; a longer time is none at all, which is what clients mean by it. */

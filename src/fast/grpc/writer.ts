@@ -1,4 +1,4 @@
-/** How the messages of a conversation leave in their order, though large ones are compressed on the way. */
+/** The messages of a conversation, sent in their order though large ones are compressed first. */
 import type { Message } from "@bufbuild/protobuf";
 import type { Speaker } from "../../call.ts";
 
@@ -13,11 +13,11 @@ export interface CallWriter {
   end(refusal?: unknown): void;
 }
 
-/** What the caller hears. Large messages are compressed, and keep those behind them waiting; whatever breaks on the way ends the call. */
-export function speakerOf(voice: CallWriter): Speaker<Message> {
+/** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
+export function speakerOf(call: CallWriter): Speaker<Message> {
   let before: Promise<void> | undefined;
   let unsent = 0;
-  const fail = (thrown: unknown): void => voice.end(thrown);
+  const fail = (thrown: unknown): void => call.end(thrown);
   const inTurn = (send: () => void | Promise<void>): void => {
     if (before === undefined) {
       const sending = send();
@@ -31,19 +31,19 @@ export function speakerOf(voice: CallWriter): Speaker<Message> {
     });
   };
   const send = (frame: Buffer | Promise<Buffer>): void | Promise<void> => {
-    if (frame instanceof Promise) return frame.then((framed) => voice.write(framed));
-    voice.write(frame);
+    if (frame instanceof Promise) return frame.then((framed) => call.write(framed));
+    call.write(frame);
   };
   return {
     say(message) {
-      if (before !== undefined) return inTurn(() => send(voice.framed(message)));
-      const frame = voice.framed(message);
+      if (before !== undefined) return inTurn(() => send(call.framed(message)));
+      const frame = call.framed(message);
       if (frame instanceof Promise) inTurn(() => send(frame));
-      else voice.write(frame);
+      else call.write(frame);
     },
     get behind() {
-      return unsent > 1 || voice.isBehind;
+      return unsent > 1 || call.isBehind;
     },
-    end: (refusal) => inTurn(() => voice.end(refusal)),
+    end: (refusal) => inTurn(() => call.end(refusal)),
   };
 }

@@ -1,7 +1,7 @@
 /**
- * The way from a connection of ours into node:http2, for every request that nobody takes: its frames go on, under its own number, to a
- * session of node's inside this process, and what that answers comes back as it is. So whatever a general handler can do over HTTP/2 it
- * can do here, and node judges what is no sound request.
+ * The bridge from a connection of the fast layer into node:http2, for every request without a taker. Its frames go on, under their own
+ * stream numbers, to a session of node's inside this process, and the answer comes back unchanged. So a general handler can do here all that
+ * it can do over HTTP/2, and node judges which requests are sound.
  */
 import { Duplex } from "node:stream";
 import { Blocks } from "../../codecs/http2/blocks.ts";
@@ -18,7 +18,7 @@ import {
 import { type Field, packFields } from "../../codecs/http2/hpack.ts";
 import { FIRST_WINDOW, packSettings, SETTING } from "../../codecs/http2/settings.ts";
 
-/** What node answers. */
+/** Hears what node answers. */
 export interface BridgeHearer {
   /** A packed block, which uses no table; a view that may be used until this returns. */
   block(stream: number, ends: boolean, block: Buffer): void;
@@ -42,7 +42,7 @@ export class Bridge {
   readonly #reader: FrameReader;
   /** What is said to node, in one piece for each turn: a request that is reset where it begins never begins there. */
   #said: Buffer[] = [];
-  /** What waits until node has told its settings, and with them its windows. */
+  /** What waits for node's settings, and with them its windows. */
   #waiting: Buffer[] | undefined = [];
   #left = 0;
   #held: { stream: number; bytes: Buffer } | undefined;

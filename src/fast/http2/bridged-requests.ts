@@ -53,15 +53,15 @@ const NOTHING = Buffer.alloc(0);
 
 /** All of one connection. */
 export class BridgedRequests implements BridgeHearer {
-  readonly #way: BridgedConnection;
+  readonly #connection: BridgedConnection;
   readonly #streams = new Map<number, BridgedRequest>();
   #bridge: Bridge | undefined;
   /** Of a DATA frame: whose it is, and what of it is still to be handed on. */
   #receiving: BridgedRequest | undefined;
   #held: Buffer | undefined;
 
-  constructor(way: BridgedConnection) {
-    this.#way = way;
+  constructor(connection: BridgedConnection) {
+    this.#connection = connection;
   }
 
   get size(): number {
@@ -74,8 +74,8 @@ export class BridgedRequests implements BridgeHearer {
 
   /** A request begins. */
   open(id: number, { fields }: RequestHead, ends: boolean): void {
-    const { peerWindow } = this.#way;
-    this.#bridge ??= new Bridge(this, (pipe) => this.#way.accept(pipe), peerWindow);
+    const { peerWindow } = this.#connection;
+    this.#bridge ??= new Bridge(this, (pipe) => this.#connection.accept(pipe), peerWindow);
     const stream = new BridgedRequest(this, this.#bridge, id, peerWindow);
     stream.isWhole = ends;
     this.#streams.set(id, stream);
@@ -88,7 +88,7 @@ export class BridgedRequests implements BridgeHearer {
     else this.#receiving = stream;
   }
 
-  /** Some of what the frame carries; of a frame of nobody's, it's nobody's. */
+  /** Some of what the frame carries; without a request it is dropped. */
   dataComes(bytes: Buffer): void {
     if (this.#receiving === undefined) return;
     this.#handOn(false);
@@ -100,7 +100,7 @@ export class BridgedRequests implements BridgeHearer {
     const stream = this.#receiving;
     if (stream === undefined) return;
     // What node never sees it cannot give back.
-    if (padding > 0) this.#way.outbox.number(FRAME.windowUpdate, stream.id, padding);
+    if (padding > 0) this.#connection.outbox.number(FRAME.windowUpdate, stream.id, padding);
     this.#handOn(ends);
     this.#receiving = undefined;
   }
@@ -117,7 +117,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** The caller reads on. */
   window(id: number, bytes: number): void {
-    if (this.#streams.has(id)) this.#way.outbox.number(FRAME.windowUpdate, id, bytes);
+    if (this.#streams.has(id)) this.#connection.outbox.number(FRAME.windowUpdate, id, bytes);
   }
 
   /** The caller has given a request up. */
@@ -134,14 +134,14 @@ export class BridgedRequests implements BridgeHearer {
   /** The caller has changed what every stream may have; `grow` changes those that run. */
   settings(grow: (stream: OutgoingData) => void): void {
     for (const stream of this.#streams.values()) grow(stream);
-    this.#bridge?.streamWindow(this.#way.peerWindow);
+    this.#bridge?.streamWindow(this.#connection.peerWindow);
   }
 
   /** The caller broke the protocol on this stream alone. */
   break(stream: BridgedRequest, code: number): void {
-    this.#way.outbox.number(FRAME.reset, stream.id, code);
+    this.#connection.outbox.number(FRAME.reset, stream.id, code);
     this.wasReset(stream, code);
-    this.#way.tax();
+    this.#connection.tax();
   }
 
   /** Hands on what has come in this turn. */
@@ -158,7 +158,7 @@ export class BridgedRequests implements BridgeHearer {
 
   /** For what passes: all that node said has been sent. */
   sent(stream: BridgedRequest): void {
-    if (stream.isLeaving) this.#way.outbox.number(FRAME.reset, stream.id, CODE.none);
+    if (stream.isLeaving) this.#connection.outbox.number(FRAME.reset, stream.id, CODE.none);
     if (stream.isLeaving || stream.isWhole) this.#forget(stream);
   }
 
@@ -168,11 +168,11 @@ export class BridgedRequests implements BridgeHearer {
     if (stream === undefined) return;
     stream.isAnswered = true;
     if (!ends) {
-      this.#way.sender.block(id, 0, block);
+      this.#connection.sender.block(id, 0, block);
       return;
     }
     stream.say(NOTHING, true, Buffer.from(block));
-    this.#way.sender.send(stream);
+    this.#connection.sender.send(stream);
   }
 
   /** As BridgeHearer. */
@@ -183,7 +183,7 @@ export class BridgedRequests implements BridgeHearer {
       return;
     }
     stream.say(bytes, ends);
-    this.#way.sender.send(stream);
+    this.#connection.sender.send(stream);
   }
 
   /** As BridgeHearer. */
@@ -195,14 +195,14 @@ export class BridgedRequests implements BridgeHearer {
       stream.isLeaving = true;
       return;
     }
-    this.#way.outbox.number(FRAME.reset, id, code);
+    this.#connection.outbox.number(FRAME.reset, id, code);
     this.#forget(stream);
-    if (!stream.isAnswered) this.#way.tax();
+    if (!stream.isAnswered) this.#connection.tax();
   }
 
   /** As BridgeHearer. */
   ended(code: number): void {
-    this.#way.ended(code === CODE.none ? CODE.internal : code);
+    this.#connection.ended(code === CODE.none ? CODE.internal : code);
   }
 
   #handOn(ends: boolean): void {
@@ -225,8 +225,8 @@ export class BridgedRequests implements BridgeHearer {
       this.#held = undefined;
     }
     if (!this.#streams.delete(stream.id)) return;
-    this.#way.sender.forget(stream);
+    this.#connection.sender.forget(stream);
     this.#bridge?.left(stream.queued);
-    this.#way.left();
+    this.#connection.left();
   }
 }

@@ -1,20 +1,20 @@
-/** A call on an HTTP/2 connection of ours, as the transport sees it that takes it: no stream of node's, and nothing made for each message. */
+/** A call on an HTTP/2 connection of the fast layer, as its taker sees it: no stream of node's, and nothing made for each message. */
 import { OutgoingData } from "../../codecs/http2/outgoing.ts";
 import type { HeadFields } from "./head.ts";
 
-/** Who answers a call. None of these may throw. */
+/** Answers a call. None of these may throw. */
 export interface CallHearer {
   /** More of the request, a view of what arrived. */
   data(bytes: Buffer): void;
-  /** The caller says no more. */
+  /** The request has ended. */
   end(): void;
-  /** Who was behind has read on. */
+  /** The caller, who was behind, has read on. */
   room(): void;
   /** Nothing more comes or goes: both have said all, or one has given up. Once. */
   closed(): void;
 }
 
-/** Who takes the calls of one kind. */
+/** Takes the calls of one kind. */
 export interface CallTaker {
   /** Whether the request may take as long as it likes. */
   readonly endless: boolean;
@@ -22,13 +22,13 @@ export interface CallTaker {
   open(stream: CallStream): CallHearer;
 }
 
-/** Who takes the calls that begin with such a head; undefined: nobody, and they go the general way. */
+/** Finds the taker of calls with such a head; undefined leaves them to node:http2. */
 export type FindTaker = (head: HeadFields) => CallTaker | undefined;
 
 /** What a call asks of its connection. */
 export interface Carrier {
   readonly address: string;
-  /** How much a call may send that nobody has heard. */
+  /** Bytes that a call may send ahead of its hearer. */
   readonly window: number;
   /** Sends a packed block, in front of everything else. */
   head(stream: CallStream, block: Buffer): void;
@@ -59,7 +59,7 @@ export class CallStream extends OutgoingData {
   isOpen = true;
   /** The head of the answer has been sent. */
   isAnswered = false;
-  /** The caller has said all. */
+  /** The request has come whole. */
   isWhole = false;
   #hearer: CallHearer | undefined;
   #receiveWindow: number;
@@ -68,7 +68,7 @@ export class CallStream extends OutgoingData {
   #unheard: Buffer[] = [];
   #isEndDue = false;
   #isHeld = false;
-  /** Somebody waits for room. */
+  /** The hearer waits for room. */
   #wasBehind = false;
 
   constructor(carrier: Carrier, id: number, fields: HeadFields, sendWindow: number) {
@@ -85,7 +85,7 @@ export class CallStream extends OutgoingData {
     return this.#carrier.address;
   }
 
-  /** What was sent before is not read yet; `room` is told when it is. */
+  /** What was sent before is not read yet; the hearer's `room` is called when it is. */
   get isBehind(): boolean {
     const isBehind = this.queued >= BEHIND_BYTES;
     if (isBehind) this.#wasBehind = true;
@@ -152,12 +152,12 @@ export class CallStream extends OutgoingData {
     if (!this.#isPaused && this.#isEndDue) this.#end();
   }
 
-  /** For the connection: who hears what comes. */
+  /** For the connection: sets the hearer. */
   heardBy(hearer: CallHearer): void {
     this.#hearer = hearer;
   }
 
-  /** For the connection: counts what the caller sends; false when he was not allowed to. */
+  /** For the connection: counts what the caller sends; false beyond the window. */
   admits(bytes: number): boolean {
     this.#receiveWindow -= bytes;
     return this.#receiveWindow >= 0;
@@ -187,7 +187,7 @@ export class CallStream extends OutgoingData {
     else this.#end();
   }
 
-  /** For the connection: tells of room, if somebody waits for it. */
+  /** For the connection: calls the hearer's `room` if it waits for it. */
   tellRoom(): void {
     if (!this.#wasBehind || this.queued > 0) return;
     this.#wasBehind = false;

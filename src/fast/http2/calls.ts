@@ -1,4 +1,4 @@
-/** The calls of one connection that somebody has taken. */
+/** The calls of one connection that have a taker. */
 import { CODE, FRAME } from "../../codecs/http2/frames.ts";
 import { packFields } from "../../codecs/http2/hpack.ts";
 import type { OutgoingData } from "../../codecs/http2/outgoing.ts";
@@ -45,17 +45,17 @@ class RunningCall implements Arriving {
 /** All of one connection. */
 export class Calls implements Carrier {
   readonly window: number;
-  readonly #way: Http2Connection;
+  readonly #connection: Http2Connection;
   readonly #running = new Map<number, RunningCall>();
   /** The call that a DATA frame belongs to, while it lasts. */
   #receiving: CallStream | undefined;
-  /** Streams of whose sending there is something to tell. */
-  #told: CallStream[] = [];
+  /** Streams of which something queued has been sent. */
+  #sentOn: CallStream[] = [];
   readonly #arrivals: Arrivals;
 
-  /** `window` is what each call may send that nobody has heard; it has so many milliseconds to come whole. */
-  constructor(way: Http2Connection, window: number, requestTimeoutMs: number) {
-    this.#way = way;
+  /** `window` is what each call may send ahead of its hearer, in bytes; it has `requestTimeoutMs` to come whole. */
+  constructor(connection: Http2Connection, window: number, requestTimeoutMs: number) {
+    this.#connection = connection;
     this.window = window;
     this.#arrivals = new Arrivals(requestTimeoutMs, (visit) => {
       for (const running of this.#running.values()) visit(running);
@@ -72,7 +72,7 @@ export class Calls implements Carrier {
   }
 
   get address(): string {
-    return this.#way.address;
+    return this.#connection.address;
   }
 
   get(id: number): CallStream | undefined {
@@ -81,7 +81,7 @@ export class Calls implements Carrier {
 
   /** A call begins. */
   open(id: number, { named, taker }: NonNullable<RequestHead["plain"]>, ends: boolean): void {
-    const stream = new CallStream(this, id, named, this.#way.peerWindow);
+    const stream = new CallStream(this, id, named, this.#connection.peerWindow);
     this.#running.set(id, new RunningCall(stream, taker, this.#arrivals.looks));
     stream.heardBy(taker.open(stream));
     if (ends) this.#whole(stream);
@@ -130,15 +130,15 @@ export class Calls implements Carrier {
   /** The caller broke the protocol on this stream alone. */
   break(stream: CallStream, code: number): void {
     this.reset(stream, code);
-    this.#way.tax();
+    this.#connection.tax();
   }
 
   /** Tells of what was sent. */
   tell(): void {
-    while (this.#told.length > 0) {
-      const told = this.#told;
-      this.#told = [];
-      for (const stream of told) {
+    while (this.#sentOn.length > 0) {
+      const streams = this.#sentOn;
+      this.#sentOn = [];
+      for (const stream of streams) {
         if (stream.isEnded && stream.isWhole) this.#close(stream);
         else stream.tellRoom();
       }
@@ -155,44 +155,44 @@ export class Calls implements Carrier {
 
   /** As Carrier. */
   head(stream: CallStream, block: Buffer): void {
-    this.#way.sender.block(stream.id, 0, block);
+    this.#connection.sender.block(stream.id, 0, block);
   }
 
   /** As Carrier. */
   sendNow(stream: CallStream, bytes: Buffer): boolean {
-    return this.#way.sender.sendNow(stream, bytes);
+    return this.#connection.sender.sendNow(stream, bytes);
   }
 
   /** As Carrier. */
   send(stream: CallStream): void {
-    this.#way.sender.send(stream);
+    this.#connection.sender.send(stream);
     this.tell();
   }
 
   /** As Carrier. */
   sent(stream: CallStream): void {
-    this.#told.push(stream);
+    this.#sentOn.push(stream);
   }
 
   /** As Carrier. */
   grant(stream: CallStream, bytes: number): void {
-    this.#way.outbox.number(FRAME.windowUpdate, stream.id, bytes);
+    this.#connection.outbox.number(FRAME.windowUpdate, stream.id, bytes);
   }
 
   /** As Carrier. */
   reset(stream: CallStream, code: number): void {
-    this.#way.outbox.number(FRAME.reset, stream.id, code);
+    this.#connection.outbox.number(FRAME.reset, stream.id, code);
     this.#close(stream);
   }
 
   /** As Carrier. */
   refused(): void {
-    this.#way.refused();
+    this.#connection.refused();
   }
 
   /** As Carrier. */
   held(change: 1 | -1): void {
-    this.#way.held(change);
+    this.#connection.held(change);
   }
 
   #whole(stream: CallStream): void {
@@ -204,8 +204,8 @@ export class Calls implements Carrier {
     if (!stream.isOpen) return;
     if (this.#receiving === stream) this.#receiving = undefined;
     this.#running.delete(stream.id);
-    this.#way.sender.forget(stream);
+    this.#connection.sender.forget(stream);
     stream.close();
-    this.#way.left();
+    this.#connection.left();
   }
 }

@@ -9,9 +9,9 @@ export type HeadFields = Readonly<Partial<Record<string, string>>>;
 export interface RequestHead {
   /** As they came. */
   readonly fields: readonly Field[];
-  /** They are more than anybody reads. */
+  /** They are more than is read of any head. */
   readonly isTooLarge: boolean;
-  /** By their names, where the head is plain, and who takes such calls. */
+  /** By their names, where the head is plain and such calls have a taker. */
   readonly plain: { readonly named: HeadFields; readonly taker: CallTaker } | undefined;
 }
 
@@ -24,7 +24,7 @@ const MOST_REMEMBERED = 2 << 10;
 const NAME = /^:?[!#$%&'*+\-.^_`|~0-9a-z]+$/;
 const BAD_VALUE = /[\0\r\n]|^[ \t]|[ \t]$/;
 const PSEUDO = new Set([":method", ":path", ":scheme", ":authority"]);
-/** What says something about the connection, or about the body that somebody has to watch, is not plain. */
+/** Fields about the connection, or about a body that has to be watched, are not plain. */
 const ODD = new Set([
   "connection",
   "keep-alive",
@@ -41,7 +41,7 @@ export class HeadReader {
   readonly #reader = new FieldReader();
   readonly #find: FindTaker;
   readonly #mostPlain: number;
-  /** A robot's calls begin all alike: what the last block said, that left the table as it was, needs no second look. */
+  /** A robot's calls begin alike: a block that is the last one again, with the same table, is not read again. */
   #lastBlock: Buffer = Buffer.alloc(0);
   #lastChanges = -1;
   #last: RequestHead | undefined;

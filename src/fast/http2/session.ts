@@ -1,7 +1,7 @@
 /**
- * The server's side of one HTTP/2 connection (RFC 9113). Requests that somebody takes run here, from their frames to their frames; every
- * other goes over a bridge to node:http2, under its own number. A client that breaks the protocol, or that costs more than it asks, loses
- * the connection.
+ * The server's side of one HTTP/2 connection (RFC 9113). Requests with a taker run here, from their frames to their frames; every other goes
+ * over a bridge to node:http2, under its own stream number. A client that breaks the protocol, or whose frames cost more than they ask for,
+ * loses the connection.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -39,7 +39,7 @@ export interface SessionDeps {
 
 /** Empty frames of data without an end. */
 const MOST_EMPTY = 1_000;
-/** So many streams of one connection are begun in one turn of the event loop: what comes behind them waits until everyone else was heard. */
+/** So many streams of one connection are begun in one turn of the event loop; the rest waits until every other connection was read. */
 const MOST_STREAMS_A_TURN = 32;
 /** With so many refusals for overload that wait for their turn a connection is not read, and again with half of them. */
 const MOST_HELD = 32;
@@ -55,7 +55,7 @@ const NOTHING = Buffer.alloc(0);
 export class ServerSession implements BridgedConnection {
   readonly address: string;
   readonly #socket: Socket;
-  /** What the connection came on, with what was read of it to tell what it speaks. */
+  /** The socket that the connection came on, with the bytes that were read to find its protocol. */
   readonly #arrival: Socket;
   readonly #deps: SessionDeps;
   readonly #greeted: () => void;
@@ -97,7 +97,7 @@ export class ServerSession implements BridgedConnection {
   #held = 0;
   #heldSince: number | undefined;
   #isReading = false;
-  /** It has cost too much, which is told at the end of the frame that did. */
+  /** It has cost too much, and ends with the frame that did. */
   #isSpent = false;
   #forgetRest: () => void = ignore;
   #forgetHeard: () => void = ignore;
@@ -358,7 +358,7 @@ export class ServerSession implements BridgedConnection {
         break;
       case FRAME.pushPromise:
         throw new Fault(CODE.protocol, "a push by a client");
-      default: // Priorities, and frames of types that nobody knows, mean nothing.
+      default: // Priorities, and frames of unknown types, mean nothing.
         this.#idle.spend();
     }
   }
@@ -520,7 +520,7 @@ export class ServerSession implements BridgedConnection {
     this.outbox.frame(FRAME.goaway, 0, 0, packGoaway(lastId, code));
   }
 
-  /** Ends everything, once; tells the client why as far as it still listens. */
+  /** Ends everything, once, with a GOAWAY that says why where it can still be sent. */
   #end(code: number): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

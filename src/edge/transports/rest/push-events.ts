@@ -1,10 +1,9 @@
-/** Tells a reader what comes, as events, as fast as it comes and no faster than he reads. */
-
+/** Sends items to a reader as events, as fast as they come and no faster than they are read. */
 import type { Signal } from "../../../cancellation.ts";
 import type { Flow, Taker } from "../../../flow.ts";
 import type { EventWriter, ServerEvent } from "./sse.ts";
 
-/** How items are told. */
+/** How items are sent. */
 export interface EventPushOptions<T> {
   readonly signal: Signal;
   /** Begins the answer, when the first item or the end is there. */
@@ -14,7 +13,7 @@ export interface EventPushOptions<T> {
   errorOf(thrown: unknown): ServerEvent;
 }
 
-/** Resolves when all is told; rejects with what ended it early, before which nothing is begun where that was the first to come. */
+/** Resolves when all is sent; rejects with what ended it early. The answer is not begun where that came first. */
 export const pushEvents = <T>(flow: Flow<T>, telling: EventPushOptions<T>): Promise<void> =>
   new Promise((resolve, reject) => new EventPusher(flow, telling, resolve, reject).ask());
 
@@ -25,7 +24,7 @@ class EventPusher<T> implements Taker<T> {
   readonly #failed: (thrown: unknown) => void;
   #writer: EventWriter | undefined;
   #isOver = false;
-  /** An item that is there when it is asked for is told in a loop: answers would stand on the stack, each inside the one before. */
+  /** Items that are there when they are asked for are sent in a loop: with recursion each would stand on the stack inside the one before. */
   #isAsking = false;
   #again = false;
 
@@ -92,7 +91,7 @@ class EventPusher<T> implements Taker<T> {
     });
   }
 
-  /** Who waits for an item that does not hear of the signal would wait for ever. */
+  /** A flow that does not hear of the signal would keep its reader waiting for ever. */
   readonly #aborted = (): void => {
     if (this.#isOver) return;
     this.#flow.leave();
