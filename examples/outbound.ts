@@ -40,7 +40,7 @@ async function serve(): Promise<void> {
     }
   }
   for await (const { message } of gateway.serve(said(), { headers: { authorization: `Bearer ${key}` } })) {
-    if (message.case === "welcome") console.log(`moored as ${provider}, serving ${model}`);
+    if (message.case === "welcome") console.log(`connected as ${provider}, serving ${model}`);
     if (message.case !== "act" || message.value.body.case !== "call") continue;
     const { callId, body } = message.value;
     const chunk = { case: "chunk" as const, value: { steps: act(body.value), dtMs: 50 } };

@@ -1,4 +1,4 @@
-/** The names that a different house would change, each written once. */
+/** The names that a fork would change, each written once. */
 
 /** The product's name, lower case, as it appears in log lines and realm strings. */
 export const BRAND = "limber";

@@ -1,5 +1,5 @@
 /**
- * A replica's till: lease, intent, settle. It holds credit that the ledger has already debited, so that a call finds its money
+ * A replica's credit leaser: lease, intent, settle. It holds credit that the ledger has already debited, so that a call finds its money
  * without asking the database; it puts every promise and every end on record in group commits; and it gives back what it
  * doesn't need. Amounts are whole micro-dollars.
  */
@@ -24,7 +24,7 @@ const PATIENCE_MS = 1_000;
 const LOOK_MS = 200;
 const CONTENT_MS = 250;
 
-/** One replica's till. */
+/** The credit leaser of one replica. */
 export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
   readonly #committer: GroupCommitter<I, S>;
@@ -212,7 +212,7 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Returns what is idle in this very till, so that the next take finds all of it or nothing: calls that wait must not hold parts of
+   * Returns what is idle in this replica's leases, so that the next take finds all of it or nothing: calls that wait must not hold parts of
    * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Answers
    * whether there was anything.
    */

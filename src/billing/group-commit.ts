@@ -74,7 +74,7 @@ export class GroupCommitter<I, S> {
     this.#listener = listener;
   }
 
-  /** The name of the present till. */
+  /** The name of the present credit leaser. */
   get leaser(): string {
     return this.#leaser;
   }

@@ -168,15 +168,15 @@ export class Metrics {
       for (const { offering, provider, model, breaker } of sources.offerings())
         set({ offering, provider, model, state: breaker }, 1);
     });
-    told("gauge", "till_leases", "Leases of credit that this replica holds.", [], (set) =>
+    told("gauge", "credit_leases", "Leases of credit that this replica holds.", [], (set) =>
       set({}, sources.leaser().leases),
     );
-    told("gauge", "till_usd", "Credit in those leases.", ["state"], (set) => {
+    told("gauge", "credit_leased_usd", "Credit in those leases.", ["state"], (set) => {
       const { idleMicro, promisedMicro } = sources.leaser();
       set({ state: "idle" }, idleMicro / 1e6);
       set({ state: "promised" }, promisedMicro / 1e6);
     });
-    told("gauge", "till_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
+    told("gauge", "credit_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
       const { running, waiting } = sources.leaser();
       set({ state: "running" }, running);
       set({ state: "waiting" }, waiting);

@@ -24,7 +24,7 @@ const MOST = 25;
 type Site = Sample["stack"][number];
 
 /** The room of a place in the code, or the library. */
-function roomOf({ file, name }: Site): string {
+function folderOf({ file, name }: Site): string {
   if (name.startsWith("(garbage")) return "gc";
   const [, ours] = /\/(src\/[^/]+|gen)\//.exec(file) ?? [];
   if (ours !== undefined && !file.includes("node_modules")) return ours;
@@ -34,15 +34,15 @@ function roomOf({ file, name }: Site): string {
   return library ?? "node";
 }
 
-const isOurs = (site: Site): boolean => roomOf(site).startsWith("src/");
+const isOurs = (site: Site): boolean => folderOf(site).startsWith("src/");
 const placeOf = ({ name, file, line }: Site): string =>
   file === "" ? name : `${name} ${file.replace(/^.*\/(src|node_modules|gen)\//, "$1/")}:${line}`;
 
 /** Who answers for a sample: the innermost room on its stack, or else the innermost library. */
 function askerOf(stack: Sample["stack"]): string {
-  const rooms = stack.map(roomOf);
-  if (rooms[0] === "gc") return "gc";
-  return rooms.find((room) => room.startsWith("src/")) ?? rooms.find((room) => room !== "node") ?? "node";
+  const folders = stack.map(folderOf);
+  if (folders[0] === "gc") return "gc";
+  return folders.find((folder) => folder.startsWith("src/")) ?? folders.find((folder) => folder !== "node") ?? "node";
 }
 
 function add<K>(totals: Map<K, number>, key: K, micros: number): void {
@@ -58,9 +58,9 @@ function report(title: string, samples: readonly Sample[], perCall: number): voi
   for (const { micros, stack } of samples) {
     const leaf = stack[0]!;
     total += micros;
-    add(itself, roomOf(leaf), micros);
+    add(itself, folderOf(leaf), micros);
     add(charged, askerOf(stack), micros);
-    const asker = stack.slice(1).find((site) => roomOf(site) !== "node");
+    const asker = stack.slice(1).find((site) => folderOf(site) !== "node");
     add(own, asker ? `${placeOf(leaf)}  for ${placeOf(asker)}` : placeOf(leaf), micros);
     for (const place of new Set(stack.filter(isOurs).map(placeOf))) add(inclusive, place, micros);
   }

@@ -1,4 +1,4 @@
-/** A small house behind the edge: a gate made of plain functions, and the server over it on a free port of loopback. */
+/** A small gateway behind the edge: a gate made of plain functions, and the server over it on a free port of loopback. */
 
 import {
   create,
@@ -57,7 +57,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
   let inside = 0;
   const serve = (method: DescMethod): Serve => {
     const found = options.rpcs?.[method.name];
-    if (found === undefined) throw new Error(`this house has no ${method.name}`);
+    if (found === undefined) throw new Error(`this gateway has no ${method.name}`);
     return found;
   };
   const gate: Gate = {

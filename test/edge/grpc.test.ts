@@ -276,7 +276,7 @@ describe.each([
     await until(() => closed && gateway.inside() === 0);
   });
 
-  it("ends what outlasts a closing house as unavailable", async () => {
+  it("ends what outlasts a closing gateway as unavailable", async () => {
     let started = 0;
     const gateway = await openWith({
       Act: (_request: ActRequest, { signal }: CallContext) => {

@@ -114,7 +114,7 @@ class Server {
 }
 
 async function provider(): Promise<string> {
-  const name = `moored-${next++}`;
+  const name = `outbound-${next++}`;
   await app.call("/v1/supply/providers", { name }, { key: supplier.key });
   return name;
 }
@@ -368,7 +368,7 @@ describe("the example", () => {
       let text = "";
       server.stdout.on("data", (part) => (text += part));
       server.stderr.on("data", (part) => (text += part));
-      await eventually(() => expect(text).toContain(`moored as ${name}`));
+      await eventually(() => expect(text).toContain(`connected as ${name}`));
       const more = ["--provider", name, "--runtime", "limber-outbound", "--endpoint", `outbound://${name}`];
       const args = [
         root("tools/provider.ts"),

@@ -1,4 +1,4 @@
-/** The whole house in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
+/** The whole gateway in this process, on a free port of loopback and a database of its own, reached as its callers reach it. */
 import { type Gateway, openGateway } from "../../src/app/gateway.ts";
 import type { Config } from "../../src/config.ts";
 import { BODY_MEMORY } from "../../src/edge/body-memory.ts";
@@ -7,7 +7,7 @@ import { type FreshDatabase, freshDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import { FAST } from "./fast.ts";
 
-/** The operator's token of every test house. */
+/** The operator's token of every test gateway. */
 export const ADMIN_TOKEN = "an-operators-token-for-tests";
 
 /** An answer of the REST transport. */
@@ -40,7 +40,7 @@ export interface Caller {
   readonly key: string;
 }
 
-/** A running house. */
+/** A running gateway. */
 export interface App {
   readonly gateway: Gateway;
   readonly url: string;
@@ -109,7 +109,7 @@ export async function openApp({ database: shared, ...config }: AppOptions = {}):
   const { url: databaseUrl, sql } = database;
   const gateway = await openGateway({ ...DEFAULTS, databaseUrl, ...config });
   const url = gateway.url;
-  if (url === undefined) throw new Error("a house without a face can't be called");
+  if (url === undefined) throw new Error("a gateway without transports can't be called");
   const call = (path: string, body?: unknown, options?: CallOptions): Promise<Answer> =>
     callRest(url, path, body, options);
   const admin = async (path: string, body?: unknown): Promise<Answer["body"]> =>

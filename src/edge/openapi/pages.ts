@@ -7,7 +7,7 @@ import { ReasonSchema } from "../../../gen/limber/v1/reason_pb.ts";
 import { BRAND } from "../../brand.ts";
 import { factsOf, type Reason } from "../../errors.ts";
 
-/** Nothing on these pages may come from another house. */
+/** Nothing on these pages may come from another origin. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

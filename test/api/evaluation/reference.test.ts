@@ -1,4 +1,4 @@
-/** The reference provider in every built-in scenario, through the whole house: each of its models moves its body over a real wire. */
+/** The reference provider in every built-in scenario, through the whole gateway: each of its models moves its body over a real wire. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";

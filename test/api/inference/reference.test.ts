@@ -1,4 +1,4 @@
-/** The provider that ships with us, through the whole house. */
+/** The provider that ships with us, through the whole gateway. */
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { REFERENCE_MODELS } from "../../../src/reference/models.ts";

@@ -40,8 +40,8 @@ describe("GET /metrics", () => {
     expect(sampleOf(text, "limber_attempts_total", 'provider="acme"', 'outcome="succeeded"')).toBeGreaterThanOrEqual(3);
     expect(sampleOf(text, "limber_attempts_total", 'provider="acme"', 'outcome="failed"')).toBe(0);
     expect(sampleOf(text, "limber_breaker_state", 'model="acme/base"', 'state="closed"')).toBe(1);
-    expect(sampleOf(text, "limber_till_leases")).toBe(1);
-    expect(sampleOf(text, "limber_till_usd", 'state="idle"')).toBeGreaterThan(0);
+    expect(sampleOf(text, "limber_credit_leases")).toBe(1);
+    expect(sampleOf(text, "limber_credit_leased_usd", 'state="idle"')).toBeGreaterThan(0);
     expect(sampleOf(text, "limber_loops_open")).toBe(0);
     expect(sampleOf(text, "limber_nodejs_eventloop_lag_p99_seconds")).toBeGreaterThanOrEqual(0);
     expect(sampleOf(text, "limber_process_resident_memory_bytes")).toBeGreaterThan(0);

@@ -238,7 +238,7 @@ describe("the caller", () => {
     const { world, plan, caller } = gateway([offering("a")]);
     const refusal = refusalOf(attemptPlan(plan(), world, calls({ a: hangs })));
     await settle();
-    caller.abort(refuse(Reason.NOT_READY, "the house closes", {}, { retryAfter: 5 }));
+    caller.abort(refuse(Reason.NOT_READY, "the gateway closes", {}, { retryAfter: 5 }));
     expect(await refusal).toMatchObject({ reason: Reason.NOT_READY, retryAfter: 5 });
   });
 
