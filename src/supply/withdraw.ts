@@ -6,7 +6,7 @@ import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { type Act, audit } from "../store/account/audit.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-care.ts";
+import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-lifecycle.ts";
 import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
 import type { SupplyDeps } from "./deps.ts";
 

@@ -18,7 +18,7 @@ import { byCall, type Call, type Implementation } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
-import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-care.ts";
+import { type CostBasis, listOfferings, progressOf, updateCostBasis } from "../../store/supply/offering-lifecycle.ts";
 import { findOffering, type OfferingRecord, type OfferingStatus as StatusWord } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { withdraw } from "../../supply/withdraw.ts";

@@ -11,7 +11,7 @@ import {
 import { byCall, type Implementation, keyOf } from "../../call.ts";
 import { audit } from "../../store/account/audit.ts";
 import { tx } from "../../store/database/tx.ts";
-import { listProviders, updateProvider } from "../../store/supply/offering-care.ts";
+import { listProviders, updateProvider } from "../../store/supply/offering-lifecycle.ts";
 import { createProvider } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/deps.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";

@@ -10,7 +10,7 @@ export interface CredentialRecord {
   id: string;
   orgId: string;
   provider: string;
-  /** The provider that it may go to; null: nobody. */
+  /** The provider that it may go to; null: none. */
   providerId: string | null;
   label: string;
   sealed: Uint8Array;
@@ -47,7 +47,7 @@ export const credentialContext = ({
 }: Pick<CredentialRecord, "orgId" | "provider" | "id" | "version">): string =>
   JSON.stringify(["credential", orgId, provider, id, version]);
 
-/** Where the next version of a key will be kept. Held until the transaction ends, so that nobody else seals for the same place. */
+/** Where the next version of a key will be kept. Held until the transaction ends, so that no other key is sealed for the same place. */
 export async function nextCredential(
   tx: Tx,
   orgId: string,

@@ -15,9 +15,9 @@ export interface MemberRecord {
   orgId: string;
   userName: string;
   email: string;
-  /** The role that he acts in. */
+  /** The role that applies now. */
   role: string;
-  /** The role that he was given by hand. */
+  /** The role that was given by hand. */
   givenRole: string;
   workspaceIds: string[];
   status: MemberStatus;
@@ -53,8 +53,8 @@ export interface NewMember {
 }
 
 /**
- * Adds a member, or invites once more one who has not accepted yet; his earlier invite is worth nothing then. Refuses with
- * `already_exists` when he is a member already.
+ * Adds a member, or invites once more one who has not accepted yet, whose earlier invite ends. Refuses with
+ * `already_exists` for a member.
  */
 export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord> {
   const { orgId, email, role, workspaceIds = [], invite } = member;
@@ -88,7 +88,7 @@ export async function acceptInvite(tx: Tx, hash: Uint8Array): Promise<MemberReco
   return row && memberOf(row);
 }
 
-/** Finds a member of an organisation by his name in paths. */
+/** Finds a member of an organisation by id. */
 export async function findMember(sql: Queryable, orgId: string, id: string): Promise<MemberRecord | undefined> {
   const [row] = await sql<MemberRow[]>`select ${columns(sql)} from member where org_id = ${orgId} and id = ${id}`;
   return row && memberOf(row);
@@ -118,7 +118,7 @@ export async function lockMembers(tx: Tx, orgId: string): Promise<void> {
 }
 
 /**
- * Refuses with `last_owner` when a member is the last one who owns the organisation, so that he must stay what he is. Only an
+ * Refuses with `last_owner` when a member is the last one who owns the organisation, who must stay one. Only an
  * active owner can stand in for an active one.
  */
 export async function assertOwnerRemains(tx: Tx, { id, orgId, role, status }: MemberRecord): Promise<void> {
@@ -152,7 +152,7 @@ export async function changeMember(tx: Tx, id: string, change: MemberChange): Pr
   return memberOf(row!);
 }
 
-/** Removes a member; his keys are worth nothing then. */
+/** Removes a member, whose keys stop working. */
 export async function dropMember(tx: Tx, id: string): Promise<void> {
   await tx`delete from member where id = ${id}`;
 }

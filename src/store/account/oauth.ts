@@ -106,7 +106,7 @@ interface CodeRow extends Omit<Consent, "endsMs"> {
   keyId: string | null;
 }
 
-/** A code as it was kept, and the key that it was exchanged for, if it was. Holds it: whoever else brings it waits. */
+/** A code as it was kept, and the key that it was exchanged for, if it was. The row is locked: a second exchange of the code waits. */
 export async function takeCode(
   tx: Tx,
   hash: Uint8Array,

@@ -36,7 +36,7 @@ export class OrgCache<T> {
     return entry.value;
   }
 
-  /** What the database has now, for whoever has just changed it here. */
+  /** What the database has now, after a change made here. */
   forget(orgId: string): void {
     this.#entries.delete(orgId);
   }

@@ -203,7 +203,7 @@ export async function dropGroup(tx: Tx, id: string): Promise<void> {
   await tx`delete from scim_group where id = ${id}`;
 }
 
-/** Who is in a group. */
+/** The members of a group. */
 export async function membersOf(tx: Tx, groupId: string): Promise<string[]> {
   const rows = await tx<{ userId: string }[]>`select user_id from scim_membership where group_id = ${groupId}`;
   return rows.map(({ userId }) => userId);

@@ -1,4 +1,4 @@
-/** Every sealed secret of the database, wherever it is kept, for whoever changes the master key. */
+/** Every sealed secret of the database, for a change of the master key. */
 
 import type { Sql } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
@@ -26,7 +26,7 @@ interface SealedColumn {
   contextOf(row: Readonly<Record<string, string | number>>): string;
 }
 
-/** Whoever seals something new adds its column here. */
+/** Every column that holds sealed secrets; a new one is added here. */
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
   {
     name: "credentials",

@@ -21,7 +21,7 @@ export interface OrgSettings {
   readonly maxHedgeRatio: number;
 }
 
-/** What holds when nobody settled anything. */
+/** The settings of an organisation that set none. */
 export const DEFAULT_SETTINGS: OrgSettings = {
   retentionDays: 30,
   zdr: false,

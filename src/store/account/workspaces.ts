@@ -74,7 +74,7 @@ const budgetRow = (budget: WorkspaceRecord["budget"]) => ({
   budgetInterval: budget?.interval ?? null,
 });
 
-/** Who makes or renames workspaces of one organisation follow each other, so that a slug is looked up once. */
+/** Transactions that make or rename workspaces of one organisation wait for each other, so that a slug is looked up once. */
 async function refuseTaken(tx: Tx, orgId: string, slug: string, exceptId: string): Promise<void> {
   await tx`select from org where id = ${orgId} for no key update`;
   const { count } = await tx`

@@ -1,4 +1,4 @@
-/** What organisations are told before it hurts, each once: whoever asks first learns it, and has to tell it in the same transaction. */
+/** Alerts on budgets, keys and models, each once: the first transaction that asks for one gets it, and has to emit its event. */
 import type { Queryable, Tx } from "../database/tx.ts";
 
 /** A share of a budget that is reached. Amounts are micro-dollars. */
@@ -14,7 +14,7 @@ export interface ReachedShare {
   resetsAt: number | null;
 }
 
-/** The shares of a key's or workspace's budget that are reached and were not told yet; all where a call was refused for want of it. */
+/** The shares of a key's or workspace's budget that are reached and were not notified yet; all where a call was refused for want of it. */
 export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
   return tx<ReachedShare[]>`
     select org_id, scope, percent, budget_micro, used_micro, resets_at,
@@ -38,7 +38,7 @@ export interface EndingKey {
   expiresAt: number;
 }
 
-/** Keys that end within `days` days, were made for longer than that, and of whose end nobody was told; some of them at a time. */
+/** Keys that end within `days` days, were made for longer than that, and whose end was not notified; some of them at a time. */
 export async function endingKeys(tx: Tx, atMs: number, days: number, limit: number): Promise<EndingKey[]> {
   const at = new Date(atMs);
   return tx<EndingKey[]>`

@@ -140,8 +140,8 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
 }
 
 /**
- * How long one who asks about a payment waits for another who is writing it down. Who does so for longer has died or stands still, and
- * what he was told can be asked for again.
+ * How long a report on a payment waits for another report that is being written. One that is written for longer belongs to a process that
+ * died or stands still, and the processor can be asked again.
  */
 const PATIENCE = "5s";
 

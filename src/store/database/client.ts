@@ -22,7 +22,7 @@ export type Queryable = postgres.ISql;
  */
 const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
 
-/** Why nobody waits for a database that stands still. */
+/** The error of a statement to a database that stands still. */
 const SILENT = "The database does not answer";
 
 const DRIVER_OPTIONS = {

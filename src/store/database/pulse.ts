@@ -1,4 +1,4 @@
-/** Whether the database answers: asked all the time on one connection, so that nobody waits long for a server that stands still. */
+/** Whether the database answers: asked all the time on one connection, so that no statement waits long for a server that stands still. */
 import { every, setWall, steadyNow } from "../../clock.ts";
 
 /** Without an answer for this long, in milliseconds, the database counts as silent. */
@@ -7,7 +7,7 @@ export const SILENCE_MS = 3_000;
 const LOOK_MS = 250;
 
 /**
- * The pulse of one database. Whoever listens to its notifications asks it for its time twice a second (`listen.ts`) and tells of each
+ * The pulse of one database. The connection that listens to its notifications asks it for its time twice a second (`listen.ts`) and reports each
  * answer. A server that is frozen, or behind a network that swallows everything, closes no connection: statements would wait for it
  * without an end, and its own `statement_timeout` does not run. After three seconds of silence clients of the database give up what
  * waits, count their connections as lost, and refuse at once until it answers again. Before the first answer nothing counts as silent.

@@ -1,5 +1,5 @@
 /**
- * The store can't be used now. The message is one line for whoever runs the process, without secrets; no caller sees
+ * The store can't be used now. The message is one line for the operator, without secrets; no caller sees
  * it.
  */
 export class StoreUnavailable extends Error {

@@ -37,7 +37,7 @@ export async function markSent(sql: Queryable, positions: readonly number[]): Pr
   await sql`update outbox set sent_at = now() where position = any (${[...positions]}::bigint[]) and sent_at is null`;
 }
 
-/** Held by whoever carries events out: two at once would mix up their order. */
+/** Held by the replica that relays events: two at once would mix up their order. */
 const LOCK = 5_417_116_324;
 
 /** What was carried, and whether to look again soon: something waits for a transaction that is still open, or another is at it. */
@@ -80,7 +80,7 @@ export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   return count;
 }
 
-/** Forgets events that nobody carried out in `days` days, for a gateway that has nobody to do so; answers how many. */
+/** Forgets events that were not relayed in `days` days, for a gateway without a relay; answers how many. */
 export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
   const { count } =
     await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;

@@ -1,4 +1,4 @@
-/** Webhooks, and every event on its way to one. A delivery is claimed for a while by whoever sends it. */
+/** Webhooks, and every event on its way to one. A sender claims a delivery for a while. */
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -52,7 +52,7 @@ export interface ClaimedDelivery {
 const MOST = 50;
 /** How long a sender has for one try before another may think it dead. */
 const CLAIM_S = 60;
-/** Tries that may be under way to one webhook, so that a slow one holds up nobody. */
+/** Tries that may be under way to one webhook, so that a slow one holds up no other. */
 export const MOST_AT_ONE_HOOK = 4;
 /** How long the secret before the newest still signs. */
 const OLD_SECRET_HOURS = 24;

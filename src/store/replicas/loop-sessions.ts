@@ -49,7 +49,7 @@ export async function holderOfLoopSession(sql: Sql, session: string): Promise<st
   return row?.stream;
 }
 
-/** Notes where a stream ended. One that lost its session meanwhile leaves its last chunk to who has it, unless he went on. */
+/** Notes where a stream ended. One that lost its session meanwhile leaves its last chunk to the stream that has it, unless that went on. */
 export async function endLoopSession(
   sql: Sql,
   session: string,

@@ -53,7 +53,7 @@ export async function putMinutes(sql: Sql, replica: string, records: readonly Mi
       calls = excluded.calls, failures = excluded.failures, rested_ms = excluded.rested_ms, latency = excluded.latency`;
 }
 
-/** Held by whoever rolls up. */
+/** Held by the replica that rolls up. */
 const LOCK = 5_417_116_325;
 /** Minutes that arrive later than this many hours are not rolled up any more. */
 const HOURS_OPEN = 2;

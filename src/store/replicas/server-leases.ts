@@ -1,4 +1,4 @@
-/** Who has a server that serves one robot at a time, among all replicas. */
+/** Leases of servers that serve one robot at a time, among all replicas. */
 import type { Queryable } from "../database/tx.ts";
 
 interface ServerLeaseRow {
@@ -56,7 +56,7 @@ export async function releaseServer(
     where server = ${server} and epoch = ${epoch}`;
 }
 
-/** Forgets servers that nobody has had for a day. */
+/** Forgets servers that were not leased for a day. */
 export async function pruneServerLeases(sql: Queryable): Promise<void> {
   await sql`delete from server_lease where until < now() - interval '1 day'`;
 }

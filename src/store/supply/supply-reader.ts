@@ -22,9 +22,9 @@ const AT_ONCE = 100;
 /** Keys that one question names: more of them would take longer to write down than a turn of the event loop may. */
 const KEYS_AT_ONCE = 1_000;
 
-/** Rows are told apart by so many heaps: of one in which nothing changed a single line is read. */
-const HEAPS = 256;
-const HEAPS_AT_ONCE = 16;
+/** Rows are divided into so many buckets by the hash of their key: of one in which nothing changed a single line is read. */
+const BUCKETS = 256;
+const BUCKETS_AT_ONCE = 16;
 
 /** What stands for a row's content: the transaction that wrote it, which the database keeps with every row. */
 interface Versioned {
@@ -37,20 +37,20 @@ interface Known<T> {
   readonly record: T;
 }
 
-/** The rows of one heap, and what stands for the versions of them all. */
-interface Heap<T> {
+/** The rows of one bucket, and what stands for the versions of them all. */
+interface Bucket<T> {
   readonly digest: string;
   readonly rows: ReadonlyMap<string, Known<T>>;
 }
 
-type Heaps<T> = ReadonlyMap<number, Heap<T>>;
+type Buckets<T> = ReadonlyMap<number, Bucket<T>>;
 type Batches<Row> = AsyncIterable<Row[]>;
 
-/** The supply of one database. A record that says what it said the time before is the same object, and nobody changes it. */
+/** The supply of one database. A record that says what it said the time before is the same object, and is never changed. */
 export class SupplyReader {
   readonly #sql: Sql;
-  #models: Heaps<ModelRecord> = new Map();
-  #offerings: Heaps<OfferingRecord> = new Map();
+  #models: Buckets<ModelRecord> = new Map();
+  #offerings: Buckets<OfferingRecord> = new Map();
   #providers: ProviderRecord[] = [];
 
   constructor(sql: Sql) {
@@ -98,33 +98,33 @@ const offeringVersions = (tx: Tx) => tx`
   select offering.id as key, ${version(tx)} as version
   from offering join provider on provider.id = offering.provider_id where status <> 'removed'`;
 
-const heap = (tx: Tx) => tx`hashtext(key) & ${HEAPS - 1}::integer`;
+const bucket = (tx: Tx) => tx`hashtext(key) & ${BUCKETS - 1}::integer`;
 
 /** What is known brought up to date: what is gone is left out, and what changed is read. */
 async function newest<T>(
   tx: Tx,
-  known: Heaps<T>,
+  known: Buckets<T>,
   versionsOf: typeof modelVersions,
   read: (keys: string[]) => Batches<Versioned & { record: T }>,
-): Promise<Heaps<T>> {
-  const digests = await tx<{ heap: number; digest: string }[]>`
-    select ${heap(tx)} as heap, count(*) || ' ' || sum(hashtextextended(key || ' ' || version, 0)) as digest
+): Promise<Buckets<T>> {
+  const digests = await tx<{ bucket: number; digest: string }[]>`
+    select ${bucket(tx)} as bucket, count(*) || ' ' || sum(hashtextextended(key || ' ' || version, 0)) as digest
     from (${versionsOf(tx)}) as row group by 1 order by 1`;
-  const changed = digests.filter(({ heap, digest }) => known.get(heap)?.digest !== digest);
-  const found = new Map(changed.map(({ heap }) => [heap, new Map<string, Known<T> | undefined>()]));
+  const changed = digests.filter(({ bucket, digest }) => known.get(bucket)?.digest !== digest);
+  const found = new Map(changed.map(({ bucket }) => [bucket, new Map<string, Known<T> | undefined>()]));
   const unread: string[] = [];
-  const heapOf = new Map<string, number>();
+  const bucketOf = new Map<string, number>();
   if (changed.length > 0) {
-    const versions = tx<(Versioned & { heap: number })[]>`
-      select ${heap(tx)} as heap, key, version from (${versionsOf(tx)}) as row
-      where ${heap(tx)} = any(${changed.map(({ heap }) => heap)}::integer[]) order by key`;
+    const versions = tx<(Versioned & { bucket: number })[]>`
+      select ${bucket(tx)} as bucket, key, version from (${versionsOf(tx)}) as row
+      where ${bucket(tx)} = any(${changed.map(({ bucket }) => bucket)}::integer[]) order by key`;
     for await (const batch of versions.cursor(AT_ONCE)) {
-      for (const { heap, key, version } of batch) {
-        const before = known.get(heap)?.rows.get(key);
+      for (const { bucket, key, version } of batch) {
+        const before = known.get(bucket)?.rows.get(key);
         const same = before?.version === version ? before : undefined;
-        found.get(heap)!.set(key, same);
+        found.get(bucket)!.set(key, same);
         if (same) continue;
-        heapOf.set(key, heap);
+        bucketOf.set(key, bucket);
         unread.push(key);
       }
       letGo(batch);
@@ -134,19 +134,19 @@ async function newest<T>(
   for (let asked = 0; asked < unread.length; asked += KEYS_AT_ONCE) {
     for await (const batch of read(unread.slice(asked, asked + KEYS_AT_ONCE))) {
       for (const { key, version, record } of batch) {
-        const heap = heapOf.get(key)!;
-        const before = known.get(heap)?.rows.get(key)?.record;
-        // What is written again and says the same changed nothing for whoever looks at it.
-        found.get(heap)!.set(key, { version, record: asBefore(before, record) });
+        const bucket = bucketOf.get(key)!;
+        const before = known.get(bucket)?.rows.get(key)?.record;
+        // A row that is written again with the same content keeps its record.
+        found.get(bucket)!.set(key, { version, record: asBefore(before, record) });
       }
       letGo(batch);
       await pause();
     }
   }
   // Each that was not known has been read, as of the same moment.
-  const rowsOf = (heap: number) => found.get(heap) as Map<string, Known<T>> | undefined;
+  const rowsOf = (bucket: number) => found.get(bucket) as Map<string, Known<T>> | undefined;
   return new Map(
-    digests.map(({ heap, digest }) => [heap, { digest, rows: rowsOf(heap) ?? known.get(heap)!.rows }] as const),
+    digests.map(({ bucket, digest }) => [bucket, { digest, rows: rowsOf(bucket) ?? known.get(bucket)!.rows }] as const),
   );
 }
 
@@ -157,12 +157,12 @@ function madeOf<Row, T>(rows: Row[], make: (row: Row) => T): T[] {
   return made;
 }
 
-async function recordsOf<T>(heaps: Heaps<T>): Promise<T[]> {
+async function recordsOf<T>(buckets: Buckets<T>): Promise<T[]> {
   const records: T[] = [];
   let gathered = 0;
-  for (const { rows } of heaps.values()) {
+  for (const { rows } of buckets.values()) {
     for (const { record } of rows.values()) records.push(record);
-    if (++gathered % HEAPS_AT_ONCE === 0) await pause();
+    if (++gathered % BUCKETS_AT_ONCE === 0) await pause();
   }
   return records;
 }

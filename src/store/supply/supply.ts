@@ -5,7 +5,7 @@ import { newId } from "../../ids.ts";
 import type { Queryable } from "../database/tx.ts";
 import { unixSeconds } from "../database/types.ts";
 
-/** Whoever runs models. */
+/** An organisation that runs models. */
 export interface ProviderRecord {
   id: string;
   orgId: string;

@@ -1,6 +1,6 @@
 /** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
 import { every } from "../../clock.ts";
-import { putOffProbe, takeProbe } from "../../store/supply/offering-care.ts";
+import { putOffProbe, takeProbe } from "../../store/supply/offering-lifecycle.ts";
 import type { SupplyDeps } from "../deps.ts";
 import { removeDrained } from "../withdraw.ts";
 import { verify } from "./verify.ts";

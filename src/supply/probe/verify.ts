@@ -7,7 +7,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
-import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-care.ts";
+import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
 import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";

@@ -1,4 +1,4 @@
-/** Looking after providers and offerings: lists, changes, probes by schedule, withdrawal. */
+/** The life of providers and offerings: lists, changes, probes by schedule, withdrawal. */
 
 import type { Queryable, Sql } from "../database/tx.ts";
 import {
@@ -147,7 +147,7 @@ export async function endProgress(sql: Queryable, id: string): Promise<void> {
   await sql`delete from probe_progress where offering_id = ${id}`;
 }
 
-/** Takes one offering whose probe is due, so that nobody else probes it for `leaseS` seconds. Undefined when none is. */
+/** Takes one offering whose probe is due, so that no other worker probes it for `leaseS` seconds. Undefined when none is. */
 export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecord | undefined> {
   const [taken] = await sql<{ id: string }[]>`
     update offering set probe_until = now() + ${leaseS} * interval '1 second' where id = (
