@@ -23,7 +23,6 @@ import { countJobs } from "../store/jobs/jobs.ts";
 import { forceCircuit } from "../store/replicas/circuits.ts";
 import { countReplicas } from "../store/replicas/replicas.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
-import { featuresOf, LIMITS, type PlatformSetup } from "./operations/platform.ts";
 import { statusOf } from "./operations/status.ts";
 
 /** What there is to know about this instance. */
@@ -160,3 +159,35 @@ export function operationsService({
     },
   };
 }
+
+/** What a deployment may have or not. */
+interface PlatformSetup {
+  readonly nats: boolean;
+  readonly payments: boolean;
+  readonly publicSignup: boolean;
+  readonly scenarioPacks: boolean;
+}
+
+/** What can be done here, by name. */
+const featuresOf = ({ nats, payments, publicSignup, scenarioPacks }: PlatformSetup): Record<string, boolean> => ({
+  act_stream: true,
+  batch: true,
+  broadcast: true,
+  evaluate: true,
+  events_nats: nats,
+  payments,
+  public_signup: publicSignup,
+  scenario_packs: scenarioPacks,
+  webhooks: true,
+});
+
+/** What no call may exceed. */
+const LIMITS: Readonly<Record<string, number>> = {
+  batch_items: 1_000,
+  batch_bytes: 64 << 20,
+  evaluation_episodes: 10_000,
+  metadata_keys: 16,
+  metadata_value_characters: 512,
+  request_bytes: 64 << 20,
+  session_silence_s: 900,
+};

@@ -1,8 +1,8 @@
 /** Act: which controller answers for which action space, and how its rows become a chunk. */
 import { UnsupportedObservation } from "../unsupported.ts";
-import { byLayout } from "./by-layout.ts";
 import { balancePole } from "./cartpole.ts";
 import { latentReach } from "./latent.ts";
+import { readProprio } from "./layout.ts";
 import { baseTwist, waypoints } from "./nav.ts";
 import { pickPlaceJoints, pickPlaceShifts } from "./pick-place.ts";
 import { pushT } from "./push-t.ts";
@@ -45,4 +45,21 @@ export function plan(input: ActInput, model = ""): ActOutput {
   const steps = new Float64Array(horizon * declaration.dim);
   for (let row = 0; row < horizon; row++) steps.set(motion.next(), row * declaration.dim);
   return { steps, dim: declaration.dim, dtMs: motion.dtMs ?? declaration.dtMs, note: motion.note() };
+}
+
+/** A controller that does what the one of these does whose layout the proprio has; no two of them may know a layout of one length. */
+function byLayout(main: Controller, ...others: readonly Controller[]): Controller {
+  const all = [main, ...others];
+  const proprioLayouts = all.flatMap((controller) => controller.declaration.proprioLayouts);
+  const declaration = { ...main.declaration, proprioLayouts };
+  const knows = (controller: Controller, { proprio }: ActInput): boolean =>
+    controller.declaration.proprioLayouts.some((layout) => layout.length === proprio.length);
+  return {
+    declaration,
+    begin(input) {
+      readProprio(input, declaration);
+      const controller = all.find((known) => knows(known, input)) ?? main;
+      return { ...controller.begin(input), dtMs: controller.declaration.dtMs };
+    },
+  };
 }

@@ -2,7 +2,6 @@
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ObservationView } from "./events.ts";
 import { ObservationTask } from "./job.ts";
-import { ObservationAge } from "./transit.ts";
 
 const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
 const STALE = { reason: HoldReason.STALE_OBSERVATION };
@@ -43,5 +42,36 @@ export class Intake<O> {
     if (age === "future") return new ObservationTask(view, at, FUTURE);
     const sensedAt = at - age;
     return new ObservationTask(view, sensedAt, at >= sensedAt + this.#deadlineMs ? STALE : undefined);
+  }
+}
+
+/** The quickest observation is looked for in a window of this length, so that drifting clocks are followed. */
+const WINDOW_MS = 30_000;
+
+/** An observation that comes this much sooner than the quickest one was not sensed yet. */
+const FUTURE_MS = 1_000;
+
+/**
+ * How old an observation is when it comes, from two clocks that are not set by each other: the robot's and the gateway's. The quickest is taken
+ * to have needed no time; every other is as old as it was slower.
+ */
+export class ObservationAge {
+  /** Quickest difference of the two clocks in this window and the one before. */
+  #quickest = Number.POSITIVE_INFINITY;
+  #before = Number.POSITIVE_INFINITY;
+  #since = Number.NEGATIVE_INFINITY;
+
+  /** The age in milliseconds of what was sensed at `tMs` and came at `at`; "future" where it can't have been sensed yet. */
+  age(tMs: number | undefined, at: number): number | "future" {
+    if (tMs === undefined) return 0;
+    const took = at - tMs;
+    const usual = Math.min(this.#quickest, this.#before);
+    if (took < usual - FUTURE_MS && usual !== Number.POSITIVE_INFINITY) return "future";
+    if (at - this.#since >= WINDOW_MS) {
+      this.#before = this.#quickest;
+      this.#quickest = took;
+      this.#since = at;
+    } else this.#quickest = Math.min(this.#quickest, took);
+    return took - Math.min(this.#quickest, this.#before);
   }
 }

@@ -8,13 +8,11 @@ import { checkAnswer, unitsOf } from "../../contracts/act.ts";
 import type { ActAnswer, Intent } from "../../contracts/contract.ts";
 import { AttemptFailure } from "../../contracts/failure.ts";
 import { sameWay } from "../plan/own-keys.ts";
-import { mayHedge, type PlanStep } from "../plan/plan.ts";
-import { candidatesOf } from "./candidates.ts";
+import { mayHedge, type PlanStep, sameCheckpoint } from "../plan/plan.ts";
 import { Effects } from "./effects.ts";
 import type { HoldEffect, LoopEffect, LoopEvent, ObservationView } from "./events.ts";
 import { Intake } from "./intake.ts";
 import type { LoopAttempt, ObservationTask } from "./job.ts";
-import { LoopPatience } from "./patience.ts";
 import { ChunkWindow } from "./window.ts";
 
 /** What holds for a whole loop. */
@@ -401,5 +399,64 @@ export class Loop<O> {
 
   #expiry(sensedAt: number): number {
     return sensedAt + this.#rules.deadlineMs;
+  }
+}
+
+/**
+ * The steps of a plan that may serve now, best first: a robot never mixes two plans of motion inside an episode. `bound` is the step that
+ * served the episode last, or the model that did where no more is known: it goes first, then its equals, then the models of the explicit
+ * chain `models`. Before any step has served, every step may. The offering `late` comes behind its equals.
+ */
+function candidatesOf(
+  steps: readonly PlanStep[],
+  bound: PlanStep | string | undefined,
+  models: readonly string[],
+  late?: string,
+): readonly PlanStep[] {
+  const isLate = ({ offering }: PlanStep): boolean => offering.id === late;
+  const inTime = (equals: readonly PlanStep[]): readonly PlanStep[] =>
+    late === undefined ? equals : [...equals.filter((step) => !isLate(step)), ...equals.filter(isLate)];
+  if (bound === undefined) return inTime(steps);
+  const listed = (step: PlanStep): boolean => models.includes(step.offering.model);
+  if (typeof bound === "string") {
+    const same = steps.filter(({ offering }) => offering.model === bound);
+    return [...inTime(same), ...steps.filter((step) => step.offering.model !== bound && listed(step))];
+  }
+  const isLast = ({ offering }: PlanStep): boolean => offering.id === bound.offering.id;
+  // The usual case: no list is built for every observation.
+  if (steps[0] !== undefined && isLast(steps[0]) && steps.length === 1) return steps;
+  const equals = steps.filter((step) => !isLast(step) && sameCheckpoint(step, bound));
+  const others = steps.filter((step) => !isLast(step) && !sameCheckpoint(step, bound) && listed(step));
+  return [...inTime([...steps.filter(isLast), ...equals]), ...others];
+}
+
+/**
+ * Answers in a row that came too late for the robot, until the loop prefers an equal offering. Lateness depends on the robot's own deadline
+ * and steps, so it moves this loop alone: other calls are ordered by latency, by failures, and by deadlines that gave a provider its usual
+ * time.
+ */
+const MOST_LATE = 3;
+
+/** The offering of one loop whose answers come too late. */
+class LoopPatience {
+  #offering: string | undefined;
+  #inARow = 0;
+
+  /** An answer of this offering came too late, or not at all until then. */
+  late(offering: string): void {
+    if (this.#offering !== offering) this.#inARow = 0;
+    this.#offering = offering;
+    this.#inARow += 1;
+  }
+
+  /** An answer came in time. */
+  inTime(): void {
+    this.#offering = undefined;
+    this.#inARow = 0;
+  }
+
+  /** The offering whose equals go first; undefined while none is late again and again. */
+  get lost(): string | undefined {
+    return this.#inARow >= MOST_LATE ? this.#offering : undefined;
   }
 }

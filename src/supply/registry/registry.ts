@@ -18,7 +18,6 @@ import type { LiveSupply } from "../live-supply.ts";
 import { entryOf, type RegistryEntry } from "./entry.ts";
 import { type Facet, facetsOf } from "./facets.ts";
 import { layoutsOf, literatureOf, mapped, providersOf } from "./lists.ts";
-import { liveOf } from "./live.ts";
 import { type Routable, routesOf } from "./routes.ts";
 import { runScenarioOf, scenarioOf } from "./scenarios.ts";
 import { indexing, type SearchIndex } from "./search.ts";
@@ -207,4 +206,16 @@ function lazily<T>(making: () => Sliced<T>): () => Promise<T> {
 function searchedOf({ id, name, vendor, family, summary }: Model) {
   const [owner = "", slug = ""] = id.split("/");
   return { name, slug, owner: `${vendor} ${owner}`, family, summary };
+}
+
+const NONE: readonly Offering[] = [];
+const NO_ROWS = new Uint32Array(0);
+
+/** The live offerings of a model, placeholders apart. */
+function liveOf(snapshot: Snapshot, slug: string): readonly Offering[] {
+  const live: Offering[] = [];
+  for (const row of snapshot.rowsOfModel(slug) ?? NO_ROWS) {
+    if (snapshot.isRegistered(row)) live.push(snapshot.offerings[row]!);
+  }
+  return live.length === 0 ? NONE : live;
 }
