@@ -1,4 +1,4 @@
-/** Telling the world: an event is written in the transaction of its cause, and carried out after that was committed. */
+/** Emission of events: an event is written in the transaction of its cause, and published after that was committed. */
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { API_VERSION } from "../brand.ts";
@@ -10,13 +10,13 @@ import { appendEvents, type EventRecord } from "../store/events/outbox.ts";
 /** What happened: one member of `Event.data`. */
 export type EventData = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;
 
-/** What every event is called on the wire, by its member of `Event.data`: `keyCreated` is `key.created`. */
+/** The name of every event on the wire, by its member of `Event.data`: `keyCreated` is `key.created`. */
 export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
   EventSchema.oneofs[0]?.fields.map(({ localName, name }) => [localName, name.replace("_", ".")]),
 );
 
 /**
- * Tells what happened to an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
+ * Emits an event of an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
  * those took then give the events of one thing the order in which they happened. Name the workspace that the cause belongs to, if any.
  */
 export const emit = (tx: Tx, orgId: string, data: EventData, workspaceId?: string): Promise<void> =>

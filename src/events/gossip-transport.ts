@@ -1,4 +1,4 @@
-/** Short words between replicas that may be lost: over NATS where there is one, else over the database. */
+/** Short messages between replicas that may be lost: over NATS where there is one, else over the database. */
 import type { NatsConnection } from "nats";
 import { BRAND } from "../brand.ts";
 import { sleep, steadyNow } from "../clock.ts";
@@ -12,7 +12,7 @@ export interface GossipTransportDeps {
   notifications: Notifications;
   /** Where NATS is; undefined where there is none. */
   natsUrl: string | undefined;
-  /** Hears every word; answers whether somebody else said it. */
+  /** Gets every message; returns whether another replica sent it. */
   hear(word: Uint8Array): boolean;
 }
 
@@ -20,10 +20,10 @@ const SUBJECT = `${BRAND}.replica.v1.gossip`;
 /** What fits into a message of NATS in any usual configuration, and as base64 into a notification of PostgreSQL. */
 const MOST_BYTES = { nats: 512_000, database: 5_900 };
 const REDIAL_MS = 2_000;
-/** Who spoke through the database has no NATS: for so long he is answered there. */
+/** A replica that sent through the database has no NATS: it is answered there for this many milliseconds. */
 const ANSWERED_MS = 10_000;
 
-/** What this replica hears and says. */
+/** The gossip of this replica. */
 export class GossipTransport {
   readonly #deps: GossipTransportDeps;
   readonly #leaving = new AbortController();
@@ -32,7 +32,7 @@ export class GossipTransport {
   #nats: NatsConnection | undefined;
   #heardFromDatabaseAt = Number.NEGATIVE_INFINITY;
 
-  /** Begins to listen. Neither NATS nor the database need be there: what is said meanwhile is lost. */
+  /** Subscribes. Neither NATS nor the database need be reachable: what is sent meanwhile is lost. */
   constructor(deps: GossipTransportDeps) {
     this.#deps = deps;
     this.#off = deps.notifications.on("gossip", (payload) => {
@@ -41,19 +41,19 @@ export class GossipTransport {
     this.#stay = deps.natsUrl === undefined ? Promise.resolve() : this.#dialOn(deps.natsUrl);
   }
 
-  /** How long a word may be at the moment. */
+  /** The most bytes of a message at the moment. */
   get mostBytes(): number {
     return this.#needsDatabase() ? MOST_BYTES.database : MOST_BYTES.nats;
   }
 
-  /** Says a word to all replicas. Never rejects. */
+  /** Sends a message to all replicas. Never rejects. */
   async say(word: Uint8Array): Promise<void> {
     this.#nats?.publish(SUBJECT, word);
     if (!this.#needsDatabase()) return;
     await notify(this.#deps.sql, "gossip", Buffer.from(word).toString("base64")).catch(() => {});
   }
 
-  /** Listens no more. */
+  /** Unsubscribes. */
   async close(): Promise<void> {
     this.#off();
     this.#leaving.abort();

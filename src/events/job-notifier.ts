@@ -1,11 +1,11 @@
-/** Wakes workers over NATS: a job's id goes onto a work queue once the job is committed. PostgreSQL stays the truth, and any word may be lost. */
+/** Wakes workers over NATS: a job's id goes onto a work queue once the job is committed. PostgreSQL stays the truth, and any message may be lost. */
 import { AckPolicy, jetstream, jetstreamManager, RetentionPolicy } from "@nats-io/jetstream";
 import { headers, type NatsConnection } from "nats";
 import { BRAND } from "../brand.ts";
 import { sleep } from "../clock.ts";
 import { dial } from "./nats/connect.ts";
 
-/** What a bell depends on. */
+/** What a notifier depends on. */
 export interface JobNotifierDeps {
   readonly url: string;
   /** Hears of a job that waits; undefined for a process that works off none. */
@@ -24,27 +24,27 @@ const NANOS_PER_S = 1_000_000_000;
 const MAX_AGE_S = 60;
 const REDIAL_MS = 2_000;
 
-/** A bell; those of all replicas share one queue where NATS has JetStream, else every worker hears each. */
+/** The notifier of one replica. All replicas share one queue where NATS has JetStream; else every worker gets every message. */
 export class JobNotifier {
   readonly #deps: JobNotifierDeps;
   readonly #leaving = new AbortController();
   readonly #stay: Promise<void>;
   #nats: NatsConnection | undefined;
 
-  /** Begins to listen. NATS need not be there. */
+  /** Subscribes. NATS need not be reachable. */
   constructor(deps: JobNotifierDeps) {
     this.#deps = deps;
     this.#stay = this.#dialOn();
   }
 
-  /** Tells of a job that was committed. What is told while NATS is away is lost: workers hear of it from the database. */
+  /** Announces a job that was committed. What is announced while NATS is away is lost: workers find it in the database. */
   ring(jobId: string): void {
     const told = headers();
     told.set("Nats-Msg-Id", jobId);
     this.#nats?.publish(`${SUBJECT}.${jobId}`, "", { headers: told });
   }
 
-  /** Listens no more. */
+  /** Unsubscribes. */
   async close(): Promise<void> {
     this.#leaving.abort();
     await this.#nats?.close();

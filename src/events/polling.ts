@@ -1,4 +1,4 @@
-/** Looking for work that the database keeps: one look at a time, and another where something was told meanwhile. */
+/** Rounds over work that the database keeps: one at a time, and another where a notification came meanwhile. */
 import { after, every } from "../clock.ts";
 import type { NotificationChannel, Notifications } from "../store/database/notifications.ts";
 
@@ -7,15 +7,15 @@ const SWEEP_MS = 10_000;
 /** What is looked for. */
 export interface PollingDeps {
   readonly notifications: Notifications;
-  /** The notifications that tell of work. */
+  /** The notifications of new work. */
   readonly channel: NotificationChannel;
-  /** Begins what there is to do; answers in how many milliseconds more is due, if any is. Asked for again after it rejected. */
+  /** Begins what there is to do; returns in how many milliseconds more is due, if any is. Called again after it rejected. */
   look(): Promise<number | undefined>;
-  /** Hears why a look was in vain. */
+  /** Called with the reason why a round failed. */
   failed(cause: unknown): void;
 }
 
-/** Rounds that are made when work is told of, when it is due, and every ten seconds for what nobody told of. */
+/** A round is made at a notification, when work is due, and every ten seconds for work whose notification was lost. */
 export class Polling {
   readonly #deps: PollingDeps;
   readonly #stops: (() => void)[];
@@ -24,7 +24,7 @@ export class Polling {
   #over = false;
   #forgetDue = (): void => {};
 
-  /** Begins at once, after who made it is whole. */
+  /** Starts in a microtask, when its owner is constructed. */
   constructor(deps: PollingDeps) {
     this.#deps = deps;
     const wake = (): void => this.wake();
@@ -37,7 +37,7 @@ export class Polling {
     return this.#over;
   }
 
-  /** Looks now, or once more after the present look. */
+  /** Makes a round now, or once more after the present one. */
   wake(): void {
     if (this.#over) return;
     this.#again = true;
@@ -49,7 +49,7 @@ export class Polling {
       });
   }
 
-  /** Looks no more; resolves when the last look is over. */
+  /** Makes no more rounds; resolves when the last one is over. */
   async close(): Promise<void> {
     this.#over = true;
     for (const stop of this.#stops) stop();

@@ -1,4 +1,4 @@
-/** Carries events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
+/** Publishes events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
 import { after, sleep } from "../clock.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
@@ -12,19 +12,19 @@ export interface RelayDeps {
   notifications: Notifications;
   /** Where NATS is. */
   url: string;
-  /** Told once whenever events begin to wait. */
+  /** Called once whenever events begin to wait. */
   warn(text: string): void;
 }
 
-/** How many events are carried at a time. */
+/** Events that are published at a time. */
 export const BATCH = 512;
-/** Finds what no notification told of. */
+/** Milliseconds between two looks for events of which the notification was lost. */
 const SWEEP_MS = 10_000;
-/** How soon to look again for what waits behind a transaction, which notifies nobody when it is rolled back, or behind another relay. */
+/** Milliseconds until the next look for events behind a transaction, which sends no notification when it is rolled back, or behind another relay. */
 const HELD_MS = 100;
 const RETRY_MS = { first: 250, most: 10_000 };
 
-/** A relay at work. Any number of them may share an outbox; one carries at a time, and the next takes over when it ends. */
+/** A running relay. Any number of them may share an outbox; one publishes at a time, and the next takes over when it ends. */
 export class Relay {
   readonly #deps: RelayDeps;
   readonly #leaving = new AbortController();
@@ -33,14 +33,14 @@ export class Relay {
   #rung = Promise.withResolvers<void>();
   #failures = 0;
 
-  /** Begins to carry. NATS need not be there: events wait in the outbox until it is. */
+  /** Starts. NATS need not be reachable: events wait in the outbox until it is. */
   constructor(deps: RelayDeps) {
     this.#deps = deps;
     this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#ring);
     this.#work = this.#stay();
   }
 
-  /** Ends what is being carried, no later than NATS has to answer, and stops. */
+  /** Ends what is being published, no later than NATS has to answer, and stops. */
   close(): Promise<void> {
     this.#unlisten();
     this.#leaving.abort();
@@ -61,7 +61,7 @@ export class Relay {
     }
   }
 
-  /** Carries over one connection. Returns when that is over, rejects when it did not come about or failed. */
+  /** Publishes over one connection. Returns when that is over, rejects when it could not be made or failed. */
   async #once(signal: AbortSignal): Promise<void> {
     const link = await NatsLink.dial(this.#deps.url);
     void link.over.then(this.#ring);

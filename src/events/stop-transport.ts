@@ -4,35 +4,35 @@ import { BRAND } from "../brand.ts";
 import { after, sleep } from "../clock.ts";
 import { dial } from "./nats/connect.ts";
 
-/** What a line depends on. */
+/** What the transport depends on. */
 export interface StopTransportDeps {
-  /** Where NATS is; undefined where there is none: then nobody is told. */
+  /** The address of NATS; undefined where there is none: then no replica is notified. */
   readonly url: string | undefined;
   /** Names this replica among those that answer. */
   readonly replica: string;
-  /** Takes in what another replica says, before it is answered. */
+  /** Applies the message of another replica, before it is answered. */
   hear(word: string): void;
 }
 
 const SUBJECT = `${BRAND}.replica.v1.stop`;
 const REDIAL_MS = 2_000;
-/** How long answers are counted. */
+/** Milliseconds in which answers are counted. */
 const ANSWERS_MS = 2_000;
 
-/** The line of one replica. PostgreSQL stays the truth; any word may be lost. */
+/** The transport of one replica. PostgreSQL stays the truth; any message may be lost. */
 export class StopTransport {
   readonly #deps: StopTransportDeps;
   readonly #leaving = new AbortController();
   readonly #stay: Promise<void>;
   #nats: NatsConnection | undefined;
 
-  /** Begins to listen. NATS need not be there. */
+  /** Subscribes. NATS need not be reachable. */
   constructor(deps: StopTransportDeps) {
     this.#deps = deps;
     this.#stay = deps.url === undefined ? Promise.resolve() : this.#dialOn(deps.url);
   }
 
-  /** Tells all other replicas; the names of those that answer come into the returned set as they do. */
+  /** Notifies all other replicas; the names of those that answer come into the returned set as they do. */
   tell(word: string): ReadonlySet<string> {
     const answered = new Set<string>();
     const nats = this.#nats;
@@ -47,12 +47,12 @@ export class StopTransport {
       after(ANSWERS_MS, () => answers.unsubscribe());
       nats.publish(SUBJECT, `${this.#deps.replica} ${word}`, { reply });
     } catch {
-      // The connection is just being lost: nobody hears.
+      // The connection is just being lost: no replica is notified.
     }
     return answered;
   }
 
-  /** Listens no more. */
+  /** Unsubscribes. */
   async close(): Promise<void> {
     this.#leaving.abort();
     await this.#nats?.close();

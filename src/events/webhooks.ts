@@ -28,13 +28,13 @@ export interface HookAnswer {
 export interface WebhookSenderDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Posts through the guard; rejects with an error whose `failure` says why in a word. */
+  /** Posts through the guard; rejects with an error of which `failure` is the reason. */
   post(url: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<HookAnswer>;
   /** The event as JSON. */
   textOf(payload: Uint8Array): string;
   /** The secrets of a webhook that sign now, newest first. */
   secretsOf(hook: WebhookRecord): string[];
-  /** Tells, in the transaction, that a webhook was disabled. */
+  /** Emits, in the transaction, that a webhook was disabled. */
   disabled(tx: Tx, hook: WebhookRecord, reason: "gone" | "failing"): Promise<void>;
   warn(text: string, cause: unknown): void;
 }
@@ -42,7 +42,7 @@ export interface WebhookSenderDeps {
 /** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
 export const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
 const AT_ONCE = 128;
-/** While tries are under way, a round waits so long for what else ends or is told of: all that is one statement. */
+/** Milliseconds that a round waits, while tries are under way, for others that end or begin: all of them are one statement. */
 const GATHER_MS = 5;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
@@ -66,7 +66,7 @@ export class WebhookSender {
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
   readonly #bodies = new Map<string, Buffer>();
-  /** What was taken and is not written down. */
+  /** Deliveries that were taken and are not recorded yet. */
   #taken: TakenDelivery[] = [];
   #underWay = 0;
   /** The webhook that was visited last. */
@@ -96,7 +96,7 @@ export class WebhookSender {
     );
   }
 
-  /** Writes down what was taken, and sends what is due; answers in how many milliseconds the next is. */
+  /** Records what was taken, and sends what is due; returns in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
     await this.#gather();
     for (let isRoundWhole = this.#visited === ""; ; ) {

@@ -8,9 +8,9 @@ import { loadTargets, noteSent, type TargetRecord } from "../../store/events/bro
 import { type EndedCall, shareOf, spanIdOf, traceOf, traceparentOf } from "./ended-call.ts";
 import { resourceOf, spansOf } from "./spans.ts";
 
-/** A way to one target. */
+/** The sender to one target. */
 export interface SpanSender {
-  /** Rejects with an error whose `word` says why, and `again` whether trying again may help. */
+  /** Rejects with an error of which `word` is the reason, and `again` whether trying again may help. */
   send(spans: ReadableSpan[]): Promise<void>;
   close(): void;
 }
@@ -19,7 +19,7 @@ export interface SpanSender {
 export interface BroadcasterDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Opens the way to a target. */
+  /** Opens the sender to a target. */
   open(target: TargetRecord): SpanSender;
   warn(text: string, cause: unknown): void;
 }
@@ -40,7 +40,7 @@ const FLUSH_MS = 1_000;
 const RELOAD_MS = 30_000;
 /** How often one batch is tried. */
 export const TRIES = 5;
-/** How long its target rests after each. */
+/** Milliseconds between two tries of a target. */
 export const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
 
 /** The targets of all organisations, and what waits for each. One for a replica. */
@@ -186,7 +186,7 @@ class TargetQueue {
     return this.#flushing;
   }
 
-  /** Ends without sending what waits, and hands it over; what is under way may still arrive. */
+  /** Ends without sending what waits, and returns it; what is under way may still arrive. */
   leave(): ReadableSpan[] {
     const left = this.#waiting.slice(this.#underWay);
     this.#waiting = [];

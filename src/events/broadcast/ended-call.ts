@@ -1,4 +1,4 @@
-/** What is told of a call that ended, and the names that its spans have: they are known before the call ends, so that others can refer to them. */
+/** What is reported of a call that ended, and the ids of its spans, which are known before the call ends, so that other spans can refer to them. */
 import { hash } from "node:crypto";
 
 /** One try at one offering. */
@@ -7,7 +7,7 @@ export interface EndedAttempt {
   readonly model: string;
   readonly provider: string;
   readonly status: "ok" | "error" | "cancelled";
-  /** Why it failed, in the word of the schema. */
+  /** Why it failed, as the schema spells it. */
   readonly reason: string | undefined;
   readonly latencyMs: number;
 }
@@ -29,7 +29,7 @@ export interface EndedCall {
   readonly offeringId: string;
   readonly region: string | undefined;
   readonly httpStatus: number;
-  /** The word of the refusal; undefined where it was answered. */
+  /** The code of the refusal; undefined where it was answered. */
   readonly errorCode: string | undefined;
   readonly latencyMs: number;
   readonly attempts: readonly EndedAttempt[];
@@ -55,7 +55,7 @@ export interface TraceContext {
 /** Source: https://www.w3.org/TR/trace-context/#traceparent-header. Of later versions only the part that this one has is read. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
 
-/** The caller's trace, or one of the request's own where he has none or sent what is none. */
+/** The caller's trace, or one of the request's own where the caller sent none or a malformed one. */
 export function traceOf(traceparent: string | undefined, requestId: string): TraceContext {
   const [, traceId, parentId] = TRACEPARENT.exec(traceparent ?? "") ?? [];
   return { traceId: traceId ?? digestOf(requestId).slice(0, 32), parentId };
@@ -70,7 +70,7 @@ export function shareOf(session: string): number {
   return Number.parseInt(digestOf(session).slice(0, 8), 16) / 2 ** 32;
 }
 
-/** SHA-256 in hexadecimal letters. */
+/** SHA-256 in hexadecimal. */
 export const digestOf = (text: string): string => hash("sha256", text, "hex");
 
 /** The value of the header by which a trace is handed on. */

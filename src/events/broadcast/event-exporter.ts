@@ -13,11 +13,11 @@ import { Polling } from "../polling.ts";
 import { REST_MS, type SpanSender, TRIES } from "./broadcaster.ts";
 import { eventSpan, resourceOf, type ToldEvent } from "./spans.ts";
 
-/** What telling depends on. */
+/** What exporting depends on. */
 export interface EventExporterDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Opens the way to a target. */
+  /** Opens the sender to a target. */
   open(target: TargetRecord): SpanSender;
   /** Reads an event message. */
   read(payload: Uint8Array): ToldEvent;
@@ -27,7 +27,7 @@ export interface EventExporterDeps {
 /** Targets that one process sends to at one time. */
 const AT_ONCE = 16;
 
-/** A teller; any number of them share the events of one database. */
+/** An exporter; any number of them share the events of one database. */
 export class EventExporter {
   readonly #deps: EventExporterDeps;
   readonly #rounds: Polling;
@@ -50,7 +50,7 @@ export class EventExporter {
     await Promise.all(this.#running.values());
   }
 
-  /** Sends what is due; answers in how many milliseconds the next is. */
+  /** Sends what is due; returns in how many milliseconds the next is. */
   async #fill(): Promise<number | undefined> {
     while (!this.#rounds.over && this.#running.size < AT_ONCE) {
       const claimed = await claimTargetEvents(this.#deps.sql, [...this.#running.keys()]);

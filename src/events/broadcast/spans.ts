@@ -10,7 +10,7 @@ import { digestOf, type EndedCall, spanIdOf, traceOf } from "./ended-call.ts";
 
 const SCOPE = { name: BRAND, version: API_VERSION };
 
-/** Who sends the spans of a target. */
+/** The resource of a target's spans: this gateway, and the attributes that the target adds. */
 export const resourceOf = ({ resourceAttributes }: Pick<TargetRecord, "resourceAttributes">): Resource =>
   resourceFromAttributes({ "service.name": BRAND, "service.version": API_VERSION, ...resourceAttributes });
 
@@ -88,7 +88,7 @@ export function testSpan(resource: Resource): ReadableSpan {
   });
 }
 
-/** An event as it is told. */
+/** An event as it is exported. */
 export interface ToldEvent {
   readonly id: string;
   /** Such as `batch.completed`. */

@@ -1,10 +1,10 @@
-/** Reaching NATS. */
+/** Connections to NATS. */
 import { connect, type NatsConnection, wsconnect } from "nats";
 import { BRAND } from "../../brand.ts";
 
-/** How long NATS may take to answer anything. */
+/** Milliseconds that NATS may take for any answer. */
 export const ANSWER_MS = 3_000;
-/** How often a silent connection is asked whether it still stands. */
+/** Milliseconds between two pings on a silent connection. */
 const PING_MS = 10_000;
 
 /** Connects to `url` once; user and password may stand in it, a user alone is a token. Rejects when that fails. */
@@ -15,7 +15,7 @@ export function dial(url: string): Promise<NatsConnection> {
   return connectTo({
     servers: `${protocol}//${host}`,
     name: BRAND,
-    // Its buffers outlive a reconnection, and would tell again what another replica told since.
+    // Its buffers outlive a reconnection, and would publish again what another replica has published since.
     reconnect: false,
     timeout: ANSWER_MS,
     pingInterval: PING_MS,

@@ -1,6 +1,6 @@
 /**
  * Messages as the protocol of NATS has them on the wire, many behind each other in one buffer: what its client does for each alone costs
- * more than all the rest of a message's way.
+ * more than all else that is done for a message.
  */
 import type { NatsConnection } from "nats";
 
@@ -57,7 +57,7 @@ export class Frames {
 export type Send = (frames: Uint8Array) => void;
 
 /**
- * The client's own way to its socket, which it keeps to itself. What is sent by it goes before all that the client is asked for later.
+ * The client's own method of writing to its socket, which is private. What is sent by it goes before all that the client is asked for later.
  * Throws where this version of the client has none.
  */
 export function sendOf(connection: NatsConnection): Send {

@@ -1,12 +1,12 @@
 /**
- * Where NATS answers what was asked in frames of our own (`frames.ts`): what the client's requests do for each question costs as much as a
- * hundred events on their way.
+ * The answers of NATS to requests in own frames (`frames.ts`): what the client does for each request costs as much as a
+ * hundred events in flight.
  */
 import { createInbox, type Msg, type NatsConnection } from "nats";
 import { after } from "../../clock.ts";
 import { ANSWER_MS } from "./connect.ts";
 
-/** Who waits for one answer. */
+/** The request that waits for one answer. */
 type PendingReply = PromiseWithResolvers<Msg>;
 
 /** The answers of one connection. */
@@ -17,19 +17,19 @@ export class Inbox {
   #asked = 0;
   #open: Promise<void> | undefined;
 
-  /** Listens when it is opened, for a user who asks nothing may not be allowed to. */
+  /** Subscribes when it is opened, and not before: a user that makes no requests may not be allowed to. */
   constructor(connection: NatsConnection) {
     this.#connection = connection;
     void connection.closed().then((cause) => this.fail(cause ?? new Error("the connection was closed")));
   }
 
-  /** Listens; resolves when the server knows, so that what is asked then is answered here. */
+  /** Subscribes; resolves when the server has the subscription, so that later requests are answered here. */
   open(): Promise<void> {
     this.#open ??= this.#listen();
     return this.#open;
   }
 
-  /** The address of one answer, and the answer. It rejects when none comes in time, or nobody listens to what was asked. */
+  /** The subject of one answer, and the answer. It rejects when none comes in time, or the request has no subscriber. */
   next(): { address: string; answer: Promise<Msg> } {
     const address = `${this.#address}.${this.#asked++}`;
     const waiting: PendingReply = Promise.withResolvers();
@@ -40,7 +40,7 @@ export class Inbox {
       forget();
       this.#waiting.delete(address);
     });
-    // Whoever asked may have failed to, and not wait for it.
+    // The request may have failed to leave, and its answer is not awaited then.
     answer.catch(() => {});
     return { address, answer };
   }
@@ -55,7 +55,7 @@ export class Inbox {
       callback: (error, message) => {
         if (error) return this.fail(error);
         const waiting = this.#waiting.get(message.subject);
-        // The server's word for a question that nobody listens to.
+        // The server's status for a request without a subscriber.
         if (message.data.length === 0 && message.headers?.code === 503) waiting?.reject(new Error("nobody listens"));
         else waiting?.resolve(message);
       },

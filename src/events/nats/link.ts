@@ -10,13 +10,13 @@ import { Inbox } from "./inbox.ts";
 /** Subjects that are remembered. */
 const MOST_REMEMBERED = 10_000;
 
-/** Where JetStream tells which streams keep a subject. */
+/** The subject on which JetStream answers which streams keep a subject. */
 const NAMES = "$JS.API.STREAM.NAMES";
 
-/** What stands for the organisation in the subject of an event that concerns none. */
+/** The part of a subject in place of the organisation, for an event that concerns none. */
 const OPERATOR = "operator";
 
-/** Where the events of one organisation go that have one name. */
+/** The subject of the events of one organisation and one name. */
 interface LinkState {
   /** `limber.v1.<org>.<event.name>`. */
   readonly subject: string;
@@ -31,7 +31,7 @@ interface LinkRun {
   readonly to: number;
 }
 
-/** What an event says of itself beside its bytes; with `before`, that it follows that one. */
+/** The headers of an event; with `before`, that it follows that one. */
 const headOf = ({ id }: EventRecord, before?: EventRecord): string =>
   before === undefined
     ? `content-type: application/protobuf\r\nNats-Msg-Id: ${id}\r\n`
@@ -88,7 +88,7 @@ export class NatsLink {
     }
     if (unkept) {
       await deadline(this.#connection.flush(), ANSWER_MS);
-      // A server refuses a publication before it answers the flush, and the client tells of it in a turn of its own.
+      // A server refuses a publication before it answers the flush, and the client reports it in a later turn of the event loop.
       await sleep(0);
     }
     if (this.#refusal) throw this.#refusal;
@@ -143,7 +143,7 @@ export class NatsLink {
 
   /**
    * Has a stream store events in order. They go as a chain, each to be stored only after the one before it, so that the answer for the last
-   * speaks for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
+   * holds for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
    * with its own answer; what is stored already is known by its id.
    */
   async #store(events: readonly EventRecord[], ways: readonly LinkState[], { from, to }: LinkRun): Promise<void> {
@@ -171,7 +171,7 @@ export class NatsLink {
       last.payload,
       headOf(last, events[to - 2]),
     );
-    // One that was there before says nothing of those between.
+    // An event that was stored before proves nothing about those in between.
     return !error && stream !== undefined && !duplicate;
   }
 
