@@ -2,13 +2,13 @@
 import type { Refusal } from "../errors.ts";
 import type { CommitBatch, CreditGrant, CreditMove, CreditShortage } from "./ledger-port.ts";
 
-/** Hears how something ended. Neither may throw: the others of its batch hear next. */
+/** Called with how something ended. Neither may throw: the others of its batch come next. */
 interface DurabilityListener {
   kept(): void;
   broken(cause: unknown): void;
 }
 
-/** How a work ends. Most have one who waits for it or nobody, and pay for no promise. */
+/** The end of an operation. Most have one waiter or none, and need no promise. */
 export class Durability {
   #ended: "kept" | "broken" | undefined;
   #cause: unknown;
@@ -30,7 +30,7 @@ export class Durability {
     else this.#hearers.push({ kept, broken });
   }
 
-  /** The same as a promise, which nobody has to wait for. */
+  /** The same as a promise, which may be left unawaited. */
   get promise(): Promise<void> {
     const promise = new Promise<void>((kept, broken) => this.hear(kept, broken));
     promise.catch(() => {});
@@ -94,7 +94,7 @@ export type CommitOp<I, S> = IntentOp<I> | SettlementOp<I, S> | MoveOp;
 export const takesEndsAlong = (op: CommitOp<unknown, unknown>): boolean =>
   op.kind === "settlement" || (op.kind === "move" && op.move.kind === "end");
 
-/** Builds a batch. An intent whose settlement is in the same batch needs no page; a page whose last intent ends is over. */
+/** Builds a batch. An intent whose settlement is in the same batch needs no row; a batch whose last intent ends is over. */
 export function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBatch<I, S> {
   const batch: CommitBatch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
   const page: IntentBatch = { batch: number, open: 0 };

@@ -1,7 +1,7 @@
 /**
- * A replica's credit leaser: lease, intent, settle. It holds credit that the ledger has already debited, so that a call finds its money
- * without asking the database; it puts every promise and every end on record in group commits; and it gives back what it
- * doesn't need. Amounts are whole micro-dollars.
+ * The credit leases of one replica: lease, intent, settle. A lease is credit that the ledger has already debited, so that a call is paid for
+ * without a query. Every promise and every end is recorded in group commits, and credit that is not needed is returned. Amounts are whole
+ * micro-dollars.
  */
 import { after, steadyNow } from "../clock.ts";
 import { Refusal } from "../errors.ts";
@@ -14,17 +14,17 @@ import { KeyCredits, today } from "./key-credits.ts";
 import type { CreditShortage, LedgerPort } from "./ledger-port.ts";
 
 const TICK_MS = 1_000;
-/** A life is renewed this often; it must be well below the life that the ledger gives. */
+/** Milliseconds between two heartbeats; well below the time after which the ledger takes the replica for dead. */
 const HEARTBEAT_MS = 3_000;
 const RECOVER_MS = 5_000;
-/** A lease that nobody used for this long is returned. */
+/** Milliseconds without use after which a lease is returned. */
 const IDLE_MS = 5_000;
 /** How long a call waits for credit that may come back. */
 const PATIENCE_MS = 1_000;
 const LOOK_MS = 200;
 const CONTENT_MS = 250;
 
-/** The credit leaser of one replica. */
+/** The credit leases of one replica. */
 export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
   readonly #committer: GroupCommitter<I, S>;
@@ -192,7 +192,7 @@ export class CreditLeaser<I, S extends Charged> {
 
   /**
    * Looks for credit that may come back, nearest first; only when there is none the call is refused. A take that was sent before other
-   * credit leasers were asked (`hasRecalled` says so) can't tell what they would have given back.
+   * credit leasers were asked (`hasRecalled`) does not know what they would have returned.
    */
   #foundShort(credit: KeyCredit, lease: Lease, short: CreditShortage, hasRecalled: boolean): void {
     credit.serve(lease);
@@ -212,7 +212,7 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Returns what is idle in this replica's leases, so that the next take finds all of it or nothing: calls that wait must not hold parts of
+   * Returns what is idle at this replica, so that the next lease gets all of it or nothing: calls that wait must not hold parts of
    * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Answers
    * whether there was anything.
    */
@@ -237,7 +237,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#port.recall(this.#committer.leaser, orgId, holder).then(look, look);
   }
 
-  /** The key credits that live on what is short: those of the key whose budget it is and of its descendants, those of its workspace or of its organisation for theirs. */
+  /** The key credits that share what is short: those of the key and its descendants for a key's budget, else those of the workspace or the organisation. */
   #sharing(credit: KeyCredit, { short, holder }: CreditShortage): KeyCredit[] {
     const all = [...this.#credits.of(credit.payer.orgId)];
     if (short === "key_budget") {
@@ -261,7 +261,7 @@ export class CreditLeaser<I, S extends Charged> {
     for (const waiter of waiters) waiter.refuse(why(waiter));
   }
 
-  /** Something may have changed for those who wait: serves them from what is idle, and asks the ledger again. */
+  /** Something may have changed for calls that wait: they are served from what is idle, and the ledger is asked again. */
   #look(credit: KeyCredit): void {
     if (credit.waiters.length === 0) return;
     if (credit.lease) credit.serve(credit.lease);
@@ -346,7 +346,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#port.recover().catch(() => {});
   }
 
-  /** The ledger took everything back; those who wait ask again under the new name. */
+  /** The ledger took everything back; calls that wait ask again under the new name. */
   #beginAnew(): void {
     for (const lease of this.#leases.values()) lease.state = "gone";
     this.#leases.clear();

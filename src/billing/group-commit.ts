@@ -25,17 +25,17 @@ const MOST_OPS = 512;
  */
 const DISTANCE_MS = { perOp: 0.25, most: 5 };
 /**
- * Ends that nobody waits for leave together: when as many are here as a batch takes, or when the first of them has waited for so long.
+ * Ends without a waiter leave together: when there are as many as a batch takes, or when the first of them has waited for long enough.
  * A batch's own price is that of fifty ends. What a dying process loses of them is on record, since it was promised, and isn't charged.
  */
 const GATHER = { ops: MOST_OPS, ms: 20 };
-/** How long a batch may take until callers are told that the store is away. */
+/** Milliseconds of a batch until calls are refused because the store is away. */
 const STALL_MS = 3_000;
 /** How often a closing pump tries again. */
 const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
 
-/** What the group committer tells its credit leaser. */
+/** What the group committer reports to its credit leaser. */
 export interface GroupCommitListener {
   /** Other credit leasers want what is idle in these leases. */
   recalled(leases: readonly string[]): void;
@@ -62,7 +62,7 @@ export class GroupCommitter<I, S> {
   #startedAt = 0;
   /** Works in the last batch that had any beside gathered ends. */
   #carried = 0;
-  /** Whether nobody came while it was under way. */
+  /** Whether no operation came while it was under way. */
   #alone = false;
   /** Ends the rest before the next batch; undefined while there is none. */
   #wake: (() => void) | undefined;
@@ -74,7 +74,7 @@ export class GroupCommitter<I, S> {
     this.#listener = listener;
   }
 
-  /** The name of the present credit leaser. */
+  /** The name under which leases are held at present. */
   get leaser(): string {
     return this.#leaser;
   }
@@ -96,7 +96,7 @@ export class GroupCommitter<I, S> {
     return op.done;
   }
 
-  /** Moves credit; resolves when it is committed. `taken` hears how a take ended. */
+  /** Moves credit; resolves when it is committed. `taken` is called with the outcome of a take. */
   move(move: CreditMove, taken?: (outcome: TakeOutcome) => void): Promise<void> {
     return this.#add({ kind: "move", move, done: new Durability(), taken }).done.promise;
   }
@@ -113,7 +113,7 @@ export class GroupCommitter<I, S> {
     return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
   }
 
-  /** Renews the credit leaser's life when nothing was written for `ms`, and tells those who wait too long that the store is away. */
+  /** Sends the heartbeat when nothing was written for `ms`, and refuses what has waited too long because the store is away. */
   beat(ms: number): void {
     if (!this.well) this.#rejectAll([...this.#underway, ...this.#ends, ...this.#queue], new StoreAway("nothing"));
     else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
@@ -170,15 +170,15 @@ export class GroupCommitter<I, S> {
   }
 
   /**
-   * Whether the next batch has nobody to wait for: it is full, or as many works are here as the last one carried while nobody else
-   * came. Those are callers who go round, and to wait longer gathers none; where calls come by themselves batches keep their distance.
+   * Whether the next batch need not wait: it is full, or has as many operations as the last one, during which none came. Those are closed
+   * loops of callers, of whom a longer wait gathers no more; where calls come by themselves batches keep their distance.
    */
   get #isGathered(): boolean {
     const { length } = this.#queue;
     return length >= MOST_OPS || (this.#alone && length >= this.#carried);
   }
 
-  /** Rests for `ms`, or until there is nobody to wait for. */
+  /** Waits for `ms`, or until the batch is gathered. */
   async #rest(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const forget = after(ms, resolve);
@@ -209,7 +209,7 @@ export class GroupCommitter<I, S> {
       try {
         await this.#commit(this.#underway, compose(this.#committed + 1, this.#underway));
       } catch {
-        // Only a closing pump gives up; whoever recovers its credit leaser puts the open intents on record.
+        // Only a closing committer gives up; the replica that recovers its leases records the open intents.
         this.#rejectAll(this.#underway, new StoreAway("nothing"));
       }
       this.#underway = [];
@@ -292,13 +292,13 @@ export const leaseLost = (): Refusal =>
     { retryAfter: 1 },
   );
 
-/** What a caller is told of money when a call can't be put on record. */
+/** What the refusal says of money when a call can't be recorded. */
 const OWED = {
   nothing: "the gateway can't record calls at the moment; nothing was charged",
   once: "the gateway can't record calls at the moment; call again with the same idempotency key, which answers and charges this call once",
 } as const;
 
-/** The refusal of a call that can't be put on record at the moment: `nothing` is charged, or `once`, to who asks again by an idempotency key. */
+/** The refusal of a call that can't be recorded at the moment: `nothing` is charged, or `once`, when it is repeated with its idempotency key. */
 export class StoreAway extends Refusal {
   constructor(owed: keyof typeof OWED) {
     super(Reason.STORE_UNAVAILABLE, OWED[owed], {}, { retryAfter: 1 });

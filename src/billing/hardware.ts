@@ -55,8 +55,8 @@ const plain = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]
 const BY_NAME = new Map(HARDWARE.map((hardware) => [plain(hardware.name), hardware]));
 const DEAREST = HARDWARE.at(-1)?.nanoPerSecond ?? 0;
 
-/** The accelerator that a name means, however it is written; undefined for one that nobody knows. */
+/** The accelerator that a name means, however it is written; undefined for an unknown one. */
 export const hardwareOf = (name: string): Hardware | undefined => BY_NAME.get(plain(name));
 
-/** What a second of an accelerator costs, in nano-dollars; one that nobody knows costs as much as the most expensive one. */
+/** What a second of an accelerator costs, in nano-dollars; an unknown one costs as much as the most expensive one. */
 export const secondOf = (name: string): number => hardwareOf(name)?.nanoPerSecond ?? DEAREST;

@@ -43,7 +43,7 @@ export class Hold<I, S extends Charged> {
     return this.#intent.done.promise;
   }
 
-  /** As `durable`, for one who waits with two functions. */
+  /** As `durable`, with callbacks. */
   whenDurable(kept: () => void, broken: (cause: unknown) => void): void {
     if (!this.#intent) throw new Error("nothing was intended yet");
     this.#intent.done.hear(kept, broken);
@@ -54,7 +54,7 @@ export class Hold<I, S extends Charged> {
     return this.charge(record).promise;
   }
 
-  /** As `settle`, for one who need not wait. */
+  /** As `settle`, without waiting. */
   charge(record: S): Durability {
     if (this.#over) throw new Error("a hold ends once");
     const { costMicro } = record;

@@ -90,7 +90,7 @@ export class KeyCredit {
     return { lease, before };
   }
 
-  /** Gives what is idle to those who wait, first come, first served, as far as it goes. */
+  /** Gives idle credit to the calls that wait, in order, as far as it goes. */
   serve(lease: Lease): void {
     while (this.waiters.length > 0 && lease.state === "open" && this.waiters[0]!.ceiling <= lease.idle) {
       const waiter = this.waiters.shift()!;

@@ -29,7 +29,7 @@ export class KeyCredits {
     return this.#orgs.get(orgId) ?? NOBODY;
   }
 
-  /** Lets one go that nobody uses any more. */
+  /** Forgets one that is not used any more. */
   forget(credit: KeyCredit): void {
     const { keyId, orgId } = credit.payer;
     this.#keys.delete(keyId);

@@ -56,7 +56,7 @@ export interface CreditGrant {
 export interface CreditShortage {
   entry: string;
   short: "org_credits" | "workspace_budget" | "key_budget";
-  /** Of a key's budget: the key whose it is, which is the payer's own or one that it descends from. */
+  /** Of a key's budget: the key that has it, which is the payer's own or one that it descends from. */
   holder: string | null;
   /** What is there. */
   roomMicro: number;

@@ -38,7 +38,7 @@ export interface StripeSettings {
   secretKey: string;
   /** Signs its messages; without it none is taken. */
   webhookSecret: string | undefined;
-  /** A server that speaks for Stripe's, with the path before its `/v1` where it has one; Stripe's own when absent. */
+  /** A server in place of Stripe's, with the path before its `/v1` where it has one; Stripe's own when absent. */
   apiBase: string | undefined;
 }
 
@@ -121,7 +121,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
 
 const CREDIT = `${BRAND[0]?.toUpperCase()}${BRAND.slice(1)} credit`;
 
-/** How Stripe's package is told of another server. It knows no path before `/v1` and no brackets around a host: both are seen to here. */
+/** The options by which Stripe's package uses another server. It knows no path before `/v1` and no brackets around a host: both are handled here. */
 function reachedAt({ protocol, hostname, port, pathname }: URL) {
   const before = pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
   const httpClient = Stripe.createNodeHttpClient();
@@ -145,7 +145,7 @@ async function listed<T>(list: Promise<Stripe.ApiList<T>>): Promise<T[]> {
   }
 }
 
-/** Nothing that goes wrong at the processor is the caller's affair: it's told to come again, and the log is told why. */
+/** A failure of the processor is not the caller's: the refusal asks for a retry, and the cause goes to the log. */
 async function reached<T>(ask: () => Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>();
   const forget = after(PATIENCE_MS, () => late.reject(new Error(`no answer within ${PATIENCE_MS} ms`)));

@@ -1,7 +1,7 @@
 /**
- * Which offering serves, and in what order: the room's only door. Behind it five rooms, each standing on those before it:
- * `snapshot/` what there is to choose from, `health/` how it fares, `plan/` stages 1 to 4, how a request becomes a plan or a
- * refusal, `attempt/` stages 5 and 6, how a plan is carried out once and told, `loop/` how one is carried out over and over.
+ * Which offering serves, and in what order. Other folders import this index alone. Each of the five folders imports only those before it:
+ * `snapshot/` the offerings, `health/` their measured health, `plan/` stages 1 to 4, from a request to a plan or a refusal, `attempt/`
+ * stages 5 and 6, one execution of a plan and its record, `loop/` the executions of a control loop.
  */
 export { ALIASES, type Alias, type Axis, type ModelVariant, standsFor, VARIANTS } from "./aliases.ts";
 export {

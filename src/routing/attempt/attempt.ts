@@ -31,7 +31,7 @@ export interface AttemptStreams<T> {
   unitsOf(element: T): number;
 }
 
-/** An answer, who gave it, and what was tried. */
+/** An answer, the offering that gave it, and the attempts. */
 export interface Attempted<T> extends Outcome {
   readonly answer: T;
   readonly step: PlanStep;
@@ -105,7 +105,7 @@ async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun
   return { first, flow };
 }
 
-/** What follows a stream's first element. It ends by itself, by its reader, by time, or by the caller who leaves: whichever is first. */
+/** What follows a stream's first element. It ends by itself, by its reader, by time, or when the caller leaves: whichever is first. */
 class Continued<T> implements Flow<T>, Taker<T> {
   private readonly run: AttemptRun<Begun<T>>;
   private readonly attempt: RunningAttempt<Begun<T>>;

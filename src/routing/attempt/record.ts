@@ -1,4 +1,4 @@
-/** Stage 6: what was tried and what came of it, as the caller is told. */
+/** Stage 6: the attempts and their outcomes, as the answer reports them. */
 import { create } from "@bufbuild/protobuf";
 import {
   type Attempt,
@@ -29,7 +29,7 @@ export interface Try {
 export interface Outcome {
   /** In the order in which they were started. */
   readonly tries: readonly Try[];
-  /** Who answered; undefined while nobody has. */
+  /** The offering that answered; undefined while none has. */
   readonly step: PlanStep | undefined;
   /** What the loser of a hedge is paid, in micro-dollars; undefined when no hedge was sent. */
   readonly hedgeMicro: number | undefined;
@@ -79,7 +79,7 @@ export function attemptsOf(tries: readonly Try[]): Attempt[] {
 }
 
 const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
-  // A stream's route is told while its attempt still runs: it has given its first frame.
+  // A stream's route is reported while its attempt still runs: it has given its first frame.
   running: AttemptStatus.OK,
   ok: AttemptStatus.OK,
   error: AttemptStatus.ERROR,
@@ -91,7 +91,7 @@ function servedBy(step: PlanStep) {
   return { offeringId: id, model, provider, region, precision, simulated, ...(step.ownKey && { byok: true }) };
 }
 
-/** Why a plan came to nothing: time ran out, nobody had room, or everyone who was asked failed. */
+/** Why a plan failed: time ran out, all offerings were full, or every attempt failed. */
 export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refusal {
   const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
   const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
@@ -113,7 +113,7 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean): Refus
 
 const isRejected = ({ reason }: Try): boolean => reason === AttemptFailure.INPUT_REJECTED;
 
-/** What the models said of it is not told, as it is theirs: where to look is. */
+/** The models' own error text is not handed on; the refusal names where to look. */
 function unreadBy(tries: readonly Try[]): string {
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
   return `every offering that was asked rejected the observations or the instruction: ${[...models].join(", ")} says what the model reads`;

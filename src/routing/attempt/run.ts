@@ -1,4 +1,4 @@
-/** The attempts of one request: which step of the plan is asked when, who answers first, and what is written down of each. */
+/** The attempts of one request: which step of the plan is called when, which answers first, and what is recorded of each. */
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
 import type { Clock } from "../../clock.ts";
@@ -19,7 +19,7 @@ export interface AttemptOptions {
   readonly budgetMs: number;
 }
 
-/** What attempting needs of the world. */
+/** What attempts depend on. */
 export interface AttemptWorld {
   readonly clock: Clock;
   readonly health: Pick<HealthBoard, "admit" | "report"> &
@@ -29,7 +29,7 @@ export interface AttemptWorld {
   readonly signal: Signal;
 }
 
-/** Why an upstream is told to stop: nobody waits for it any more. One for all, as it says nothing of the one. */
+/** The reason with which an upstream call is cancelled whose answer is not wanted any more. One object for all of them. */
 export const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
 
 /** How an attempt ends. `left`: the caller did not read on. */
@@ -74,7 +74,7 @@ export class RunningAttempt<T> implements AttemptOptions, CallWatcher {
     this.signal.abort(CALLED_OFF);
   }
 
-  /** True the first time, if nobody has called it off. */
+  /** True the first time, if it was not cancelled. */
   #end(): boolean {
     if (this.#over || this.signal.aborted) return false;
     this.#over = true;
@@ -120,7 +120,7 @@ class AttemptRace<T> {
   #flying: RunningAttempt<T>[] = [];
   #cancelHedge: () => void = nothing;
 
-  /** `over` is told who won, or of nobody when all that were asked failed; `broke` of what ends the request. */
+  /** `over` is called with the winner, or without one when all attempts failed; `broke` with what ends the request. */
   constructor(run: AttemptRun<T>, over: (won: Won<T> | undefined) => void, broke: (thrown: unknown) => void) {
     this.#run = run;
     this.#over = over;
@@ -231,7 +231,7 @@ export class AttemptRun<T> {
     return { tries, step, hedgeMicro, hedgeWithheld };
   }
 
-  /** Down the plan to the first answer: tells one of the two, once, of who won or of why nobody did. */
+  /** Runs down the plan to the first answer: one of the two is called, once, with the winner or with the failure. */
   begin(won: (won: Won<T>) => void, lost: (thrown: unknown) => void): void {
     try {
       if (this.world.signal.aborted) throw this.left();
@@ -245,7 +245,7 @@ export class AttemptRun<T> {
     }
   }
 
-  /** The next step that fits into the time that is left and whose breaker lets it through. */
+  /** The next step that fits into the time that is left and whose breaker admits it. */
   private nextStep(): PlanStep | undefined {
     const at = this.world.clock.steady();
     this.preferHeard(at);
@@ -319,7 +319,7 @@ export class AttemptRun<T> {
     if (this.hedgeMicro !== undefined) this.hedgeMicro += costMicro;
   }
 
-  /** Starts one attempt, which tells the race what becomes of it. */
+  /** Starts one attempt, which reports its outcome to the race. */
   fly(race: AttemptRace<T>, step: PlanStep): RunningAttempt<T> {
     const place = this.untried.indexOf(step);
     if (place >= 0) this.untried.splice(place, 1);
@@ -349,7 +349,7 @@ export class AttemptRun<T> {
   ): void {
     const { record, step } = attempt;
     const at = this.world.clock.steady();
-    // A caller who leaves a stream has had an answer as far as he read it.
+    // A caller that leaves a stream has had an answer as far as it was read.
     record.status = how === "left" ? "ok" : how;
     record.latencyMs = at - record.startedAt;
     record.reason = reason;

@@ -11,7 +11,7 @@ export interface Breaker {
   readonly consecutive: number;
   /** Calls and failures of the last 30 seconds, in slices of five; those of other replicas too. */
   readonly window: BreakerWindow;
-  /** Failures in a row that another replica has seen, and when it told of them. */
+  /** Failures in a row that another replica has seen, and when it reported them. */
   readonly elsewhere: { readonly consecutive: number; readonly at: number };
   /** How often it opened since it was last closed; doubles the cooldown. */
   readonly trips: number;
@@ -34,7 +34,7 @@ interface BreakerWindow {
 
 /**
  * What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. `heard`: another
- * replica told of calls since it last did, and of failures in a row.
+ * replica reported calls since its last report, and failures in a row.
  */
 export type BreakerEvent =
   | { readonly kind: "failed" | "released"; readonly at: number }
@@ -62,7 +62,7 @@ const JITTER = 0.2;
 const PROBES_TO_CLOSE = 2;
 /** How long another replica's failures in a row count. */
 const HEARSAY_MS = 30_000;
-/** Of what another replica tells at once no more counts than what the window is judged by, so that a word of ours still weighs. */
+/** The most calls of one report of another replica that count: as many as judge the window, so that own calls still weigh. */
 const MOST_HEARD = 2 * RATE_CALLS;
 
 const NO_CALLS: readonly number[] = Array(SLICES).fill(0);
@@ -98,7 +98,7 @@ export function reduce(breaker: Breaker, event: BreakerEvent, random: () => numb
   }
 }
 
-/** Until when nothing may be sent: 0 when it may be now, Infinity when only an operator can tell. */
+/** Until when nothing may be sent: 0 when it may be now, Infinity when only an operator can close the breaker. */
 export function restsUntil(breaker: Breaker): number {
   switch (breaker.state) {
     case "open":
@@ -117,7 +117,7 @@ export function blamesProvider(failure: AttemptFailure): boolean {
   return !BLAMELESS.has(failure);
 }
 
-/** A full server is healthy; what a caller sent and what he forbids is his own. */
+/** A full server is healthy, and what the caller sent or forbids is not the server's fault. */
 const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.INPUT_REJECTED,
   AttemptFailure.UPSTREAM_BUSY,

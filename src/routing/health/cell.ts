@@ -5,7 +5,7 @@ import { Pace } from "./pace.ts";
 import { bucketOf, Sketch } from "./sketch.ts";
 import { type AttemptCounts, Counters, copyOf, newest, since } from "./tally.ts";
 
-/** How a call at an offering ended. `cancelled`: nobody waited for it any longer. */
+/** How a call at an offering ended. `cancelled`: its answer was not wanted any longer. */
 export interface Report {
   readonly outcome: "ok" | "cancelled" | AttemptFailure;
   readonly latencyMs: number;
@@ -33,7 +33,7 @@ export interface Uptime {
   readonly calls: number;
 }
 
-/** What another replica tells of an offering. */
+/** The report of another replica on an offering. */
 export interface Hearsay {
   readonly tally: AttemptCounts;
   /** Failures in a row that it has seen. */
@@ -74,14 +74,14 @@ export class Cell {
   /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
   readonly waiting: CallWatcher[] = [];
   heardAt = Number.NEGATIVE_INFINITY;
-  /** When those who wait were last asked to go on without it. */
+  /** When waiting calls last went on without it. */
   forsakenAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
-  /** Calls of all replicas, as far as they told. */
+  /** Calls of all replicas, as far as they were reported. */
   readonly recent = new Recent();
   readonly tally = new Counters();
   readonly pace = new Pace();
-  /** By replica: the newest that it told. */
+  /** By replica: its newest report. */
   private heard: Map<string, AttemptCounts> | undefined;
 
   constructor(offeringId: string) {
@@ -123,7 +123,7 @@ export class Cell {
     if (units > 0 && latencyMs > 0) this.unitsPerS = average(this.unitsPerS, (units * 1000) / latencyMs);
   }
 
-  /** Takes in what a replica tells; answers what it counted since it last told, in proportion where that is more than can count. */
+  /** Takes in the report of a replica; returns its calls since its last report, in proportion where they are more than can count. */
   hear(replica: string, told: Hearsay, now: number): Pick<AttemptCounts, "calls" | "failures"> {
     this.heard ??= new Map();
     const before = this.heard.get(replica);
@@ -135,7 +135,7 @@ export class Cell {
     this.usedAt = Math.max(this.usedAt, now - told.idleMs);
     this.coldMs ??= told.coldMs;
     this.unitsPerS ??= told.unitsPerS;
-    // What is heard for the first time may be a history of months, of which no more than a handful counts as of now.
+    // A first report may be a history of months, of which no more than a handful counts as of now.
     const share = before ? 1 : Math.min(1, MOST_JUDGED / Math.max(1, news.calls));
     const [calls, failures] = [Math.round(news.calls * share), Math.round(news.failures * share)];
     this.recent.add(calls, failures, now);

@@ -29,17 +29,17 @@ export type CircuitListener = (offering: Offering, state: "opened" | "closed") =
 /** An operator's hand on a breaker; `closed` gives it back to itself. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
-/** So many calls wait at a silent offering before others go elsewhere. */
+/** Calls that wait at a silent offering; further ones go to another offering. */
 const MOST_SILENT = 4;
-/** Silence that is no sign of anything, in milliseconds; so many times the usual is; and what is usual where nobody knows. */
+/** An offering is silent after `SILENT_MS`, and after `SILENT_TIMES` its usual time, which is `USUAL_MS` where it was not measured. */
 const SILENT_MS = 250;
 const SILENT_TIMES = 4;
 const USUAL_MS = 250;
-/** Those who wait there are asked to go on no more often than this, in milliseconds, and so many in one turn of the event loop. */
+/** Milliseconds between two times that waiting calls go on without a silent offering, and calls that do so in one turn of the event loop. */
 const FORSAKE_MS = 100;
 const FORSAKEN_A_TURN = 32;
 
-/** More reports than this wait for nobody. */
+/** Reports that wait; one more has all of them taken in. */
 const MOST_WAITING = 128;
 
 /** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
@@ -52,7 +52,7 @@ export class HealthBoard {
   private readonly watchers = new Set<Set<string>>();
   /** What changed while a new view is made. */
   private changed: Set<string> | undefined;
-  /** Calls that ended well and are not taken in yet: many at once cost less, and nobody knows before he looks. */
+  /** Calls that ended well and are not taken in yet: many at once cost less, and no reader sees the difference. */
   private waiting: { readonly cells: Cell[]; readonly reports: Report[] } = { cells: [], reports: [] };
   private view_: HealthView;
 
@@ -62,7 +62,7 @@ export class HealthBoard {
     this.view_ = atOnce(advertisedView(snapshot));
   }
 
-  /** The figures, indexed as the newest snapshot is. What calls came to is in them when somebody looks. */
+  /** The figures, indexed as the newest snapshot is. Reports are taken in before they are read. */
   get view(): HealthView {
     this.catchUp();
     return this.view_;
@@ -161,13 +161,13 @@ export class HealthBoard {
     waiter.place = cell.waiting.push(waiter) - 1;
   }
 
-  /** It waits no longer; `heard` where the offering said something. */
+  /** The call waits no longer; `heard` where the offering answered something. */
   ended(offeringId: string, at: number, heard: boolean, waiter: CallWatcher): void {
     const cell = this.cells.get(offeringId);
     if (!cell) return;
     if (heard) cell.heardAt = at;
     const { waiting } = cell;
-    // An offering that was gone for a while has a cell that does not know who waited before.
+    // The cell of an offering that was gone for a while does not know the calls that waited before.
     if (waiting[waiter.place] !== waiter) return;
     const last = waiting.pop()!;
     if (last === waiter) return;
@@ -186,7 +186,7 @@ export class HealthBoard {
     return now - cell.heardAt > Math.max(SILENT_MS, SILENT_TIMES * (Number.isFinite(usualMs) ? usualMs : USUAL_MS));
   }
 
-  /** Asks those who wait at a silent offering to go on without it: many at a time, since each begins another attempt. */
+  /** Has calls that wait at a silent offering go on without it: a few at a time, since each begins another attempt. */
   forsake(offeringId: string, now: number): void {
     const cell = this.cells.get(offeringId);
     if (!cell || now - cell.forsakenAt < FORSAKE_MS) return;
@@ -213,13 +213,13 @@ export class HealthBoard {
     }
     this.catchUp();
     const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!);
-    // Asked before the breaker moves: then those who wait may be all that there is to know.
+    // Before the breaker moves: the calls that wait may be all that is known then.
     if (verdict === "failed" && this.isSilent(offeringId, report.at)) this.forsake(offeringId, report.at);
     this.move(offeringId, cell, { kind: verdict, at: report.at });
     this.written(offeringId, cell, report.at);
   }
 
-  /** Takes in what another replica tells. Its failures never open a breaker here: they shorten the way to it. */
+  /** Takes in the report of another replica. Its failures never open a breaker here: fewer own failures do then. */
   hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
     this.catchUp();
     const cell = this.cellOf(offeringId);
@@ -229,7 +229,7 @@ export class HealthBoard {
     this.write(offeringId, cell, now);
   }
 
-  /** What this replica tells the others of an offering; undefined where it knows nothing. */
+  /** The report of this replica on an offering; undefined where it has no measurements. */
   tell(offeringId: string, now: number): Hearsay | undefined {
     this.catchUp();
     const cell = this.cells.get(offeringId);
@@ -263,7 +263,7 @@ export class HealthBoard {
     this.move(offeringId, cell, { kind: "forced", at: now, state });
   }
 
-  /** Lets figures fade that nobody refreshed, so that an offering that was slow once is tried again. Due every few seconds. */
+  /** Lets figures without new calls fade, so that an offering that was slow once is tried again. Due every few seconds. */
   *age(now: number): Sliced<void> {
     this.catchUp();
     let count = 0;
@@ -332,7 +332,7 @@ export class HealthBoard {
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 
-  /** Takes in what waits, in order; breakers hear of it and figures are written once for each offering. */
+  /** Takes in the reports that wait, in order; breakers are stepped, and figures are written once for each offering. */
   private catchUp(): void {
     const { cells, reports } = this.waiting;
     if (cells.length === 0) return;

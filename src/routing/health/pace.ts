@@ -2,17 +2,17 @@
 
 /** How much a call moves what is usual. */
 const USUAL_SHARE = 0.01;
-/** No single call counts for more than so many usual ones in what is usual, or who turns slow would soon be usual. */
+/** The most usual calls for which a single one counts in the usual time; else an offering that turns slow would soon be usual. */
 const MOST_USUAL = 1.5;
 /** What is so at the moment is the median of so many calls: no clamp, so that two slow ones can be told apart by how slow they are. */
 const NEWEST = 7;
 /** From here on it is slow. */
 const SLOW = 2;
-/** How steeply the weight falls: who is ten times slower gets one call in fifteen thousand, who is thrice slower one in ten. */
+/** How steeply the weight falls: an offering that is ten times slower gets one call in fifteen thousand, one that is three times slower one in ten. */
 const STEEPNESS = 3;
 /** Before so many calls nothing is usual. */
 const ENOUGH = 10;
-/** Slow ones are passed over, so that nothing is heard of them: after so long they are given a try. */
+/** Slow offerings are passed over, so that nothing is measured of them: after this time they are tried once. */
 const FORGIVEN_MS = 10_000;
 
 const sorted = new Float64Array(NEWEST);

@@ -1,7 +1,7 @@
 /** What one replica counted of one offering since it began. Counters only grow: of two states the greater is the newer. */
 import { BUCKETS } from "./sketch.ts";
 
-/** Counters of one offering, as they are told to other replicas and rolled up. */
+/** Counters of one offering, as they are gossiped to other replicas and rolled up. */
 export interface AttemptCounts {
   /** Calls that ended with a verdict: neither cancelled nor spoilt by their caller. */
   readonly calls: number;

@@ -33,7 +33,7 @@ export class Effects<O> {
     this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
   }
 
-  /** Calls off whoever is still asked about a job. Who waited to be asked has not failed. */
+  /** Cancels the calls for a job. A call that had not begun has not failed. */
   callOff(job: ObservationTask<O>, failure: AttemptFailure | undefined, at: number): void {
     if (job.underWay === 0) return;
     for (const attempt of job.tries) {

@@ -1,4 +1,4 @@
-/** What happens to a control loop, and what it asks for: the words between the pure loop and those who carry it out. */
+/** The events of a control loop and its effects: the interface between the pure loop and the code that carries it out. */
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";
 import type { AttemptFailure } from "../../contracts/failure.ts";
@@ -21,11 +21,11 @@ export type LoopEvent<O> =
   | { readonly kind: "observed"; readonly at: number; readonly view: ObservationView<O> }
   | { readonly kind: "answered"; readonly at: number; readonly attempt: number; readonly answer: ActAnswer }
   | { readonly kind: "failed"; readonly at: number; readonly attempt: number; readonly failure: AttemptFailure }
-  /** A flight waits to be paid for, or for the key's step: nobody is asked before `asked`. */
+  /** A call waits to be paid for, or for the key's step: it does not begin before `asked`. */
   | { readonly kind: "waits"; readonly at: number; readonly attempt: number }
   /** A flight that waited is asked now. */
   | { readonly kind: "asked"; readonly at: number; readonly attempt: number }
-  /** The observation itself cannot be used, whoever is asked. */
+  /** The observation itself cannot be used by any offering. */
   | { readonly kind: "refused"; readonly at: number; readonly attempt: number; readonly detail: string }
   /** The key has no step left at the moment. */
   | { readonly kind: "limited"; readonly at: number; readonly attempt: number; readonly detail: string }

@@ -16,11 +16,11 @@ export class ObservationTask<O> {
   view: ObservationView<O>;
   /** When it was sensed, by our clock. */
   sensedAt: number;
-  /** Why nobody may be asked about it; undefined where somebody may. */
+  /** Why no offering may be called for it; undefined where one may. */
   readonly unfit: Unfit | undefined;
   /** Nobody was asked about this observation yet. */
   fresh = true;
-  /** Everybody who was asked; nobody at first. */
+  /** Every offering that was called; none at first. */
   tries: readonly LoopAttempt<O>[] = NOBODY;
   /** How many of them have not answered. */
   underWay = 0;
@@ -54,13 +54,13 @@ export class ObservationTask<O> {
     return undefined;
   }
 
-  /** Who was asked first of those who have not answered. */
+  /** The earliest call that was not answered. */
   get first(): LoopAttempt<O> | undefined {
     for (const attempt of this.tries) if (attempt.status === "running") return attempt;
     return undefined;
   }
 
-  /** Takes over a newer observation, about which nobody was asked. */
+  /** Takes over a newer observation, for which no offering was called. */
   become({ view, sensedAt }: ObservationTask<O>): void {
     this.view = view;
     this.sensedAt = sensedAt;

@@ -27,7 +27,7 @@ export interface LoopRules {
   readonly models: readonly string[];
   /** Why an answer breaks the caller's safety bounds; undefined when it does not. */
   readonly broken: (answer: ActAnswer) => boolean;
-  /** Whether who serves can be asked while it is asked `underWay` times already, and all of them are paid for. */
+  /** Whether the serving offering takes one more call beside `underWay` others, and all of them are paid for. */
   readonly beside: (step: PlanStep, underWay: number) => boolean;
 }
 
@@ -88,7 +88,7 @@ export class Loop<O> {
     return this.#effects.count;
   }
 
-  /** When it wants to hear of time next; Infinity when nothing depends on it. */
+  /** When the next `time` event is due; Infinity when nothing depends on time. */
   get wakeAt(): number {
     const { oldest } = this.#window;
     if (!oldest) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
@@ -171,7 +171,7 @@ export class Loop<O> {
     this.#rest(at);
   }
 
-  /** Goes on with what waits, unless something is in the way: what is under way, where who serves is not asked about more at once. */
+  /** Goes on with the observation that waits, unless a call is under way and the serving offering takes no other beside it. */
   #rest(at: number): void {
     const job = this.#slot;
     if (!job || this.#blocked !== undefined) return;
@@ -187,7 +187,7 @@ export class Loop<O> {
     this.#ask(job, at);
   }
 
-  /** Asks who serves, and nobody else, while it is asked about older observations. */
+  /** Calls the serving offering, and no other, while calls for older observations are under way. */
   #askBeside(job: ObservationTask<O>, at: number): boolean {
     const { oldest, size } = this.#window;
     const usual = this.#usual(this.#router.steps());
@@ -199,7 +199,7 @@ export class Loop<O> {
     return true;
   }
 
-  /** Asks whoever may serve and was not asked for this observation yet. */
+  /** Calls the next offering that may serve and was not called for this observation yet. */
   #ask(job: ObservationTask<O>, at: number): void {
     const steps = this.#router.steps();
     // Who served last goes first, and needs no list made of the others.
@@ -297,7 +297,7 @@ export class Loop<O> {
     this.#window.forget();
     if (job.underWay > 0) return;
     if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
-      // A newer one is under way: nobody else is asked about this one.
+      // A newer one is under way: no other offering is called for this one.
       this.dropped += 1;
       this.#window.remove(job);
       this.#rest(at);
@@ -313,7 +313,7 @@ export class Loop<O> {
     else this.#ask(job, at);
   }
 
-  /** The time in which nobody is asked yet is nobody's fault. */
+  /** The time before the first call counts against no offering. */
   #waits(id: number, waits: boolean, at: number): void {
     const attempt = this.#window.find(id);
     if (!attempt) return;
@@ -342,14 +342,14 @@ export class Loop<O> {
         this.#give(job, first?.asked === false ? HoldReason.NOT_RECORDED : HoldReason.LATE, at);
       } else if (at >= job.hedgeAt) {
         job.hedgeAt = Number.POSITIVE_INFINITY;
-        // With a newer one under way nobody else is asked about this one.
+        // With a newer one under way no other offering is called for this one.
         if (job === this.#window.newest) this.#hedge(job, at);
       }
     }
     const slot = this.#slot;
     if (!slot || this.busy || at < this.#expiry(slot.sensedAt)) return;
     this.#slot = undefined;
-    // Who does not read is told nothing more.
+    // A caller that does not read gets nothing more.
     if (this.#blocked === HoldReason.SLOW_READER) this.dropped += 1;
     else this.#hold(slot, this.#blocked ?? HoldReason.LATE, at);
   }

@@ -41,7 +41,7 @@ export class ChunkWindow<O> {
   newest: ObservationTask<O> | undefined;
   /** How many there are. */
   size = 0;
-  /** How long who serves usually takes, in milliseconds. */
+  /** The usual time of the serving offering, in milliseconds. */
   #usualMs = UNKNOWN;
   readonly #most: number;
 
@@ -50,7 +50,7 @@ export class ChunkWindow<O> {
     this.#most = Math.min(Math.max(MOST_AT_ONCE, steps), MOST_EVER);
   }
 
-  /** Whether one more may be asked about, of who serves: it answers quickly, and nothing that is under way went wrong. */
+  /** Whether one more observation may be sent to the serving offering: it answers quickly, and no call under way went wrong. */
   isOpen(at: number): boolean {
     if (this.oldest === undefined) return true;
     const usualMs = this.#usualMs;
@@ -69,7 +69,7 @@ export class ChunkWindow<O> {
     else this.#usualMs += (Math.min(sample, 1.5 * usual + LEAST_COUNTED_MS) - usual) * WEIGHT;
   }
 
-  /** What was usual tells nothing any more: somebody failed, or another serves. */
+  /** The usual time is not valid any more: a call failed, or another offering serves. */
   forget(): void {
     this.#usualMs = UNKNOWN;
   }

@@ -237,7 +237,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) => atMostMeasured(knownMs, ask.leftMs),
     detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, and ${ms(ask.leftMs)} are left`,
     admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + withinMs(ask, row)),
-    // What the caller's own clock leaves is for nobody to relax.
+    // The caller's own deadline is never relaxed.
     relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
   },
 ];
@@ -257,7 +257,7 @@ const WORDS: Readonly<Partial<Record<Contract, string>>> = {
 
 const contractWord = (contract: Contract): string => WORDS[contract] ?? "another contract";
 
-/** Of an offering of which nothing is known, nothing speaks against its finishing in time. */
+/** An offering without measurements is taken to finish in time. */
 const knownMs: Measure = (ask, rows, count, into) => {
   expectedMs(ask, rows, count, into);
   for (let i = 0; i < count; i++) if (into[i] === Number.POSITIVE_INFINITY) into[i] = 0;

@@ -73,7 +73,7 @@ export function refusalOf(ask: Ask): Refusal {
   return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
 }
 
-/** The first of the providers that alone may serve and that nobody has heard of: misspelt perhaps. */
+/** The first unknown one of the providers that alone may serve: misspelt perhaps. */
 function strangersOf({ preferences, strictOrder, snapshot }: Ask): string[] {
   const named = [...(preferences?.only ?? []), ...(strictOrder ? (preferences?.order ?? []) : [])];
   return named.filter((name) => snapshot.providers.of(name) < 0).slice(0, MOST_STRANGERS);
@@ -96,7 +96,7 @@ function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
   const reasons = new Set(drops.map((drop) => firstOf(drop).reason));
   return {
     dropped: droppedOf(ask, drops),
-    // Two constraints may have one reason: the caller's regions and his organisation's.
+    // Two constraints may have one reason: the caller's regions and the organisation's.
     excludedBy: [
       ...new Set(CONSTRAINTS.filter(({ reason }) => reasons.has(reason)).map(({ reason }) => wordOf(reason))),
     ],

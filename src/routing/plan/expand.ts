@@ -10,7 +10,7 @@ export function universeOf(ask: Ask, target: RoutingTarget): Uint32Array {
   const { snapshot } = ask;
   const rows = target.alias ? snapshot.rowsOfAlias(target.alias) : (snapshot.rowsOfModel(target.name) ?? NONE);
   if (ask.allowSimulated) return rows;
-  // The catalog's placeholders are no supply: only who asks for them hears of them. They come last.
+  // The catalog's placeholders are no supply: only requests that allow them get them. They come last.
   let end = rows.length;
   while (end > 0 && !snapshot.isRegistered(rows[end - 1]!)) end--;
   return rows.subarray(0, end);

@@ -66,7 +66,7 @@ export interface Ask extends PlanArgs {
   readonly parameters: number;
   readonly allowSimulated: boolean;
   readonly allowFallbacks: boolean;
-  /** `order` with `allow_fallbacks: false`: nobody else, and not even a resting breaker keeps them from it. */
+  /** `order` with `allow_fallbacks: false`: these offerings alone, even where their breakers are open. */
   readonly strictOrder: boolean;
   /** List price per unit in nano-dollars, by row. */
   readonly priceNano: Float64Array;

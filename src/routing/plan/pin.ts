@@ -29,7 +29,7 @@ export class PinStore {
     return undefined;
   }
 
-  /** Notes who served a session, and says what that did to its pin. */
+  /** Records the offering that served a session, and returns what that did to its pin. */
   served(session: string, by: Pin, now: number): PinOutcome {
     const outcome = pinOutcome(this.get(session, now), by);
     const toldAt = outcome === PinOutcome.KEPT ? this.pins.get(session)!.toldAt : Number.NEGATIVE_INFINITY;
@@ -42,7 +42,7 @@ export class PinStore {
     this.set(session, { model, provider, at, toldAt: at });
   }
 
-  /** Whether others should be told of a session; noted as done by asking. */
+  /** Whether other replicas should be notified of a session; the question counts as done. */
   isUntold(session: string, now: number): boolean {
     const pin = this.pins.get(session);
     if (!pin || now - pin.toldAt < TOLD_MS) return false;

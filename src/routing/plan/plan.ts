@@ -68,7 +68,7 @@ export const MOST_STEPS = 16;
 /** Without a `deadline_ms` a request may take this long at most. */
 const LONGEST_MS = 120_000;
 
-/** What lies around attempts, so that the last one has its whole budget too when nobody asked for less. */
+/** Milliseconds around attempts, so that the last one has its whole budget too where the request sets no shorter time. */
 const BETWEEN_ATTEMPTS_MS = 1_000;
 
 /** Plans a request. Throws the refusal when nothing may serve it: constraints are never relaxed. */
@@ -170,7 +170,7 @@ function ceilingOf(ask: Ask, steps: readonly PlanStep[]): number {
 }
 
 /**
- * Whether `second` may be asked while `first` is late: another provider of the same checkpoint whose actions mean the
+ * Whether `second` may be called while `first` is late: another provider of the same checkpoint whose actions mean the
  * same, so that a robot never mixes two plans, and both together within the ceiling of the bill.
  */
 export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number): boolean {
@@ -181,7 +181,7 @@ export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number
   );
 }
 
-/** Whether two offerings serve one checkpoint whose actions mean the same, so that one may go on where the other ended. */
+/** Whether two offerings serve one checkpoint whose actions mean the same, so that one may continue where the other ended. */
 export function sameCheckpoint({ offering: a }: PlanStep, { offering: b }: PlanStep): boolean {
   return a.model === b.model && a.actionDim === b.actionDim && a.dtMs === b.dtMs && a.simulated === b.simulated;
 }

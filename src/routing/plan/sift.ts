@@ -101,7 +101,7 @@ export function gathered(tests: readonly Test[]): Tests {
   return { codes, bits, models, numbers, costs, measured };
 }
 
-/** Writes those of the candidates that pass every test to the front of `to`, in order, and returns how many they are. `to` has room for all. */
+/** Writes those of the candidates that pass every test to the front of `to`, in order, and returns how many they are. `to` is long enough for all. */
 export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32Array): number {
   const { numbers } = tests;
   let left = keepKinds(ask, tests, candidates, to);

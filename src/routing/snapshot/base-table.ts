@@ -35,7 +35,7 @@ export class Ground {
     return this.room - this.#taken;
   }
 
-  /** A row that nobody had. Throws a RangeError when none is left. */
+  /** A row that was never used. Throws a RangeError when none is left. */
   take(): number {
     if (this.spare === 0) throw new RangeError("no row is left");
     return this.#taken++;

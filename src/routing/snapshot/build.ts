@@ -15,7 +15,7 @@ import { type Columns, type RoutingSupply, type Snapshot, snapshotOf } from "./s
 /** Builds a snapshot. Takes time in proportion to the supply; planning from it does not. */
 export const buildSnapshot = (supply: RoutingSupply): Snapshot => atOnce(buildingSnapshot(supply));
 
-/** The same as sliced work, for whoever serves calls meanwhile: plans will ask it for what they asked of the one `before`. */
+/** The same as sliced work, for a process that serves calls meanwhile: plans will use the same columns as of the one `before`. */
 export function* buildingSnapshot(supply: RoutingSupply, before?: Snapshot): Sliced<Snapshot> {
   const patched = before && (yield* patching(supply, before));
   if (patched) return patched;

@@ -57,7 +57,7 @@ function emptyEach<K extends string>(numbers: OfferingNumbers<K>, rows: number):
   return columns;
 }
 
-/** Writes everything that columns say of an offering into a row that nobody has read yet. */
+/** Writes all columns of an offering into a row that was not read yet. */
 export function writeRow(columns: Columns, ground: Ground, row: number, offering: Offering): void {
   const provider = ground.providers.of(offering.provider);
   const region = ground.regions.add(offering.region);

@@ -19,7 +19,7 @@ interface RowMove {
 
 /**
  * The snapshot in which what lies in the rows of `left` is gone and `fresh` is there; undefined where it has to be built. `before`
- * is one whose `offerings` nobody else has: they are added to.
+ * is one whose `offerings` are not shared: they are added to.
  */
 export function* moving(
   before: Snapshot,

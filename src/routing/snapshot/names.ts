@@ -21,7 +21,7 @@ export class Names {
     return this.#slots[this.#placeOf(name)]! - 1;
   }
 
-  /** The number of a name, which gets one where it has none. Throws a RangeError when there is no room. */
+  /** The number of a name, which gets one where it has none. Throws a RangeError when no number is left. */
   add(name: string): number {
     const place = this.#placeOf(name);
     const known = this.#slots[place]!;

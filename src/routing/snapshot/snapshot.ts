@@ -17,7 +17,7 @@ export interface RoutingSupply {
   readonly providers: readonly string[];
 }
 
-/** The provider of placeholders for catalogued models that nobody serves. */
+/** The provider of placeholders for catalogued models that no offering serves. */
 export const SIMULATED_PROVIDER = "simulated";
 
 /** Bits of the column `traits` beside those of `servesBits` and `parameterBits`. */
@@ -36,7 +36,7 @@ export interface Columns {
   readonly traits: Uint32Array;
   /** The bodies that it is made for, a bit each: see `bodyBit`. */
   readonly bodies: Uint32Array;
-  /** A code of provider, region, bodies and traits together: whoever asks for these alone need ask each kind but once. */
+  /** A code of provider, region, bodies and traits together: a plan that depends on these alone tests each kind once. */
   readonly kind: Uint32Array;
   /** Advertised 95th percentile in milliseconds; Infinity when none is. */
   readonly p95Ms: Float64Array;
@@ -105,7 +105,7 @@ export interface SnapshotParts {
   /** The catalog by the codes of its models, which are the first ones; the first providers are those that were listed. */
   readonly catalog: readonly CatalogModel[];
   readonly listed: number;
-  /** By row. What left its row is still there: whoever wants all that is here goes by `order`. */
+  /** By row. An offering that left its row is still there: `order` has those that are present. */
   readonly offerings: readonly Offering[];
   readonly columns: Columns;
   /** Every row, in the order in which a plan reads them best; placeholders for the catalog's unserved models come last. */
