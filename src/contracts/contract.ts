@@ -100,7 +100,7 @@ export interface PackedSteps {
 
 /** What an upstream answers to act, before it is checked. */
 export interface ActAnswer {
-  /** The steps as they came, where they were looked at and not read; who asks for `steps` has them read. */
+  /** The steps in their encoded form, where they were checked and not decoded; reading `steps` decodes them. */
   readonly packed?: PackedSteps;
   /** One entry per step, each as long as the action space has dimensions. */
   readonly steps: ActionStep[];

@@ -34,7 +34,7 @@ export function intentOf(request: GroundFields): Intent {
   };
 }
 
-/** What the model gets: the last observation, in whose frames it searches. */
+/** The input of the model: the last observation, with the frames to search. */
 export function inputOf(request: GroundFields): GroundInput {
   const last = request.observations.at(-1);
   if (!last) throw new Error("the schema asks for at least one observation");

@@ -43,7 +43,7 @@ export interface BatchDeps {
   /** Places for up to `most` requests in the limits of a key, and after how many milliseconds there may be more. */
   places(keyId: string, most: number): Promise<{ places: BatchPlace[]; againMs: number }>;
   answer(keyId: string, call: BatchCall, place: BatchPlace): Promise<BatchAnswer>;
-  /** Whether callers who wait leave no room for work that can wait. */
+  /** Whether waiting callers leave no capacity for work that can wait. */
   crowded(): boolean;
 }
 
@@ -166,7 +166,7 @@ class BatchRun {
     this.#running.add(running);
   }
 
-  /** Undefined when the worker lost the job meanwhile: whoever has it now runs the request again, and is given the same answer. */
+  /** Undefined when the worker lost the job meanwhile: the worker that has it now repeats the request, and gets the same answer. */
   async #answer({ index, request }: ItemRecord, place: BatchPlace): Promise<ItemEnd | undefined> {
     const { answer } = this.#deps;
     const { id, keyId, request: about } = this.#job;

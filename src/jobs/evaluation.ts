@@ -41,7 +41,7 @@ export interface EvaluationDeps extends PolicyDeps {
   readonly packs: string | undefined;
   /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
   principal(keyId: string): Promise<KeyPrincipal>;
-  /** Makes act calls with a key, within its limits; tells by `rest` when one waits for these. */
+  /** Makes act calls with a key, within its limits; `rest` is called when one waits for these. */
   act(keyId: string, rest: () => () => void): CallGateway;
 }
 
@@ -94,7 +94,7 @@ class EvaluationRun {
     }
   }
 
-  /** Ends what was called off, or is too old, and whose runner is gone. */
+  /** Ends evaluations that were cancelled, or are too old, and whose runner is gone. */
   async #abandon(): Promise<void> {
     await this.#recall();
     const { harness } = (this.#job.result ?? {}) as EvaluationResult;

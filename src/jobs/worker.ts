@@ -6,7 +6,7 @@ import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { Fenced, giveBack, type HeldJob, type JobKind, LEASE_S, renew, takeJob } from "../store/jobs/jobs.ts";
 
-/** What a worker tells the work on a job. */
+/** What a worker gives to the work on a job. */
 export interface JobWatch {
   /** Aborted when the job is another's now, or when the gateway closes: nothing that is still done will be kept. */
   readonly lost: Signal;
@@ -16,7 +16,7 @@ export interface JobWatch {
   rest(): () => void;
 }
 
-/** Thrown by work that has to wait long: its job goes back to the queue, and nobody takes it before its time. */
+/** Thrown by work that has to wait long: its job goes back to the queue, and is not taken before its time. */
 export class Resting extends Error {
   override readonly name = "Resting";
   readonly ms: number;
@@ -42,11 +42,11 @@ export interface WorkerDeps {
   warn(text: string, cause: unknown): void;
 }
 
-/** Jobs that no notification told of are found this late at the most. */
+/** Milliseconds after which a job is found whose notification was lost. */
 const SWEEP_MS = 5_000;
 /** The most jobs of a worker that wait beside those that run. */
 const MOST_RESTING = 16;
-/** The longest rest: what a job waits for may come earlier than it was told. */
+/** The longest rest: what a job waits for may come earlier than expected. */
 const LONGEST_REST_MS = 30_000;
 const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
 
@@ -141,12 +141,12 @@ export class Worker {
     } catch (cause) {
       if (cause instanceof Resting) await this.#letRest(job, Math.min(cause.ms, LONGEST_REST_MS));
       else if (this.#closed) await giveBack(sql, job).catch(() => {});
-      // What failed for another reason is tried again when its lease is over, by whoever is free then.
+      // A job that failed for another reason is tried again when its lease is over, by any free worker.
       else if (!(cause instanceof Fenced)) warn(`job ${job.id} stopped in the middle`, cause);
     }
   }
 
-  /** A rest that nobody writes down ends with the lease. */
+  /** A rest that is not recorded ends with the lease. */
   async #letRest(job: HeldJob, ms: number): Promise<void> {
     await giveBack(this.#deps.sql, job, ms).catch(() => {});
     if (this.#closed) return;
@@ -167,14 +167,14 @@ export class Worker {
     };
   }
 
-  /** Makes the lease longer, and hears whether the job was called off meanwhile. */
+  /** Extends the lease, and learns whether the job was cancelled meanwhile. */
   async #look({ job, lost, stopped }: { job: HeldJob; lost: Cancel; stopped: Cancel }): Promise<void> {
     try {
       const { cancelled, expired } = await renew(this.#deps.sql, job);
       if (cancelled) stopped.abort("cancelled");
       else if (expired) stopped.abort("expired");
     } catch (cause) {
-      // A database that is away takes nothing from anyone; the writes that follow find out.
+      // While the database is away no other worker can take the job; the writes that follow fail if one has.
       if (cause instanceof Fenced) lost.abort(cause);
     }
   }

@@ -1,4 +1,4 @@
-/** Circuits beyond this replica: what opens or closes is told once, and an operator's hand reaches everywhere. */
+/** Circuits beyond this replica: each opening and closing is one event, and an operator's override holds at every replica. */
 import { steadyNow } from "../clock.ts";
 import { emit } from "../events/emit.ts";
 import type { HealthBoard } from "../routing/index.ts";
@@ -43,7 +43,7 @@ export class Circuits {
     for (const [id, state] of forced) health.force(id, state === "open" ? "forced_open" : "forced_closed", steadyNow());
   }
 
-  /** Writes what happened, and hears no more. */
+  /** Writes what happened, and unsubscribes. */
   async close(): Promise<void> {
     this.#off();
     await this.#writing;

@@ -13,6 +13,6 @@ export interface SupplyDeps {
   allowPrivate: boolean;
   /** How often what is live is probed again, in seconds. */
   probeEveryS: number;
-  /** Resolves when this replica routes over what the database has now; the others hear of it by themselves. */
+  /** Resolves when this replica routes over what the database has now; the others follow by notification. */
   refresh(): Promise<void>;
 }

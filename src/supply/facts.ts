@@ -19,7 +19,7 @@ export interface OpeningFacts {
   readonly vault: Vault;
   /** Action spaces that a scenario is here for: what acts in one can be evaluated, and it is the gateway that does. */
   readonly evaluated: ReadonlySet<string>;
-  /** Hears of offerings whose record cannot be read; they are left out. */
+  /** Called for offerings whose record cannot be read; they are left out. */
   readonly log: (text: string) => void;
 }
 
@@ -30,7 +30,7 @@ interface Opened {
   readonly live: LiveOffering;
 }
 
-/** Opens records; one that did not change and whose model did not is what it was. */
+/** Opens records; one that did not change, and whose model did not, is the same object as before. */
 export class SupplyOpener {
   readonly #opening: OpeningFacts;
   /** By the numbers of their names, and no WeakMap: the collector would look at each of its entries in one pause. */

@@ -1,4 +1,4 @@
-/** What replicas tell each other of their calls, once a second: measured figures and evidence for breakers. */
+/** The gossip of replicas on their calls, once a second: measured figures and evidence for breakers. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
   type Gossip as GossipMessage,
@@ -17,7 +17,7 @@ export interface GossipSender {
   say(word: Uint8Array): Promise<void>;
 }
 
-/** What is told so often is heard, though a word may be lost: counters make telling it again harmless. */
+/** Repetitions of each report, since a message may be lost: counters make repetition harmless. */
 const TIMES = 3;
 /** More offerings than this wait for the next second. */
 const MOST_AT_ONCE = 5_000;
@@ -29,9 +29,9 @@ export class Gossip {
   readonly #replica: string;
   readonly #health: HealthBoard;
   readonly #changed: () => ReadonlySet<string>;
-  /** How often each is still to be told. */
+  /** How often each report is still to be sent. */
   readonly #untold = new Map<string, number>();
-  /** By replica: the newest word that was heard. */
+  /** By replica: the newest message. */
   readonly #heard = new Map<string, number>();
   #round = 0;
   #telling = false;

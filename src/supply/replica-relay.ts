@@ -1,5 +1,5 @@
 /**
- * Servers that are registered at one replica, called by all: who holds which stream stands in the database, and so does what the others ask
+ * Servers that are registered at one replica, called by all: the database has the replica of each stream, and so it has what the others ask
  * on it and what is answered, for as long as it takes to read it.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -41,7 +41,7 @@ const RENEW_MS = 5_000;
 const AT_ONCE = { messages: 64, bytes: 16 << 20 };
 /** What waits for the database at most; more is refused. */
 const MOST_WAITING_BYTES = 128 << 20;
-/** A call that is carried ends on the far side this long after its time, should nobody call it off. */
+/** Milliseconds after its deadline at which a relayed call ends on the far side, if it was not cancelled. */
 const GRACE_MS = 1_000;
 /** A server that has not read yet what it was asked is looked at again so soon, so often. */
 const LOOK_MS = 2;
@@ -99,7 +99,7 @@ export class ReplicaRelay {
     return this.#tell();
   }
 
-  /** Carries nothing more; the others hear that no stream is held here. */
+  /** Relays nothing more; the other replicas are notified that no stream is held here. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const off of this.#offs) off();

@@ -10,7 +10,7 @@ import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offe
 import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
 import type { SupplyDeps } from "./deps.ts";
 
-/** How long whoever withdraws waits for the calls that run; what takes longer is seen to by the sweep. */
+/** Milliseconds that a withdrawal waits for running calls; the sweep handles what takes longer. */
 const PATIENCE_MS = 3_000;
 const LOOK_MS = 50;
 
@@ -40,7 +40,7 @@ export async function withdraw(
   const gone = await tx(sql, async (tx) => {
     const draining = await setOfferingStatus(tx, id, { from: ROUTED, to: "draining" });
     if (draining) return draining;
-    // What nobody was ever routed to leaves nothing that could be asked for later.
+    // An offering that never had a call leaves nothing to look up later.
     const never = known.status !== "suspended" && (await deleteOffering(tx, id, UNROUTED));
     const removed = never ? undefined : await setOfferingStatus(tx, id, { from: UNROUTED, to: "removed" });
     if (never || removed) await tell(tx, known, by);

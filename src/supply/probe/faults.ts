@@ -1,4 +1,4 @@
-/** What a probe tells a provider's owner: what is wrong, and what to do about it. */
+/** What a probe reports to a provider's owner: what is wrong, and how to mend it. */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/failure.ts";
 
 /** A check found what it looks for to be missing. The message says what was seen. */

@@ -11,7 +11,7 @@ export const INSTRUCTION = "reach the red square";
 /** Calls by which a figure is more than chance. */
 export const WARM_CALLS = 3;
 
-/** What a caller who asks so would want. */
+/** What a caller with such a request expects. */
 export const intentFor = (
   offering: Offering,
   contract: Contract,

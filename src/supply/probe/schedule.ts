@@ -1,4 +1,4 @@
-/** Probes by schedule: whichever worker takes an offering whose time has come probes it. */
+/** Probes by schedule: the first worker that takes a due offering probes it. */
 import { every } from "../../clock.ts";
 import { putOffProbe, takeProbe } from "../../store/supply/offering-lifecycle.ts";
 import type { SupplyDeps } from "../deps.ts";
@@ -6,7 +6,7 @@ import { removeDrained } from "../withdraw.ts";
 import { verify } from "./verify.ts";
 
 const LOOK_MS = 10_000;
-/** No probe takes this long; one that does not come back is taken by somebody else. */
+/** No probe takes this long; a lost one is taken by another worker. */
 const LEASE_S = 900;
 const PUT_OFF_S = 300;
 /** Probes in one look, so that they never crowd out calls. */

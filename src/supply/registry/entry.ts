@@ -11,7 +11,7 @@ import { DOMAINS, ERAS, KINDS, TIERS, told, valuesIn, wordIn } from "./words.ts"
 
 /** A model of the registry, and the words that filters find it by. */
 export interface RegistryEntry {
-  /** As listings show it; nobody changes it. */
+  /** As listings show it; it is never changed. */
   readonly model: Model;
   readonly facets: Readonly<Record<Facet, readonly string[]>>;
 }

@@ -198,7 +198,7 @@ function once<T>(make: () => T): () => T {
   };
 }
 
-/** Made in slices for whoever asks first; others that ask wait with him. */
+/** Made in slices for the first request; later ones wait for the same. */
 function lazily<T>(making: () => Sliced<T>): () => Promise<T> {
   return once(() => inSlices(making(), pause));
 }

@@ -42,7 +42,7 @@ const SORTS: Readonly<Record<Axis, SortAxis>> = {
 const NOTE =
   "Only live supply serves calls. The other models of the catalog answer with placeholders, and only where provider.allow_simulated asks for them.";
 
-/** A model and who serves it, which a route listing is made from. */
+/** A model and its offerings, from which a route listing is made. */
 export interface Routable {
   readonly model: Model;
   readonly live: readonly Offering[];

@@ -157,7 +157,7 @@ const TOLD: Readonly<Record<string, RuntimeFacts>> = {
   },
 };
 
-/** Every runtime that this gateway speaks. Throws for a wire that nothing is told of: a new one gets its entry above. */
+/** Every runtime that this gateway supports. Throws for a wire without a description: a new one gets its entry above. */
 export function runtimesOf({ runtimes, wireOf }: Pick<Upstream, "runtimes" | "wireOf">): Runtime[] {
   return runtimes.map((id) => {
     const wire = wireOf(id);

@@ -14,7 +14,7 @@ export function runScenarioOf(scenario: RunScenario): Scenario {
     id,
     object: "scenario",
     name: title,
-    // Packs are the operator's, and nobody said whose they were before.
+    // Packs are the operator's; earlier versions recorded no owner.
     vendor: BUILT_IN.includes(scenario) ? BRAND : "",
     target: Domain.EMBODIED,
     topic,

@@ -131,7 +131,7 @@ function wordsOf(text: string): string[] {
   return (plain.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => word.slice(0, MOST_LETTERS));
 }
 
-/** How good an answer a word is to one that was asked for with `most` typos or fewer, unfinished perhaps: nobody mistypes its first letter then. */
+/** How good an answer a word is to one that was asked for with `most` typos or fewer, unfinished perhaps: its first letter has to be right then. */
 function nearness(word: string, asked: string, most: number): number {
   if (Math.abs(word.length - asked.length) <= most && edits(word, asked, most) <= most) return NEAR;
   if (asked.length < LEAST_NEAR_BEGINNING || word.length < asked.length || word[0] !== asked[0]) return 0;

@@ -35,7 +35,7 @@ export const LITERATURE_KINDS = {
   tutorial: LiteratureKind.TUTORIAL,
 } as const;
 
-/** The values of the words that a vocabulary has; others, which nobody can filter by, are left out. */
+/** The values of the words that a vocabulary has; unknown ones, which no filter can name, are left out. */
 export function valuesIn<T>(vocabulary: Readonly<Record<string, T>>, words: readonly string[]): T[] {
   return words.flatMap((word) => (Object.hasOwn(vocabulary, word) ? [vocabulary[word] as T] : []));
 }
