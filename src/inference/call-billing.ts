@@ -38,7 +38,7 @@ export interface CallFacts {
   preset?: string | undefined;
   /** The control loop that it is a part of. */
   streamId?: string;
-  /** Who sees the organisation's calls end; undefined where nobody does. */
+  /** Gets the organisation's ended calls; undefined where no target does. */
   watch?: CallWatch | undefined;
 }
 
@@ -111,7 +111,7 @@ export class CallBilling {
   /**
    * Charges an answer that leaves. Resolves when it may: when the promise is durable, and with an idempotency key when the charge is
    * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
-   * time. With an idempotency key it is charged and kept all the same, for whoever asks again.
+   * time. With an idempotency key it is charged and kept all the same, for a repetition of the call.
    */
   settle<D extends DescMessage>(
     charge: Charge,
@@ -151,7 +151,7 @@ export class CallBilling {
     this.#hold.charge(this.#record(charge, route, {}));
   }
 
-  /** Charges what a stream delivered; nobody waits for it. */
+  /** Charges what a stream delivered, without waiting for the commit. */
   close(charge: Charge, route: Route | undefined): void {
     this.#ended = true;
     this.#hold.charge(this.#record(charge, route, {}));
@@ -298,7 +298,7 @@ function plainLogOf(modelRequested: string, { region, precision }: Route): objec
 
 let plain: { model_requested?: string; region?: string | undefined; precision?: string | undefined } = {};
 
-/** How long the one attempt of a route took that succeeded at once; undefined where there is more to tell. */
+/** Milliseconds of the one attempt of a route that succeeded at once; undefined where there was more than that. */
 function onlyAttemptOf(route: Route | undefined): number | undefined {
   const only = route?.attempts.length === 1 ? route.attempts[0] : undefined;
   return only?.status === AttemptStatus.OK && only.offeringId === route?.offeringId ? only.latencyMs : undefined;
@@ -309,7 +309,7 @@ const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract
 
 const nothing = (): void => {};
 
-/** Told to who waited for long enough; the answer comes to who asks again. */
+/** The refusal of a call whose commit takes too long; a repetition of the call gets the answer. */
 const KEPT =
   "time ran out before the answer was on record; call again with the same idempotency key, which answers and charges this call once";
 

@@ -1,4 +1,4 @@
-/** What the targets of spans are told of a call, from its bill. */
+/** What the targets of spans get of a call, from its bill. */
 import { AttemptStatus, type Route } from "../../gen/limber/v1/route_pb.ts";
 import { type Call, keyOf } from "../call.ts";
 import { failureWord } from "../contracts/failure.ts";
@@ -15,11 +15,11 @@ export interface CallEnding {
   readonly asked: CallFacts;
   readonly record: RequestRecord;
   readonly route: Route | undefined;
-  /** Who served it; undefined where nobody did. */
+  /** The offering that served it; undefined where none did. */
   readonly step: PlanStep | undefined;
 }
 
-/** The call as targets are told of it. */
+/** The call as targets get it. */
 export function endedOf({ call, plan, asked, record, route, step }: CallEnding): EndedCall {
   const { keyId, orgId, userId, workspaceId } = keyOf(call);
   return {

@@ -65,7 +65,7 @@ export class InferenceCall {
   readonly plan: Plan;
   /** When it arrived, on the steady clock in milliseconds. */
   readonly arrivedAt: number;
-  /** What became of the session's pin, once somebody served. */
+  /** What became of the session's pin, once an offering served. */
   pin: PinOutcome | undefined;
   readonly #deps: InferenceDeps;
   readonly #asked: CallFacts;
@@ -121,7 +121,7 @@ export class InferenceCall {
     });
   }
 
-  /** What a wire is told of one attempt. */
+  /** The options of one attempt for its wire. */
   options({ signal, budgetMs }: AttemptOptions, step: PlanStep): CallOptions {
     const { watch, sessionId } = this.#asked;
     const traceparent = handedOn(watch, this.call, sessionId, step);
@@ -133,7 +133,7 @@ export class InferenceCall {
     return this.#session?.name;
   }
 
-  /** Notes who served the session, and says what that did to its pin. A promise only when it is a new one or moved. */
+  /** Records the offering that served the session, and returns what that did to its pin. A promise only when it is new or moved. */
   pinned({ offering }: PlanStep): PinOutcome | undefined | Promise<PinOutcome | undefined> {
     const outcome = this.#session && this.#deps.sessions.served(this.#session, offering);
     if (!(outcome instanceof Promise)) {
@@ -234,7 +234,7 @@ export function hedgesOf({ hedges }: InferenceDeps, call: Call): Hedges {
   return hedges.of(orgId, settings.maxHedgeRatio);
 }
 
-/** A wire as one that speaks a contract. The probe let no offering live that its wire cannot serve. */
+/** A wire with the method of a contract. The probe let no offering live that its wire cannot serve. */
 export function speaking<C extends "act" | "predict" | "ground">(
   wire: Wire,
   contract: C,

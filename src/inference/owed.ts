@@ -1,4 +1,4 @@
-/** What an answer owes to who asks, as far as the request alone says it. */
+/** What the answer to a request has to contain, as far as the request alone determines it. */
 import type { ActRequest } from "../../gen/limber/v1/inference_service_pb.ts";
 import { DEFAULT_ACTION_SPACE, dimensionOf } from "../contracts/action-spaces.ts";
 

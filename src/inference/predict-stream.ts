@@ -70,7 +70,7 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
   }
 }
 
-/** What its caller hears of it, one thing each time that he asks. */
+/** What its caller gets of it, one part for each request. */
 class PredictionStream implements Flow<PredictStreamResponse>, Taker<PredictAnswerPart> {
   readonly #begin: () => Promise<Begun>;
   #begun: Begun | undefined;
@@ -171,7 +171,7 @@ class Delivered {
     this.#inferenceCall = inferenceCall;
   }
 
-  /** Notes who serves. `tried` is brought up to date by the attempt while the stream runs. */
+  /** Records the serving offering. `tried` is brought up to date by the attempt while the stream runs. */
   begin(step: PlanStep, tried: Omit<Outcome, "step">): void {
     this.#step = step;
     this.#tried = tried;
@@ -182,7 +182,7 @@ class Delivered {
     else this.#gpuSeconds = part.gpuSeconds;
   }
 
-  /** Frames that reached the caller are charged, whoever ended the stream, unless its provider broke it. */
+  /** Frames that reached the caller are charged, however the stream ended, unless its provider broke it. */
   settle(bill: CallBilling, failure: Refusal | undefined): void {
     const owed = failure === undefined || OWED_ALL_THE_SAME.has(failure.reason);
     if (this.#step && this.frames > 0 && owed) bill.close(this.#charge(this.#step), this.#route());

@@ -19,7 +19,7 @@ export interface Prepared<T> {
   request: T;
   /** The organisation's own keys at providers; undefined where they change nothing. */
   ownKeys: CallKeys | undefined;
-  /** Its session, of which it is known now to whom it is pinned. */
+  /** Its session, whose pin is known by now. */
   session: SessionPin | undefined;
 }
 

@@ -41,7 +41,7 @@ export function sessionOf(
 
 /** What a call does not wait longer for, in milliseconds: without the database a pin is what this replica knows. */
 const PATIENCE_MS = 250;
-/** More pins than this wait for no database; what is lost is told with a later call of the session. */
+/** Pins that wait for the database; one that is dropped is written with a later call of the session. */
 const MOST_WAITING = 10_000;
 
 interface Change {
@@ -81,7 +81,7 @@ export class Sessions {
     return this.#pins.get(name, steadyNow());
   }
 
-  /** Notes who served a session and says what that did to its pin: at once while it is kept, else once the other replicas can know it. */
+  /** Records the offering that served a session, and returns what that did to its pin: at once while it is kept, else once it is written. */
   served(session: SessionPin, by: Pin): PinOutcome | Promise<PinOutcome> {
     const at = steadyNow();
     const from = this.#pins.get(session.name, at);
@@ -99,7 +99,7 @@ export class Sessions {
     return outcome === PinOutcome.KEPT ? outcome : within(PATIENCE_MS, settled.promise, outcome);
   }
 
-  /** Writes what waits, and hears no more. */
+  /** Writes what waits, and unsubscribes. */
   async close(): Promise<void> {
     this.#off();
     await this.#writing;
@@ -123,7 +123,7 @@ export class Sessions {
     for (const { session, pin, from, outcome, atMs } of batch) {
       const old = before.get(session.name);
       const stood = old && atMs - old.atMs < PIN_SILENCE_MS ? old : undefined;
-      // What the others know counts: whoever was moved already by another replica is not moved again.
+      // The database decides: a session that another replica has moved is not moved again.
       const actual = stood ? pinOutcome(stood, pin) : outcome;
       outcomes.push(actual);
       const lost = stood ?? from;

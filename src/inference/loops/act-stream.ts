@@ -9,9 +9,9 @@ import type { InferenceDeps } from "../call.ts";
 import { type Prepared, prepare } from "../prepare.ts";
 import { LoopSession } from "./loop-session.ts";
 
-/** A caller who has not said by then what he wants is gone. */
+/** Milliseconds in which a caller has to open its loop. */
 const OPEN_WITHIN_MS = 10_000;
-/** Messages that a caller may send before his preset has been read. */
+/** Messages that a caller may send before the preset has been read. */
 const MOST_WAITING = 256;
 
 /** Serves one stream. */

@@ -17,7 +17,7 @@ import { CallBilling, type CallFacts, type Charge, type Leaser } from "../call-b
 const BILL_MS = 1_000;
 /** The next bill is opened when this share of the last one is used, in time or in credit. */
 const AHEAD = 0.8;
-/** A bill whose time is over goes on for so long while the next one is being opened: where there is credit left, nobody waits for the ledger. */
+/** Milliseconds that an expired bill goes on while the next one is opened: as long as there is credit, no step waits for the ledger. */
 const LATE_MS = 500;
 /** Chunks in the first bill, and the most in any. */
 const CHUNKS = { first: 8, most: 4_096, growth: 4 } as const;
@@ -71,7 +71,7 @@ export class LoopBilling {
     return undefined;
   }
 
-  /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where somebody would have to be asked. */
+  /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where the ledger would have to be asked. */
   covers(plan: Plan, chunks: number): boolean {
     return this.#has(plan.ceilingMicro * chunks, steadyNow());
   }
@@ -117,7 +117,7 @@ export class LoopBilling {
     page.usedAt = at;
   }
 
-  /** Settles what is old, and gives back what nobody uses. Call it about once a second while nothing is under way. */
+  /** Settles what is old, and returns what is not used. Call it about once a second while nothing is under way. */
   tidy(): void {
     const page = this.#page;
     if (!page) return;

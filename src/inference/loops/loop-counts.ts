@@ -1,4 +1,4 @@
-/** What one control loop came to: its figures, in all and with who serves it now, and what it used. */
+/** The figures of one control loop, in all and with the present offering, and its usage. */
 import { toUsd } from "../../billing/price.ts";
 import { LoopGauge } from "../../routing/index.ts";
 import type { Charge } from "../call-billing.ts";
@@ -6,9 +6,9 @@ import type { LoopRegistry } from "./loop-registry.ts";
 
 /** The counts of one loop. */
 export class LoopCounts {
-  /** Who serves it; undefined before anybody did. */
+  /** The offering that serves it; undefined before any did. */
   offeringId: string | undefined;
-  /** With who serves it now. */
+  /** With the present offering. */
   gauge = new LoopGauge();
   /** In all. */
   readonly whole = new LoopGauge();
@@ -42,7 +42,7 @@ export class LoopCounts {
     return { actionSteps: this.#steps, gpuSeconds: this.#gpuSeconds, costUsd: toUsd(this.#costMicro) };
   }
 
-  /** Leaves its figures with the board. */
+  /** Hands its figures to the registry. */
   close(): void {
     if (this.offeringId !== undefined) this.#registry.keep(this.offeringId, this.gauge);
   }

@@ -5,17 +5,17 @@ import { type LoopFigures, LoopGauge } from "../../routing/index.ts";
 import type { ActiveStops, Mover } from "../stops/active-stops.ts";
 import type { ResumedChunk } from "./resumption.ts";
 
-/** A loop as the board knows it. */
+/** A loop as the registry has it. */
 export interface Carried {
   /** The stream's identifier. */
   readonly id: string;
   /** The last chunk that was charged. */
   readonly last: ResumedChunk | undefined;
-  /** Who serves it; undefined before anybody did. */
+  /** The offering that serves it; undefined before any did. */
   readonly offeringId: string | undefined;
-  /** How it does with who serves it. */
+  /** Its figures with the present offering. */
   readonly gauge: LoopGauge;
-  /** How it did since it began, whoever served. */
+  /** Its figures since it began, with any offering. */
   readonly whole: LoopGauge;
   /** The session with its organisation; undefined where none was named. */
   readonly session: string | undefined;
@@ -52,7 +52,7 @@ export interface SessionLoop extends LoopFigures {
   readonly session: string;
 }
 
-/** Loops that are told of one by one: what reads them makes a series of each. */
+/** Loops that are reported one by one: metrics make a series of each. */
 const MOST_TOLD = 1_000;
 
 /** All loops of one replica. */
@@ -66,7 +66,7 @@ export class LoopRegistry {
 
   readonly #told: (told: LoopSummary) => void;
 
-  /** `told` hears how each loop ended. */
+  /** `told` is called with how each loop ended. */
   constructor(told: (told: LoopSummary) => void = () => {}) {
     this.#told = told;
     this.#rest = every(TIDY_MS, () => {
@@ -163,7 +163,7 @@ export class LoopRegistry {
     );
   }
 
-  /** Looks after nobody any longer. */
+  /** Stops its timers. */
   close(): void {
     this.#rest();
   }

@@ -1,4 +1,4 @@
-/** One robot in its control loop: `routing/loop` decides, here it is carried out: opened, fed, told of time, ended. */
+/** One robot in its control loop: `routing/loop` decides, and this session carries it out: opens it, feeds it, sends it time, ends it. */
 import { HoldReason, type LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { type Call, keyOf, type Speaker } from "../../call.ts";
@@ -32,13 +32,13 @@ import { PlanTracker } from "./plan-tracker.ts";
 import type { ResumedChunk } from "./resumption.ts";
 import { UpstreamChannels } from "./upstream-channels.ts";
 
-/** A caller who reads nothing for this long is gone. */
+/** Milliseconds without reading after which a caller is taken to be gone. */
 const PATIENCE_MS = 10_000;
-/** A caller who says nothing for this long is gone. Source: specification, "Limits": the life of a pin. */
+/** Milliseconds of silence after which a caller is taken to be gone. Source: specification, "Limits": the life of a pin. */
 const SILENCE_MS = 15 * 60_000;
 /** The longest that an observation may be of use. */
 const LONGEST_DEADLINE_MS = 10_000;
-/** How often a pin is told that its session lives. */
+/** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
 
 /** One robot in its loop. */
@@ -68,7 +68,7 @@ export class LoopSession implements Carried {
   #heardAt = steadyNow();
   #touchedAt = Number.NEGATIVE_INFINITY;
   #resumed: ResumedChunk | undefined;
-  /** The newest observation that came before it was opened: until then nobody knows what was charged for on the stream before. */
+  /** The newest observation that came before it was opened: until then it is unknown what was charged for on the stream before. */
   #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
   /** An episode began before it was opened: nothing is left of the one before. */
   #isNew = false;
@@ -188,7 +188,7 @@ export class LoopSession implements Carried {
     return this.#call.requestId;
   }
 
-  /** What who resumes the session need not pay for again: the last chunk of this stream, or else of the one before. */
+  /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before. */
   get last(): ResumedChunk | undefined {
     return this.#writer.last ?? this.#resumed;
   }
@@ -272,7 +272,7 @@ export class LoopSession implements Carried {
     if (this.#writer.room()) this.#block(undefined);
   }
 
-  /** The caller is gone: nobody is told anything. */
+  /** The caller is gone: nothing more is sent. */
   abandon(): void {
     this.#stop(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left"));
   }

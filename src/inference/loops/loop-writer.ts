@@ -1,4 +1,4 @@
-/** What a loop's caller is told: chunks, holds, chunks given again, the last words; and whether he reads any of it. */
+/** The messages to a loop's caller: chunks, holds, repeated chunks, the last message; and whether the caller reads them. */
 import { HoldReason, type LoopChunk, type LoopOpened } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
@@ -30,7 +30,7 @@ export class LoopWriter {
   /** What the names of its chunks begin with. */
   readonly #name: Uint8Array;
   #behindSince: number | undefined;
-  /** The last chunk that was charged, and the last route that was told. */
+  /** The last chunk that was charged, and the last route that was sent. */
   #last: LoopChunk | undefined;
   #lastAt = 0;
   #route: Route | undefined;
@@ -40,19 +40,19 @@ export class LoopWriter {
     this.#name = Buffer.from(`chunk${options.streamId.slice(options.streamId.indexOf("_"))}-`);
   }
 
-  /** The last chunk that was charged, with the route that it came by, for who resumes the session. */
+  /** The last chunk that was charged, with its route, for a stream that resumes the session. */
   get last(): ResumedChunk | undefined {
     if (!this.#last) return undefined;
     const last = ownOf(this.#last);
     return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
   }
 
-  /** For how long the caller has read nothing of what waits for him, in milliseconds. */
+  /** Milliseconds since the caller last read, while messages wait. */
   unreadMs(now: number): number {
     return this.#behindSince === undefined ? 0 : now - this.#behindSince;
   }
 
-  /** The caller reads again; false where he never stopped. */
+  /** The caller reads again; false where it never stopped. */
   room(): boolean {
     const wasBehind = this.#behindSince !== undefined;
     this.#behindSince = undefined;
@@ -88,11 +88,11 @@ export class LoopWriter {
 
   hold(hold: HoldEffect): void {
     this.#options.tally.hold(hold.reason === HoldReason.LATE);
-    // Who does not read is told no more.
+    // A caller that does not read is sent no more.
     if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow()));
   }
 
-  /** The last words, and the end. Who was never told that it began is only refused. */
+  /** Sends the last message and ends the stream. A loop that was never announced to its caller is only refused. */
   end(refusal: Refusal | undefined, opened: boolean, dropped: number): void {
     const { speaker, tally } = this.#options;
     if (opened) speaker.say(endedOf(refusal, tally, dropped));

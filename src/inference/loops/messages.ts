@@ -1,4 +1,4 @@
-/** What a robot is told, as messages of the schema. */
+/** The messages to a robot, by the schema. */
 import { create } from "@bufbuild/protobuf";
 import {
   type HoldReason,
@@ -27,7 +27,7 @@ export type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined 
 /** Milliseconds, to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
 
-/** The first words: who is to serve, in what rhythm, at what price, and what it goes on from. */
+/** The first message: the offering, the rhythm, the price, and the point from which the session is resumed. */
 export function openedOf({
   id,
   step,

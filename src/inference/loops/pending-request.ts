@@ -1,4 +1,4 @@
-/** One question of a loop on its way: it can be called off, and hears what came of it. */
+/** One request of a loop to an offering: it can be cancelled, and gets the outcome. */
 
 import { Cancel } from "../../cancellation.ts";
 import type { ActAnswer } from "../../contracts/contract.ts";

@@ -60,7 +60,7 @@ export class PendingRequests implements RequestOwner {
     );
   }
 
-  /** What comes of it is heard no more. */
+  /** Its outcome is ignored from now on. */
   callOff(id: number): void {
     this.#landed(id)?.abort(undefined);
   }
@@ -82,7 +82,7 @@ export class PendingRequests implements RequestOwner {
     if (this.#landed(attempt)) this.#failed(attempt, thrown);
   }
 
-  /** Ends a flight that is on its way; undefined where it is no longer. */
+  /** Ends a request that is under way; undefined where it has ended. */
   #landed(id: number): PendingRequest | undefined {
     const requests = this.#requests;
     const last = requests.at(-1);
@@ -91,7 +91,7 @@ export class PendingRequests implements RequestOwner {
     return at < 0 ? undefined : requests.splice(at, 1)[0];
   }
 
-  /** Whether the key may take this step and the tab covers it; rejects with the refusal. A step counts once, whoever is asked. */
+  /** Whether the key may take this step and the bill covers it; rejects with the refusal. A step counts once, at however many offerings. */
   #admitted(fresh: boolean, at: number): Promise<void> | void {
     const { billing, tracker } = this.#options;
     const counted = fresh ? this.#step() : undefined;

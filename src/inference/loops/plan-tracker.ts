@@ -1,4 +1,4 @@
-/** Who may serve a control loop at the moment: by its plan, which is made anew when supply changed or somebody failed. */
+/** The offerings that may serve a control loop at the moment, by its plan, which is made anew when supply changed or a call failed. */
 
 import type { Call } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";

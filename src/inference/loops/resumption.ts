@@ -39,7 +39,7 @@ export class Resumption {
   readonly #taking = new Map<string, Promise<unknown>>();
   readonly #registry: Pick<LoopRegistry, "streamOf" | "taken">;
 
-  /** The board is told of sessions that another stream has taken, on whatever replica. */
+  /** The registry is notified of sessions that another stream has taken, on any replica. */
   constructor(
     { sql, notifications, vault }: { sql: Sql; notifications: Notifications; vault: Vault },
     registry: Pick<LoopRegistry, "streamOf" | "taken">,
@@ -88,7 +88,7 @@ export class Resumption {
     this.#off();
   }
 
-  /** A notice may come late, of a stream that the one here has taken the session from: who has it now is in the database. */
+  /** A notification may come late, of a stream from which the one here has taken the session: the database has the present one. */
   async #taken(session: string, stream: string): Promise<void> {
     const here = this.#registry.streamOf(session);
     if (here === undefined || here === stream) return;
@@ -104,7 +104,7 @@ export class Resumption {
     let before = await taking.finally(() => {
       if (this.#taking.get(session) === taking) this.#taking.delete(session);
     });
-    // It may still run, and be told just now that it is over.
+    // It may still run, and be ended just now.
     while (before && !before.ended && steadyNow() < until) {
       await sleep(LOOK_MS);
       before = await lookAtLoopSession(this.#sql, session);

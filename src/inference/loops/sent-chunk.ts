@@ -7,7 +7,7 @@ import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 /** What a chunk says beside its name. */
 type SentMessage = Omit<LoopChunk, "$typeName" | "$unknown" | "chunkId" | "replayed">;
 
-/** A chunk that leaves for the first time. Its name ends with its step, and a text is made of it where somebody asks for one. */
+/** A chunk that leaves for the first time. Its name ends with its step, and becomes a text when it is read. */
 export class SentChunk implements LoopChunk {
   readonly $typeName = "limber.v1.LoopChunk";
   readonly action: Action | undefined;

@@ -1,4 +1,4 @@
-/** How a loop asks those who may serve it: on a line that is laid once for each, or by a call of its own. */
+/** The calls of a loop to the offerings that may serve it: by an `ActLine` that is opened once for each, or by a call of its own. */
 import type { LoopOpen } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { type Call, keyOf } from "../../call.ts";
 import { steadyNow } from "../../clock.ts";
@@ -17,7 +17,7 @@ import type { ParsedObservation } from "./observation-view.ts";
 import type { PendingRequest } from "./pending-request.ts";
 import type { PlanTracker } from "./plan-tracker.ts";
 
-/** What all questions of a loop have in common. */
+/** What all requests of a loop have in common. */
 export interface ChannelDeps {
   readonly deps: InferenceDeps;
   readonly call: Call;
@@ -25,7 +25,7 @@ export interface ChannelDeps {
   readonly ownKeys: CallKeys | undefined;
   readonly tracker: PlanTracker;
   readonly watch: CallWatch | undefined;
-  /** What each asks, beside what was seen and what is to be done. */
+  /** The input of each, without observations and instruction. */
   readonly input: Omit<ActInput, "observations" | "instruction">;
 }
 
@@ -38,7 +38,7 @@ interface UpstreamChannel extends Reached {
   readonly line: ActLine | undefined;
 }
 
-/** The ways of one loop. */
+/** The channels of one loop. */
 export class UpstreamChannels {
   readonly #common: ChannelDeps;
   /** The one that was used last: most loops have no other. */
@@ -48,7 +48,7 @@ export class UpstreamChannels {
     this.#common = common;
   }
 
-  /** Asks about an observation; the flight hears what comes of it, in a moment or later. */
+  /** Sends an observation; the attempt gets the outcome later, never during this call. */
   ask(attempt: PendingRequest, step: PlanStep, seen: ParsedObservation, instruction: string, budgetMs: number): void {
     try {
       const channel = this.#to(step, instruction);
@@ -60,12 +60,12 @@ export class UpstreamChannels {
     }
   }
 
-  /** Whether who was asked last can be asked again before it has answered: its calls are told apart on their line. */
+  /** Whether the last offering takes another call before it has answered: calls of an `ActLine` are independent. */
   carriesMany(step: PlanStep): boolean {
     return this.#last?.step === step && this.#last.line !== undefined;
   }
 
-  /** Whether an answer exceeds the bounds of who gave it, or of the key. */
+  /** Whether an answer exceeds the bounds of its offering, or of the key. */
   exceeds(step: PlanStep, seen: ParsedObservation, answer: ActAnswer): boolean {
     const { bounds, dim } = this.#last?.step === step ? this.#last : this.#reach(step);
     const keys = keyOf(this.#common.call).bounds;

@@ -24,7 +24,7 @@ export class ActiveStops {
   #orgs = new Map<string, StopsOfOrg>();
   /** What the last reading found. */
   #read: readonly StopRecord[] = [];
-  /** Stops that were told of since the last reading began. */
+  /** Stops that were announced since the last reading began. */
   #heard: StopRecord[] = [];
   /** Stops that are not in the database yet, by their names: no reading ends them. */
   readonly #held = new Map<string, StopRecord>();
@@ -72,7 +72,7 @@ export class ActiveStops {
     return this.#reading;
   }
 
-  /** Why someone may not move; undefined when he may. */
+  /** Why a robot may not move; undefined when it may. */
   refusalOf(mover: Mover): Refusal | undefined {
     const stops = this.#orgs.get(mover.key.orgId);
     const stop = stops && stopOf(mover, stops);
@@ -82,7 +82,7 @@ export class ActiveStops {
     return refuse(Reason.ROBOT_STOPPED, text);
   }
 
-  /** Refuses someone who may not move. */
+  /** Refuses a robot that may not move. */
   assertMayMove(mover: Mover): void {
     if (this.#orgs.size === 0) return;
     const refusal = this.refusalOf(mover);
@@ -111,7 +111,7 @@ export class ActiveStops {
         this.#stale = false;
         const heard = this.#heard.length;
         const standing = await standingStops(this.#sql);
-        // What was told of meanwhile may have been too late for this reading.
+        // A stop that was announced meanwhile may have been too late for this reading.
         this.#heard.splice(0, heard);
         this.#read = standing;
         this.#changed();

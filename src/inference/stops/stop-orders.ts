@@ -1,4 +1,4 @@
-/** Emergency stops on their way to the database: in force at once, on every replica that can be told, and written as soon as it can be. */
+/** Emergency stops before they are in the database: in force at once, on every reachable replica, and written as soon as possible. */
 
 import { nowSeconds, sleep } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
@@ -40,9 +40,9 @@ export interface PlacedStop {
 type StopWord = { readonly hold: StopOrder } | { readonly written: string } | { readonly refused: string };
 
 const RETRY_MS = 500;
-/** So long the replica that took the order is given to write it before those that were told try too: it may have died. */
+/** Milliseconds that the replica that took the order has to write it; then the notified replicas try too, for it may have died. */
 const OTHERS_TRY_AFTER_MS = 3_000;
-/** More are not held for other replicas: what is heard is bounded, whoever speaks. */
+/** Orders that are held for other replicas: what comes from others is bounded. */
 const MOST_HELD = 10_000;
 
 /** The orders of one replica. */
@@ -121,7 +121,7 @@ export class StopOrders {
     for (let isWarned = false; ; ) {
       try {
         const stop = await write(order);
-        // Another replica may have written it long ago, and somebody released it since.
+        // Another replica may have written it long ago, and it may have been released since.
         if (stop.released === null) stops.add(stop);
         this.#forget(order.id);
         tell(say({ written: order.id }));
