@@ -69,7 +69,9 @@ export async function openInference(
   loops.obey(stops);
 
   const presets = new PresetCache(sql, notifications);
+  closers.add(async () => presets.close());
   const ownKeys = new OwnKeyCache(sql, notifications, vault);
+  closers.add(async () => ownKeys.close());
   const deps: InferenceServiceDeps = {
     supply,
     evaluated,
