@@ -62,8 +62,6 @@ const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>
   codecs: {
     pictures: ["python"],
     python: [],
-    protobuf: [],
-    http2: [],
   },
   routing: {
     snapshot: [],

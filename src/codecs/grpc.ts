@@ -2,10 +2,8 @@
  * The framing of gRPC messages inside a body: one flag byte, four length bytes, the message.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
  */
-import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { CodecError } from "./error.ts";
 import { Gatherer } from "./gatherer.ts";
-import { writeMessage } from "./protobuf/write.ts";
 
 /** The bytes before each message. */
 export const PREFIX = 5;
@@ -17,14 +15,6 @@ export function frameMessage(message: Uint8Array, compressed = false): Buffer {
   frame[0] = compressed ? 1 : 0;
   frame.writeUInt32BE(message.length, 1);
   frame.set(message, PREFIX);
-  return frame;
-}
-
-/** A message of the schema behind its prefix. */
-export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>): Buffer {
-  const frame = writeMessage(desc, message, PREFIX);
-  frame[0] = 0;
-  frame.writeUInt32BE(frame.length - PREFIX, 1);
   return frame;
 }
 

@@ -7,16 +7,16 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import { ActCallSchema, ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { type Frame, FrameSchema, type Observation, ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { PREFIX } from "../codecs/grpc.ts";
-import { seenAnswer } from "../codecs/protobuf/loop.ts";
-import { readMessage } from "../codecs/protobuf/read.ts";
-import { writeMessage } from "../codecs/protobuf/write.ts";
-import { roomFor, taken } from "../codecs/slab.ts";
 import type { ActInput, Piece } from "../contracts/contract.ts";
 import type { ActMessage, PolicyCodec } from "../upstream/limber-policy/codec.ts";
 import { type ReadMessage, readAct } from "../upstream/limber-policy/decode.ts";
 import { actCommonOf, goalImageOf, refuseLarge, wholeMs, withPictures } from "../upstream/limber-policy/encode.ts";
 import type { EncodedFrame, FrameSet } from "../upstream/pictures/frames.ts";
 import type { CallOptions } from "../upstream/wire.ts";
+import { seenAnswer } from "./protobuf/loop.ts";
+import { readMessage } from "./protobuf/read.ts";
+import { writeMessage } from "./protobuf/write.ts";
+import { roomFor, taken } from "./slab.ts";
 
 const read: ReadMessage = (schema, bytes) => readMessage(schema, bytes, { readUnknownFields: false });
 

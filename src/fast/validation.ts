@@ -13,7 +13,7 @@ import {
   message as messageRules,
   oneof as oneofRules,
 } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import { getter } from "../codecs/protobuf/access.ts";
+import { getter } from "./protobuf/access.ts";
 
 /** Whether a value surely obeys; its type is that of the descriptor that the check was compiled from. */
 type QuickCheck = (value: unknown) => boolean;
@@ -66,7 +66,7 @@ function chosenCheck(oneof: DescOneof): QuickCheck {
     members.set(field.localName, required || ignore !== Ignore.UNSPECIFIED ? unsure : valueCheck(field));
   }
   if (!required && [...members.values()].every((check) => check === always)) return always;
-  const get = getter(oneof.parent, oneof.localName);
+  const get = getter(oneof.localName);
   return (message) => {
     const chosen = get(message as object) as { case?: string; value?: unknown };
     return chosen.case === undefined ? !required : members.get(chosen.case)!(chosen.value);
@@ -89,7 +89,7 @@ function all(checks: readonly QuickCheck[]): QuickCheck {
 function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): QuickCheck {
   const named = desc.fields.filter(({ name }) => fields.includes(name));
   if (named.some((field) => field.oneof !== undefined || field.fieldKind === "map")) return unsure;
-  const gets = named.map(({ localName }) => getter(desc, localName));
+  const gets = named.map(({ localName }) => getter(localName));
   return (message) => {
     let set = 0;
     for (const get of gets) if (isSet(get(message as object))) set++;
@@ -107,7 +107,7 @@ function fieldCheck(field: DescField): QuickCheck {
   if (check === always && !required) return always;
   // A field without presence cannot be told from an unset one.
   if (required && field.fieldKind !== "message") return unsure;
-  const get = getter(field.parent, field.localName);
+  const get = getter(field.localName);
   return (message) => {
     const value = get(message as object);
     return value === undefined ? !required : check(value);

@@ -5,10 +5,10 @@ import * as http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import Fastify from "fastify";
 import { afterEach, describe, expect, it } from "vitest";
-import { packFields } from "../../src/codecs/http2/hpack.ts";
 import { onePort, type PortHandler, type PortOptions } from "../../src/edge/server/port.ts";
 import type { CallStream, CallTaker } from "../../src/fast/http2/call.ts";
 import { fastHttp2 } from "../../src/fast/http2/server.ts";
+import { packFields } from "../../src/fast/http2-frames/hpack.ts";
 import { answersIn, endOf, FRAME, framesIn, HELLO, request } from "../support/wire-client.ts";
 import { WAYS } from "./port-caller.ts";
 import {

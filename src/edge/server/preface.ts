@@ -1,6 +1,8 @@
 /** Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes of a cleartext connection. */
 import type { Socket } from "node:net";
-import { PREFACE } from "../../codecs/http2/frames.ts";
+
+/** What a client of HTTP/2 says first. */
+export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 
 /**
  * Reads `socket` until its bytes match the HTTP/2 preface (RFC 9113 section 3.4) or differ from it, gives them all back

@@ -2,7 +2,7 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import { API_VERSION } from "../../brand.ts";
 import { now } from "../../clock.ts";
-import { type Field, packFields, packPairs } from "../../codecs/http2/hpack.ts";
+import { type Field, packFields, packPairs } from "../http2-frames/hpack.ts";
 
 let begun: { second: number; block: Buffer } = { second: -1, block: Buffer.alloc(0) };
 

@@ -2,8 +2,8 @@
 import type { LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { PREFIX } from "../../codecs/grpc.ts";
-import { copySteps, type PackedStepsWriter, packedIn } from "../../codecs/protobuf/packed-steps.ts";
-import { roomFor, taken } from "../../codecs/slab.ts";
+import { copySteps, type PackedStepsWriter, packedIn } from "../protobuf/packed-steps.ts";
+import { roomFor, taken } from "../slab.ts";
 
 /** The beginning of a chunk's name, in plain letters, where the name is that and its step, so that no text is made of the two. */
 const namedBy = (chunk: LoopChunk): Uint8Array | undefined => (chunk as { readonly name?: Uint8Array }).name;

@@ -1,7 +1,7 @@
 /** Methods whose messages nearly always have one plain form, which is read and written in one pass. */
 import type { DescMethod, Message } from "@bufbuild/protobuf";
 import { type ActStreamResponse, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
-import { seenRequest } from "../../codecs/protobuf/loop.ts";
+import { seenRequest } from "../protobuf/loop.ts";
 import { framedChunk } from "./loop-chunk.ts";
 
 /** The plain form of a method's messages; undefined where a message has another. */

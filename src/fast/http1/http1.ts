@@ -6,11 +6,11 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../clock.ts";
-import { roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
 import type { ConnectionServer, OpenHttp1 } from "../../edge/server/port.ts";
 import type { WholeResponse } from "../../edge/server/whole-requests.ts";
 import { countRequest, isTurnSpent } from "../event-loop-turn.ts";
 import { readShared, type SharedReader } from "../shared-reads.ts";
+import { roomFor, type SlabRoom, taken } from "../slab.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { mayBecomePlain, type PlainHead, readPlainHead } from "./head.ts";
 

@@ -1,7 +1,7 @@
 /** Where the head and the trailers of an answer may stand, and what is wrong with them (RFC 9113 section 8.1). */
-import type { Block } from "../../codecs/http2/blocks.ts";
-import { CODE } from "../../codecs/http2/frames.ts";
-import type { FieldReader } from "../../codecs/http2/hpack.ts";
+import type { Block } from "../http2-frames/blocks.ts";
+import { CODE } from "../http2-frames/frames.ts";
+import type { FieldReader } from "../http2-frames/hpack.ts";
 import { type HeaderFields, type Objection, readFields } from "./fields.ts";
 
 /** A head, or trailers. */

@@ -1,5 +1,5 @@
 /** The fields that the head and the trailers of an answer may have (RFC 9113 sections 8.2 and 8.3). */
-import type { FieldReader } from "../../codecs/http2/hpack.ts";
+import type { FieldReader } from "../http2-frames/hpack.ts";
 
 /** The fields of a head or of trailers by their names; of two of a name, the first. */
 export type HeaderFields = Readonly<Partial<Record<string, string>>>;

@@ -2,7 +2,6 @@
 import { BRAND } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { MessageReader } from "../../codecs/grpc.ts";
-import { type Field, packFields } from "../../codecs/http2/hpack.ts";
 import type { UpstreamFailure } from "../../contracts/failure.ts";
 import { type Flow, Items, type Taker } from "../../flow.ts";
 import { calledOff, failureOf } from "../../upstream/transport/failures.ts";
@@ -21,6 +20,7 @@ import {
   uncompressed,
 } from "../../upstream/transport/grpc.ts";
 import { type Address, MAX_MESSAGE_BYTES } from "../../upstream/transport/servers.ts";
+import { type Field, packFields } from "../http2-frames/hpack.ts";
 import { ClientConnection } from "./connection.ts";
 import type { HeaderFields } from "./fields.ts";
 import type { Stream, StreamHearer } from "./stream.ts";

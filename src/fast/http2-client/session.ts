@@ -3,15 +3,16 @@
  * for nothing, loses the connection.
  */
 import type { Socket } from "node:net";
-import { type Block, Blocks } from "../../codecs/http2/blocks.ts";
-import { CODE, Fault, FLAG, FRAME, FrameReader, PREFACE } from "../../codecs/http2/frames.ts";
-import { FieldReader } from "../../codecs/http2/hpack.ts";
-import { Outbox } from "../../codecs/http2/outbox.ts";
-import { checkPlace, FramePatience } from "../../codecs/http2/rules.ts";
-import { Sender } from "../../codecs/http2/sender.ts";
-import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../../codecs/http2/settings.ts";
 import { UpstreamFailure } from "../../contracts/failure.ts";
+import { PREFACE } from "../../edge/server/preface.ts";
 import { failureOf, http2Failure, lost, malformed, unreachable } from "../../upstream/transport/failures.ts";
+import { type Block, Blocks } from "../http2-frames/blocks.ts";
+import { CODE, Fault, FLAG, FRAME, FrameReader } from "../http2-frames/frames.ts";
+import { FieldReader } from "../http2-frames/hpack.ts";
+import { Outbox } from "../http2-frames/outbox.ts";
+import { checkPlace, FramePatience } from "../http2-frames/rules.ts";
+import { Sender } from "../http2-frames/sender.ts";
+import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../http2-frames/settings.ts";
 import { type AnswerPart, isInterim, objectionTo, partOf } from "./answer.ts";
 import { type Carrier, STREAM_WINDOW, Stream, type StreamHearer } from "./stream.ts";
 

@@ -1,6 +1,7 @@
 /** One call on a connection that many share. */
-import { OutgoingData } from "../../codecs/http2/outgoing.ts";
+
 import type { UpstreamFailure } from "../../contracts/failure.ts";
+import { OutgoingData } from "../http2-frames/outgoing.ts";
 import type { HeaderFields } from "./fields.ts";
 
 /** Bytes of a stream that came and were not taken yet: a reader that stalls holds no more. */

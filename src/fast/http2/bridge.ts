@@ -4,19 +4,11 @@
  * it can do over HTTP/2, and node judges which requests are sound.
  */
 import { Duplex } from "node:stream";
-import { Blocks } from "../../codecs/http2/blocks.ts";
-import {
-  CODE,
-  FLAG,
-  FRAME,
-  FrameReader,
-  HEAD_BYTES,
-  MAX_PAYLOAD,
-  PREFACE,
-  putHead,
-} from "../../codecs/http2/frames.ts";
-import { type Field, packFields } from "../../codecs/http2/hpack.ts";
-import { FIRST_WINDOW, packSettings, SETTING } from "../../codecs/http2/settings.ts";
+import { PREFACE } from "../../edge/server/preface.ts";
+import { Blocks } from "../http2-frames/blocks.ts";
+import { CODE, FLAG, FRAME, FrameReader, HEAD_BYTES, MAX_PAYLOAD, putHead } from "../http2-frames/frames.ts";
+import { type Field, packFields } from "../http2-frames/hpack.ts";
+import { FIRST_WINDOW, packSettings, SETTING } from "../http2-frames/settings.ts";
 
 /** Hears what node answers. */
 export interface BridgeHearer {

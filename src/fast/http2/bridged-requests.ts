@@ -1,7 +1,7 @@
 /** The requests of one connection that pass over the bridge to node:http2, and what their answers still have to send. */
 import type { Duplex } from "node:stream";
-import { CODE, FRAME } from "../../codecs/http2/frames.ts";
-import { OutgoingData } from "../../codecs/http2/outgoing.ts";
+import { CODE, FRAME } from "../http2-frames/frames.ts";
+import { OutgoingData } from "../http2-frames/outgoing.ts";
 import { Bridge, type BridgeHearer } from "./bridge.ts";
 import type { Http2Connection } from "./connection.ts";
 import type { RequestHead } from "./head.ts";

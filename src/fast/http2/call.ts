@@ -1,5 +1,5 @@
 /** A call on an HTTP/2 connection of the fast layer, as its taker sees it: no stream of node's, and nothing made for each message. */
-import { OutgoingData } from "../../codecs/http2/outgoing.ts";
+import { OutgoingData } from "../http2-frames/outgoing.ts";
 import type { HeadFields } from "./head.ts";
 
 /** Answers a call. None of these may throw. */

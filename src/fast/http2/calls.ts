@@ -1,9 +1,10 @@
 /** The calls of one connection that have a taker. */
-import { CODE, FRAME } from "../../codecs/http2/frames.ts";
-import { packFields } from "../../codecs/http2/hpack.ts";
-import type { OutgoingData } from "../../codecs/http2/outgoing.ts";
+
 import { Arrivals, type Arriving } from "../../edge/server/arrivals.ts";
 import { LATE_TRAILERS } from "../../edge/server/http2.ts";
+import { CODE, FRAME } from "../http2-frames/frames.ts";
+import { packFields } from "../http2-frames/hpack.ts";
+import type { OutgoingData } from "../http2-frames/outgoing.ts";
 import { CallStream, type CallTaker, type Carrier } from "./call.ts";
 import type { Http2Connection } from "./connection.ts";
 import type { RequestHead } from "./head.ts";

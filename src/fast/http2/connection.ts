@@ -1,6 +1,6 @@
 /** What streams ask of the connection that they came by, be they answered here or elsewhere. */
-import type { Outbox } from "../../codecs/http2/outbox.ts";
-import type { Sender } from "../../codecs/http2/sender.ts";
+import type { Outbox } from "../http2-frames/outbox.ts";
+import type { Sender } from "../http2-frames/sender.ts";
 
 /** The connection. */
 export interface Http2Connection {

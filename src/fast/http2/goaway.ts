@@ -1,7 +1,7 @@
 /** How a connection of HTTP/2 ends: the GOAWAY of RFC 9113, section 6.8, and the socket behind it. */
 import type { Socket } from "node:net";
 import { after } from "../../clock.ts";
-import { CODE, Fault } from "../../codecs/http2/frames.ts";
+import { CODE, Fault } from "../http2-frames/frames.ts";
 
 /** How long a peer has to close its side, or to read why it was turned away. */
 const LINGER_MS = 1_000;

@@ -1,5 +1,5 @@
 /** What a request begins with: the fields of its head, and whether they are of the plainest form (RFC 9113 section 8.3). */
-import { type Field, FieldReader } from "../../codecs/http2/hpack.ts";
+import { type Field, FieldReader } from "../http2-frames/hpack.ts";
 import type { CallTaker, FindTaker } from "./call.ts";
 
 /** The fields of a plain head by their names. */

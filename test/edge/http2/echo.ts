@@ -1,10 +1,10 @@
 /** A port of the fast layer whose calls to `/echo` have a taker, and whose every other request node answers. */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { onTestFinished } from "vitest";
-import { packFields } from "../../../src/codecs/http2/hpack.ts";
 import type { PortHandler, PortOptions } from "../../../src/edge/server/port.ts";
 import type { CallStream, FindTaker } from "../../../src/fast/http2/call.ts";
 import { fastHttp2 } from "../../../src/fast/http2/server.ts";
+import { packFields } from "../../../src/fast/http2-frames/hpack.ts";
 import { FLAG, FRAME, fieldBlock, frame } from "../../support/wire-client.ts";
 import { open } from "../port-caller.ts";
 

@@ -8,11 +8,11 @@ import {
   type Settings,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { type Field, packFields } from "../../../src/codecs/http2/hpack.ts";
 import type { UpstreamFailure } from "../../../src/contracts/failure.ts";
 import { ClientConnection } from "../../../src/fast/http2-client/connection.ts";
 import type { HeaderFields } from "../../../src/fast/http2-client/fields.ts";
 import type { Stream, StreamHearer } from "../../../src/fast/http2-client/stream.ts";
+import { type Field, packFields } from "../../../src/fast/http2-frames/hpack.ts";
 import { guardedLookup } from "../../../src/upstream/transport/guard.ts";
 import { FRAME, frame, uint32 } from "../../support/wire-client.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";

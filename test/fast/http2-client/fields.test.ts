@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Field } from "../../../src/codecs/http2/hpack.ts";
+import type { Field } from "../../../src/fast/http2-frames/hpack.ts";
 import { seeded } from "../../unit/codecs/fuzz.ts";
 import { beginEach, echo, endEach, link, listen, noise, open } from "./caller.ts";
 

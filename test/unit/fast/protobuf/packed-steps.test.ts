@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ActResponseSchema as AnswerSchema } from "../../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { ActResponseSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { seenAnswer } from "../../../../src/codecs/protobuf/loop.ts";
-import { writeMessage } from "../../../../src/codecs/protobuf/write.ts";
 import { toText } from "../../../../src/edge/messages/json.ts";
+import { seenAnswer } from "../../../../src/fast/protobuf/loop.ts";
+import { writeMessage } from "../../../../src/fast/protobuf/write.ts";
 import { SentAction } from "../../../../src/inference/sent-action.ts";
 
 const finite = fc.oneof(

@@ -7,9 +7,9 @@ import {
   type ActStreamResponse,
   ActStreamResponseSchema,
 } from "../../../../gen/limber/v1/inference_service_pb.ts";
-import { seenAnswer, seenRequest } from "../../../../src/codecs/protobuf/loop.ts";
 import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 import { framedChunk } from "../../../../src/fast/grpc/loop-chunk.ts";
+import { seenAnswer, seenRequest } from "../../../../src/fast/protobuf/loop.ts";
 
 /** Numbers below `below`, from a seed. */
 function dice(seed: number): (below: number) => number {

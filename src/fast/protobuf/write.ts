@@ -6,6 +6,7 @@ import { type DescField, type DescMessage, type MessageShape, ScalarType, toBina
 import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
+import { PREFIX } from "../../codecs/grpc.ts";
 import { getter, isPlain } from "./access.ts";
 import { copySteps, packedIn } from "./packed-steps.ts";
 
@@ -82,11 +83,11 @@ function compile(desc: DescMessage): Writer {
 }
 
 function fieldWriter(field: DescField): Writer {
-  const { localName, oneof, parent } = field;
+  const { localName, oneof } = field;
   if (field.fieldKind === "map") return unlessEmpty(localName);
   if (field.fieldKind === "list") return listWriter(field);
   const write = valueWriter(field);
-  const get = getter(parent, oneof === undefined ? localName : oneof.localName);
+  const get = getter(oneof === undefined ? localName : oneof.localName);
   if (oneof !== undefined) {
     return (message) => {
       const chosen = get(message) as { case?: string; value?: unknown };
@@ -127,7 +128,7 @@ function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
 
 function listWriter(field: DescField & { fieldKind: "list" }): Writer {
   // Sound: what a list's field holds is a list.
-  const items = getter(field.parent, field.localName) as (message: WriteFields) => readonly unknown[];
+  const items = getter(field.localName) as (message: WriteFields) => readonly unknown[];
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
     const write = valueWriter(field);
@@ -313,3 +314,11 @@ const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: WriteValue }>
   [ScalarType.UINT32]: { wire: WireType.Varint, write: uint32 },
   [ScalarType.DOUBLE]: { wire: WireType.Bit64, write: double },
 };
+
+/** A message of the schema as gRPC frames it, in a buffer of its own. */
+export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>): Buffer {
+  const frame = writeMessage(desc, message, PREFIX);
+  frame[0] = 0;
+  frame.writeUInt32BE(frame.length - PREFIX, 1);
+  return frame;
+}

@@ -85,13 +85,13 @@ function compile(desc: DescMessage): Reader {
 }
 
 function memberOf(field: DescField): ReadMember | undefined {
-  const { localName, oneof, parent } = field;
+  const { localName, oneof } = field;
   if (field.fieldKind === "list") return listOf(field);
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
-  const get = getter(parent, oneof === undefined ? localName : oneof.localName);
-  const set = setter(parent, oneof === undefined ? localName : oneof.localName);
+  const get = getter(oneof === undefined ? localName : oneof.localName);
+  const set = setter(oneof === undefined ? localName : oneof.localName);
   if (oneof === undefined)
     return { wire, put: (target, cursor, depth) => set(target, read(cursor, get(target), depth)) };
   return {
@@ -109,7 +109,7 @@ function listOf(field: DescField & { fieldKind: "list" }): ReadMember | undefine
   if (value === undefined) return undefined;
   const { wire, read } = value;
   // Sound: what a list's field holds is a list.
-  const items = getter(field.parent, field.localName) as (target: ReadFields) => unknown[];
+  const items = getter(field.localName) as (target: ReadFields) => unknown[];
   if (wire === WireType.LengthDelimited) {
     return { wire, put: (target, cursor, depth) => void items(target).push(read(cursor, undefined, depth)) };
   }

@@ -3,9 +3,6 @@
  * copied; every other frame is small, and whole before anybody sees it.
  */
 
-/** What a client says before its first frame (section 3.4). */
-export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
-
 /** Frame types. */
 export const FRAME = {
   data: 0,

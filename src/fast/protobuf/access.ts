@@ -4,12 +4,12 @@ import type { DescMessage } from "@bufbuild/protobuf";
 type Fields = Record<string, unknown>;
 
 /** Gets the property of a message. */
-export function getter(_desc: DescMessage, name: string): (message: object) => unknown {
+export function getter(name: string): (message: object) => unknown {
   return (message) => (message as Fields)[name];
 }
 
 /** Sets it. */
-export function setter(_desc: DescMessage, name: string): (message: object, value: unknown) => void {
+export function setter(name: string): (message: object, value: unknown) => void {
   return (message, value) => {
     (message as Fields)[name] = value;
   };
