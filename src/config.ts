@@ -12,7 +12,6 @@ export const FAST_PIECES = [
   "http1",
   "http2",
   "grpc",
-  "shared-reads",
   "validation",
   "grpc-client",
   "policy-codec",

@@ -23,13 +23,12 @@ export function installFast(pieces: FastPieces): void {
 const { act, actStream, predict, predictStream } = InferenceService.method;
 const HOT = [act, actStream, predict, predictStream];
 
-/** What belongs to one port: its servers in front of Node's. Without `http2` there is no `grpc`, and without either of the two servers no `shared-reads`. */
+/** What belongs to one port: its servers in front of Node's. Without `http2` there is no `grpc`. */
 export function fastPort(pieces: FastPieces, deps: Omit<GrpcOptions, "methods">): Pick<PortOptions, "http1" | "http2"> {
-  const sharedReads = pieces.has("shared-reads");
   const find = pieces.has("grpc") ? grpcCalls({ ...deps, methods: HOT }) : () => undefined;
   return {
-    http1: pieces.has("http1") ? fastHttp1({ sharedReads }) : undefined,
-    http2: pieces.has("http2") ? fastHttp2({ find, sharedReads }) : undefined,
+    http1: pieces.has("http1") ? fastHttp1 : undefined,
+    http2: pieces.has("http2") ? fastHttp2({ find }) : undefined,
   };
 }
 

@@ -100,7 +100,7 @@ describe("pipelined requests of the plainest form", () => {
 
   async function open(serve: Serve): Promise<Socket> {
     const port = await listen((_, response) => void response.end("node"), {
-      http1: fastHttp1({ sharedReads: true }),
+      http1: fastHttp1,
       whole: { takes: () => true, serve },
     });
     const socket = connect(port, "127.0.0.1");

@@ -11,7 +11,7 @@ export const tls = selfSigned();
 /** The two ways in which a port serves HTTP/2: by node alone, and by the fast layer, which passes every request on to node that has no taker. */
 export const WAYS: readonly (readonly [string, PortOptions])[] = [
   ["by node:http2 alone", {}],
-  ["by the fast layer", { http2: fastHttp2({ find: () => undefined, sharedReads: true }) }],
+  ["by the fast layer", { http2: fastHttp2({ find: () => undefined }) }],
 ];
 
 /** A port whose handler reads every body, says "ok" and keeps the paths it was called with. */

@@ -32,7 +32,7 @@ afterEach(cleanUp);
 
 /** An HTTP/2 server that takes calls to `/fast`. */
 const takingFast = (open: CallTaker["open"]) =>
-  fastHttp2({ find: (head) => (head[":path"] === "/fast" ? { endless: false, open } : undefined), sharedReads: true });
+  fastHttp2({ find: (head) => (head[":path"] === "/fast" ? { endless: false, open } : undefined) });
 
 describe.each(WAYS)("one cleartext port, HTTP/2 %s,", (_way, way) => {
   it("answers HTTP/1.1 and HTTP/2 with prior knowledge", async () => {

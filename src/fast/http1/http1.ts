@@ -9,7 +9,6 @@ import { after, now, steadyNow } from "../../clock.ts";
 import type { ConnectionServer, OpenHttp1 } from "../../edge/server/port.ts";
 import type { WholeResponse } from "../../edge/server/whole-requests.ts";
 import { countRequest, isTurnSpent } from "../event-loop-turn.ts";
-import { readShared, type SharedReader } from "../shared-reads.ts";
 import { roomFor, type SlabRoom, taken } from "../slab.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { mayBecomePlain, type PlainHead, readPlainHead } from "./head.ts";
@@ -21,35 +20,31 @@ const MOST_AHEAD = 64 << 10;
 /** So many unsent bytes are waited for before the next answer is made. */
 const MOST_UNSENT = 64 << 10;
 
-/** The server, for the port to open. With `sharedReads` connections are read into one block that all share, from their first answer on. */
-export const fastHttp1 =
-  ({ sharedReads }: { readonly sharedReads: boolean }): OpenHttp1 =>
-  (port): ConnectionServer => {
-    const connections = new Set<FastHttp1Connection>();
-    let isDraining = false;
-    return {
-      accept(socket, greeted) {
-        const connection = new FastHttp1Connection(socket, greeted, {
-          ...port,
-          sharedReads,
-          draining: () => isDraining,
-          left: () => connections.delete(connection),
-        });
-        connections.add(connection);
-        connection.begin();
-      },
-      leave() {
-        isDraining = true;
-      },
-      drain() {
-        isDraining = true;
-        for (const connection of connections) connection.drain();
-      },
-    };
+/** The server, for the port to open. */
+export const fastHttp1: OpenHttp1 = (port): ConnectionServer => {
+  const connections = new Set<FastHttp1Connection>();
+  let isDraining = false;
+  return {
+    accept(socket, greeted) {
+      const connection = new FastHttp1Connection(socket, greeted, {
+        ...port,
+        draining: () => isDraining,
+        left: () => connections.delete(connection),
+      });
+      connections.add(connection);
+      connection.begin();
+    },
+    leave() {
+      isDraining = true;
+    },
+    drain() {
+      isDraining = true;
+      for (const connection of connections) connection.drain();
+    },
   };
+};
 
 type FastHttp1Deps = Parameters<OpenHttp1>[0] & {
-  readonly sharedReads: boolean;
   draining(): boolean;
   /** The connection has ended, or is node:http's. */
   left(): void;
@@ -57,12 +52,9 @@ type FastHttp1Deps = Parameters<OpenHttp1>[0] & {
 
 /** One connection. */
 class FastHttp1Connection {
-  #socket: Socket;
+  readonly #socket: Socket;
   readonly #greeted: () => void;
   readonly #deps: FastHttp1Deps;
-  /** How it reads since its first answer. */
-  #reader: SharedReader | undefined;
-  #isSettled = false;
   /** What came and was not used begins at `#from` of this; undefined where all was used. */
   #bytes: Buffer | undefined;
   #from = 0;
@@ -93,31 +85,11 @@ class FastHttp1Connection {
   }
 
   begin(): void {
-    this.#socket.on("data", this.#read);
-    this.#listen();
-  }
-
-  #listen(): void {
-    this.#socket.on("end", this.#ended).on("close", this.#closed).resume();
+    this.#socket.on("data", this.#read).on("end", this.#ended).on("close", this.#closed).resume();
   }
 
   #unlisten(): void {
     this.#socket.off("data", this.#read).off("end", this.#ended).off("close", this.#closed).pause();
-  }
-
-  /** A client that has had an answer will ask again: from now on its reads cost less. */
-  #settle(): void {
-    const socket = this.#socket;
-    // What came while it was not read would stay behind.
-    if (this.#bytes !== undefined || socket.readableLength > 0) return;
-    // The error of a failed write comes a turn later: a socket that is about to end is not moved.
-    if (socket.writableLength > 0 || socket.destroyed || socket.errored) return;
-    this.#isSettled = true;
-    this.#unlisten();
-    this.#reader = this.#deps.sharedReads ? readShared(socket, this.#read) : undefined;
-    if (this.#reader === undefined) socket.on("data", this.#read);
-    else this.#socket = this.#reader.socket;
-    this.#listen();
   }
 
   /** The last headers of an answer, which say what becomes of the connection. */
@@ -152,7 +124,6 @@ class FastHttp1Connection {
     }
     this.#isWaiting = true;
     if (!this.write(part, this.#goOn)) return;
-    if (!this.#isSettled) this.#settle();
     this.#goOn();
   }
 
@@ -290,7 +261,6 @@ class FastHttp1Connection {
     const socket = this.#socket;
     this.#leave();
     this.#unlisten();
-    this.#reader?.release();
     if (this.#bytes !== undefined) socket.unshift(this.#whole());
     this.#deps.handOver(socket, this.#greeted);
   }

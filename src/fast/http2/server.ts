@@ -16,13 +16,11 @@ const INSIDE = {
 interface FastHttp2Options {
   /** Finds what answers a request; without an answer node:http2 serves it. */
   readonly find: FindTaker;
-  /** Whether connections are read into one block that all share. */
-  readonly sharedReads: boolean;
 }
 
 /** The server, for the port to open. */
 export const fastHttp2 =
-  ({ find, sharedReads }: FastHttp2Options): OpenHttp2 =>
+  ({ find }: FastHttp2Options): OpenHttp2 =>
   ({ limits, openNode, cutOff }): ConnectionServer => {
     const inside = openNode(INSIDE);
     const sessions = new Set<ServerSession>();
@@ -31,7 +29,6 @@ export const fastHttp2 =
     const deps: SessionDeps = {
       limits,
       find,
-      sharedReads,
       general: (pipe, from) => inside.accept(pipe, () => undefined, from),
       cutOff,
       left: (session) => sessions.delete(session),

@@ -17,7 +17,6 @@ import type { OutgoingData } from "../http2-frames/outgoing.ts";
 import { checkPlace, FramePatience as Idle } from "../http2-frames/rules.ts";
 import { Sender } from "../http2-frames/sender.ts";
 import { FIRST_WINDOW, MAX_WINDOW, PeerSettings, packSettings, SETTING } from "../http2-frames/settings.ts";
-import { readShared } from "../shared-reads.ts";
 import { type BridgedConnection, type BridgedRequest, BridgedRequests } from "./bridged-requests.ts";
 import type { CallStream, FindTaker } from "./call.ts";
 import { Calls } from "./calls.ts";
@@ -28,8 +27,6 @@ import { HeadReader, type RequestHead } from "./head.ts";
 export interface SessionDeps {
   readonly limits: Http2Limits;
   readonly find: FindTaker;
-  /** Whether connections are read into one block that all share. */
-  readonly sharedReads: boolean;
   /** Serves a connection inside this process by node:http2, as if it came from elsewhere. */
   general(pipe: Duplex, from: From): void;
   /** A connection of this address was cut off for what it cost. */
@@ -50,14 +47,11 @@ const PUSHED_BACK_MS = 5_000;
 const UNREAD_MS = 30_000;
 
 const ignore = (): void => undefined;
-const NOTHING = Buffer.alloc(0);
 
 /** One connection. */
 export class ServerSession implements BridgedConnection {
   readonly address: string;
   readonly #socket: Socket;
-  /** The socket that the connection came on, with the bytes that were read to find its protocol. */
-  readonly #arrival: Socket;
   readonly #deps: SessionDeps;
   readonly #greeted: () => void;
   readonly outbox: Outbox;
@@ -107,8 +101,7 @@ export class ServerSession implements BridgedConnection {
   constructor(socket: Socket, greeted: () => void, deps: SessionDeps) {
     const { limits } = deps;
     this.address = socket.remoteAddress ?? "";
-    this.#arrival = socket;
-    this.#socket = (deps.sharedReads ? readShared(socket, this.#read) : undefined)?.socket ?? socket;
+    this.#socket = socket;
     this.#deps = deps;
     this.#greeted = greeted;
     this.#calls = new Calls(this, limits.streamWindow, limits.requestTimeoutMs);
@@ -141,10 +134,8 @@ export class ServerSession implements BridgedConnection {
     const gone = (): void => this.#end(CODE.none);
     // A peer that half-closes is gone; else its unfinished streams would hold the connection, and the port's close, for ever.
     this.#socket.allowHalfOpen = false;
-    this.#socket.on("end", gone).on("close", gone).on("error", gone);
+    this.#socket.on("end", gone).on("close", gone).on("error", gone).on("data", this.#read);
     this.#socket.resume();
-    if (this.#arrival === this.#socket) this.#socket.on("data", this.#read);
-    else this.#read(this.#arrival.read() ?? NOTHING);
   }
 
   /**

@@ -61,7 +61,7 @@ export async function openEcho(options: PortOptions & { deaf?: boolean } = {}, h
   const taken: Taken = { streams: [], events: [], closed: 0 };
   const { deaf = false, ...port } = options;
   const find = echoes(taken, { deaf, endless: port.endless === undefined });
-  return { taken, ...(await open(handler, { http2: fastHttp2({ find, sharedReads: true }), ...port })) };
+  return { taken, ...(await open(handler, { http2: fastHttp2({ find }), ...port })) };
 }
 
 const sayPath: PortHandler = (request, response) => {
