@@ -41,7 +41,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
           subject: made.id,
           details: { name },
         });
-        // Whoever signs up by himself has no one to ask for a first key.
+        // A new account has no other member that could make its first key.
         const signedUp =
           call.principal.kind === "public"
             ? // Nothing narrows the first key: what it does not have, nobody of the organisation could ever give.

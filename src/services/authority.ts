@@ -361,7 +361,7 @@ export function changedAuthority(before: Authority, after: KeyRecord, changes: K
   return { ...before, ...Object.fromEntries(moved.map((dimension) => [dimension, own[dimension]])) };
 }
 
-/** What somebody has who signs in and makes keys: a role, in some workspaces or in all. */
+/** The authority of a member that signs in and makes keys: a role, in some workspaces or in all. */
 export interface StandingAuthority {
   readonly role: string;
   /** All when empty. */
@@ -396,7 +396,7 @@ export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSe
   workspaces: standing.workspaceIds.length === 0 ? undefined : new Set(standing.workspaceIds),
 });
 
-/** Stands for a user who has no name yet. */
+/** Stands for a user without a name. */
 const NEW_USER = "new";
 
 /** What nothing matches, where a list has to say that nothing is left. */

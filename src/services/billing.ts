@@ -35,9 +35,9 @@ export interface BillingDeps {
   leaser: Leaser;
   /** Undefined where no payment processor is set up. */
   processor: Processor | undefined;
-  /** Where payers are sent who were given no other address. */
+  /** The return address of payers without another one. */
   home: string;
-  /** Hears of what the processor says and nobody can believe. */
+  /** Called with a message of the processor that cannot be true. */
   warn(text: string): void;
 }
 
@@ -65,7 +65,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
 
     async getBalance(_request, call) {
       const { orgId } = keyOf(call);
-      // What this replica keeps ready for the next calls is promised to nobody.
+      // Idle leases of this replica are promised to no call.
       await leaser.giveBack(orgId);
       const [balance, promised, ownMicro] = await Promise.all([
         balanceOf(sql, orgId),

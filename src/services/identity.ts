@@ -46,7 +46,7 @@ export interface IdentityDeps {
   sql: Sql;
   /** All services of the gateway, for the matrix. */
   services: readonly DescService[];
-  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
   changed(id: string): void;
 }
 

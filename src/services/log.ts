@@ -1,4 +1,4 @@
-/** The log: what was called, what became of it, and who did what. */
+/** The log of calls, and the audit log. */
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { LogKind, type LogRecord, LogRecordSchema } from "../../gen/limber/v1/log_pb.ts";
 import {

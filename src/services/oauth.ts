@@ -52,7 +52,7 @@ const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "cli
 /** What OAuth depends on. */
 export interface OauthDeps {
   sql: Sql;
-  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
   changed(id: string): void;
 }
 
@@ -261,7 +261,7 @@ function faultOf({ redirectUri, challenge, endsMs }: Consent, redirect: string, 
 /** RFC 7636 section 4.1. */
 const VERIFIER = /^[A-Za-z0-9\-._~]{43,128}$/;
 
-/** Whose key the exchanged one will be, and in which role: undefined where who consented may not call any more. */
+/** The member and the role of the exchanged key: undefined where the consenting member may not call any more. */
 async function standingOf(
   tx: Tx,
   { orgId, consentedBy }: Consent,

@@ -39,18 +39,18 @@ export interface OperationsDeps {
   setup: PlatformSetup;
 }
 
-/** How long before a model goes it is announced. */
+/** The least time between the notice of a model's retirement and the retirement. */
 const NOTICE_S = 90 * 86_400;
-/** Who called it within this time is told. */
+/** Organisations with a call to the model in this time are notified. */
 const USED_FOR_DAYS = 30;
 
-/** What the store calls an operator's hand; none frees the breaker. */
+/** An operator's override as the store spells it; without one the breaker is free. */
 const FORCED: Readonly<Partial<Record<BreakerState, "open" | "closed">>> = {
   [BreakerState.FORCED_OPEN]: "open",
   [BreakerState.FORCED_CLOSED]: "closed",
 };
 
-/** A database that takes longer to answer stands still, and who asks how the gateway does must not. */
+/** Milliseconds after which a database counts as stalled; the status must not stall with it. */
 const PATIENCE_MS = 250;
 
 /** What `read` answers, or what it answered last, `first` before that, where it takes long or fails. */

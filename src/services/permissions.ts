@@ -23,7 +23,7 @@ export const ROLE_NAMES: readonly Role[] = ROLES.map(({ id }) => id);
 /** How far a permission reaches: over all of the organisation, or over what is the caller's own. */
 export type Reach = "all" | "own";
 
-/** The columns of the table below, in this order: `+` holds it, `o` holds it for what is his own, `-` does not. */
+/** The columns of the table below, in this order: `+` holds it, `o` holds it for the member's own, `-` does not. */
 const COLUMNS: readonly Role[] = ["owner", "admin", "developer", "operator", "billing", "viewer", "supplier"];
 
 const TABLE: readonly (readonly [permission: string, holders: string, description: string])[] = [
@@ -76,13 +76,13 @@ export const PERMISSIONS: readonly { readonly id: string; readonly description: 
   ([id, , description]) => ({ id, description }),
 );
 
-/** How far a role holds a permission; undefined where it does not. A permission that the table lacks is held by no one. */
+/** How far a role holds a permission; undefined where it does not. A permission that the table lacks is held by no role. */
 export const reachOf = (role: string, permission: string): Reach | undefined => reaches.get(permission)?.get(role);
 
 /** Whether a role holds a permission at all. */
 export const holds = (role: string, permission: string): boolean => reachOf(role, permission) !== undefined;
 
-/** Whether a role may do no more than another: who acts in `role` hands out no role that is not within it. */
+/** Whether a role may do no more than another: a member in `role` hands out no role that is not within it. */
 export function isRoleWithin(inner: string, role: string): boolean {
   if (inner === "owner" && role !== "owner") return false;
   return PERMISSIONS.every(({ id }) => {

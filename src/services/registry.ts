@@ -1,4 +1,4 @@
-/** What there is: models and who serves them, scenarios and literature, aliases and runtimes. Served from memory. */
+/** The registry: models and their offerings, scenarios and literature, aliases and runtimes. Served from memory. */
 import { create } from "@bufbuild/protobuf";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import {

@@ -44,7 +44,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
       const { scope, subject } = targetOf(request.target, orgId, own);
       const stop = { orgId, workspaceId: own ?? null, scope, subject, reason: request.reason };
       const { order, written, replicas } = orders.place(stop, byCall(call));
-      // Nobody who stops a robot waits for the database.
+      // A stop does not wait for the database.
       const kept = await inTime(written, { ms: PATIENCE_MS, late: () => undefined }).catch((thrown: unknown) => {
         if (thrown instanceof Refusal) throw thrown;
         return undefined;

@@ -120,7 +120,7 @@ const holdOf = ({ id }: JobRecord, epoch: number, call: Call): JobHold => ({ id,
 
 const shallStop = ({ cancelled, expired }: Renewed): boolean => cancelled || expired;
 
-/** What a holder does, or the refusal for who holds it no more. */
+/** Runs what the holder does; refuses a runner that holds it no more. */
 const claimed = <T>(work: Promise<T>): Promise<T> =>
   work.catch((thrown: unknown) => {
     if (!(thrown instanceof Fenced)) throw thrown;

@@ -1,4 +1,4 @@
-/** Webhooks: where an organisation wants to hear of events. */
+/** Webhooks: the addresses at which an organisation receives events. */
 import { create } from "@bufbuild/protobuf";
 import {
   WebhookDeliverySchema,

@@ -39,7 +39,7 @@ export interface WorkspaceDeps {
   sql: Sql;
   /** Resolves when the ledger has what this replica knows of an organisation's calls. */
   settled(orgId: string): Promise<void>;
-  /** Makes this replica go by what has changed of an organisation's keys at once; the others hear of it. */
+  /** Applies a change of an organisation's keys at this replica at once; the others are notified. */
   changed(orgId: string): void;
 }
 

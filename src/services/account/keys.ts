@@ -57,7 +57,7 @@ export interface KeyParts {
   leftOf(key: KeyRecord): Promise<{ remaining: number; resetAt: number }>;
   /** Resolves when the ledger has what this replica knows of an organisation's calls. */
   settled(orgId: string): Promise<void>;
-  /** Makes this replica go by what has changed of a key, or of an organisation's keys, at once; the others hear of it. */
+  /** Applies a change of a key, or of an organisation's keys, at this replica at once; the others are notified. */
   changed(id: string): void;
 }
 
@@ -126,7 +126,7 @@ export function keyCalls({
       const caller = call.principal.kind === "key" ? call.principal : undefined;
       const own = caller?.workspaceId;
       if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
-      // A role that sees its own keys alone sees none with a key that is nobody's.
+      // A role that sees its own keys alone sees none with a key that belongs to no member.
       const userId = caller && callersReach(caller, "keys.read") === "own" ? (caller.userId ?? "") : undefined;
       const workspaceId = own ?? asked;
       const { records, ...page } = await readPage(
@@ -195,7 +195,7 @@ export function keyCalls({
   };
 }
 
-/** Makes a key, and tells of it. */
+/** Makes a key, and emits the event. */
 export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
   const made = await createKey(tx, wanted);
   const { id, name, role, environment, workspaceId, parentId } = made.key;
@@ -258,7 +258,7 @@ async function userOf(sql: Sql, { orgId, userId }: CreateKeyRequest, call: Call)
   return member;
 }
 
-/** A key of a member who is confined to workspaces is of one of them: of the only one where it does not say. */
+/** A key of a member that is confined to workspaces is of one of them: of the only one by default. */
 function confined(wanted: NewKey, member: MemberRecord | undefined): NewKey {
   if (!member || member.workspaceIds.length === 0) return wanted;
   const [first, ...others] = member.workspaceIds;
@@ -334,7 +334,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
   };
 }
 
-/** The names of the fields that a change speaks of, for the record. */
+/** The names of the fields in a change, for the audit record. */
 const changedFields = ({ $typeName: _, $unknown: __, orgId: ___, keyId: ____, clear, ...fields }: UpdateKeyRequest) => [
   ...Object.keys(withoutUndefined(fields)),
   ...clear,

@@ -17,18 +17,18 @@ export interface AlertDeps {
   warn(text: string): void;
 }
 
-/** The most organisations, keys and workspaces of which this process remembers that they were told. */
+/** The most organisations, keys and workspaces that this process remembers as alerted. */
 const REMEMBERED = 10_000;
 /** How long a budget that was not enough is remembered: it may be renewed. */
 const BUDGET_MS = 60_000;
 
 type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: EventData }[];
 
-/** Watches balances and budgets, beside every other replica: the database knows who was told. */
+/** Watches balances and budgets, as every replica does: the database records the alerts. */
 export class BalanceAlerts {
   readonly #deps: AlertDeps;
   readonly #off: (() => void)[];
-  /** Told of what was not enough: until when their next refusals ask nobody. */
+  /** Those that were alerted of a shortage: until when further refusals need no query. */
   readonly #told = new Map<string, number>();
   readonly #pending = new Set<Promise<void>>();
 
@@ -48,7 +48,7 @@ export class BalanceAlerts {
     ];
   }
 
-  /** Hears of a call that was refused; it tells of those that the balance or a budget did not cover. */
+  /** Takes a call that was refused; it alerts of those that the balance or a budget did not cover. */
   unpaid(reason: Reason, { orgId, keyId, workspaceId, ancestors = [] }: KeyPrincipal): void {
     if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
     const holder =
@@ -58,12 +58,12 @@ export class BalanceAlerts {
           ? workspaceId
           : undefined;
     if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
-    // Which of the budgets above was short is not known here; each tells of what is used of it.
+    // Which of the budgets above was short is not known here; each alerts by its own use.
     if (reason === Reason.KEY_BUDGET_EXHAUSTED)
       for (const above of ancestors) this.#lacks(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
   }
 
-  /** Hears of nothing more; resolves when what it heard of is told. */
+  /** Takes nothing more; resolves when the pending alerts are written. */
   async close(): Promise<void> {
     for (const off of this.#off) off();
     await Promise.all(this.#pending);

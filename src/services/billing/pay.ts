@@ -88,7 +88,7 @@ export async function openCheckout({ sql, processor }: PaymentDeps, wish: Paymen
 export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, sessionId, amountMicro, expiresAt } = payment;
   if (sessionId !== undefined) return believe(deps, await deps.processor.ask(sessionId), by);
-  // Nobody was ever told where to pay.
+  // No payer ever got the address of the checkout.
   if (nowSeconds() <= expiresAt) return;
   await concluded(
     deps,

@@ -15,7 +15,7 @@ export interface Rotation {
 const BATCH = 200;
 
 /**
- * Wraps everything under the vault's current key, a batch at a time; `tell` hears of each. It may be ended at any moment and run
+ * Wraps everything under the vault's current key, a batch at a time; `tell` is called after each. It may be ended at any moment and run
  * again, by several at a time: a secret is replaced only where it is still the one that was read.
  */
 export async function rotate(

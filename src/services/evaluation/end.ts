@@ -1,4 +1,4 @@
-/** The end of an evaluation, whoever ran it: what never began is dropped, the result is kept, and the end is told. */
+/** The end of an evaluation, by any runner: what never began is dropped, the result is kept, and the event is emitted. */
 
 import { type EventData, emit } from "../../events/emit.ts";
 import { type Sql, tx } from "../../store/database/tx.ts";

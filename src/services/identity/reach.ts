@@ -1,4 +1,4 @@
-/** Who may do what to whom, and how it is put on record. */
+/** Which principal may change which member, and the audit record of it. */
 
 import { byCall, type Call } from "../../call.ts";
 import type { Act } from "../../store/account/audit.ts";
@@ -15,13 +15,13 @@ export const standingOf = ({ id, role, workspaceIds }: MemberRecord): StandingAu
   userId: id,
 });
 
-/** Refuses to change a member who may do more than the giver. */
+/** Refuses to change a member that holds more permissions than the principal. */
 export const assertMayChange = (sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> =>
   refuseStandingBeyond(sql, member.orgId, standingOf(member), giver);
 
 /**
  * Refuses to remove or deactivate a member who holds more permissions than the giver, or who is of other workspaces. No other limit of a key
- * keeps it from that: whoever leaves an organisation gains nothing.
+ * keeps it from that: a member that leaves an organisation gains nothing.
  */
 export async function assertMayEnd(sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> {
   if (!giver) return;

@@ -1,4 +1,4 @@
-/** What happens to a member's keys when his role changes. */
+/** What happens to a member's keys when the role changes. */
 import { assertOwnerRemains, changeMember, type MemberRecord, moveKeys } from "../../store/account/members.ts";
 import { mappedRoles } from "../../store/account/scim.ts";
 import type { Tx } from "../../store/database/tx.ts";
@@ -7,9 +7,9 @@ import { highestRole, isRoleWithin, ROLE_NAMES } from "../permissions.ts";
 import { assertMayChange } from "./reach.ts";
 
 /**
- * Lets a member act in the role that is his: the highest that his groups give, or else the one that he was given. An owner is one
- * by hand alone, and stays one in whatever groups he is. Refuses a role that exceeds the giver's authority. Answers the member as he is
- * then. The caller holds `lockMembers`.
+ * Sets a member's role: the highest that the member's groups give, or else the one that was assigned. The owner's role is only ever assigned,
+ * and stays in whatever groups the member is. Refuses a role that exceeds the giver's authority. Returns the member afterwards. The caller
+ * holds `lockMembers`.
  */
 export async function settleRole(tx: Tx, member: MemberRecord, giver: Authority | undefined): Promise<MemberRecord> {
   const [settled] = await settleRoles(tx, [member], giver);
@@ -40,8 +40,8 @@ export async function settleRoles(
 }
 
 /**
- * Lets a member act in another role from now on, with those of his keys that act in the old one or in one beyond the new.
- * Refuses with `last_owner` where nobody would own the organisation. The caller holds `lockMembers`.
+ * Lets a member act in another role from now on, with those of the member's keys that act in the old one or in one beyond the new.
+ * Refuses with `last_owner` where the organisation would have no owner. The caller holds `lockMembers`.
  */
 async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<MemberRecord> {
   if (role !== "owner") await assertOwnerRemains(tx, member);

@@ -22,7 +22,7 @@ export interface JobSeal {
   item<T extends Partial<ItemRecord> & { readonly index: number }>(kept: T): T;
   /** What became of a part, to be kept. */
   end(end: ItemEnd): ItemEnd;
-  /** What the whole came to, to be kept. `open` is what of it is nobody's own. */
+  /** The result of the whole, to be kept. `open` is the part that needs no seal. */
   result(result: object, open?: object): object;
 }
 

@@ -1,4 +1,4 @@
-/** What the service tells of itself (RFC 7643 sections 5 to 7). */
+/** The service's own description (RFC 7643 sections 5 to 7). */
 import { create } from "@bufbuild/protobuf";
 import {
   type ResourceType,

@@ -29,7 +29,7 @@ const MAX_TERMS = 256;
 const TEXTUAL: ReadonlySet<string> = new Set(["co", "sw", "ew"]);
 const ORDERED: ReadonlySet<string> = new Set(["gt", "ge", "lt", "le"]);
 
-/** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or speaks of no attribute. */
+/** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or names no attribute. */
 export function parseFilter(kind: Kind, text: string): Filter {
   const reader = new FilterReader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
   return reader.level(reader.text, undefined);
@@ -77,7 +77,7 @@ class FilterReader {
     this.#texts = texts;
   }
 
-  /** A filter; `inside` is the attribute whose parts it speaks of. */
+  /** A filter; `inside` is the attribute whose parts it names. */
   level(text: string, inside: Attribute | undefined): Filter {
     let flat = "";
     for (const outer of outerOf(text)) flat = this.#putAside(flat, outer, inside);
@@ -127,7 +127,7 @@ class FilterReader {
 
   /**
    * Only attributes that exist get to SCIMMY, which would look up `__proto__`. It forgets what is said of an attribute as a whole when the
-   * same level speaks of its parts too: the whole goes by another name.
+   * same level names its parts too: the whole goes by another name.
    */
   #leaf(word: string, inside: Attribute | undefined): string {
     if (++this.#terms > MAX_TERMS) throw this.#no(`has more than ${MAX_TERMS} terms`);

@@ -1,4 +1,4 @@
-/** Groups: people whom an identity provider treats alike, and the roles that groups give. */
+/** Groups of users by the identity provider, and the roles that groups give. */
 import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
 import { type Group, GroupSchema } from "../../../gen/limber/scim/v2/resource_pb.ts";
 import {
@@ -199,7 +199,7 @@ async function resourceOf(sql: Queryable, orgId: string, id: string): Promise<Sc
   return group;
 }
 
-/** Makes a group what was told of it, with all that follows for those who come and go. */
+/** Applies a change to a group, with all that follows for members that join and leave. */
 async function become(
   tx: Tx,
   orgId: string,

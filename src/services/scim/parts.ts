@@ -4,6 +4,6 @@ import type { Sql } from "../../store/database/tx.ts";
 /** What SCIM depends on. */
 export interface ScimDeps {
   sql: Sql;
-  /** Makes this replica go by what has changed of a key, or of the keys of a member or an organisation, at once; the others hear of it. */
+  /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
   changed(id: string): void;
 }

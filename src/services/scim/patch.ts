@@ -98,7 +98,7 @@ interface PatchTarget {
 async function single(before: unknown, op: Op, { held, inner }: PatchTarget, value: unknown): Promise<unknown> {
   const path = inner ? `${held.name}.${inner.name}` : held.name;
   if (op === "remove" || value === null) return applied(held, before, { op: "remove", path });
-  // SCIMMY forgets the parts that a replacement does not speak of, where they shall stay (section 3.5.2.3): an addition keeps them.
+  // SCIMMY drops the parts that a replacement does not name, where they shall stay (section 3.5.2.3): an addition keeps them.
   return applied(held, before, { op: "add", path, value: tidied(inner ?? held, value) });
 }
 

@@ -46,7 +46,7 @@ import { assertVersion } from "./version.ts";
 
 type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
 
-/** The role of a user whom no mapped group gives another: he sees, and does nothing. */
+/** The role of a user without a mapped group: it may read, and change nothing. */
 const FIRST_ROLE = "viewer";
 const MAX_TEXT = 256;
 
@@ -136,7 +136,7 @@ export function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeo
   };
 }
 
-/** Changes a user into what `become` makes of him; whether he may call goes with it. */
+/** Changes a user by `become`; whether the user may call follows. */
 async function changing(
   sql: Sql,
   userId: string,
@@ -152,7 +152,7 @@ async function changing(
     assertVersion(before, ifMatch);
     const user = await become(before);
     const told = toldBy(user);
-    // A member has an address whatever is told of it: an empty list says that it is not to be shown as the user's.
+    // A member always has an address: an empty list means that it is not to be shown as the user's.
     const resource = isPatch && user.emails.length === 0 ? { ...told.resource, emails: [] } : told.resource;
     await changeUser(tx, orgId, userId, { ...told, resource });
     const member = await memberOf(tx, orgId, userId);
@@ -163,13 +163,13 @@ async function changing(
   });
 }
 
-/** Lets a member call again, or refuses all his keys from the commit on. */
+/** Lets a member call again, or refuses all of the member's keys from the commit on. */
 async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: Call): Promise<void> {
   const { id: userId, orgId, role, inviteEnds } = member;
   const giver = await giverOf(tx, call);
   if (isActive) {
     await assertMayChange(tx, member, giver);
-    // Who had not accepted his invite still has not.
+    // An invite that was not accepted stays so.
     await changeMember(tx, userId, { status: inviteEnds === undefined ? "active" : "invited" });
     if (inviteEnds === undefined) await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
   } else {
@@ -214,7 +214,7 @@ function userOf(resource: ScimResource): User {
   }
 }
 
-/** What has a column of its own, or is not the identity provider's to tell. */
+/** Attributes that have a column of their own, or are not the identity provider's to set. */
 const ELSEWHERE = ["id", "schemas", "meta", "groups", "userName", "externalId", "active"];
 
 function toldBy(user: User | undefined): ToldUser {

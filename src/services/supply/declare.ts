@@ -33,7 +33,7 @@ const DEFAULT_TIMEOUT_S = 30;
 const DEFAULT_MAX_HORIZON = 256;
 const DEFAULT_DT_MS = 100;
 
-/** The calling organisation's provider of this name; 404 for anybody else's. */
+/** The calling organisation's provider of this name; 404 for any other's. */
 export async function ownProvider(sql: Queryable, name: string, call: Call): Promise<ProviderRecord> {
   const provider = await findProvider(sql, name);
   if (provider && provider.orgId === keyOf(call).orgId) return provider;
@@ -157,7 +157,7 @@ export function declarationOf(
   };
 }
 
-/** The catalog's row for a model that nobody knew before. */
+/** The catalog's row for a model that was unknown before. */
 export function modelOf({ model, contracts }: DeclareModelRequest, declaration: OfferingDeclaration): ModelRecord {
   return {
     slug: model,

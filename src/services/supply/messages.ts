@@ -41,7 +41,7 @@ export const STATUSES = {
   removed: OfferingStatus.REMOVED,
 } as const satisfies Record<OfferingRecord["status"], OfferingStatus>;
 
-/** An offering; with its terms where whoever asks may see them. */
+/** An offering; with its terms where the caller may see them. */
 export function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
   const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
   return create(OfferingSchema, {

@@ -1,4 +1,4 @@
-/** Brings the provider that ships with the gateway in by the same door as any partner: register, declare, verify. */
+/** Registers the provider that ships with the gateway by the same steps as any partner: register, declare, verify. */
 import { create } from "@bufbuild/protobuf";
 import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
 import { WireProfileSchema } from "../../../gen/limber/v1/supply_pb.ts";
