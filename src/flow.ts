@@ -15,7 +15,7 @@ export interface Taker<T> {
 export interface Flow<T> {
   /** Asks for the next item; one question at a time, and none after the end. */
   next(taker: Taker<T>): void;
-  /** Nobody wants more; whoever still waits is told nothing. */
+  /** Nothing more is wanted; a pending request is never answered. */
   leave(): void;
 }
 

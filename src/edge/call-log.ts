@@ -4,7 +4,7 @@ import { every, now } from "../clock.ts";
 /** The transport that a call came in by. */
 export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t";
 
-/** One answered call. No field carries a secret, a body or a header of the caller but his own request id. */
+/** One answered call. No field carries a secret, a body or a header of the caller but its own request id. */
 export interface LogLine {
   requestId: string;
   transport: Transport;

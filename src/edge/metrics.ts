@@ -254,7 +254,7 @@ export interface MetricsAccess {
   readonly token: string | undefined;
 }
 
-/** Serves `GET /metrics` to whoever has the admin token in its header, or the scraper's token as bearer. */
+/** Serves `GET /metrics` to requests with the admin token in its header, or the scraper's token as bearer. */
 export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): void {
   fastify.get("/metrics", (request, reply) => {
     reply.hijack();

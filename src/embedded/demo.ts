@@ -1,4 +1,4 @@
-/** What a first user needs and an operator brings himself: secrets made once per data directory, and a demo organisation. */
+/** What a first user needs and an operator configures: secrets made once per data directory, and a demo organisation. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { secretBytes } from "../random.ts";

@@ -5,7 +5,7 @@ import { runInNewContext } from "node:vm";
 import { sleep } from "../clock.ts";
 import { breathe, installPause } from "../slices.ts";
 
-/** What V8 is told at the start, each unless whoever starts the process says otherwise. */
+/** What V8 is told at the start, each unless the command line of the process sets it. */
 const FLAGS = [
   /*
    * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:
@@ -104,7 +104,7 @@ export const isYoungMany = (): boolean =>
     ({ space_name, space_used_size }) => space_name === "new_space" && space_used_size > MOST_YOUNG_BYTES,
   );
 
-/** Whether V8 is about to collect the old: whoever has a small collection now, has it finish that in the same pause. */
+/** Whether V8 is about to collect the old generation: a small collection now would finish that in the same pause. */
 export function isCollectorBusy(): boolean {
   collector ??= open();
   return collector.isMarking();
@@ -121,7 +121,7 @@ const MARKING_MS = 1_000;
 const LOOK_MS = 5;
 
 /**
- * Leaves the event loop to others once, for whoever makes much that stays: as soon as there is so much of it that a collection
+ * Leaves the event loop to others once, for code that makes much that stays: as soon as there is so much of it that a collection
  * would be felt, it has a turn of its own. While the old are being collected nothing is made.
  */
 export async function breatheOut(): Promise<void> {

@@ -163,7 +163,7 @@ export function oauthService({ sql, changed }: OauthDeps): Implementation<typeof
         if (!taken || taken.consent.clientId !== client.id) return unfit("the code is not known here");
         const { consent, keyId } = taken;
         if (keyId !== undefined) {
-          // Whoever has a used code has stolen it, or been stolen from: what it gave is worth nothing from now on.
+          // A code that comes twice was stolen: the key that it gave ends.
           await revoke(tx, { id: keyId, orgId: consent.orgId, clientId: client.id }, call, "its code came again");
           return unfit("the code was used; the key that it gave is revoked");
         }

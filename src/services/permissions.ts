@@ -7,7 +7,7 @@ import { Reason, type Refusal, refuse } from "../errors.ts";
 export const ROLES = [
   { id: "owner", name: "Owner", description: "Holds every permission, and hands the organisation on." },
   { id: "admin", name: "Admin", description: "Runs the organisation: members, workspaces, keys, settings." },
-  { id: "developer", name: "Developer", description: "Builds on the models, with keys of his own." },
+  { id: "developer", name: "Developer", description: "Builds on the models, with keys of their own." },
   { id: "operator", name: "Operator", description: "Runs robots, and makes no keys." },
   { id: "billing", name: "Billing", description: "Pays, and sees what was used." },
   { id: "supplier", name: "Supplier", description: "Brings models to the gateway." },

@@ -32,7 +32,7 @@ const STOP = RobotService.method.stopRobots;
 const OPERATOR = "operator";
 const NOBODY = "";
 
-/** What a gateway asks of whoever comes. */
+/** Who calls, and whether the call may pass. */
 export type AuthenticatorDeps = Pick<
   GateDeps,
   "keys" | "limits" | "adminToken" | "publicSignup" | "trustedProxies" | "closing" | "loaded"
@@ -208,7 +208,7 @@ const unlimited = (principal: Principal): Admission => ({
   },
 });
 
-/** A caller in his place. */
+/** An admitted caller, with the concurrency slot that its call holds. */
 class Admitted implements Admission {
   readonly principal: Principal;
   again?: () => unknown;

@@ -17,7 +17,7 @@ export function proxiesOf(words: readonly string[]): Proxies {
 
 /**
  * The address that a call is counted by: the one that connected, or, where that is a trusted proxy, the last one in `X-Forwarded-For`
- * that none of them is. What stands before it was written by the caller. Whoever has an address of IPv6 has all of its /64.
+ * that none of them is. What stands before it was written by the caller. A host with one address of IPv6 has all of its /64.
  */
 export function callerAddress(connected: string, forwarded: string | undefined, proxies: Proxies): string {
   const hops = [...(forwarded ?? "").split(",").map((hop) => hop.trim()), connected].map(plainAddress);

@@ -1,4 +1,4 @@
-/** Calls that were seen before: the idempotency key of a call, and its answer for whoever asks again. */
+/** Idempotency keys: a repeated call is answered with what the first one was answered. */
 import { createHash } from "node:crypto";
 import {
   type DescMessage,

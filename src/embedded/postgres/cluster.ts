@@ -24,7 +24,7 @@ import type { Binaries } from "./binaries.ts";
 export const SUPERUSER = "limber";
 
 const UNFINISHED = "postgres.new-";
-/** Whoever was making it may still be writing its last files, or removing them. */
+/** Another process may still be writing its last files, or removing them. */
 const REMOVAL = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 };
 
 /**

@@ -28,7 +28,7 @@ export function readGoaway(payload: Buffer): number {
 /** Ends the socket behind the last words. Not destroyed at once: unread bytes would turn the end into a reset, which can overtake them. */
 export function hangUp(socket: Socket, code: number): void {
   if (socket.destroyed) return;
-  // Whoever was cut off is not read any more.
+  // A connection that was cut off is not read any more.
   if (code !== CODE.none) socket.pause();
   socket.end();
   socket.once(

@@ -73,7 +73,7 @@ export class PendingRequests implements RequestOwner {
         this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
       else happen({ kind: "answered", at: steadyNow(), attempt, answer });
     } catch (thrown) {
-      // Whoever carried the answer carries those of other loops too.
+      // The connection that carried the answer carries those of other loops too.
       end(asRefusal(thrown));
     }
   }

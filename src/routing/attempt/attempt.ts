@@ -100,7 +100,7 @@ async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun
       failed(new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended before its first element"));
     flow.next({ item, over, failed });
   });
-  // Whoever lost in the meantime must not be left open.
+  // An attempt that lost in the meantime must not stay open.
   if (signal.aborted) flow.leave();
   return { first, flow };
 }

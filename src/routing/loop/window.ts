@@ -10,7 +10,7 @@ export const MOST_AT_ONCE = 8;
 const MOST_EVER = 64;
 
 /**
- * Who answers within this many milliseconds answers each observation of the fastest loop. Whoever takes longer is asked about the
+ * An offering that answers within this many milliseconds answers each observation of the fastest loop. A slower one is asked about the
  * newest alone: more at once would make each answer older, and the caller pay for chunks that the next one replaces.
  */
 export const QUICK_MS = 5;

@@ -157,7 +157,7 @@ function* knownNames(snapshot: Snapshot, name: string): Iterable<string> {
   yield* snapshot.models.names;
   for (const alias of ALIASES) yield alias.id;
   const colon = name.lastIndexOf(":");
-  // Whoever wrote two suffixes meant one of them.
+  // Of two suffixes one is a mistake.
   const { base } = parseModelName(name.slice(0, colon));
   if (colon > 0 && (snapshot.models.of(base) >= 0 || aliasOf(base))) {
     for (const variant of VARIANTS) yield base + variant.suffix;

@@ -157,7 +157,7 @@ export function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<type
       const { orgId } = keyOf(call);
       const mapped = await locked(orgId, async (tx) => {
         const giver = await giverOf(tx, call);
-        // Whoever is put into the group later gets the role too.
+        // Members who join the group later get the role too.
         if (role !== undefined) await refuseStandingBeyond(tx, orgId, { role, workspaceIds: [] }, giver);
         const record = { ...(await knownOrMade(tx, orgId, group)), role };
         await changeGroup(tx, orgId, record);

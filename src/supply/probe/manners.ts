@@ -62,7 +62,7 @@ async function figures(run: ProbeRun, ask: (twist: Twist) => Promise<string>): P
           () => true,
           () => false,
         );
-        if (answered) throw new ProbeFault("it answers whoever shows a wrong secret");
+        if (answered) throw new ProbeFault("it answers calls with a wrong secret");
         return "a wrong secret is refused";
       },
       false,

@@ -1,4 +1,4 @@
-/** The nearest of a few names, for whoever misspelt one. */
+/** The nearest of a few names to a misspelt one. */
 
 /** A name that was cut short, from so many letters on, is as good as one letter wrong. */
 const LEAST_CUT = 4;

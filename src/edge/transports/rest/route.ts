@@ -52,7 +52,7 @@ export function routesOf(services: Iterable<DescService>): RestRoute[] {
   return methods.filter((method) => hasOption(method, http) && method.methodKind !== "bidi_streaming").map(routeOf);
 }
 
-/** The paths of the RPCs that talk both ways, which REST has no form for: whoever asks is told where they are served. */
+/** The paths of the RPCs that talk both ways, which REST has no form for: the refusal says where they are served. */
 export function conversationsOf(services: Iterable<DescService>): { method: DescMethod; url: string }[] {
   const methods = [...services].flatMap((service) => service.methods);
   return methods
