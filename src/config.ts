@@ -56,9 +56,9 @@ export interface Config {
   referenceSupply: boolean;
   /** Where callers reach this gateway from outside; undefined: where it listens. */
   publicUrl: string | undefined;
-  /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   /** A folder of scenario packs; undefined: the built-in scenarios alone. */
   scenarioPacks: string | undefined;
+  /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: { cert: Buffer; key: Buffer } | undefined;
   /** The pieces of the fast layer that are installed; without them the plain path does their work. */
