@@ -125,4 +125,4 @@ it("refuses a part of a flood, serves the rest and the modest, and answers healt
   expect([after.status, after.body.error]).toEqual([200, undefined]);
   expect(await figures()).toContain("limber_calls_in_flight 0");
   expect(gateway.stderr()).toBe("");
-});
+}, 240_000);
