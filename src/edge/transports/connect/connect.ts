@@ -17,6 +17,7 @@ import type {
   UniversalServerResponse,
 } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import { universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Health } from "../../../../gen/grpc/health/v1/health_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
@@ -139,15 +140,22 @@ function bounded(handle: UniversalHandler, options: ConnectOptions): UniversalHa
       const answered = await handle(boundedRequest(request, wire.request, readerOf(handle.method, values, options)));
       const { body } = answered;
       const isStream = body !== undefined && !(body instanceof Uint8Array) && handle.method.methodKind !== "unary";
-      return isStream ? { ...answered, body: whileRead(body, wire.response) } : answered;
-    } catch (thrown) {
-      // No caller is left without an end.
+      const bounded = isStream ? { ...answered, body: whileRead(body, wire.response) } : answered;
+      await universalResponseToNodeResponse(bounded, wire.response);
+    } catch {
+      // No caller is left without an end. The gate has noted why there is no answer.
       wire.response.destroy();
-      throw new ConnectError("the call has no answer", Code.Aborted, undefined, undefined, thrown);
     }
+    throw ANSWERED;
   };
   return Object.assign(answer, handle);
 }
+
+/**
+ * Says to the plugin that there is nothing left to write. It prints the stack of every answer that it can't write, and a caller that leaves
+ * in the middle of one is no error of the gateway: so answers are written here.
+ */
+const ANSWERED = new ConnectError("the call was answered", Code.Aborted);
 
 /** What the reading of a body does to the call that `values` belong to. */
 function readerOf(method: DescMethod, values: ContextValues, { memory }: ConnectOptions): BodyReader {
