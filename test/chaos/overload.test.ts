@@ -1,5 +1,7 @@
 /** More callers than a gateway can serve: what it refuses, what it goes on to serve, and that it is as before when they have left. */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { Pool } from "undici";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../support/app.ts";
@@ -92,6 +94,18 @@ function crowd(key: string, callers: number) {
   };
 }
 
+/** Leaves a process a fifth of a core: on all of one, a quick machine serves more callers than a test can be. Gives it back when it is called. */
+function throttle(pid: number): () => Promise<void> {
+  const rhythm = `while kill -STOP ${pid}; do sleep 0.04; kill -CONT ${pid}; sleep 0.01; done`;
+  const shell = spawn("bash", ["-c", rhythm], { stdio: "ignore" });
+  return async () => {
+    const ended = once(shell, "exit");
+    shell.kill("SIGKILL");
+    await ended;
+    process.kill(pid, "SIGCONT");
+  };
+}
+
 const figures = async (): Promise<string> => {
   const { status, text } = await callRest(gateway.url, "/metrics", undefined, { admin: ADMIN_TOKEN });
   expect(status).toBe(200);
@@ -101,11 +115,12 @@ const figures = async (): Promise<string> => {
 it("refuses a part of a flood, serves the rest and the modest, and answers health, metrics and emergency stops meanwhile", async () => {
   const [flooding, modest] = [await organisation("flooding"), await organisation("modest")];
   await supply(flooding);
+  const release = throttle(gateway.pid);
   const flood = crowd(flooding, 700);
   const few = crowd(modest, 4);
   try {
     // Which only says that it sheds; how much of it follows.
-    await eventually(async () => expect(await figures()).toContain("limber_shedding 1"), { timeout: 30_000 });
+    await eventually(async () => expect(await figures()).toMatch(/^limber_shedding 1$/m), { timeout: 30_000 });
     for (let asked = 0; asked < 20 || flood.seen.refused < 500 || flood.seen.served < 100; asked++) {
       for (const path of ["/health", "/ready"])
         expect((await callRest(gateway.url, path, undefined, { headers: { connection: "close" } })).status).toBe(200);
@@ -114,6 +129,7 @@ it("refuses a part of a flood, serves the rest and the modest, and answers healt
       expect([stop.status, stop.body.error]).toEqual([200, undefined]);
     }
   } finally {
+    await release();
     await Promise.all([flood.leave(), few.leave()]);
   }
   expect([...flood.seen.odd, ...few.seen.odd]).toEqual([]);
@@ -122,9 +138,9 @@ it("refuses a part of a flood, serves the rest and the modest, and answers healt
   expect(share(few.seen)).toBeLessThan(share(flood.seen) / 2);
   expect(await figures()).toMatch(/limber_calls_shed_total\{priority="act",reason="queue_full"\} [1-9]/);
 
-  await eventually(async () => expect(await figures()).toContain("limber_shedding 0"));
+  await eventually(async () => expect(await figures()).toMatch(/^limber_shedding 0$/m));
   const after = await callRest(gateway.url, "/v1/act", body, { key: modest });
   expect([after.status, after.body.error]).toEqual([200, undefined]);
-  expect(await figures()).toContain("limber_calls_in_flight 0");
+  expect(await figures()).toMatch(/^limber_calls_in_flight 0$/m);
   expect(gateway.stderr()).toBe("");
 }, 240_000);
