@@ -1,5 +1,4 @@
 /** The port of a process: open before its database is there, so that probes hear that it lives and is not ready. */
-import type { Logger } from "pino";
 import { BodyMemory } from "../edge/body-memory.ts";
 import type { LoadShedder } from "../edge/gate/admission/admission.ts";
 import { type MetricSources, Metrics } from "../edge/metrics.ts";
@@ -26,7 +25,7 @@ export interface OpenedPort {
 
 /** Opens the port. */
 export async function openPort(
-  { config, log, closers }: AppContext & { readonly log: Logger },
+  { config, log, closers }: AppContext,
   logLines: { write(text: string): unknown },
   load: LoadShedder,
 ): Promise<OpenedPort> {

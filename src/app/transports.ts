@@ -15,7 +15,7 @@ import { fastPort } from "../fast/install.ts";
 import type { Closers } from "./closers.ts";
 import { SERVICES } from "./services.ts";
 
-/** What the transports depends on. */
+/** What the transports depend on. */
 export interface TransportsDeps {
   config: Config;
   gate: Gate;

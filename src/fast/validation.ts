@@ -13,7 +13,6 @@ import {
   message as messageRules,
   oneof as oneofRules,
 } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import { getter } from "./protobuf/access.ts";
 
 /** Whether a value surely obeys; its type is that of the descriptor that the check was compiled from. */
 type QuickCheck = (value: unknown) => boolean;
@@ -66,9 +65,8 @@ function chosenCheck(oneof: DescOneof): QuickCheck {
     members.set(field.localName, required || ignore !== Ignore.UNSPECIFIED ? unsure : valueCheck(field));
   }
   if (!required && [...members.values()].every((check) => check === always)) return always;
-  const get = getter(oneof.localName);
   return (message) => {
-    const chosen = get(message as object) as { case?: string; value?: unknown };
+    const chosen = (message as QuickFields)[oneof.localName] as { case?: string; value?: unknown };
     return chosen.case === undefined ? !required : members.get(chosen.case)!(chosen.value);
   };
 }
@@ -89,10 +87,9 @@ function all(checks: readonly QuickCheck[]): QuickCheck {
 function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): QuickCheck {
   const named = desc.fields.filter(({ name }) => fields.includes(name));
   if (named.some((field) => field.oneof !== undefined || field.fieldKind === "map")) return unsure;
-  const gets = named.map(({ localName }) => getter(localName));
   return (message) => {
     let set = 0;
-    for (const get of gets) if (isSet(get(message as object))) set++;
+    for (const { localName } of named) if (isSet((message as QuickFields)[localName])) set++;
     return set === 1 || (set === 0 && !required);
   };
 }
@@ -107,9 +104,8 @@ function fieldCheck(field: DescField): QuickCheck {
   if (check === always && !required) return always;
   // A field without presence cannot be told from an unset one.
   if (required && field.fieldKind !== "message") return unsure;
-  const get = getter(field.localName);
   return (message) => {
-    const value = get(message as object);
+    const value = (message as QuickFields)[field.localName];
     return value === undefined ? !required : check(value);
   };
 }

@@ -29,6 +29,8 @@ export interface Attack {
   readonly name: string;
   /** The most growth of heap and buffers while it runs, in bytes; unlimited when absent. */
   readonly mostPeak?: number;
+  /** The share of the good client's calls that may be refused for overload meanwhile; none where it is absent. */
+  readonly mostOverloaded?: number;
   run(context: AttackContext): Promise<void>;
 }
 
@@ -62,9 +64,6 @@ export function hasComeBack(before: Vitals, now: Vitals): boolean {
   const fits = (was: number, is: number): boolean => is <= was * MOST_GROWTH + SLACK_BYTES;
   return fits(before.heapUsed, now.heapUsed) && fits(before.external, now.external);
 }
-
-/** A flood leaves other organisations at 95 % of what they have without it. */
-const MOST_OVERLOADED = 0.05;
 
 /** Runs one attack against a gateway, beside a good client, and judges what came of it. */
 export async function assail(target: Target, attack: Attack, seed: number, whole: boolean): Promise<Outcome> {
@@ -118,7 +117,7 @@ export async function assail(target: Target, attack: Attack, seed: number, whole
   if (end !== undefined) findings.unshift(end);
   else {
     findings.push(...good.failures, ...complaints);
-    if (good.overloaded > (good.total + good.overloaded) * MOST_OVERLOADED)
+    if (good.overloaded > (good.total + good.overloaded) * (attack.mostOverloaded ?? 0))
       findings.push(`of ${good.total + good.overloaded} good calls ${good.overloaded} were refused for overload`);
     if (longestTurnMs > MOST_TURN_MS)
       findings.push(`the event loop was held for ${Math.round(longestTurnMs)} ms of CPU in one turn`);

@@ -301,6 +301,8 @@ async function allowedPings(context: AttackContext): Promise<void> {
 
 /** Garbage included: the heap may grow to three times of what lives, some 100 MiB, before the old are collected (src/fast/collector.ts). */
 const MOST_PEAK = 384 << 20;
+/** A flood leaves other organisations at 95 % of what they have without it. */
+const MOST_OVERLOADED = 0.05;
 
 /** Floods of every kind, and one client who is patient. */
 export const floodAttacks = (): Attack[] => [
@@ -309,6 +311,7 @@ export const floodAttacks = (): Attack[] => [
     [false, true].map((keyed) => ({
       name: `a flood of HTTP/2 ${keyed ? "with" : "without"} a key: ${each.name}`,
       mostPeak: MOST_PEAK,
+      mostOverloaded: MOST_OVERLOADED,
       async run(context: AttackContext) {
         bearer = `Bearer ${context.target.bad.key}`;
         const count = context.whole ? CONNECTIONS.whole : CONNECTIONS.short;

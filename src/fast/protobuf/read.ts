@@ -5,6 +5,7 @@
 import { isUtf8 } from "node:buffer";
 import {
   type BinaryReadOptions,
+  create,
   type DescField,
   type DescMessage,
   fromBinary,
@@ -12,8 +13,6 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
-import { getter, setter } from "./access.ts";
-import { blankOf } from "./blank.ts";
 
 /** The message in `bytes`, as `fromBinary` reads it with these options; throws as that does. */
 export function readMessage<D extends DescMessage>(
@@ -84,22 +83,56 @@ function compile(desc: DescMessage): Reader {
   };
 }
 
+/**
+ * What makes empty messages of a type, all of one shape, as `create` does: by copying an empty one, which costs a small part of putting one
+ * together from its description. What could change in a copy, lists, maps and oneofs, is made anew.
+ */
+function blankOf(desc: DescMessage): () => ReadFields {
+  const template = create(desc) as unknown as ReadFields;
+  // There is nothing in empty bytes that could change.
+  const members = Object.entries(template).filter(
+    ([, value]) => typeof value === "object" && value !== null && !(value instanceof Uint8Array),
+  );
+  const renewals = members.map(([name, value]) => [name, renewalOf(value as object)] as const);
+  // Messages of the older syntax have their defaults on a prototype.
+  const isPlain = Object.getPrototypeOf(template) === Object.prototype;
+  if (!isPlain || renewals.some(([, renew]) => renew === undefined)) return () => create(desc) as unknown as ReadFields;
+  return () => {
+    const blank = { ...template };
+    for (const [name, renew] of renewals) blank[name] = renew!();
+    return blank;
+  };
+}
+
+/** What makes an empty value of this kind; undefined where it is none of those that messages have. */
+function renewalOf(value: object): (() => unknown) | undefined {
+  if (Array.isArray(value)) return () => [];
+  const keys = Object.keys(value);
+  if (keys.length === 0) return () => ({});
+  return keys.length === 1 && keys[0] === "case" ? () => ({ case: undefined }) : undefined;
+}
+
 function memberOf(field: DescField): ReadMember | undefined {
   const { localName, oneof } = field;
   if (field.fieldKind === "list") return listOf(field);
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
-  const get = getter(oneof === undefined ? localName : oneof.localName);
-  const set = setter(oneof === undefined ? localName : oneof.localName);
-  if (oneof === undefined)
-    return { wire, put: (target, cursor, depth) => set(target, read(cursor, get(target), depth)) };
+  if (oneof === undefined) {
+    return {
+      wire,
+      put(target, cursor, depth) {
+        target[localName] = read(cursor, target[localName], depth);
+      },
+    };
+  }
+  const name = oneof.localName;
   return {
     wire,
     put(target, cursor, depth) {
-      const chosen = get(target) as { case?: string; value?: unknown };
+      const chosen = target[name] as { case?: string; value?: unknown };
       const known = chosen.case === localName ? chosen.value : undefined;
-      set(target, { case: localName, value: read(cursor, known, depth) });
+      target[name] = { case: localName, value: read(cursor, known, depth) };
     },
   };
 }
@@ -109,7 +142,7 @@ function listOf(field: DescField & { fieldKind: "list" }): ReadMember | undefine
   if (value === undefined) return undefined;
   const { wire, read } = value;
   // Sound: what a list's field holds is a list.
-  const items = getter(field.localName) as (target: ReadFields) => unknown[];
+  const items = (target: ReadFields): unknown[] => target[field.localName] as unknown[];
   if (wire === WireType.LengthDelimited) {
     return { wire, put: (target, cursor, depth) => void items(target).push(read(cursor, undefined, depth)) };
   }

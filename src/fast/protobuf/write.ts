@@ -7,7 +7,6 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { PREFIX } from "../../codecs/grpc.ts";
-import { getter, isPlain } from "./access.ts";
 import { copySteps, packedIn } from "./packed-steps.ts";
 
 /** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
@@ -74,9 +73,8 @@ function writerOf(desc: DescMessage): Writer {
 
 function compile(desc: DescMessage): Writer {
   let fields: Writer[] | undefined;
-  const plain = isPlain(desc);
   return (message) => {
-    if (!plain(message)) throw UNSURE;
+    if (message.$typeName !== desc.typeName || message.$unknown !== undefined) throw UNSURE;
     fields ??= [...desc.fields].sort((a, b) => a.number - b.number).map(fieldWriter);
     for (let i = 0; i < fields.length; i++) fields[i]!(message);
   };
@@ -87,22 +85,21 @@ function fieldWriter(field: DescField): Writer {
   if (field.fieldKind === "map") return unlessEmpty(localName);
   if (field.fieldKind === "list") return listWriter(field);
   const write = valueWriter(field);
-  const get = getter(oneof === undefined ? localName : oneof.localName);
   if (oneof !== undefined) {
     return (message) => {
-      const chosen = get(message) as { case?: string; value?: unknown };
+      const chosen = message[oneof.localName] as { case?: string; value?: unknown };
       if (chosen.case === localName) write(chosen.value);
     };
   }
   if (field.presence === FeatureSet_FieldPresence.IMPLICIT) {
     const isZero = field.fieldKind === "scalar" ? zeroTest(field.scalar) : (value: unknown) => value === 0;
     return (message) => {
-      const value = get(message);
+      const value = message[localName];
       if (!isZero(value)) write(value);
     };
   }
   return (message) => {
-    const value = get(message);
+    const value = message[localName];
     if (value !== undefined) write(value);
   };
 }
@@ -128,7 +125,7 @@ function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
 
 function listWriter(field: DescField & { fieldKind: "list" }): Writer {
   // Sound: what a list's field holds is a list.
-  const items = getter(field.localName) as (message: WriteFields) => readonly unknown[];
+  const items = (message: WriteFields): readonly unknown[] => message[field.localName] as readonly unknown[];
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
     const write = valueWriter(field);
