@@ -26,7 +26,7 @@ export const READY: Buffer = command("READY", [property("Socket-Type", "REQ"), p
 /** What a REP peer says of itself. */
 export const READY_TO_ANSWER: Buffer = command("READY", [property("Socket-Type", "REP"), property("Identity", "")]);
 
-/** The answer to a PING with this context. */
+/** The answer to a PING with this context. A context has at most 16 bytes by the RFC; a longer one is answered as well. */
 export const pong = (context: Uint8Array): Buffer => command("PONG", [context]);
 
 function property(name: string, value: string): Buffer {
@@ -36,7 +36,11 @@ function property(name: string, value: string): Buffer {
 
 function command(name: string, rest: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat([Buffer.from([name.length]), Buffer.from(name), ...rest]);
-  return Buffer.concat([Buffer.from([FLAG.command, body.length]), body]);
+  if (body.length < 256) return Buffer.concat([Buffer.from([FLAG.command, body.length]), body]);
+  const head = Buffer.alloc(9);
+  head[0] = FLAG.command | FLAG.long;
+  head.writeBigUInt64BE(BigInt(body.length), 1);
+  return Buffer.concat([head, body]);
 }
 
 /** A request as REQ sends it, and an answer as REP does: an empty frame that says where the envelope ends, then the body. */
@@ -80,6 +84,11 @@ export class ZmtpReader {
   constructor(maxBytes: number, events: ZmtpEvents) {
     this.#maxBytes = maxBytes;
     this.#events = events;
+  }
+
+  /** Whether nothing has begun that is not whole: no greeting, command or message. */
+  get isBetween(): boolean {
+    return this.#left < 0 && this.#head.length === 0 && this.#frames.length === 0;
   }
 
   /** Throws CodecError: `malformed` (no ZMTP 3 peer with NULL security, reserved flags), `too_large`. */

@@ -3,11 +3,19 @@
  * a flood of requests that are refused at once leaves turns short, and others are heard between them.
  */
 
+import { steadyNow } from "../clock.ts";
+
 /** So many requests are begun in a turn. Calls that are served are far fewer: the load shedder sees to that. */
 export const MOST_A_TURN = 256;
+/** No request is begun once a turn has begun requests for so long, in milliseconds: on a part of a core 256 of them may take a tenth of a second. */
+const TURN_MS = 8;
+/** The clock is read once for so many requests. */
+const LOOK_EVERY = 8;
 
 let turn = 0;
 let begun = 0;
+let since = 0;
+let isLate = false;
 let isCounted = false;
 
 /** The number of this turn. Between two moments with one number nothing else was read. */
@@ -20,14 +28,17 @@ export function currentTurn(): number {
 /** Counts a request that begins. */
 export function countRequest(): void {
   currentTurn();
+  if (begun === 0) since = steadyNow();
+  else if (begun % LOOK_EVERY === 0) isLate = steadyNow() - since >= TURN_MS;
   begun++;
 }
 
 /** Whether no further request should begin in this turn. */
-export const isTurnSpent = (): boolean => begun >= MOST_A_TURN;
+export const isTurnSpent = (): boolean => isLate || begun >= MOST_A_TURN;
 
 const end = (): void => {
   isCounted = false;
   turn++;
   begun = 0;
+  isLate = false;
 };

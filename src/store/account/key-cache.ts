@@ -133,9 +133,17 @@ export class KeyCache {
       entry.reading = undefined;
     });
     entry.reading.catch(() => {});
-    if (this.#entries.size >= MOST_KEYS) this.#entries.clear();
+    if (this.#entries.size >= MOST_KEYS && !this.#entries.has(name)) this.#dropOldest();
     this.#entries.set(name, entry);
     return entry.reading;
+  }
+
+  /** One place for one entry: secrets of strangers push keys out one at a time, each of which is read again at its next call. */
+  #dropOldest(): void {
+    for (const name of this.#entries.keys()) {
+      this.#entries.delete(name);
+      return;
+    }
   }
 
   /**

@@ -32,6 +32,8 @@ export interface Gr00tOptions {
   readonly host: string;
   /** 0 picks one. */
   readonly port: number;
+  /** How long a message of a connection that has shown no key may take to come whole, in milliseconds. */
+  readonly messageMs?: number;
 }
 
 /** The transport while it listens. */
@@ -47,6 +49,8 @@ const LIMITS = { ...UNPACK_LIMITS, maxValues: 100_000 };
 const UNKNOWN = "gr00t";
 /** A peer has this long to say who it is. */
 const GREETING_MS = 10_000;
+/** A message of a connection that has shown no key has this long to come whole. */
+const MESSAGE_MS = 30_000;
 const MOST_CONNECTIONS = 1_000;
 /** A peer that pings and leaves more than this unread is hung up on. */
 const MOST_UNREAD_BYTES = 64 << 10;
@@ -99,6 +103,8 @@ class Gr00tPeer {
   #coming = 0;
   #owner = UNKNOWN;
   #held: HeldBytes;
+  /** Forgets that a half-sent message is waited for; undefined where none is. */
+  #forgetMessage: (() => void) | undefined;
 
   constructor(options: Gr00tOptions, socket: Socket) {
     this.#options = options;
@@ -118,6 +124,7 @@ class Gr00tPeer {
     const forget = after(GREETING_MS, () => socket.destroy());
     socket.once("close", () => {
       forget();
+      this.#isWhole();
       this.#held.release();
       this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the answer"));
     });
@@ -138,11 +145,24 @@ class Gr00tPeer {
         this.#coming += chunk.length;
         this.#held.to(this.#coming);
         reader.push(chunk);
+        this.#awaitRest(reader);
       } catch (thrown) {
         socket.destroy(); // no peer of this protocol, or no room for what it sends
         if (thrown instanceof Refusal) this.#note(newId("req"), 0, thrown);
       }
     });
+  }
+
+  /** Strangers share what their messages may take: none of them holds a half-sent one for long. */
+  #awaitRest(reader: ZmtpReader): void {
+    if (reader.isBetween) this.#isWhole();
+    else if (this.#owner === UNKNOWN)
+      this.#forgetMessage ??= after(this.#options.messageMs ?? MESSAGE_MS, () => this.#socket.destroy());
+  }
+
+  #isWhole(): void {
+    this.#forgetMessage?.();
+    this.#forgetMessage = undefined;
   }
 
   #hear(body: Buffer): void {
