@@ -53,6 +53,7 @@ const GATHER_MS = 5;
 const CROWDED_MS = 20;
 /** A batch that has to wait longer than this for its key's limits goes back to the queue meanwhile, so that others have its worker. */
 const HELD_MS = 2_000;
+const NO_PLACES = { places: [], againMs: 1_000 };
 /** Waits between the tries of a request whose refusal passes by itself. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];
 
@@ -180,7 +181,10 @@ class BatchRun {
         idempotencyKey: `${id}.${index}`,
         signal: lost,
       };
-      const answered = await answer(keyId, call, place);
+      // A further try is a further call by the key's limits.
+      const turn = tried === 0 ? place : await this.#placeAgain();
+      if (turn === undefined) return undefined;
+      const answered = await answer(keyId, call, turn);
       if (lost.aborted) return undefined;
       if (answered.kind === "answer") {
         const { statusCode, body, costMicro } = answered;
@@ -190,6 +194,18 @@ class BatchRun {
         await sleep(patienceMs, lost).catch(() => {});
         if (lost.aborted) return undefined;
       } else return { index, state: "failed", error: answered.body, costMicro: 0 };
+    }
+    return undefined;
+  }
+
+  /** One more place in the key's limits, when there is one; undefined where the worker lost the job meanwhile. */
+  async #placeAgain(): Promise<BatchPlace | undefined> {
+    const { lost } = this.#watch;
+    while (!lost.aborted) {
+      // The database may be what kept the try before.
+      const { places, againMs } = await this.#deps.places(this.#job.keyId, 1).catch(() => NO_PLACES);
+      if (places[0] !== undefined) return places[0];
+      await sleep(againMs, lost).catch(() => {});
     }
     return undefined;
   }
