@@ -90,6 +90,7 @@ export function openClient(url: string, { max, plansOnce, onLost, onNotify, puls
     const socket = createConnection({ ...where, timeout: OWED_MS });
     sockets.add(socket);
     if (!unbounded) endOwing(socket);
+    letGoOfAnswers(socket);
     socket.once("close", () => {
       sockets.delete(socket);
       lose();
@@ -124,11 +125,29 @@ function endOwing(socket: Socket): void {
     return write.apply(socket, written);
   }) as typeof write; // the same in all of its forms
   socket.on("data", (bytes: Buffer) => {
-    owes = !isReadyForQuery(bytes);
+    if (bytes.length > 0) owes = !isReadyForQuery(bytes);
   });
   // Told of once nothing has come or gone for as long as the socket was made to wait.
   socket.on("timeout", () => {
     if (owes) socket.destroy();
+  });
+}
+
+/** Answers of up to so many bytes may stay in memory while a connection rests. */
+const KEPT_BYTES = 64 << 10;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * The driver keeps the last bytes that it read until it reads others: a large answer, for as long as its connection rests. So it reads
+ * nothing at all once it has read that. Under TLS the driver reads from another socket, and keeps one answer for each connection.
+ */
+function letGoOfAnswers(socket: Socket): void {
+  let read = 0;
+  socket.on("data", (bytes: Buffer) => {
+    read += bytes.length;
+    if (!isReadyForQuery(bytes)) return;
+    if (read > KEPT_BYTES) setImmediate(() => socket.emit("data", NOTHING));
+    read = 0;
   });
 }
 
