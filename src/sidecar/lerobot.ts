@@ -11,7 +11,15 @@ import { after } from "../clock.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 import { encoded } from "../codecs/pictures/raw-pictures.ts";
 import { newId } from "../ids.ts";
-import { type LerobotObservation, type LerobotSetup, readObservation, readSetup, writeActions } from "./pickles.ts";
+import {
+  type LerobotObservation,
+  type LerobotSetup,
+  readNumber,
+  readObservation,
+  readPicture,
+  readSetup,
+  writeActions,
+} from "./pickles.ts";
 
 /** What it serves, and for whom. */
 export interface LerobotOptions {
@@ -222,29 +230,18 @@ class LerobotRobot {
     });
   }
 
-  async #request(
-    { model, motors, cameras, chunk }: LerobotSetup,
-    { numbers, pictures, task }: LerobotObservation,
-  ): Promise<object> {
-    const names = motors.length > 0 ? motors : [...numbers.keys()];
-    const shown = cameras.length > 0 ? cameras : [...pictures.keys()];
-    const frames = shown.map(async (camera) => {
-      const picture = pictures.get(camera);
-      if (!picture) throw new TypeError(`the observation has no picture ${camera}`);
-      const data = Buffer.from(await encoded(picture, camera, false)).toString("base64");
+  async #request({ model, motors, cameras, chunk }: LerobotSetup, seen: LerobotObservation): Promise<object> {
+    const proprio = motors.map((name) => readNumber(seen, name));
+    const frames = cameras.map(async (camera) => {
+      const data = Buffer.from(await encoded(readPicture(seen, camera), camera, false)).toString("base64");
       return { camera, url: `data:image/png;base64,${data}` };
-    });
-    const proprio = names.map((name) => {
-      const value = numbers.get(name);
-      if (value === undefined) throw new TypeError(`the observation has no number ${name}`);
-      return value;
     });
     const { preset } = this.#options;
     return {
       model,
-      instruction: task,
+      instruction: seen.task,
       horizon: Math.max(1, Math.min(256, chunk)),
-      observations: [{ frames: await Promise.all(frames), proprio, proprio_names: names }],
+      observations: [{ frames: await Promise.all(frames), proprio, proprio_names: motors }],
       provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
       ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),
       ...(preset !== undefined && { preset }),

@@ -1,17 +1,14 @@
 /** What LeRobot's client says and hears: pickles of its own few classes, read without running any of them. */
-import { NdArray } from "../codecs/python/ndarray.ts";
+import { type DType, isDType, NdArray } from "../codecs/python/ndarray.ts";
 import { PyObject, type PyValue, readPickle } from "../codecs/python/pickle.ts";
 import { type Picklable, PyFloat, writePickle } from "../codecs/python/pickle-write.ts";
 
 /** Where the client's classes live: since 0.4.0, and before. */
 const HELPERS = ["lerobot.async_inference.helpers", "lerobot.scripts.server.helpers"] as const;
-const RECONSTRUCT = ["numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct"];
-const ALLOWED: ReadonlySet<string> = new Set([
-  ...HELPERS.flatMap((module) => [`${module}.RemotePolicyConfig`, `${module}.TimedObservation`]),
-  ...RECONSTRUCT,
-  "numpy.ndarray",
-  "numpy.dtype",
-]);
+/** How numpy writes an array, one in protocol 5, and one number, by its second major version and by its first. */
+const [RECONSTRUCT, FROM_BUFFER, SCALAR] = ["multiarray._reconstruct", "numeric._frombuffer", "multiarray.scalar"].map(
+  (name) => new Set([`numpy._core.${name}`, `numpy.core.${name}`]),
+) as [Set<string>, Set<string>, Set<string>];
 
 /** What a client asks for before it begins. */
 export interface LerobotSetup {
@@ -25,15 +22,17 @@ export interface LerobotSetup {
   readonly chunk: number;
 }
 
-/** One observation. */
+/** One observation, of which only what the setup names is read: a robot may send whatever else it knows. */
 export interface LerobotObservation {
   /** Unix seconds by the robot's clock. */
   readonly timestamp: number;
   readonly timestep: number;
   readonly task: string;
-  readonly numbers: ReadonlyMap<string, number>;
-  readonly pictures: ReadonlyMap<string, NdArray>;
+  /** By the robot's own names. */
+  readonly values: ReadonlyMap<PyValue, PyValue>;
 }
+
+const IMAGES = "observation.images.";
 
 /** The setup in a pickle. Throws an error that says what it lacks. */
 export function readSetup(pickle: Buffer): LerobotSetup {
@@ -45,12 +44,12 @@ export function readSetup(pickle: Buffer): LerobotSetup {
     throw new TypeError("the setup names no policy, no features or no chunk");
   const state = features.get("observation.state");
   const names = state instanceof Map ? state.get("names") : [];
-  const cameras = [...features.keys()].map(String).filter((key) => key.startsWith("observation.images."));
+  const cameras = [...features].flatMap(([key, feature]) => (hasColours(feature) ? [String(key)] : []));
   return {
     module: name.slice(0, name.lastIndexOf(".")),
     model,
     motors: Array.isArray(names) ? names.map(String) : [],
-    cameras: cameras.map((key) => key.slice("observation.images.".length)),
+    cameras: cameras.filter((key) => key.startsWith(IMAGES)).map((key) => key.slice(IMAGES.length)),
     chunk,
   };
 }
@@ -58,17 +57,31 @@ export function readSetup(pickle: Buffer): LerobotSetup {
 /** The observation in a pickle. Throws an error that says what it lacks. */
 export function readObservation(pickle: Buffer): LerobotObservation {
   const { fields } = instance(pickle, "TimedObservation");
-  const [timestamp, timestep, observation] = ["timestamp", "timestep", "observation"].map((key) => fields.get(key));
-  if (typeof timestamp !== "number" || typeof timestep !== "number" || !(observation instanceof Map))
+  const [timestamp, timestep] = ["timestamp", "timestep"].map((key) => numberIn(fields.get(key)));
+  const observation = fields.get("observation");
+  if (timestamp === undefined || timestep === undefined || !(observation instanceof Map))
     throw new TypeError("the observation has no time, no step or nothing in it");
-  const numbers = new Map<string, number>();
-  const pictures = new Map<string, NdArray>();
-  for (const [key, value] of observation) {
-    if (typeof value === "number") numbers.set(String(key), value);
-    else if (value instanceof PyObject) pictures.set(String(key), arrayIn(value));
-  }
   const task = observation.get("task");
-  return { timestamp, timestep, task: typeof task === "string" ? task : "", numbers, pictures };
+  return { timestamp, timestep, task: typeof task === "string" ? task : "", values: observation };
+}
+
+/** A number of a robot: Python's own, one of numpy's, or an array of none but one. Throws an error that names it where there is none. */
+export function readNumber({ values }: LerobotObservation, name: string): number {
+  const value = numberIn(values.get(name));
+  if (value === undefined) throw new TypeError(`the observation has no number ${name}`);
+  return value;
+}
+
+/**
+ * A picture in bytes, of whatever numbers the camera's driver makes: LeRobot's server divides all of them by 255, so each is a brightness
+ * from 0 to 255. Throws an error that names the camera where there is no picture.
+ */
+export function readPicture({ values }: LerobotObservation, camera: string): NdArray {
+  const picture = arrayIn(values.get(camera));
+  if (picture === undefined) throw new TypeError(`the observation has no picture ${camera}`);
+  if (picture.dtype === "|u1") return picture;
+  const bytes = Uint8Array.from(picture.toFloat64(), (value) => Math.max(0, Math.min(255, Math.round(value))));
+  return NdArray.uint8(bytes, picture.shape);
 }
 
 /** Actions as the client takes them: one for each step, from the observation's on. */
@@ -92,18 +105,55 @@ export function writeActions(
 }
 
 function instance(pickle: Buffer, kind: string): { name: string; fields: Map<PyValue, PyValue> } {
-  const { value } = readPickle(pickle, ALLOWED);
+  const { value } = readPickle(pickle);
   if (!(value instanceof PyObject) || !HELPERS.some((module) => value.name === `${module}.${kind}`))
     throw new TypeError(`it is no ${kind}`);
   if (!(value.state instanceof Map)) throw new TypeError(`the ${kind} has no fields`);
   return { name: value.name, fields: value.state };
 }
 
-/** An array of bytes, as numpy rebuilds it: version, shape, type, order, data. */
-function arrayIn({ name, state }: PyObject): NdArray {
-  const [, shape, type, isFortran, data] = Array.isArray(state) ? state : [];
-  const isBytes = type instanceof PyObject && type.name === "numpy.dtype" && type.args[0] === "u1";
-  if (!RECONSTRUCT.includes(name) || !isBytes || isFortran !== false || !Buffer.isBuffer(data) || !Array.isArray(shape))
-    throw new TypeError("an array is no picture");
-  return new NdArray("|u1", shape.map(Number), data);
+/** Whether a feature is a picture that a model of colours reads. Depth is one channel, and LeRobot's server shows it to no policy. */
+function hasColours(feature: PyValue): boolean {
+  const shape = feature instanceof Map ? feature.get("shape") : undefined;
+  return !Array.isArray(shape) || (shape.length === 3 && shape[2] !== 1);
+}
+
+function numberIn(value: PyValue | undefined): number | undefined {
+  if (typeof value === "number") return value;
+  if (typeof value === "bigint" || typeof value === "boolean") return Number(value);
+  if (!(value instanceof PyObject)) return undefined;
+  const [type, data] = value.args;
+  const array = SCALAR.has(value.name) ? numbersOf([], type, "C", data) : arrayIn(value);
+  return array?.shape.length === 0 ? array.toFloat64()[0] : undefined;
+}
+
+/** An array as numpy rebuilds it: from its state, or from a buffer with its type, shape and order. */
+function arrayIn(value: PyValue | undefined): NdArray | undefined {
+  if (!(value instanceof PyObject)) return undefined;
+  if (FROM_BUFFER.has(value.name)) {
+    const [data, type, shape, order] = value.args;
+    return numbersOf(shape, type, order, data);
+  }
+  if (!RECONSTRUCT.has(value.name) || !Array.isArray(value.state)) return undefined;
+  const [, shape, type, isFortran, data] = value.state;
+  return numbersOf(shape, type, isFortran === true ? "F" : "C", data);
+}
+
+/** None for what holds no numbers: texts, objects, records, an order that is no order. */
+function numbersOf(shape: Unread, type: Unread, order: Unread, data: Unread): NdArray | undefined {
+  const dtype = typeIn(type);
+  if (dtype === undefined || !Array.isArray(shape) || !Buffer.isBuffer(data)) return undefined;
+  if (order === "F") return NdArray.fromFortran(dtype, shape.map(Number), data);
+  return order === "C" ? new NdArray(dtype, shape.map(Number), data) : undefined;
+}
+
+type Unread = PyValue | undefined;
+
+/** `f4` and a byte order that was given to it; a single byte has none. */
+function typeIn(type: Unread): DType | undefined {
+  if (!(type instanceof PyObject) || type.name !== "numpy.dtype") return undefined;
+  const [kind] = type.args;
+  const order = Array.isArray(type.state) ? type.state[1] : undefined;
+  const dtype = `${String(order)}${String(kind)}`;
+  return isDType(dtype) ? dtype : undefined;
 }

@@ -125,6 +125,23 @@ describe("a client of LeRobot", () => {
     expect(actions[1]!.timestamp - EXPECTED.observation.timestamp).toBeCloseTo(0.033 * 1, 1);
   });
 
+  it("gets timed actions from Python 3.14, with numpy's numbers, depth and keys that no policy reads", async () => {
+    const robot = connect(`http://127.0.0.1:${server.port}`);
+    await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup_5.pkl"))], robot);
+    const pickle = sample("lerobot_observation_numpy_5.pkl");
+    expect(await call("SendObservations", [piece(3, pickle)], robot)).toMatchObject({ status: "0" });
+    const { answer } = await call("GetActions", [new Uint8Array()], robot);
+    robot.destroy();
+    expect(actionsIn(answer).map(({ timestep }) => timestep)).toEqual(Array.from({ length: 20 }, (_, i) => 3 + i));
+    const [seen] = model.acts.at(-1)!.observations;
+    expect(seen?.proprio).toEqual([-9.25, 91.5, -34.75]);
+    expect(seen?.frames.map(({ camera, width, height }) => [camera, width, height])).toEqual([
+      ["front", 8, 6],
+      ["wrist", 8, 6],
+      ["side", 6, 8],
+    ]);
+  });
+
   it("gets an empty answer when the gateway has none, and the reason is told on the robot", async () => {
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
     await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);

@@ -39,6 +39,35 @@ export class NdArray {
     this.data = data;
   }
 
+  /** From elements in Fortran's order: the first index runs fastest. Throws as the constructor does, and for more than eight axes. */
+  static fromFortran(dtype: DType, shape: readonly number[], data: Uint8Array): NdArray {
+    const array = new NdArray(dtype, shape, data);
+    const axes = shape.filter((length) => length !== 1);
+    if (axes.length > MAX_TURNED_RANK) throw new CodecError("unsupported");
+    if (axes.length < 2 || data.length === 0) return array;
+    const size = itemSize(dtype);
+    const out = new Uint8Array(data.length);
+    // The first axis runs fastest in the source and slowest in the result: whole columns are placed one after the other.
+    const [rows = 1, ...rest] = axes;
+    const strides = axes.map((_, axis) => axes.slice(axis + 1).reduce((product, length) => product * length, size));
+    const [down = size, ...across] = strides;
+    const index = rest.map(() => 0);
+    let start = 0;
+    for (let from = 0; from < data.length; ) {
+      let to = start;
+      for (let row = 0; row < rows; row++, to += down)
+        for (let byte = 0; byte < size; byte++) out[to + byte] = data[from++]!;
+      for (let axis = 0; axis < rest.length; axis++) {
+        start += across[axis]!;
+        index[axis]! += 1;
+        if (index[axis]! < rest[axis]!) break;
+        start -= across[axis]! * rest[axis]!;
+        index[axis] = 0;
+      }
+    }
+    return new NdArray(dtype, shape, out);
+  }
+
   /** `<f8` of the given numbers, one-dimensional unless a shape is given. */
   static float64(values: ArrayLike<number>, shape: readonly number[] = [values.length]): NdArray {
     return new NdArray("<f8", shape, bytesOf(Float64Array.from(values)));
@@ -76,6 +105,8 @@ export const encodeNumpy = (value: Packable<NdArray>, room?: MsgpackBudget): Buf
 export const decodeNumpy = (bytes: Uint8Array, limits?: UnpackLimits): Unpacked<NdArray> =>
   decodeMsgpack<NdArray>(bytes, fromMap, limits);
 
+/** More than any picture or state has, and few enough that short axes cost no more than long ones. */
+const MAX_TURNED_RANK = 8;
 /** Numpy's own limit. */
 const MAX_RANK = 64;
 /** Beyond every message we read; keeps the dimensions beside a zero from being absurd. */

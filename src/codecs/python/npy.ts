@@ -31,8 +31,8 @@ const HEADER =
   /^\{'descr': '([<>|][a-z]\d{1,2})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\),? ?\} {0,10000}\n?$/;
 
 /**
- * The array of one file, its data a view. Throws CodecError: `malformed`, `bad_dtype` (objects, text, records), `bad_shape`, `unsupported`
- * (Fortran order of more than one dimension), `truncated`, `trailing_bytes`.
+ * The array of one file, its data a view where the file has it in C order. Throws CodecError: `malformed`, `bad_dtype` (objects, text, records),
+ * `bad_shape`, `unsupported` (a version beyond 3), `truncated`, `trailing_bytes`.
  */
 export function readNpy(bytes: Buffer): NdArray {
   if (bytes.length < 12) throw new CodecError("truncated");
@@ -48,6 +48,6 @@ export function readNpy(bytes: Buffer): NdArray {
   const [, dtype, order, sizes = ""] = header;
   if (!isDType(dtype)) throw new CodecError("bad_dtype");
   const shape = sizes.split(",").flatMap((size) => (size.trim() === "" ? [] : [Number(size)]));
-  if (order === "True" && shape.filter((size) => size !== 1).length > 1) throw new CodecError("unsupported");
-  return new NdArray(dtype, shape, bytes.subarray(start + length));
+  const data = bytes.subarray(start + length);
+  return order === "True" ? NdArray.fromFortran(dtype, shape, data) : new NdArray(dtype, shape, data);
 }

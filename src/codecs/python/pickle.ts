@@ -1,7 +1,7 @@
 /**
  * Python's pickles as inert data: a list of opcodes, a list of names, and nothing that is ever called. What a pickle would have
  * constructed comes out as the name and the arguments that it would have been constructed with.
- * Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 4.
+ * Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 5; buffers beside the pickle are not read.
  */
 import { CodecError } from "../error.ts";
 
@@ -18,7 +18,7 @@ export class PyObject {
   }
 }
 
-/** A value as read. Lists and tuples are arrays; a list may hold itself, so nobody may walk a value without an end. */
+/** A value as read. Lists, tuples and sets are arrays; a list may hold itself, so nobody may walk a value without an end. */
 export type PyValue = null | boolean | number | bigint | string | Buffer | PyObject | PyValue[] | Map<PyValue, PyValue>;
 
 /** The name of what stands for a persistent id. */
@@ -29,9 +29,9 @@ const MAX_STACK = 100_000;
 
 /**
  * Reads the pickle that begins at `start`; `end` is where it stops, which needn't be the end of the bytes. `allowed` has the names
- * (`module.name`) that may appear. Throws CodecError: `unsupported` for any other name or opcode, `malformed`, `truncated`, `too_many_values`.
+ * (`module.name`) that may appear; without it each may, for what is read is a record either way. Throws CodecError: `unsupported` for any other name or opcode, `malformed`, `truncated`, `too_many_values`.
  */
-export function readPickle(bytes: Buffer, allowed: ReadonlySet<string>, start = 0): { value: PyValue; end: number } {
+export function readPickle(bytes: Buffer, allowed?: ReadonlySet<string>, start = 0): { value: PyValue; end: number } {
   const machine = new Machine(bytes, allowed, start);
   for (let ops = 0; ops < MAX_OPS; ops++) {
     const value = machine.step();
@@ -43,16 +43,18 @@ export function readPickle(bytes: Buffer, allowed: ReadonlySet<string>, start = 
 /** A class or function, before anything was made of it. */
 const GLOBAL = Symbol("global");
 const MARK = Symbol("mark");
+/** A dict that Python writes as an object and its items after it. */
+const ORDERED = "collections.OrderedDict";
 type PickleItem = PyValue | { readonly [GLOBAL]: string } | typeof MARK;
 
 class Machine {
   at: number;
   readonly #bytes: Buffer;
-  readonly #allowed: ReadonlySet<string>;
+  readonly #allowed: ReadonlySet<string> | undefined;
   readonly #stack: PickleItem[] = [];
   readonly #memo = new Map<number, PickleItem>();
 
-  constructor(bytes: Buffer, allowed: ReadonlySet<string>, start: number) {
+  constructor(bytes: Buffer, allowed: ReadonlySet<string> | undefined, start: number) {
     this.#bytes = bytes;
     this.#allowed = allowed;
     this.at = start;
@@ -100,15 +102,15 @@ class Machine {
     this.push(isSafe ? Number(signed) : signed);
   }
 
-  pushText(width: 1 | 4): void {
-    const length = this.#uint(width);
+  pushText(width: 1 | 4 | 8): void {
+    const length = this.#length(width);
     const start = this.#take(length);
     this.push(this.#bytes.toString("utf8", start, start + length));
   }
 
   /** A view of the pickle's own bytes. */
-  pushBytes(width: 1 | 4): void {
-    const length = this.#uint(width);
+  pushBytes(width: 1 | 4 | 8): void {
+    const length = this.#length(width);
     const start = this.#take(length);
     this.push(this.#bytes.subarray(start, start + length));
   }
@@ -135,27 +137,28 @@ class Machine {
   }
 
   append(): void {
-    const value = this.#value();
-    this.#list().push(value);
+    this.#extend([this.#value()]);
   }
 
   appends(): void {
-    const values = this.#sinceMark();
-    const list = this.#list();
-    for (const value of values) list.push(value);
+    this.#extend(this.#sinceMark());
   }
 
   setItem(): void {
     const value = this.#value();
-    const key = this.#value();
-    this.#map().set(key, value);
+    this.#set([this.#value(), value]);
   }
 
   setItems(): void {
-    const values = this.#sinceMark();
-    if (values.length % 2 !== 0) fault();
-    const map = this.#map();
-    for (let i = 0; i < values.length; i += 2) map.set(values[i]!, values[i + 1]!);
+    this.#set(this.#sinceMark());
+  }
+
+  popMark(): void {
+    this.#sinceMark();
+  }
+
+  duplicate(): void {
+    this.push(this.#stack.at(-1) ?? fault());
   }
 
   /** From two texts on the stack. */
@@ -177,7 +180,14 @@ class Machine {
     const args = this.#value();
     const callee = this.#stack.pop();
     if (!Array.isArray(args) || !isGlobal(callee)) fault();
-    this.push(new PyObject((callee as { [GLOBAL]: string })[GLOBAL], args as PyValue[])); // both were looked at
+    const name = (callee as { [GLOBAL]: string })[GLOBAL]; // both were looked at
+    this.push(name === ORDERED && args.length === 0 ? new Map() : new PyObject(name, args));
+  }
+
+  /** NEWOBJ_EX: by arguments and by named ones, which nothing here reads. */
+  makeNamed(): void {
+    if (!(this.#value() instanceof Map)) fault();
+    this.make();
   }
 
   build(): void {
@@ -196,7 +206,7 @@ class Machine {
   }
 
   #global(name: string): void {
-    if (!this.#allowed.has(name)) throw new CodecError("unsupported");
+    if (this.#allowed?.has(name) === false) throw new CodecError("unsupported");
     this.push({ [GLOBAL]: name });
   }
 
@@ -211,14 +221,21 @@ class Machine {
     return this.#stack.splice(at).slice(1).map(plain);
   }
 
-  #list(): PyValue[] {
+  /** An object that is a kind of list stays a record of its arguments. */
+  #extend(values: readonly PyValue[]): void {
     const list = this.#stack.at(-1);
-    return Array.isArray(list) ? list : fault();
+    if (list instanceof PyObject) return;
+    if (!Array.isArray(list)) fault();
+    for (const value of values) list.push(value);
   }
 
-  #map(): Map<PyValue, PyValue> {
+  /** Keys and values in turn. An object that is a kind of dict stays a record of its arguments. */
+  #set(values: readonly PyValue[]): void {
     const map = this.#stack.at(-1);
-    return map instanceof Map ? map : fault();
+    if (values.length % 2 !== 0) fault();
+    if (map instanceof PyObject) return;
+    if (!(map instanceof Map)) fault();
+    for (let i = 0; i < values.length; i += 2) map.set(values[i]!, values[i + 1]!);
   }
 
   #line(): string {
@@ -227,6 +244,12 @@ class Machine {
     const line = this.#bytes.toString("latin1", this.at, end);
     this.at = end + 1;
     return line;
+  }
+
+  #length(width: 1 | 4 | 8): number {
+    if (width !== 8) return this.#uint(width);
+    // Beyond what a double holds it is beyond the bytes too.
+    return Number(this.#bytes.readBigUInt64LE(this.#take(8)));
   }
 
   #uint(width: 1 | 2 | 4): number {
@@ -260,6 +283,8 @@ const OPS: Readonly<Record<number, (machine: Machine) => void>> = {
   149: (m) => m.skip(8), // FRAME
   40: (m) => m.push(MARK),
   48: (m) => m.pop(),
+  49: (m) => m.popMark(),
+  50: (m) => m.duplicate(),
   78: (m) => m.push(null), // NONE
   136: (m) => m.push(true),
   137: (m) => m.push(false),
@@ -272,7 +297,13 @@ const OPS: Readonly<Record<number, (machine: Machine) => void>> = {
   88: (m) => m.pushText(4), // BINUNICODE
   67: (m) => m.pushBytes(1), // SHORT_BINBYTES
   66: (m) => m.pushBytes(4), // BINBYTES
+  141: (m) => m.pushText(8), // BINUNICODE8
+  142: (m) => m.pushBytes(8), // BINBYTES8
+  150: (m) => m.pushBytes(8), // BYTEARRAY8
   93: (m) => m.push([]), // EMPTY_LIST
+  143: (m) => m.push([]), // EMPTY_SET
+  144: (m) => m.appends(), // ADDITEMS
+  145: (m) => m.tupleFromMark(), // FROZENSET
   125: (m) => m.push(new Map()), // EMPTY_DICT
   41: (m) => m.push([]), // EMPTY_TUPLE
   133: (m) => m.tuple(1),
@@ -292,6 +323,7 @@ const OPS: Readonly<Record<number, (machine: Machine) => void>> = {
   99: (m) => m.lineGlobal(), // GLOBAL
   129: (m) => m.make(), // NEWOBJ
   82: (m) => m.make(), // REDUCE
+  146: (m) => m.makeNamed(), // NEWOBJ_EX
   98: (m) => m.build(),
   81: (m) => m.persistentId(), // BINPERSID
 };

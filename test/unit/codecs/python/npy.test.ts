@@ -47,11 +47,26 @@ describe("an npy file", () => {
   });
 
   it.each([
+    ["(2, 3)", [0, 2, 4, 1, 3, 5]],
+    ["(3, 2)", [0, 3, 1, 4, 2, 5]],
+    ["(1, 3, 1, 2)", [0, 3, 1, 4, 2, 5]],
+    ["(1, 6)", [0, 1, 2, 3, 4, 5]],
+  ])("in Fortran's order of shape %s is read in C order, as np.load reads it", (shape, expected) => {
+    const data = Buffer.from(Float32Array.of(0, 1, 2, 3, 4, 5).buffer);
+    expect([...readNpy(file(header("'<f4'", "True", shape), data)).toFloat64()]).toEqual(expected);
+  });
+
+  it.each([
     ["objects", file(header("'|O'", "False", "(2,)"), eight), "malformed"],
     ["text", file(header("'<U1'", "False", "(2,)"), eight), "malformed"],
     ["records", file(header("[('a', '<f4')]", "False", "(2,)"), eight), "malformed"],
     ["an odd size", file(header("'<f3'", "False", "(2,)"), eight), "bad_dtype"],
-    ["another order", file(header("'<f4'", "True", "(2, 1, 2)"), Buffer.alloc(16)), "unsupported"],
+    ["more than it holds in Fortran's order", file(header("'<f4'", "True", "(2, 1, 2)"), eight), "bad_shape"],
+    [
+      "nine axes in Fortran's order",
+      file(header("'|u1'", "True", "(2, 2, 2, 2, 2, 2, 2, 2, 2)"), Buffer.alloc(512)),
+      "unsupported",
+    ],
     ["code for a header", file("__import__('os').system('x')", eight), "malformed"],
     ["more than it holds", file(header("'<f4'", "False", "(3,)"), eight), "bad_shape"],
     ["less than it holds", file(header("'<f4'", "False", "(1,)"), eight), "bad_shape"],
