@@ -230,8 +230,9 @@ class LerobotRobot {
     });
   }
 
-  async #request({ model, motors, cameras, chunk }: LerobotSetup, seen: LerobotObservation): Promise<object> {
-    const proprio = motors.map((name) => readNumber(seen, name));
+  async #request({ model, motors: names, cameras, chunk }: LerobotSetup, seen: LerobotObservation): Promise<object> {
+    const { task } = seen;
+    const proprio = names.map((name) => readNumber(seen, name));
     const frames = cameras.map(async (camera) => {
       const data = Buffer.from(await encoded(readPicture(seen, camera), camera, false)).toString("base64");
       return { camera, url: `data:image/png;base64,${data}` };
@@ -239,9 +240,9 @@ class LerobotRobot {
     const { preset } = this.#options;
     return {
       model,
-      instruction: seen.task,
+      instruction: task,
       horizon: Math.max(1, Math.min(256, chunk)),
-      observations: [{ frames: await Promise.all(frames), proprio, proprio_names: motors }],
+      observations: [{ frames: await Promise.all(frames), proprio, proprio_names: names }],
       provider: { session_id: `lerobot ${this.#session}`, deadline_ms: DEADLINE_MS },
       ...(this.#actionSpace !== undefined && { action_space: this.#actionSpace }),
       ...(preset !== undefined && { preset }),

@@ -132,6 +132,24 @@ describe("the lease of a server", () => {
     expect((await verify(other)).body.offering.status).toBe("live");
   });
 
+  it("holds up the probe of an offering that is new: it stays as it was declared, and passes when the server is free", async () => {
+    await act(one, "first");
+    const body = { ...ACT_DECLARATION, ...DECLARATION, model: `${model}-again`, endpoint: server.endpoint };
+    const declared = await one.call("/v1/supply/providers/acme/models", body, { key: supplier.key });
+    const path = `/v1/supply/offerings/${declared.body.id}`;
+    const again = () => one.call(`${path}/verify`, {}, { key: supplier.key });
+    const busy = await again();
+    expect([busy.status, busy.body.error.code, busy.body.error.message]).toEqual([
+      409,
+      "offering_not_verifiable",
+      expect.stringContaining("verify it again when it is free"),
+    ]);
+    expect((await one.call(path, undefined, { key: supplier.key })).body.status).toBe("pending");
+    await forget();
+    answerTwoWays();
+    expect((await again()).body.offering.status).toBe("live");
+  });
+
   it("is not given back by who has lost it", async () => {
     const { promise: later, resolve: answerNow } = Promise.withResolvers<void>();
     server.behave({ kind: "later", steps: STEPS, after: later }, { kind: "steps", steps: STEPS });

@@ -426,7 +426,7 @@ export const Reason = {
   ROBOT_STOPPED: 231,
 
   /**
-   * A rejected or removed offering cannot be verified; register it again.
+   * A rejected or removed offering cannot be verified: register it again. One whose server was busy can be when it is free.
    *
    * @generated from enum value: REASON_OFFERING_NOT_VERIFIABLE = 75;
    */

@@ -8,7 +8,7 @@ import { type EventData, emit } from "../../events/emit.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
 import { endProgress, settleProbe, tellProgress } from "../../store/supply/offering-lifecycle.ts";
-import type { OfferingRecord, OfferingStatus } from "../../store/supply/supply.ts";
+import { type OfferingRecord, type OfferingStatus, setOfferingStatus } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../deps.ts";
 import { liveOffering } from "../facts.ts";
 import { probe } from "./probe.ts";
@@ -51,8 +51,9 @@ export async function verify(
   ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
   if (busy && !report.passed && !asker.owner)
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
-  // What serves calls is not taken from them because it had no time for a probe.
-  if (busy && !report.passed && (known.status === "live" || known.status === "degraded")) {
+  // Nothing is taken from calls, and nothing rejected, because a server had no time for a probe.
+  if (busy && !report.passed) {
+    await setOfferingStatus(deps.sql, known.id, { from: ["verifying"], to: "pending" });
     const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
     throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);
   }
