@@ -9,6 +9,7 @@ import {
   GroundResponseSchema,
   PredictResponseSchema,
 } from "../../gen/limber/policy/v1/policy_service_pb.ts";
+import { ServerDialect } from "../../gen/limber/v1/supply_pb.ts";
 import { ZmtpReader } from "../../src/codecs/zmtp.ts";
 import { UpstreamFailure } from "../../src/contracts/failure.ts";
 import { FAST_CODEC } from "../../src/fast/policy-codec.ts";
@@ -155,12 +156,12 @@ const READERS: readonly Reader[] = [
   [
     "openpi's answer",
     [recorded("openpi_response"), recorded("openpi_response_f16_scalar")],
-    (bytes) => readAnswer(bytes, expected([])),
+    (bytes) => readAnswer(bytes, { ...expected([]), dialect: ServerDialect.VLLM_OMNI }),
   ],
   [
     "openpi's answer in parts",
     [recorded("openpi_response")],
-    (bytes) => readAnswer(bytes, expected(["actions", "actions"])),
+    (bytes) => readAnswer(bytes, { ...expected(["actions", "actions"]), dialect: ServerDialect.OPENPI }),
   ],
   ["a chat's answer", SAID, readChat],
   [

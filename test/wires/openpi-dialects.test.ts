@@ -50,6 +50,11 @@ const twoCameras = async () =>
     proprio: [1, 2, 3],
   });
 
+const named = (seen: Awaited<ReturnType<typeof twoCameras>>) => ({
+  ...seen,
+  frames: seen.frames.map((frame, i) => ({ ...frame, camera: i === 0 ? "exterior_1" : "wrist" })),
+});
+
 describe("SGLang's dialect", () => {
   const metadata = pack(map({ object: "action.metadata", output: map({ action_horizon: 10, action_dim: 2 }) }));
   const frames = [{ camera: "base", key: "observation.images.base_0_rgb", ...small }];
@@ -184,6 +189,73 @@ describe("vLLM-Omni's dialect", () => {
     ]);
     const wrong = wire.act(told({ ...init, actionDims: [1, 2] }), actInput(), framesOf(), callWith());
     expect(nameOf(await failureIn(wrong))).toBe("ACTION_DIM_MISMATCH");
+  });
+
+  const GR00T = map({ image_resolution: [6, 10], needs_session_id: true, action_horizon: 40, action_keys: ["b", "a"] });
+
+  it.each([
+    ["inside a map of its own", map({ policy_server_config: map({ action_dim: 2 }) })],
+    ["as the metadata themselves, for GR00T", GR00T],
+    ["as the metadata themselves, without a word on sessions", map({ image_resolution: [6, 10], action_horizon: 4 })],
+    [
+      "as DreamZero has them",
+      map({ ...Object.fromEntries(GR00T), needs_wrist_camera: true, action_space: "joint_position" }),
+    ],
+  ])("is told by metadata that stand %s: calls without a session share none", async (_, first) => {
+    await serve({ metadata: pack(first) });
+    for (const requestId of ["req_a", "req_b"])
+      await wire.act(told({}), actInput(), framesOf(), { ...callWith(), requestId });
+    const said = requests().map((each) => [each.get("endpoint"), each.get("session_id")]);
+    expect(said).toEqual([
+      ["infer", "req_a"],
+      ["infer", "req_b"],
+    ]);
+  });
+
+  it("takes pictures in the size that the server announces, on the first call and after it", async () => {
+    await serve({ metadata: pack(GR00T) });
+    const seen = await twoCameras();
+    const frames = framesOf(seen);
+    for (let call = 0; call < 2; call++)
+      await wire.act(
+        told({ preset: "roboarena/droid", frames: [], proprio: [{ start: 0, end: 3, key: "s" }] }),
+        actInput({ observations: [named(seen)] }),
+        frames,
+        callWith(),
+      );
+    for (const request of requests())
+      expect(request.get("observation/exterior_image_0_left")?.get("shape")).toEqual([6, 10, 3]);
+  });
+
+  it("takes pictures in the size of the offering's own mapping where it has one", async () => {
+    await serve({ metadata: pack(GR00T) });
+    const seen = await twoCameras();
+    const init = { frames: [{ camera: "base", key: "observation/image", ...small }] };
+    await wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
+    expect(requests()[0]?.get("observation/image")?.get("shape")).toEqual([8, 8, 3]);
+  });
+
+  it.each([[[0, 10]], [[6]], [[6, 10, 3]], [[5000, 10]], [["6", "10"]], [6], [null]])(
+    "leaves pictures as they are where the size is %j",
+    async (image_resolution) => {
+      await serve({ metadata: pack(map({ image_resolution, needs_session_id: true })) });
+      const seen = await twoCameras();
+      await wire.act(told({}), actInput({ observations: [seen] }), framesOf(seen), callWith());
+      expect(requests()[0]?.get("observation/image")?.get("shape")).toEqual([224, 224, 3]);
+    },
+  );
+
+  it("reads the only array of a map, whatever its name, and never guesses the order of several", async () => {
+    let answer = map({ default: f4(STEPS, [1, 2, 2]) });
+    await serve({ metadata: pack(GR00T), answer: () => pack(answer) });
+    const rows = async (init = {}) => rowsOf(await wire.act(told(init), actInput(), framesOf(), callWith()));
+    expect(await rows()).toEqual(STEPS);
+    answer = map({ actions: answer });
+    expect(await rows()).toEqual(STEPS);
+    answer = map({ b: f4([[2], [4]]), a: f4([[1], [3]]) });
+    const failure = await failureIn(rows());
+    expect([nameOf(failure), failure.message]).toEqual(["MALFORMED_ANSWER", expect.stringContaining("action_keys")]);
+    expect(await rows({ actionKeys: ["a", "b"] })).toEqual(STEPS);
   });
 
   it("is probed for metadata that contradict the declaration", async () => {

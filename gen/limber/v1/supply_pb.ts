@@ -328,7 +328,7 @@ export type WireProfile = Message<"limber.v1.WireProfile"> & {
   preset?: string | undefined;
 
   /**
-   * Where each camera's picture goes.
+   * Where each camera's picture goes. Pictures of a preset have the size that the server announces (`image_resolution`), where it does.
    *
    * @generated from field: repeated limber.v1.FrameMapping frames = 2;
    */
@@ -916,7 +916,7 @@ export const ServerDialect = {
   ROBOARENA: 2,
 
   /**
-   * vLLM-Omni: `endpoint`, a session id, a seed.
+   * vLLM-Omni: `endpoint`, a session id, a seed; an answer of named arrays.
    *
    * @generated from enum value: SERVER_DIALECT_VLLM_OMNI = 3;
    */

@@ -20,6 +20,14 @@ export interface Metadata {
   readonly actionDim: number | undefined;
   /** Steps in a chunk, where it is given. */
   readonly chunk: number | undefined;
+  /** The size of the pictures that it takes, where it is given. */
+  readonly imageSize: ImageSize | undefined;
+}
+
+/** In pixels. */
+export interface ImageSize {
+  readonly width: number;
+  readonly height: number;
 }
 
 /** Reads the first frame of a connection: the server's metadata, which show its dialect. Throws an UpstreamFailure when it isn't a map. */
@@ -31,12 +39,23 @@ export function readMetadata(bytes: Buffer): Metadata {
     dialect: TOLD_BY.find(({ tells }) => tells(metadata))?.dialect ?? ServerDialect.OPENPI,
     actionDim: countAt(config, "action_dim"),
     chunk: countAt(config, "action_horizon") ?? countAt(metadata, "action_chunk_size"),
+    imageSize: sizeAt(config, "image_resolution"),
   };
 }
 
-/** Metadata that only servers of one dialect have. */
+/** What vLLM-Omni's models say beside the fields that RoboArena's servers have too. */
+const VLLM_OMNI_KEYS = ["action_horizon", "max_action_horizon", "action_dim", "action_keys", "embodiment_tag"];
+
+/**
+ * Metadata that only servers of one dialect have. vLLM-Omni's are its model's `policy_server_config`, with that name around them or
+ * without (vllm-project/vllm-omni, entrypoints/openpi/serving.py at 0a2c951, deploy/Gr00tN1d7.yaml at 4b9dc92).
+ */
 const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: OpenpiAnswer) => boolean }[] = [
   { dialect: ServerDialect.VLLM_OMNI, tells: (metadata) => metadata.has("policy_server_config") },
+  {
+    dialect: ServerDialect.VLLM_OMNI,
+    tells: (metadata) => metadata.has("image_resolution") && VLLM_OMNI_KEYS.some((key) => metadata.has(key)),
+  },
   { dialect: ServerDialect.ROBOARENA, tells: (metadata) => metadata.has("needs_session_id") },
   { dialect: ServerDialect.SGLANG, tells: (metadata) => metadata.get("object") === "action.metadata" },
   { dialect: ServerDialect.STARVLA, tells: (metadata) => metadata.has("available_unnorm_keys") },
@@ -48,19 +67,22 @@ export interface Expected {
   readonly horizon: number;
   /** The answer must name it, where it names any request. */
   readonly requestId: string;
+  /** In which it was asked. */
+  readonly dialect: ServerDialect;
 }
 
 /**
  * The first `horizon` rows of the answer's action, each as long as the answer has it. Throws an UpstreamFailure: the server's own
  * error, no action, fewer rows than asked for, an answer to another request.
  */
-export function readAnswer(bytes: Buffer, { profile, horizon, requestId }: Expected): ActAnswer {
+export function readAnswer(bytes: Buffer, { profile, horizon, requestId, dialect }: Expected): ActAnswer {
   const answer = decode(bytes);
   if (answer instanceof Map) throwIfError(answer);
   if (answer instanceof Map && (answer.get("request_id") ?? requestId) !== requestId) {
     throw malformed("the answer is to another request");
   }
-  const tables = profile.actionKeys.length > 0 ? namedIn(answer, profile.actionKeys) : [tableAt(actionIn(answer))];
+  const action = actionIn(answer, dialect);
+  const tables = profile.actionKeys.length > 0 ? namedIn(answer, action, profile.actionKeys) : [tableAt(action)];
   return chunkOf(sideBySide(tables, profile.actionDims), horizon, { gpuSeconds: gpuSecondsOf(answer) });
 }
 
@@ -96,21 +118,34 @@ function throwIfError(answer: OpenpiAnswer): void {
   throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(String(message ?? "")));
 }
 
-/** Where openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself) and starVLA (`data.actions`) put the action. */
-function actionIn(answer: OpenpiValue): OpenpiValue | undefined {
+/**
+ * Where openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself, or the only array of it) and starVLA (`data.actions`) put the
+ * action. Several named arrays have no order of their own, and a wrong one passes every check: the offering declares it.
+ */
+function actionIn(answer: OpenpiValue, dialect: ServerDialect): OpenpiValue | undefined {
   if (!(answer instanceof Map)) return answer;
-  return answer.get("actions") ?? answer.get("action") ?? mapAt(answer, "data")?.get("actions");
+  const action = answer.get("actions") ?? answer.get("action") ?? mapAt(answer, "data")?.get("actions");
+  if (dialect !== ServerDialect.VLLM_OMNI || action instanceof NdArray) return action;
+  return onlyIn(action instanceof Map ? action : answer) ?? action;
+}
+
+/** The array of a map that holds nothing else. */
+function onlyIn(map: OpenpiAnswer): NdArray | undefined {
+  const [first, ...others] = map.values();
+  return others.length === 0 && first instanceof NdArray ? first : undefined;
 }
 
 /** The named arrays, of the answer itself or of the map that stands for its action. */
-function namedIn(answer: OpenpiValue, keys: readonly string[]): Table[] {
-  const action = actionIn(answer);
+function namedIn(answer: OpenpiValue, action: OpenpiValue | undefined, keys: readonly string[]): Table[] {
   const holder = action instanceof Map ? action : answer;
   return keys.map((key) => tableAt(holder instanceof Map ? holder.get(key) : undefined));
 }
 
 function tableAt(value: OpenpiValue | undefined): Table {
-  if (!(value instanceof NdArray)) throw malformed("there is no array of actions");
+  if (!(value instanceof NdArray))
+    throw malformed(
+      "there is no array of actions: where it has several named ones, declare their order as action_keys",
+    );
   return tableOf(value);
 }
 
@@ -128,6 +163,17 @@ function mapAt(map: OpenpiAnswer, key: string): OpenpiAnswer | undefined {
   const value = map.get(key);
   return value instanceof Map ? value : undefined;
 }
+
+/** Rows, then columns, as numpy has a picture's shape; no more of either than a declaration may have. */
+function sizeAt(map: OpenpiAnswer, key: string): ImageSize | undefined {
+  const value = map.get(key);
+  const [height, width, ...others] = Array.isArray(value) ? value : [];
+  return isSide(height) && isSide(width) && others.length === 0 ? { width, height } : undefined;
+}
+
+const MOST_PIXELS_A_SIDE = 4_096;
+const isSide = (value: OpenpiValue | undefined): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MOST_PIXELS_A_SIDE;
 
 function countAt(map: OpenpiAnswer, key: string): number | undefined {
   const value = map.get(key);

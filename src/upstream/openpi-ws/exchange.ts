@@ -27,8 +27,8 @@ const IDLE_MS = 25_000;
 
 /** One request, until its connection is there. */
 export interface OpenpiRequest {
-  /** Writes the request in the dialect of the server's metadata, into the connection's own buffer. */
-  readonly encode: (dialect: Metadata["dialect"], room: MsgpackBudget) => Buffer;
+  /** Writes the request as the server's metadata want it, into the connection's own buffer. */
+  readonly encode: (told: Metadata, room: MsgpackBudget) => Promise<Buffer>;
   /** Sent once on every connection before its first request; the server confirms it. */
   readonly opening: Buffer | undefined;
   readonly signal: Signal;
@@ -37,6 +37,8 @@ export interface OpenpiRequest {
 /** Every connection to one server under one credential. */
 export class OpenpiPool implements UpstreamServer {
   readonly #address: Address;
+  /** What its newest connection was told; undefined before the first one. */
+  #told: Metadata | undefined;
   /** The longest unused first. */
   readonly #connections = new Set<OpenpiConnection>();
   readonly #waiting: OpenpiWaiter[] = [];
@@ -55,6 +57,11 @@ export class OpenpiPool implements UpstreamServer {
    */
   exchange(session: string | undefined, request: OpenpiRequest): Promise<Buffer> {
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
+  }
+
+  /** What the server said of itself when it was last connected to; undefined when it was not. */
+  get told(): Metadata | undefined {
+    return this.#told;
   }
 
   /** The metadata that the server sends when a connection opens. Rejects with an UpstreamFailure. */
@@ -98,9 +105,14 @@ export class OpenpiPool implements UpstreamServer {
   }
 
   #open(session: string | undefined): OpenpiConnection {
-    const connection = new OpenpiConnection(this.#address, session, () => {
-      this.#connections.delete(connection);
-      this.#serve();
+    const connection = new OpenpiConnection(this.#address, session, {
+      greeted: (told) => {
+        this.#told = told;
+      },
+      closed: () => {
+        this.#connections.delete(connection);
+        this.#serve();
+      },
     });
     this.#connections.add(connection);
     return connection.occupy();
@@ -155,11 +167,18 @@ interface OpenpiWaiter {
   readonly reject: (failure: UpstreamFailure) => void;
 }
 
+/** What a pool hears of a connection, each once. */
+interface OpenpiEvents {
+  greeted(told: Metadata): void;
+  /** It is of no more use. */
+  closed(): void;
+}
+
 /** One WebSocket, and the call that waits for its next frame. */
 class OpenpiConnection {
   readonly session: string | undefined;
   readonly #socket: WebSocket;
-  readonly #onClosed: () => void;
+  readonly #events: OpenpiEvents;
   #busy = false;
   #metadata: Metadata | undefined;
   #opened = false;
@@ -169,10 +188,9 @@ class OpenpiConnection {
   #listener: { resolve(frame: Frame): void; reject(failure: UpstreamFailure): void } | undefined;
   #forgetIdle: () => void = () => undefined;
 
-  /** `onClosed` is called once, when the connection is of no more use. */
-  constructor(address: Address, session: string | undefined, onClosed: () => void) {
+  constructor(address: Address, session: string | undefined, events: OpenpiEvents) {
     this.session = session;
-    this.#onClosed = onClosed;
+    this.#events = events;
     this.#socket = new WebSocket(address.url, optionsFor(address));
     this.#socket.on("message", (data, isBinary) => this.#receive(data, isBinary));
     this.#socket.on("unexpected-response", (_, response) => this.#fail(upgradeFailure(response)));
@@ -201,8 +219,7 @@ class OpenpiConnection {
 
   exchange({ encode, opening, signal }: OpenpiRequest): Promise<Buffer> {
     return this.#guarded(async () => {
-      const { dialect } = await this.#greeting(signal);
-      const request = encode(dialect, this.#room);
+      const request = await encode(await this.#greeting(signal), this.#room);
       if (opening !== undefined && !this.#opened) await this.#begin(opening, signal);
       this.#socket.send(request);
       return (await this.#frame(signal)).bytes;
@@ -220,7 +237,10 @@ class OpenpiConnection {
   }
 
   async #greeting(signal: Signal): Promise<Metadata> {
-    this.#metadata ??= readMetadata((await this.#frame(signal)).bytes);
+    if (this.#metadata === undefined) {
+      this.#metadata = readMetadata((await this.#frame(signal)).bytes);
+      this.#events.greeted(this.#metadata);
+    }
     return this.#metadata;
   }
 
@@ -283,7 +303,7 @@ class OpenpiConnection {
     this.#forgetIdle();
     this.#listener?.reject(failure);
     this.#socket.terminate();
-    this.#onClosed();
+    this.#events.closed();
   }
 }
 

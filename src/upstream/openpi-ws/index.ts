@@ -3,11 +3,11 @@ import { ServerDialect, WireReset, WireSession } from "../../../gen/limber/v1/su
 import { partsOf } from "../payload/observe.ts";
 import { type ServerReach, Servers } from "../transport/servers.ts";
 import type { Wire } from "../wire.ts";
-import { readAnswer, readPrediction } from "./decode.ts";
+import { type ImageSize, readAnswer, readPrediction } from "./decode.ts";
 import { encodeRequest, encodeReset } from "./encode.ts";
 import { askHealth, OpenpiPool } from "./exchange.ts";
 import { probesOf } from "./probes.ts";
-import { PROFILES } from "./profiles.ts";
+import { PROFILES, sized } from "./profiles.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
@@ -31,15 +31,27 @@ export function openpiWs(reach: ServerReach): Wire {
     async act(target, given, frames, { signal, requestId }) {
       const profile = PROFILES.of(target.profile);
       const input = profile.session === WireSession.NONE ? { ...given, sessionId: undefined } : given;
-      const parts = await partsOf(profile, input, frames);
+      const pool = pools.of(target);
+      const ownFrames = (target.profile?.frames.length ?? 0) > 0;
+      const partsIn = (size: ImageSize | undefined) =>
+        partsOf(ownFrames || !size ? profile : sized(profile, size), input, frames);
+      // What does not fit is refused before a connection is taken for it.
+      const size = pool.told?.imageSize;
+      const parts = await partsIn(size);
       const isReset = profile.reset === WireReset.MESSAGE && input.sessionId !== undefined;
-      const answer = await pools.of(target).exchange(input.sessionId, {
-        encode: (told, room) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told, room),
+      let spoken: ServerDialect = ServerDialect.OPENPI;
+      const answer = await pool.exchange(input.sessionId, {
+        async encode({ dialect, imageSize }, room) {
+          const isKnown = size?.width === imageSize?.width && size?.height === imageSize?.height;
+          const fitting = isKnown ? parts : await partsIn(imageSize);
+          spoken = profile.dialect ?? dialect;
+          return encodeRequest({ profile, parts: fitting, input, requestId }, spoken, room);
+        },
         opening: isReset ? encodeReset(input) : undefined,
         signal,
       });
       const { horizon, returnPrediction } = input;
-      const chunk = readAnswer(answer, { profile, horizon, requestId });
+      const chunk = readAnswer(answer, { profile, horizon, requestId, dialect: spoken });
       return returnPrediction ? { ...chunk, prediction: await readPrediction(answer, target.dtMs) } : chunk;
     },
     async health(target, { signal }) {

@@ -1,6 +1,7 @@
 /** What the conformance probe asks of servers of the openpi wire alone. */
 import { create } from "@bufbuild/protobuf";
 import { ObservationSchema } from "../../../gen/limber/v1/observation_pb.ts";
+import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { UpstreamFailure } from "../../contracts/failure.ts";
 import { partsOf } from "../payload/observe.ts";
 import type { Profile } from "../payload/profile.ts";
@@ -69,12 +70,16 @@ async function answers(
   const agent = guardedAgent({ allowPrivate: false }); // for pictures at addresses, of which there are none here
   try {
     const parts = await partsOf(profile, input, new FrameSet(frameSources([shown]), { agent, allowPrivate: false }));
+    let dialect: ServerDialect = ServerDialect.OPENPI;
     const answer = await pools.of(target).exchange(undefined, {
-      encode: (told, room) => encodeRequest({ profile, parts, input, requestId }, profile.dialect ?? told, room),
+      async encode(told, room) {
+        dialect = profile.dialect ?? told.dialect;
+        return encodeRequest({ profile, parts, input, requestId }, dialect, room);
+      },
       opening: undefined,
       signal,
     });
-    readAnswer(answer, { profile, horizon: 1, requestId });
+    readAnswer(answer, { profile, horizon: 1, requestId, dialect });
     return true;
   } catch (thrown) {
     if (thrown instanceof UpstreamFailure && !signal.aborted) return false;

@@ -5,6 +5,7 @@
  */
 import { NumberType, PixelLayout, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { type Profile, Profiles, picture, plainProfile, values } from "../payload/profile.ts";
+import type { ImageSize } from "./decode.ts";
 
 const CHW = { layout: PixelLayout.CHW } as const;
 const OPTIONAL = { optional: true } as const;
@@ -79,3 +80,9 @@ const PRESETS: Readonly<Record<string, Profile>> = {
 
 /** What an offering of this wire may choose from. */
 export const PROFILES = new Profiles(PLAIN, PRESETS);
+
+/** A profile whose pictures have the size that the server announces. An offering's own frames say theirs themselves. */
+export const sized = (profile: Profile, { width, height }: ImageSize): Profile => ({
+  ...profile,
+  frames: profile.frames.map((frame) => ({ ...frame, width, height })),
+});
