@@ -5,6 +5,7 @@ import { join } from "node:path";
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
+import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
@@ -158,6 +159,101 @@ describe("an address with a user", () => {
   });
 });
 
+/** As RoboArena's client of 55aa8a8 sends it: every key of its server's description. */
+const roboarena = (more: Record<string, Packable<NdArray>> = {}): Buffer => {
+  const picture = (level: number) => NdArray.uint8(new Uint8Array(4 * 6 * 3).fill(level), [4, 6, 3]);
+  return encodeNumpy({
+    "observation/exterior_image_0_left": picture(1),
+    "observation/exterior_image_1_left": picture(2),
+    "observation/wrist_image_left": picture(3),
+    "observation/joint_position": NdArray.float64([1, 2, 3, 4, 5, 6, 7]),
+    "observation/cartesian_position": NdArray.float64([9, 9, 9, 9, 9, 9]),
+    "observation/gripper_position": NdArray.float64([8]),
+    prompt: "go",
+    endpoint: "infer",
+    ...more,
+  });
+};
+
+describe("a client of RoboArena", () => {
+  const fields = [
+    ...["image_resolution", "needs_wrist_camera", "n_external_cameras"],
+    ...["needs_stereo_camera", "needs_session_id", "action_space"],
+  ];
+
+  it("gets its configuration for metadata and nothing else, then actions for all that it senses", async () => {
+    const client = await connect("/v1/roboarena/acme/arm?roboarena_action_space=joint_velocity", apiKey(caller));
+    expect([...client.metadata.keys()]).toEqual(fields);
+    expect(client.metadata.get("action_space")).toBe("joint_velocity");
+    let answer = new Map<string, never>();
+    const asked = await heardBy(async () => {
+      answer = await client.infer(roboarena({ session_id: NdArray.float64([0]) }));
+    });
+    expect((answer.get("actions") as unknown as NdArray).shape[1]).toBe(7);
+    const { frames, proprio } = asked.observations[0]!;
+    const seen = await Promise.all(
+      frames.map(async ({ camera, data }) => [camera, (await sharp(data).raw().toBuffer())[0]]),
+    );
+    expect(seen.sort()).toEqual([
+      ["exterior_1", 1],
+      ["exterior_2", 2],
+      ["wrist", 3],
+    ]);
+    expect(proprio).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    client.socket.close();
+  });
+
+  it("may name the model by the user of the address, with what is said beside it", async () => {
+    const user = encodeURIComponent("roboarena/acme/arm?horizon=3");
+    const basic = Buffer.from(`${user}:${caller.key}`).toString("base64");
+    const client = await connect("/", { authorization: `Basic ${basic}` });
+    expect([...client.metadata.keys()]).toEqual(fields);
+    const answer = await client.infer(roboarena());
+    expect((answer.get("actions") as unknown as NdArray).shape).toEqual([3, 7]);
+    client.socket.close();
+  });
+
+  it("is refused an action space that RoboArena has not, and a client of openpi any", async () => {
+    for (const [path, said] of [
+      ["roboarena/acme/arm?roboarena_action_space=joint", "is one of joint_position"],
+      ["openpi/acme/arm?roboarena_action_space=joint_position", "there is no such parameter"],
+    ]) {
+      const client = await connect(`/v1/${path}`, apiKey(caller));
+      await expect(client.infer(roboarena())).rejects.toThrow(said);
+      client.socket.close();
+    }
+  });
+});
+
+describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => {
+  const said = (message: Record<string, Packable<NdArray>>) => encodeNumpy(message);
+
+  it("is confirmed as RoboArena's server does, runs nothing, costs nothing, and begins another session", async () => {
+    const mine = await app.caller(1);
+    const client = await connect(`/v1/${protocol}/acme/arm?horizon=10`, apiKey(mine));
+    const session = async (message = roboarena()) => (await heardBy(() => client.infer(message))).sessionId;
+    const first = await session();
+    expect(await session()).toBe(first);
+    const before = one.acts.length + two.acts.length;
+    await expect(client.infer(said({ endpoint: "reset" }))).rejects.toThrow(/reset successful$/);
+    await expect(client.infer(said({ endpoint: "reset", session_id: "x" }))).rejects.toThrow(/reset successful$/);
+    expect(one.acts.length + two.acts.length).toBe(before);
+    const second = await session();
+    expect(second).not.toBe(first);
+    expect(await session(roboarena({ session_id: "episode 7" }))).not.toBe(second);
+    expect(await session()).toBe(second);
+    await expect.poll(async () => (await app.call("/v1/billing/balance", undefined, mine)).body.spent_usd).toBe(0.005);
+    client.socket.close();
+  });
+
+  it("of another name is refused", async () => {
+    const client = await connect(`/v1/${protocol}/acme/arm`, apiKey(caller));
+    await expect(client.infer(said({ endpoint: "kill" }))).rejects.toThrow("endpoint: is infer or reset");
+    await expect(client.infer(said({ endpoint: NdArray.float64([1]) }))).rejects.toThrow("endpoint: is infer or reset");
+    client.socket.close();
+  });
+});
+
 describe("a refusal", () => {
   it("of a wrong key is an HTTP 401 before anything else", async () => {
     await expect(connect("/v1/openpi/acme/arm", { authorization: "Api-Key lmb_sk_no" })).rejects.toThrow("HTTP 401");
@@ -181,6 +277,7 @@ describe("a refusal", () => {
       encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(64), [8, 8, 1]) }),
       encodeNumpy({ "observation/image": NdArray.uint8(new Uint8Array(48), [1, 4, 4, 3]) }),
       encodeNumpy({ "observation/state": ["one", "two"] }),
+      encodeNumpy({ "observation/state": [1], session_id: "x".repeat(257) }),
     ])
       await expect(client.infer(bad)).rejects.toThrow(/\((400|422)\)/);
     const answer = await client.infer(encodeNumpy({ "observation/state": NdArray.float64([1]) }));

@@ -1,6 +1,7 @@
 /**
  * A robot's observation as openpi's client sends it, as an act request. Sources: the observation keys of openpi's own policies
- * (Physical-Intelligence/openpi, src/openpi/policies), and of the environments under its `examples/`.
+ * (Physical-Intelligence/openpi, src/openpi/policies), and of the environments under its `examples/`; RoboArena's of its server's own
+ * description (robo-arena/roboarena, roboarena/policy_server.py at 3034234, policy_client.py at 55aa8a8).
  */
 import { create } from "@bufbuild/protobuf";
 import { type ActRequest, ActRequestSchema } from "../../../../gen/limber/v1/inference_service_pb.ts";
@@ -15,6 +16,33 @@ export interface OpenpiQuery {
   readonly actionSpace?: string;
   readonly horizon?: number;
   readonly sessionId: string;
+  /** What the actions of a client of RoboArena mean to its robot; absent for clients of openpi. */
+  readonly roboarena?: RoboarenaSpace;
+}
+
+/** The action spaces of RoboArena, its default first. */
+export const ROBOARENA_SPACES = [
+  "joint_position",
+  "joint_velocity",
+  "cartesian_position",
+  "cartesian_velocity",
+] as const;
+export type RoboarenaSpace = (typeof ROBOARENA_SPACES)[number];
+
+/** What a message asks for. */
+export interface OpenpiAsked {
+  readonly endpoint: "infer" | "reset";
+  /** The episode that the message names; undefined where it names none. */
+  readonly sessionId: string | undefined;
+}
+
+/** What a message asks for: clients of RoboArena say so in it, for others it is always an act. Refuses another endpoint. */
+export function askedBy(message: OpenpiValue): OpenpiAsked {
+  const field = (name: string): OpenpiValue | undefined => (message instanceof Map ? message.get(name) : undefined);
+  const endpoint = field("endpoint") ?? "infer";
+  if (endpoint !== "infer" && endpoint !== "reset") throw unfit("endpoint", "is infer or reset");
+  const session = field("session_id");
+  return { endpoint, sessionId: typeof session === "string" && session !== "" ? session : undefined };
 }
 
 type OpenpiValue = Unpacked<NdArray>;
@@ -36,6 +64,16 @@ const CAMERAS: Readonly<Record<string, Camera>> = {
 /** LIBERO, whose first camera has the name that other environments give to their only one. */
 const LIBERO: Readonly<Record<string, Camera>> = { "observation/image": { name: "agentview", turned: true } };
 
+/** RoboArena counts its cameras from 0, openpi's policy for DROID has the first one under the name of the second. */
+const FIRST_OF_TWO = "observation/exterior_image_0_left";
+const ROBOARENA: Readonly<Record<string, Camera>> = { "observation/exterior_image_1_left": { name: "exterior_2" } };
+
+/** Where the message is about, not what the robot senses. */
+const ADDRESS = new Set(["endpoint", "session_id"]);
+
+/** RoboArena's clients always send it; policies for DROID read the eight numbers of joints and gripper. */
+const POSE = "observation/cartesian_position";
+
 /** Numbers come in this order, those that are not named after them. */
 const NUMBERS = ["observation/joint_position", "observation/gripper_position", "observation/state", "state"];
 
@@ -43,10 +81,16 @@ const NUMBERS = ["observation/joint_position", "observation/gripper_position", "
 export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): Promise<ActRequest> {
   if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
   const fields = flatten(observation);
-  const cameras = fields.has("observation/wrist_image") ? { ...CAMERAS, ...LIBERO } : CAMERAS;
+  const cameras = {
+    ...CAMERAS,
+    ...(fields.has("observation/wrist_image") && LIBERO),
+    ...(fields.has(FIRST_OF_TWO) && ROBOARENA),
+  };
   const frames: Promise<{ camera: string; data: Uint8Array }>[] = [];
   const numbers = new Map<string, Float64Array>();
+  const { sessionId, roboarena, ...request } = asked;
   for (const [key, value] of fields) {
+    if (ADDRESS.has(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
     if (value instanceof NdArray && isPicture(value)) {
       const { name, turned = false } = cameras[key] ?? { name: lastWord(key) };
       frames.push(encoded(value, key, turned).then((data) => ({ camera: name, data })));
@@ -60,7 +104,6 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery): P
   ];
   const prompt = fields.get("prompt") ?? fields.get("task");
   if (prompt !== undefined && typeof prompt !== "string") throw unfit("prompt", "a prompt is a text");
-  const { sessionId, ...request } = asked;
   return create(ActRequestSchema, {
     ...request,
     ...(typeof prompt === "string" && { instruction: prompt }),

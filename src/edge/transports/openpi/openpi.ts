@@ -1,8 +1,10 @@
 /**
  * The openpi transport: a robot's unmodified openpi-client gets routing, failover and billing by a change of address,
  * `ws://gateway/v1/openpi/{owner}/{name}?preset=…&action_space=…&horizon=…`. Every message is an act call through the gate that all
- * transports share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call.
- * Source: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi).
+ * transports share. A refusal is a text frame, as the client expects it, and the socket stays open for the next call. A client of
+ * RoboArena calls `/v1/roboarena/{owner}/{name}`: the metadata are what its client makes its configuration of, and nothing else.
+ * Sources: openpi-client's websocket_client_policy.py (Physical-Intelligence/openpi); robo-arena/roboarena, roboarena/policy_server.py at
+ * 3034234 and policy_client.py at 55aa8a8.
  */
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
@@ -19,7 +21,7 @@ import { API_VERSION, BRAND } from "../../../brand.ts";
 import { Cancel } from "../../../cancellation.ts";
 import { after, every, steadyNow } from "../../../clock.ts";
 import { CodecError } from "../../../codecs/error.ts";
-import { UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
+import { type Packable, UNPACK_LIMITS } from "../../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../codecs/python/ndarray.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
@@ -30,7 +32,7 @@ import { CONVERSATION_BYTES } from "../../messages/bounds.ts";
 import { refusalOf, restAnswer } from "../../messages/errors.ts";
 import { unknown } from "../../messages/json/near.ts";
 import type { UpgradeTaker } from "../../server/port.ts";
-import { type OpenpiQuery, requestOf } from "./observation.ts";
+import { askedBy, type OpenpiQuery, ROBOARENA_SPACES, type RoboarenaSpace, requestOf } from "./observation.ts";
 
 /** What this transport depends on. */
 export interface OpenpiOptions {
@@ -41,7 +43,7 @@ export interface OpenpiOptions {
   readonly closing: AbortSignal;
 }
 
-const PATH = /^\/v1\/openpi(?:\/([^/]+)\/([^/]+))?$/;
+const PATH = /^\/v1\/(openpi|roboarena)(?:\/([^/]+)\/([^/]+))?$/;
 /** What a caller may send ahead of its answers before it is hung up on. */
 const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
 /** How often a caller is asked whether it is there; who has not answered by the next time but one is gone. */
@@ -110,6 +112,7 @@ interface Admitted {
 /** Refuses keys that may not act, before the connection is taken over. */
 async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise<Admitted> {
   const { key, user } = credentialsOf(request.headers.authorization);
+  const address = addressOf(request.url ?? "", user);
   const caller = {
     authorization: key === undefined ? undefined : `Bearer ${key}`,
     adminToken: undefined,
@@ -119,9 +122,9 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
   const requestId = newId("req");
   const admission = await gate.admit(method, { ...caller, requestId });
   admission.leave();
-  const asked = askedOf(request.url ?? "", user, requestId);
+  const asked = askedOf(address, requestId);
   const actionSpace = asked.actionSpace ?? (asked.preset === undefined ? await spaceOf(gate, asked.model) : undefined);
-  const fault = faultIn(queryOf(request.url ?? ""));
+  const fault = faultIn(address);
   const owner = ownerOf(admission.principal);
   return { owner, caller, asked: { ...asked, ...(actionSpace !== undefined && { actionSpace }) }, fault };
 }
@@ -156,30 +159,60 @@ function credentialsOf(header = ""): { key?: string; user?: string } {
 
 /** What an address may say beside the model. */
 const PARAMETERS = ["preset", "action_space", "horizon", "session_id"];
+/** What a client of RoboArena takes its actions for. */
+const ROBOARENA_SPACE = "roboarena_action_space";
+
+/** What is called: the client's protocol, the model where one is named, and what is said beside it. */
+interface OpenpiAddress {
+  readonly protocol: "openpi" | "roboarena";
+  readonly model: string | undefined;
+  readonly query: URLSearchParams;
+}
+
+/**
+ * From the path and the query, or for clients that take a host alone from the address's user: `owner/name`, with a query behind it, and with
+ * `roboarena/` in front for a client of RoboArena.
+ */
+function addressOf(url: string, user = ""): OpenpiAddress {
+  const [, said = "openpi", owner, name] = PATH.exec(pathOf(url)) ?? [];
+  const protocol = said === "roboarena" ? said : "openpi";
+  if (owner !== undefined) return { protocol, model: `${decoded(owner)}/${decoded(name ?? "")}`, query: queryOf(url) };
+  const query = new URLSearchParams([...queryOf(url), ...queryOf(user)]);
+  const slug = pathOf(user);
+  const marked = slug.split("/").length === 3 && slug.startsWith("roboarena/");
+  if (marked) return { protocol: "roboarena", model: slug.slice("roboarena/".length), query };
+  return { protocol, model: slug === "" ? undefined : slug, query };
+}
 
 /** What is wrong with the query of an address. */
-function faultIn(query: URLSearchParams): Refusal | undefined {
+function faultIn({ protocol, query }: OpenpiAddress): Refusal | undefined {
   const no = (param: string, text: string): Refusal =>
     refuse(Reason.VALIDATION_FAILED, `${param}: ${text}`, {}, { param });
-  const stranger = [...query.keys()].find((name) => !PARAMETERS.includes(name));
-  if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, PARAMETERS));
+  const known = protocol === "roboarena" ? [...PARAMETERS, ROBOARENA_SPACE] : PARAMETERS;
+  const stranger = [...query.keys()].find((name) => !known.includes(name));
+  if (stranger !== undefined) return no(stranger.slice(0, 64), unknown("parameter", stranger, known));
+  const space = query.get(ROBOARENA_SPACE);
+  if (space !== null && !isRoboarenaSpace(space))
+    return no(ROBOARENA_SPACE, `is one of ${ROBOARENA_SPACES.join(", ")}`);
   const horizon = query.get("horizon");
   return horizon === null || /^\d{1,9}$/.test(horizon) ? undefined : no("horizon", "is a whole number from 1 to 256");
 }
 
-function askedOf(url: string, user: string | undefined, requestId: string): OpenpiQuery {
-  const [, owner, name] = PATH.exec(pathOf(url)) ?? [];
-  const model = owner === undefined ? user : `${decoded(owner)}/${decoded(name ?? "")}`;
+const isRoboarenaSpace = (text: string | null): text is RoboarenaSpace =>
+  ROBOARENA_SPACES.some((space) => space === text);
+
+function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): OpenpiQuery {
   if (model === undefined)
-    throw refuse(Reason.NOT_FOUND, "name the model: /v1/openpi/{owner}/{name}, or as the user of the address");
-  const query = queryOf(url);
+    throw refuse(Reason.NOT_FOUND, `name the model: /v1/${protocol}/{owner}/{name}, or as the user of the address`);
   const horizon = query.get("horizon");
+  const space = query.get(ROBOARENA_SPACE);
   return {
     model,
     sessionId: query.get("session_id") ?? `openpi ${requestId}`,
     ...(query.has("preset") && { preset: query.get("preset")! }),
     ...(query.has("action_space") && { actionSpace: query.get("action_space")! }),
     ...(horizon !== null && { horizon: Number(horizon) >>> 0 }),
+    ...(protocol === "roboarena" && { roboarena: isRoboarenaSpace(space) ? space : ROBOARENA_SPACES[0] }),
   };
 }
 
@@ -205,7 +238,7 @@ class OpenpiRobot {
   readonly #options: OpenpiOptions;
   readonly #client: WebSocket;
   readonly #caller: Omit<CallHead, "requestId">;
-  readonly #asked: OpenpiQuery;
+  #asked: OpenpiQuery;
   readonly #fault: Refusal | undefined;
   /** Ends with the connection. */
   readonly #gone = new Cancel();
@@ -229,7 +262,6 @@ class OpenpiRobot {
 
   /** The metadata comes first and unasked: clients wait for it. */
   begin(socket: Duplex): void {
-    const { model, actionSpace = "", horizon = 0 } = this.#asked;
     const client = this.#client;
     client.on("error", () => undefined);
     const rest = every(PING_MS, () => {
@@ -255,7 +287,7 @@ class OpenpiRobot {
     });
     // Their kind is Buffer, unless somebody asked for another.
     client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
-    client.send(encodeNumpy({ gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }));
+    client.send(encodeNumpy(metadataFor(this.#asked)));
   }
 
   readonly #came = (chunk: Buffer): void => {
@@ -311,6 +343,12 @@ class OpenpiRobot {
     this.#client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
   }
 
+  /** Another episode, in a session of its own. Nothing is run for it, and nothing billed. */
+  #begin(): void {
+    this.#asked = { ...this.#asked, sessionId: `openpi ${newId("req")}` };
+    this.#client.send(RESET_DONE);
+  }
+
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {
     if (this.#gone.aborted) return;
     const requestId = newId("req");
@@ -323,7 +361,10 @@ class OpenpiRobot {
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
         if (this.#fault) throw this.#fault;
-        const request = await requestOf(observationIn(data, isBinary), this.#asked);
+        const observation = observationIn(data, isBinary);
+        const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
+        if (endpoint === "reset") return this.#begin();
+        const request = await requestOf(observation, { ...this.#asked, sessionId });
         const context = { requestId, signal: this.#gone, deadline: undefined, idempotencyKey: undefined };
         const answer = (await gate.unary(method, admission, request, context)) as ActResponse; // what the method answers
         this.#client.send(written(answer, steadyNow() - startedAt));
@@ -349,6 +390,22 @@ class OpenpiRobot {
     });
   }
 }
+
+/** As RoboArena's server confirms it: a text that is no error. */
+const RESET_DONE = "reset successful";
+
+/** The first frame: of RoboArena the fields of its configuration, with pictures as they are, since each offering has a size of its own. */
+const metadataFor = ({ model, actionSpace = "", horizon = 0, roboarena }: OpenpiQuery): Packable<NdArray> =>
+  roboarena === undefined
+    ? { gateway: BRAND, version: API_VERSION, model, action_space: actionSpace, horizon }
+    : {
+        image_resolution: null,
+        needs_wrist_camera: true,
+        n_external_cameras: 2,
+        needs_stereo_camera: false,
+        needs_session_id: true,
+        action_space: roboarena,
+      };
 
 function observationIn(data: Buffer, isBinary: boolean): ReturnType<typeof decodeNumpy> {
   if (!isBinary) throw refuse(Reason.MALFORMED_BODY, "an observation is a binary message of msgpack");
